@@ -22,9 +22,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, PreTrain
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.transformers_engine.kv_cache import KvShape
-from models.engines.vllm_engine.device_memory import DeviceMemory, memory_share
+from models.engines.vllm_engine.launch import DeviceMemory, memory_share
 
 _GPUS: Final = (24, 48, 80, 141)
 _BITS: Final = {"16 bits": 16.0, "8 bits": 8.0, "4 bits": 4.125}

@@ -18,7 +18,7 @@ import pytest_network_block
 from postgres_server import Postgres
 
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request, has_weights
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 
 if TYPE_CHECKING:
     from models.engines.vllm_engine.engine import VllmEngine

@@ -1,4 +1,4 @@
-"""Build the grammars that restrict a model to well-formed calls, JSON or choices.
+"""Build the grammars that restrict a model to well-formed calls, JSON, choices, listed identifiers or verbatim quotes.
 
 Pure text; the engine compiles it. Knows the shape of a call in text, not which calls are allowed: that expression comes
 from the call table. What the grammar admits must still be checked when it arrives: ``max_tokens`` can cut a call
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from models.engines.base import Tokenizer
 from models.errors import GrammarInvalid
@@ -20,6 +20,22 @@ from models.types import Grammar
 
 DEFAULT_OPENER = "[https://"
 DEFAULT_CLOSER = "]->"
+# Pretty-printed JSON has at most so many blanks in a row; without a limit, a weak model writes blanks for ever.
+_MAX_BLANKS = 32
+MAX_LISTED: Final = 200
+MAX_LISTED_CHARS: Final = 120
+_LOWER: Final = "a-zß-öø-ÿα-ωа-яё"
+# One class without digits and capitals, in which most tokens stay: a mask costs little where few tokens leave it.
+_FREE: Final = f"[{_LOWER} .,;:()!?“”'’\\n-]*"
+_CAPITAL: Final = f"[A-ZÀ-ÖØ-ÞΑ-ΩА-ЯЁ][{_LOWER} .,;:)!?'’-]"
+_BEFORE_LISTED: Final = "[ (“\\n]"
+_AFTER_LISTED: Final = "[ .,;:)!?”\\n]"
+_REGEX_META: Final = re.compile(r"[\\^$.|?*+()\[\]{}/]")
+MAX_PASSAGES: Final = 64
+MAX_CHARS: Final = 60_000
+_QUOTE_MARK: Final = "> "
+# What stands as it is in a string of both libraries' Lark. vLLM also looks for "::=" and "//" in the whole text.
+_PLAIN_CHARS: Final = frozenset(" abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,;-()%+<>[]'")
 
 
 def call_grammar(
@@ -44,10 +60,6 @@ def forced_call_grammar(
     return _structural_tag({"type": "sequence", "elements": [free["tags"][0], free]})
 
 
-# Pretty-printed JSON has at most so many blanks in a row; without a limit, a weak model writes blanks for ever.
-_MAX_BLANKS = 32
-
-
 def json_grammar(schema: Mapping[str, Any], param: str) -> Grammar:
     """Build the grammar of an output that is one JSON value of ``schema``; ``param`` is the request's field."""
     return replace(_structural_tag(json_form(schema)), param=param)
@@ -61,6 +73,68 @@ def choice_grammar(choices: Sequence[str], param: str) -> Grammar:
 
 def json_form(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": dict(schema), "max_whitespace_cnt": _MAX_BLANKS}
+
+
+def identifier_grammar(listed: Sequence[str], marks: Sequence[str] = ()) -> Grammar:
+    """Build the grammar of text in which only ``listed`` texts stand beside ordinary words.
+
+    Ordinary words are of small letters, single capitals before them and punctuation, in scripts that have both. A
+    listed text stands between blanks or punctuation, so that two cannot be joined to a third; one blank is not enough
+    between two of them.
+
+    ``marks`` may stand anywhere, as citations do ("[2]").
+
+    Raises:
+        GrammarInvalid: there are more than ``MAX_LISTED`` texts, or one is no short line of printable text.
+    """
+    texts = list(dict.fromkeys((*listed, *marks)))
+    if len(texts) > MAX_LISTED:
+        raise GrammarInvalid(f"at most {MAX_LISTED} identifiers can be listed", param="grounded")
+    if any(not is_listable(text) for text in texts):
+        raise GrammarInvalid("an identifier is a short line of printable text", param="grounded")
+    chunks = [_CAPITAL, *map(_literal, dict.fromkeys(marks))]
+    if listed:
+        # Each once: xgrammar prepares a mask for every place in them.
+        chunks.append(f"{_BEFORE_LISTED}(?:{'|'.join(map(_literal, dict.fromkeys(listed)))}){_AFTER_LISTED}")
+    return Grammar("lark", f"start: TEXT\nTEXT: /{_FREE}(?:(?:{'|'.join(chunks)}){_FREE})*/\n", param="grounded")
+
+
+def is_listable(text: str) -> bool:
+    """Return whether a text can stand in the list: a short line of printable text."""
+    return 0 < len(text) <= MAX_LISTED_CHARS and text.isprintable() and "::=" not in text and "//" not in text
+
+
+def quote_grammar(
+    quotable: Mapping[int, Sequence[str]], *, most: int, endings: Sequence[str] = (), nothing: str
+) -> Grammar:
+    """Build the grammar of one to ``most`` lines of quotes and then one of ``endings``, if any; or of ``nothing``.
+
+    Each line is a whole quotable text of one passage, followed by that passage's number, so that no quote can be
+    changed, cut, or stand under another number. What may be quoted, from where to where, is the caller's choice.
+    ``quotable`` has the texts of each passage by its number; texts and endings are single lines.
+
+    Raises:
+        GrammarInvalid: there is nothing to quote, a text is not one line, or there are too many passages or characters.
+    """
+    # xgrammar copies a rule of strings alone to each place that refers to it, and computes the masks of each copy: the
+    # rule of all texts is referred to once, by one that is not copied.
+    lines = [quote_line(text, number) for number, texts in quotable.items() for text in texts]
+    _check_quotes(quotable, [*lines, *endings, nothing])
+    quotes = f'line ("\\n" line){{0,{most - 1}}}' if most > 1 else "line"
+    rules = [
+        f"start: NOTHING | {quotes}" + (' "\\n" ENDING' if endings else ""),
+        f"NOTHING: {_string(nothing)}",
+        "line: MARK QUOTE",
+        f"MARK: {_string(_QUOTE_MARK)}",
+        f"QUOTE: {_either(line.removeprefix(_QUOTE_MARK) for line in lines)}",
+        *([f"ENDING: {_either(endings)}"] if endings else []),
+    ]
+    return Grammar("lark", "\n".join(rules) + "\n", param="synthesis")
+
+
+def quote_line(text: str, number: int) -> str:
+    """Return the line by which ``text`` is quoted from passage ``number``."""
+    return f"{_QUOTE_MARK}{text} [{number}]"
 
 
 def _free_text_with_calls(call_regex: str, tokenizer: Tokenizer, opener: str, closer: str) -> dict[str, Any]:
@@ -126,3 +200,33 @@ def _depths(pattern: str) -> list[tuple[int, int]]:
             depths.append((position, depth))
         position += 1
     return depths
+
+
+def _literal(text: str) -> str:
+    return _REGEX_META.sub(lambda found: f"\\{found[0]}", text)
+
+
+def _check_quotes(quotable: Mapping[int, Sequence[str]], lines: Sequence[str]) -> None:
+    if not any(quotable.values()):
+        raise GrammarInvalid("there is nothing to quote", param="synthesis")
+    if len(quotable) > MAX_PASSAGES or sum(map(len, lines)) > MAX_CHARS:
+        raise GrammarInvalid(
+            f"quotes are taken from at most {MAX_PASSAGES} passages of {MAX_CHARS} characters together",
+            param="synthesis",
+        )
+    if any(not line.isprintable() for line in lines):
+        raise GrammarInvalid("a quote is one line of printable text", param="synthesis")
+
+
+def _either(texts: Iterable[str]) -> str:
+    return "\n    | ".join(_string(text) for text in dict.fromkeys(texts))
+
+
+def _string(text: str) -> str:
+    return '"' + "".join(char if char in _PLAIN_CHARS else _escaped(char) for char in text) + '"'
+
+
+def _escaped(char: str) -> str:
+    """Return a JSON escape: a letter of another script may carry marks of direction that a lexer refuses."""
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

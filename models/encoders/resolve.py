@@ -1,18 +1,21 @@
-"""Resolve a name, a hub id, a directory or a spec to files on this machine.
+"""Resolve a name, a hub id, a directory or a spec to files on this machine, and read a spec from those files.
 
-Loads nothing and knows no torch.
+A sentence-transformers folder specifies how it computes its vectors in modules.json (the steps), the pooling step's
+config.json, sentence_bert_config.json (length) and config_sentence_transformers.json (prompts, similarity); the names
+are those that sentence-transformers 2 to 6 write. A folder that leaves it open is rejected. Loads no weights and knows
+no torch.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
-from models.encoders.base import EncoderOptions
-from models.encoders.model_files import ModelFolder, locate
-from models.encoders.sentence_config import read_modules, spec_from_folder
+from models.encoders.base import EncoderOptions, Metric, Pooling
+from models.encoders.model_files import ModelFolder, locate, read_json
 from models.encoders.specs import (
     DEFAULT_ENCODER,
     HASHING,
@@ -24,6 +27,20 @@ from models.encoders.specs import (
 )
 from models.errors import EncoderUnusable, ModelNotFound, UnsupportedParam
 
+MODULES: Final = "modules.json"
+_POOLINGS: Final[dict[str, Pooling]] = {"cls": "cls", "mean": "mean"}
+# Older files have one switch per pooling.
+_SWITCHES: Final = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_PASSAGE_PROMPTS: Final = ("document", "passage", "corpus")
+# Their position table begins after the padding position.
+_OFFSET_POSITIONS: Final = ("roberta", "xlm-roberta", "camembert", "mpnet")
 _NAMES: Final = (DEFAULT_ENCODER, *(name for name in KNOWN_ENCODERS if name != DEFAULT_ENCODER), HASHING)
 
 
@@ -157,3 +174,151 @@ def _check_against_own_files(spec: EncoderSpec, folder: ModelFolder) -> None:
             f"{folder.root} says that it pools by {modules.pooling}, but {spec.name} pools by {spec.pooling}: "
             "these are not that model's files"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """Describe the supported steps of a folder: one transformer, one pooling, optionally a normalisation."""
+
+    subfolder: str
+    pooling: Pooling
+    include_prompt: bool
+    normalise: bool
+
+
+def spec_from_folder(source: str, folder: ModelFolder) -> EncoderSpec:
+    """Build the spec of an encoder from its own files.
+
+    Raises:
+        EncoderUnusable: the folder does not specify how its vectors are computed, or in a way not supported here.
+    """
+    modules = read_modules(folder.root)
+    if modules is None:
+        raise EncoderUnusable(
+            f"{source} is a plain transformer: its files do not tell whether a vector is the [CLS] token or the mean "
+            f"of all. Add the {MODULES} and 1_Pooling/config.json that it was published with, or describe it as an "
+            "EncoderSpec with its pooling"
+        )
+    transformer = folder.root / modules.subfolder
+    settings = _optional(folder.root / "config_sentence_transformers.json")
+    prefixes = _prefixes(settings)
+    if any(prefixes) and not modules.include_prompt:
+        raise EncoderUnusable(f"{source} leaves its prompts out of the pooling, which is not supported")
+    metric, normalise = _comparison(source, settings, modules.normalise)
+    length = max_tokens(transformer)
+    return EncoderSpec(
+        name=source if source.count("/") == 1 and not Path(source).exists() else folder.root.resolve().name,
+        query=source,
+        passage=source,
+        pooling=modules.pooling,
+        normalise=normalise,
+        metric=metric,
+        max_query=length,
+        max_passage=length,
+        prefixes=prefixes,
+        lower=bool(_optional(transformer / "sentence_bert_config.json").get("do_lower_case")),
+        subfolder=modules.subfolder,
+    )
+
+
+def read_modules(root: Path) -> Modules | None:
+    """Read the steps of a folder, or return None if it has no modules.json.
+
+    Raises:
+        EncoderUnusable: a step is not supported.
+    """
+    path = root / MODULES
+    if not path.is_file():
+        return None
+    steps = _steps(path)
+    kinds = [kind for kind, _ in steps]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        raise EncoderUnusable(
+            f"{path} has the steps {', '.join(kinds)}: only Transformer, Pooling and Normalize are supported"
+        )
+    pooling = read_json(root / steps[1][1] / "config.json")
+    return Modules(
+        subfolder=steps[0][1],
+        pooling=_pooling(root / steps[1][1], pooling),
+        include_prompt=bool(pooling.get("include_prompt", True)),
+        normalise=len(steps) == 3,
+    )
+
+
+def max_tokens(transformer: Path) -> int:
+    """Return the token limit of a folder, special tokens included, at most the size of the position table.
+
+    Raises:
+        EncoderUnusable: no file states a limit.
+    """
+    config = read_json(transformer / "config.json")
+    limits = [positions(config)]
+    max_seq_length = _optional(transformer / "sentence_bert_config.json").get("max_seq_length")
+    limits.append(max_seq_length or _optional(transformer / "tokenizer_config.json").get("model_max_length"))
+    known = [int(limit) for limit in limits if isinstance(limit, (int, float)) and limit > 0]
+    if not known:
+        raise EncoderUnusable(f"{transformer} does not tell how many tokens its model takes")
+    return min(known)
+
+
+def positions(config: dict[str, Any]) -> int | None:
+    """Return how many tokens a model of this config.json can number, or None if it does not say."""
+    size = config.get("max_position_embeddings")
+    if not isinstance(size, int):
+        return None
+    offset = int(config.get("pad_token_id") or 0) + 1 if config.get("model_type") in _OFFSET_POSITIONS else 0
+    return size - offset
+
+
+def _steps(path: Path) -> list[tuple[str, str]]:
+    """Return class name and folder of each step, in order.
+
+    The class name is without its module, which moved between versions.
+    """
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        steps = [(str(e["type"]).rsplit(".", 1)[-1], str(e["path"])) for e in sorted(entries, key=lambda e: e["idx"])]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise EncoderUnusable(f"{path} is no list of modules: {type(error).__name__}: {error}") from error
+    for _, folder in steps:
+        if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
+            raise EncoderUnusable(f"{path} points outside its folder: {folder!r}")
+    return steps
+
+
+def _pooling(folder: Path, config: dict[str, Any]) -> Pooling:
+    setting = config.get("pooling_mode")
+    if setting is None:
+        setting = [mode for switch, mode in _SWITCHES.items() if config.get(switch)]
+    modes = [setting] if isinstance(setting, str) else list(setting)
+    if len(modes) != 1 or modes[0] not in _POOLINGS:
+        raise EncoderUnusable(
+            f"{folder} pools by {' and '.join(map(str, modes)) or 'nothing'}: only cls or mean can be"
+        )
+    return _POOLINGS[modes[0]]
+
+
+def _prefixes(settings: dict[str, Any]) -> tuple[str, str]:
+    prompts = settings.get("prompts") or {}
+    passage = next((prompts[name] for name in _PASSAGE_PROMPTS if prompts.get(name)), "")
+    return str(prompts.get("query") or ""), str(passage)
+
+
+def _comparison(source: str, settings: dict[str, Any], normalised: bool) -> tuple[Metric, bool]:
+    """Return the metric, and whether vectors are normalised.
+
+    Cosine is the inner product of vectors of length 1; it is also the default of a folder that names no similarity.
+    """
+    match settings.get("similarity_fn_name") or "cosine":
+        case "cosine":
+            return "inner_product", True
+        case "dot":
+            return "inner_product", normalised
+        case "euclidean":
+            return "l2", normalised
+        case other:
+            raise EncoderUnusable(f"{source} compares its vectors by {other}, which no index here does")
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}

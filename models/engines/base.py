@@ -1,6 +1,7 @@
-"""Define the contract of every engine.
+"""Define the contract of every engine, and the options that one runs with.
 
-``tests/contract/test_engine_contract.py`` checks each engine against it.
+Options are sizes and bounds of a whole process, not of one request; defaults of a particular model are on its card.
+``tests/contract/test_engine_contract.py`` checks each engine against the contract.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import math
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
 
-from models.engines.thinking import ThinkingTokens
 from models.errors import ContextTooLong, UnsupportedParam
-from models.types import Delta, EngineStats, GenerateParams
+from models.types import Delta, Dtype, EngineStats, GenerateParams, Grammar
 
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -34,6 +36,23 @@ class LayerCall:
 
 # Sends one reply as ASGI messages. Cancelling it aborts its generation and frees the engine's slot.
 OpenAiLayer = Callable[[LayerCall, AsgiSend], Awaitable[None]]
+
+
+EngineKind = Literal["auto", "transformers", "vllm", "remote", "scripted"]
+
+
+DEFAULT_SEQS: Final = 32
+
+
+MAX_LOGPROBS = 20
+
+
+_THINKING_PAIRS: Final = (
+    ("<think>", "</think>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
 
 
 class Tokenizer(Protocol):
@@ -184,6 +203,147 @@ class ServesOpenAi(ABC):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class LoraAdapter:
+    """Name an adapter and its folder, in PEFT's format; requests choose it by the name, as a model."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteOptions:
+    """Set where the replicas of the remote engine are, and how long it waits for them.
+
+    ``urls`` have no path: https, or http to addresses of private networks and, with ``allow_http``, to any. ``model``
+    is the name under which the replicas serve the model, None takes the card's. ``ca_file`` holds the certificates that
+    theirs are checked against, None takes those of the system. A replica that sends nothing for ``silence_s`` is given
+    up, and so is one whose health is not reported within ``probe_timeout_s`` twice in a row. A request waits for a
+    replica for ``wait_s`` at most, the start for ``start_s``.
+    """
+
+    urls: tuple[str, ...]
+    model: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    allow_http: bool = False
+    connect_s: float = 3.0
+    silence_s: float = 120.0
+    probe_every_s: float = 2.0
+    probe_timeout_s: float = 5.0
+    wait_s: float = 15.0
+    start_s: float = 900.0
+
+
+def is_private(address: str) -> bool:
+    """Return whether an IP address belongs to this machine or to a private network.
+
+    Raises:
+        ValueError: it is no IP address.
+    """
+    found = ip_address(address.split("%")[0])
+    found = getattr(found, "ipv4_mapped", None) or found
+    return found.is_private and not found.is_unspecified
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Set device, dtype, limits and parsers of an engine.
+
+    ``dtype`` ``auto`` is the card's dtype, else the checkpoint's on CUDA with vLLM, bfloat16 with transformers, and
+    float32 on CPU; with transformers also bfloat16 on a CPU that has instructions for it, for weights that are saved in
+    it. ``device`` is ``auto``, ``cpu``, ``cuda`` or
+    ``cuda:N``. ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together,
+    None leaves the number to vLLM on a GPU and is ``DEFAULT_SEQS`` elsewhere; ``max_queue`` more may wait, after which
+    requests are rejected. ``kv_cache_bytes`` bounds the prefix cache
+    (transformers) or the whole KV cache (vLLM); None leaves the size to the engine. ``block_size`` is the block size of
+    the prefix cache in tokens. ``seed`` is the base for requests without one. ``tool_call_parser`` and
+    ``reasoning_parser`` are vLLM's names for how a model writes tool calls and reasoning, ``chat_template`` is a Jinja
+    file in place of the model's own; only the plain model on vLLM uses them.
+
+    For vLLM on GPUs: ``tensor_parallel_size`` of them share each layer. ``gpu_memory_utilization`` is the share of each
+    GPU's memory, None takes what is free but for ``device_reserve_bytes``, which other users of the GPU allocate at
+    work. ``quantization`` is vLLM's name of a format, None reads it from the checkpoint. ``lora_adapters`` are
+    served beside the model, none of a rank above ``max_lora_rank``.
+
+    ``remote`` is for the remote engine alone, which needs it.
+    """
+
+    dtype: Dtype = "auto"
+    device: str = "auto"
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    kv_cache_bytes: int | None = None
+    max_queue: int = 256
+    block_size: int = 32
+    seed: int = 0
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
+    chat_template: Path | None = None
+    tensor_parallel_size: int = 1
+    gpu_memory_utilization: float | None = None
+    device_reserve_bytes: int = 0
+    quantization: str | None = None
+    lora_adapters: tuple[LoraAdapter, ...] = ()
+    max_lora_rank: int = 16
+    remote: RemoteOptions | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_queue", "block_size", "tensor_parallel_size", "max_lora_rank"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("max_model_len", "max_num_seqs", "kv_cache_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        share = self.gpu_memory_utilization
+        if share is not None and not 0 < share <= 1:
+            raise ValueError(f"gpu_memory_utilization must be above 0 and at most 1, not {share}")
+
+    @property
+    def slots(self) -> int:
+        """Return how many sequences decode together where the engine does not choose the number."""
+        return self.max_num_seqs or DEFAULT_SEQS
+
+    @property
+    def device_indices(self) -> tuple[int, ...]:
+        """Return the GPUs that the engine uses, counted among those that the process sees."""
+        first = int(self.device.removeprefix("cuda:")) if self.device.startswith("cuda:") else 0
+        return tuple(range(first, first + self.tensor_parallel_size))
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingTokens:
+    """Hold the tokens that begin and end the thinking of a reply, as ids and as text."""
+
+    start: int
+    end: int
+    start_text: str
+    end_text: str
+
+    @classmethod
+    def of(cls, control: Mapping[str, int]) -> ThinkingTokens | None:
+        """Return the tokens that a vocabulary has for thinking, if any."""
+        for start, end in _THINKING_PAIRS:
+            if start in control and end in control:
+                return cls(control[start], control[end], start, end)
+        return None
+
+    def is_open(self, prompt_ids: Sequence[int]) -> bool:
+        """Return whether the prompt ends inside thinking, as some templates begin a reply."""
+        for token_id in reversed(prompt_ids):
+            if token_id in (self.start, self.end):
+                return token_id == self.start
+        return False
+
+
+def begins_thinking(tokens: ThinkingTokens | None, prompt_ids: Sequence[int], grammar: Grammar | None) -> bool:
+    """Return whether the first token of a reply is thinking; a grammar of the whole output leaves no room for any."""
+    if tokens is None or (grammar is not None and grammar.kind != "structural_tag"):
+        return False
+    return tokens.is_open(prompt_ids)
+
+
 def block_hashes(
     token_ids: Sequence[int], block_size: int, cache_salt: str | None, known: Sequence[bytes] = ()
 ) -> list[bytes]:
@@ -200,9 +360,6 @@ def block_hashes(
         previous = hashlib.blake2b(previous + block, digest_size=16).digest()
         digests.append(previous)
     return digests
-
-
-MAX_LOGPROBS = 20
 
 
 def check_request(prompt_ids: Sequence[int], params: GenerateParams, *, vocab_size: int, max_model_len: int) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from models.catalog import ModelCard
-from models.engines.base import Engine
-from models.engines.options import EngineKind, EngineOptions
+from models.engines.base import Engine, EngineKind, EngineOptions
 from models.errors import ModelNotFound, UnsupportedParam
 
 _DEFAULT_SCRIPT_TEXT = "This is the scripted engine: it has no model and always writes this sentence."

@@ -17,10 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from models.catalog import ModelCard
-from models.engines.base import Tokenizer, block_hashes, check_request
-from models.engines.options import EngineOptions
-from models.engines.text import TextStream
-from models.engines.thinking import ThinkingTokens
+from models.engines.base import EngineOptions, ThinkingTokens, Tokenizer, block_hashes, check_request
+from models.engines.text_stream import TextStream
 from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
 

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 from models.catalog import ModelRequest, card_from_request
-from models.engines.options import EngineOptions
-from models.engines.vllm_engine.device_memory import DEFAULT_SHARE, memory_share, query_devices
+from models.engines.base import EngineOptions
 from models.engines.vllm_engine.engine import VllmEngine
+from models.engines.vllm_engine.launch import DEFAULT_SHARE, memory_share, query_devices
 from models.types import GenerateParams
 from scripts.gpu.serving import figure
 

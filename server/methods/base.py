@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from models.catalog import ModelCard
-from models.decoding.tool_formats import ToolUse
+from models.decoding.tool_calls import ToolUse
 from models.decoding.types import CallStatus, LoopFinish, LoopUsage
 from models.engines.base import Engine
 from models.errors import ArrowheadError

@@ -17,8 +17,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from models.catalog import ModelCard
-from models.decoding.tool_calls import ToolCallReader
-from models.decoding.tool_formats import ToolFormat, ToolUse, tool_format, tool_grammar
+from models.decoding.tool_calls import ToolCallReader, ToolFormat, ToolUse, tool_format, tool_grammar
 from models.engines.base import Engine
 from models.errors import UnsupportedParam
 from models.types import Delta, GenerateParams

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from models.engines.options import is_private
+from models.engines.base import is_private
 from server.settings.base import Seconds, SettingsGroup, web_address
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from models.catalog import ModelCard
 from models.decoding.types import LoopLimits
-from models.engines.base import Engine, ServesOpenAi
-from models.engines.options import EngineKind, EngineOptions
+from models.engines.base import Engine, EngineKind, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine
 from retrieval.gateway.store.open import open_store
 from retrieval.observer import Tracer

@@ -18,7 +18,7 @@ from models.catalog import (
     load_catalog,
     with_adapter,
 )
-from models.engines.options import EngineOptions, LoraAdapter, RemoteOptions
+from models.engines.base import EngineOptions, LoraAdapter, RemoteOptions
 from models.engines.registry import resolve_kind
 from models.errors import ModelNotFound
 from server.audit.chain import AuditRecord

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from models.encoders.base import Encoder, EncoderOptions, Floats, PassageText
-from models.encoders.memory import cross_encoder_memory, encoder_memory
+from models.encoders.registry import cross_encoder_memory, encoder_memory
 from models.errors import ArrowheadError
 from retrieval.corpus.errors import CorpusError, NamespaceInvalid
 from retrieval.corpus.items import FileLimits, PdfLimits, ReadOptions

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from models.catalog import CHAT
-from models.engines.base import Engine, ServesOpenAi
-from models.engines.options import DEFAULT_SEQS
+from models.engines.base import DEFAULT_SEQS, Engine, ServesOpenAi
 from retrieval.references.styles import ReferenceStyles
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.api_keys import Keyring

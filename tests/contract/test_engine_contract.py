@@ -19,11 +19,8 @@ from replica_server import Behaviour, Replica
 from vllm_replica import vllm_replicas
 
 from models.catalog import ModelCard
-from models.decoding.grammar import forced_call_grammar
-from models.decoding.identifier_grammar import identifier_grammar
-from models.decoding.quote_grammar import quote_grammar, quote_line
-from models.engines.base import Engine
-from models.engines.options import EngineOptions, RemoteOptions
+from models.decoding.grammar import forced_call_grammar, identifier_grammar, quote_grammar, quote_line
+from models.engines.base import Engine, EngineOptions, RemoteOptions
 from models.engines.registry import create_engine
 from models.engines.scripted_engine import ScriptedEngine
 from models.errors import ContextTooLong, GrammarInvalid, UnsupportedParam

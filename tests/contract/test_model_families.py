@@ -19,8 +19,7 @@ from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
 from models.decoding.grammar import forced_call_grammar
 from models.decoding.types import Call, CallFinished, CallReply, CallSyntax, LoopDone, LoopLimits
-from models.engines.base import Engine, LayerCall, ServesOpenAi
-from models.engines.options import EngineOptions
+from models.engines.base import Engine, EngineOptions, LayerCall, ServesOpenAi
 from models.engines.registry import create_engine
 from models.types import Delta, GenerateParams, Grammar
 from server.methods.base import uses_chat_template

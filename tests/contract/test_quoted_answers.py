@@ -11,7 +11,7 @@ import pytest
 from smollm import gguf_folder, write_smollm
 
 from models.catalog import EMBEDDED_DIR, ModelCard, has_weights
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.registry import create_engine
 from models.types import GenerateParams
 from server.methods.shared.generation import Generations, PromptFormatter

@@ -19,7 +19,7 @@ from models.decoding.types import (
     Span,
     TextSampled,
 )
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from models.types import GenerateParams
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from models.catalog import ModelCard, PromptForm
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span

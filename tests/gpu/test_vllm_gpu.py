@@ -13,10 +13,9 @@ import pytest
 import pytest_asyncio
 
 from models.catalog import ModelCard
-from models.engines.base import LayerCall
-from models.engines.options import EngineOptions
-from models.engines.vllm_engine.device_memory import DEFAULT_SHARE, memory_share, query_devices
+from models.engines.base import EngineOptions, LayerCall
 from models.engines.vllm_engine.engine import VllmEngine
+from models.engines.vllm_engine.launch import DEFAULT_SHARE, memory_share, query_devices
 from models.errors import EngineUnavailable
 from models.types import GenerateParams
 

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from models.catalog import ModelRequest, card_from_request
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import EngineStats
 from scripts.benchmarks.serving.streams import Target

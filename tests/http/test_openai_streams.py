@@ -147,7 +147,7 @@ def _services(build: threading.Event, failure: Exception | None = None) -> Servi
         build.wait(30)
         if failure is not None:
             raise failure
-        from models.engines.options import EngineOptions
+        from models.engines.base import EngineOptions
         from models.engines.scripted_engine import Rule, ScriptedEngine
 
         return ScriptedEngine(card, EngineOptions(), [Rule("", "hi")])

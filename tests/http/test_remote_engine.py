@@ -16,7 +16,7 @@ from replica_server import Behaviour, Replica
 from starlette.responses import JSONResponse
 
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request, has_weights
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 
 pytestmark = [

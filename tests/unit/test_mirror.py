@@ -28,7 +28,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/contract/test_encoder_contract.py": ("models/encoders/registry.py",),
     "tests/contract/test_engine_contract.py": (
         "models/engines/base.py",
-        "models/engines/options.py",
+        "models/engines/base.py",
     ),
     "tests/contract/test_lexical_contract.py": (
         "retrieval/lexical/base.py",
@@ -83,8 +83,8 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/models/encoders/test_model_files.py": ("models/encoders/resolve.py",),
     "tests/unit/models/encoders/transformers_encoder/test_encoder.py": (
         "models/encoders/transformers_encoder/loading.py",
-        "models/encoders/transformers_encoder/placement.py",
-        "models/encoders/transformers_encoder/token_rows.py",
+        "models/encoders/transformers_encoder/loading.py",
+        "models/encoders/transformers_encoder/batches.py",
     ),
     "tests/unit/models/engines/transformers_engine/test_model_loading.py": ("models/torch_runtime/devices.py",),
     "tests/unit/models/engines/vllm_engine/test_endpoints.py": ("models/engines/vllm_engine/openai_layer.py",),

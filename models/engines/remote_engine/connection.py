@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from models.engines.options import RemoteOptions, is_private
+from models.engines.base import RemoteOptions, is_private
 from models.engines.remote_engine.wire import ReplicaLost
 from models.errors import EngineUnavailable
 

@@ -16,15 +16,14 @@ from dataclasses import replace
 from typing import Final
 
 from models.catalog import ModelCard
-from models.engines.base import OpenAiLayer, ServesOpenAi, Tokenizer, check_request
-from models.engines.options import EngineOptions, RemoteOptions
+from models.engines.base import EngineOptions, OpenAiLayer, RemoteOptions, ServesOpenAi, Tokenizer, check_request
 from models.engines.remote_engine.connection import Connection, check_address
 from models.engines.remote_engine.generation import Ask, Generation
 from models.engines.remote_engine.handshake import Expected, agree, model_vocabulary
 from models.engines.remote_engine.openai_layer import RemoteLayer
 from models.engines.remote_engine.replicas import ReplicaPool
 from models.engines.remote_engine.wire import Dialect, check_room
-from models.engines.text import HfTokenizer
+from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine.sampling_fields import check_penalties
 from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
 from models.types import Delta, EngineStats, GenerateParams

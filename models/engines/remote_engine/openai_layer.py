@@ -18,7 +18,7 @@ import httpx
 from models.engines.base import AsgiSend, LayerCall, Tokenizer
 from models.engines.remote_engine.replicas import Replica, ReplicaPool
 from models.engines.remote_engine.wire import PLACES, SESSION, ReplicaLost
-from models.engines.vllm_engine.request_tables import TableSizes, check_tables
+from models.engines.vllm_engine.sampling_fields import TableSizes, check_tables
 from models.errors import EngineUnavailable
 from models.types import EngineStats
 

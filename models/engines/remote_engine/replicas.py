@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
-from models.engines.options import RemoteOptions
+from models.engines.base import RemoteOptions
 from models.engines.remote_engine.connection import Connection
 from models.engines.remote_engine.wire import Dialect, ReplicaLost
 from models.errors import EngineUnavailable

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from models.engines.base import Tokenizer
-from models.engines.vllm_engine.request_tables import TableSizes, check_tables
-from models.engines.vllm_engine.sampling_fields import sampling_fields, structured_field
+from models.engines.vllm_engine.sampling_fields import TableSizes, check_tables, sampling_fields, structured_field
 from models.errors import EngineOverloaded, GrammarInvalid, ModelError, UnsupportedParam
 from models.types import GenerateParams
 

@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 
 from models.engines.base import Tokenizer, block_hashes
-from models.engines.text import TextStream
+from models.engines.text_stream import TextStream
 from models.engines.transformers_engine.grammar_mask import GrammarState
 from models.engines.transformers_engine.kv_cache import KvCache, KvRow, PrefixCache
-from models.engines.transformers_engine.logit_changes import logit_changes
-from models.engines.transformers_engine.sampling import Draw, choose_tokens, token_logprobs
+from models.engines.transformers_engine.sampling import Draw, choose_tokens, logit_changes, token_logprobs
 from models.engines.transformers_engine.scheduling import Claim, Scheduler, prefill_order
 from models.errors import ContextTooLong, ModelError
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob

@@ -16,8 +16,7 @@ from itertools import count
 from typing import Final
 
 from models.catalog import ModelCard
-from models.engines.base import Tokenizer, check_request
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions, Tokenizer, check_request
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output, RunningSequence
 from models.engines.transformers_engine.grammar_mask import BoundedCompilations, GrammarCompiler, GrammarState
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache

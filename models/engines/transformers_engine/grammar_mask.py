@@ -1,17 +1,22 @@
 """Turn grammars into logits masks: JSON, patterns and tools with xgrammar, calls and Lark with llguidance.
 
-Owns compiled grammars and the state of one sequence inside its grammar.
+Owns compiled grammars and the state of one sequence inside its grammar. llguidance computes masks as they are needed,
+where xgrammar computes them all beforehand: a grammar that is used once, as that of quotes from one question's passages
+or of calls about one sequence, is ready in milliseconds whatever the vocabulary. So the grammar of free text with
+calls, a structural tag of xgrammar, is rewritten as Lark.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -19,12 +24,18 @@ import xgrammar as xgr
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.engines.text import HfTokenizer
-from models.engines.transformers_engine.call_lark import calls_as_lark
-from models.engines.transformers_engine.lark_mask import LarkCompiler
+from models.engines.tokenizer import HfTokenizer
 from models.errors import EngineOverloaded, GrammarInvalid, UnsupportedParam
 from models.types import Grammar
 
+_MOST_CACHED = 32
+_RULES: Final = """%llguidance {{}}
+start: {first}(opened)* TEXT
+opened: head CALL {end}
+head[lazy]: TEXT {opener}
+TEXT: /(.|\\n)*/
+CALL: /{call}/
+"""
 _CACHE_BYTES = 256 * 2**20
 _MAX_SPEC_CHARS = 1_000_000
 _BITS = 32
@@ -127,32 +138,6 @@ class GrammarCompiler:
         return xgr.GrammarCompiler(info, max_threads=1, cache_limit_bytes=_CACHE_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class _CompiledXgrammar:
-    grammar: xgr.CompiledGrammar
-
-    def start(self) -> Matcher:
-        return _XgrammarMatcher(xgr.GrammarMatcher(self.grammar))
-
-
-@dataclass(frozen=True, slots=True)
-class _XgrammarMatcher:
-    matcher: xgr.GrammarMatcher
-
-    @property
-    def is_complete(self) -> bool:
-        return bool(self.matcher.is_terminated())
-
-    def fill(self, bitmask: Tensor) -> bool:
-        return bool(self.matcher.fill_next_token_bitmask(bitmask))
-
-    def accept(self, token_id: int) -> bool:
-        return bool(self.matcher.accept_token(token_id))
-
-    def forced(self) -> Sequence[int]:
-        return ()
-
-
 class BoundedCompilations:
     """Compile grammars on threads, a few at a time, and stop waiting for one that takes too long.
 
@@ -239,6 +224,172 @@ class GrammarState:
         """
         if not self._matcher.accept(token_id):
             raise GrammarInvalid(f"token {token_id} is not allowed by the grammar here", param="grammar")
+
+
+@dataclass(frozen=True, slots=True)
+class _CompiledXgrammar:
+    grammar: xgr.CompiledGrammar
+
+    def start(self) -> Matcher:
+        return _XgrammarMatcher(xgr.GrammarMatcher(self.grammar))
+
+
+@dataclass(frozen=True, slots=True)
+class _XgrammarMatcher:
+    matcher: xgr.GrammarMatcher
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.matcher.is_terminated())
+
+    def fill(self, bitmask: Tensor) -> bool:
+        return bool(self.matcher.fill_next_token_bitmask(bitmask))
+
+    def accept(self, token_id: int) -> bool:
+        return bool(self.matcher.accept_token(token_id))
+
+    def forced(self) -> Sequence[int]:
+        return ()
+
+
+class LarkCompiler:
+    """Compile each Lark grammar once, as long as it is among those used last. Thread-safe."""
+
+    def __init__(self, tokenizer: HfTokenizer, vocab_size: int) -> None:
+        self._tokenizer = tokenizer
+        self._vocab_size = vocab_size
+        self._lock = threading.Lock()
+        self._control = tokenizer.control_ids | tokenizer.eos_token_ids
+        self._library_tokenizer: Any = None
+        self._compiled: OrderedDict[str, CompiledLark] = OrderedDict()
+
+    def compile(self, grammar: Grammar) -> CompiledLark:
+        """Compile a grammar, or return it from the cache.
+
+        Raises:
+            GrammarInvalid: the grammar does not compile.
+            UnsupportedParam: the model has no end token to close a grammar with.
+        """
+        from llguidance import LLMatcher
+
+        with self._lock:
+            if grammar.spec in self._compiled:
+                self._compiled.move_to_end(grammar.spec)
+                return self._compiled[grammar.spec]
+            if self._library_tokenizer is None:
+                self._library_tokenizer = self._make_tokenizer()
+        # Outside the lock: a slow grammar must not hold up the others.
+        matcher = LLMatcher(self._library_tokenizer, LLMatcher.grammar_from_lark(grammar.spec), log_level=0)
+        if matcher.is_error():
+            reason = (matcher.get_error().strip().splitlines() or ["it cannot be read"])[0]
+            raise GrammarInvalid(f"{grammar.param}: the lark does not compile: {reason}", param=grammar.param)
+        compiled = CompiledLark(matcher, self._tokenizer.eos_token_ids, self._control)
+        with self._lock:
+            self._compiled[grammar.spec] = compiled
+            while len(self._compiled) > _MOST_CACHED:
+                self._compiled.popitem(last=False)
+        return compiled
+
+    def _make_tokenizer(self) -> Any:
+        from llguidance.hf import from_tokenizer
+
+        if not self._tokenizer.eos_token_ids:
+            raise UnsupportedParam("a grammar needs a model with an end token", param="grammar")
+        return from_tokenizer(
+            self._tokenizer.fast, n_vocab=self._vocab_size, eos_token=sorted(self._tokenizer.eos_token_ids)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledLark:
+    """Hold a grammar at its start, from which each sequence takes a copy, and the model's end and control tokens."""
+
+    matcher: Any
+    ends: frozenset[int]
+    control: frozenset[int]
+
+    def start(self) -> LarkMatcher:
+        return LarkMatcher(self.matcher.deep_copy(), self.ends, self.control)
+
+
+class LarkMatcher:
+    """Track the position of one sequence; as with xgrammar, an end token completes the grammar."""
+
+    def __init__(self, matcher: Any, ends: frozenset[int], control: frozenset[int]) -> None:
+        self._matcher = matcher
+        self._ends = ends
+        self._control = control
+        self.is_complete = False
+
+    def fill(self, bitmask: Tensor) -> bool:
+        # Not by ``llguidance.torch``, whose import compiles a kernel. Once nothing more can be written, the library
+        # allows the end tokens.
+        self._matcher.unsafe_compute_mask_ptr(bitmask.data_ptr(), bitmask.numel() * bitmask.element_size())
+        return True
+
+    def forced(self) -> list[int]:
+        # The library tokenizes what must come together with the last token, and leaves out the tokens at the end that
+        # could have been written as one with what may follow.
+        tokens: list[int] = self._matcher.compute_ff_tokens()
+        # Text that spells a control token becomes that token there. As ordinary text, its beginning may belong to the
+        # token before it.
+        control = next((at for at, token in enumerate(tokens) if token in self._control), None)
+        sure = tokens if control is None else tokens[: max(control - 1, 0)]
+        # A token that begins with a space of its own, as some tokenizers write it, is not what the grammar takes.
+        return sure[: self._matcher.validate_tokens(sure)] if sure else sure
+
+    def accept(self, token_id: int) -> bool:
+        self.is_complete = token_id in self._ends
+        if self._matcher.is_stopped():
+            return self.is_complete
+        return bool(self._matcher.consume_token(token_id))
+
+
+def calls_as_lark(spec: str) -> str | None:
+    """Return the Lark of a structural tag that ``models.decoding.grammar`` builds for calls, None for any other."""
+    try:
+        tag, is_first = _call_tag(json.loads(spec)["format"])
+        return None if tag is None else _rules(tag, is_first)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None  # xgrammar says what is wrong with it
+
+
+def _rules(tag: Mapping[str, Any], is_first: bool) -> str:
+    opener, end = json.dumps(tag["begin"]), _end(tag["end"])
+    return _RULES.format(
+        first=f"{opener} CALL {end} " if is_first else "",
+        end=end,
+        opener=opener,
+        call=_in_slashes(tag["content"]["pattern"]),
+    )
+
+
+def _call_tag(form: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, bool]:
+    """Return the tag of a call, and whether the output must begin with one."""
+    if form.get("type") == "sequence" and len(form["elements"]) == 2:
+        first, free = form["elements"]
+        tag, _ = _call_tag(free)
+        return (tag, True) if tag == first else (None, False)
+    if form.get("type") != "triggered_tags" or form.keys() != {"type", "triggers", "tags"} or len(form["tags"]) != 1:
+        return None, False
+    tag = form["tags"][0]
+    is_call = tag["content"]["type"] == "regex" and form["triggers"] == [tag["begin"]]
+    return (tag if is_call else None), False
+
+
+def _end(end: Any) -> str:
+    return json.dumps(end) if isinstance(end, str) else f"<[{end['token']}]>"
+
+
+def _in_slashes(pattern: str) -> str:
+    """Escape the slashes of a regular expression that are not escaped yet."""
+    out, position = [], 0
+    while position < len(pattern):
+        width = 2 if pattern[position] == "\\" else 1
+        part = pattern[position : position + width]
+        out.append("\\/" if part == "/" else part)
+        position += width
+    return "".join(out)
 
 
 def apply_bitmask(logits: Tensor, bitmask: Tensor) -> None:

@@ -1,7 +1,9 @@
 """Choose the next token of each row from logits.
 
-Owns temperature, min_p, top_k and top_p, and the log-probabilities that are reported. What changes the logits before
-(grammar, biases, penalties) is in ``grammar_mask`` and ``logit_changes``. Knows nothing of sequences or steps.
+Owns temperature, min_p, top_k and top_p, the log-probabilities that are reported, and what changes one sequence's
+logits before: a bias on tokens, and penalties on those already present. The formulas of the changes and their order are
+vLLM's. What the model wrote counts as output; the prompt, and text inserted into an answer, count only for the
+repetition penalty. A grammar's masks are in ``grammar_mask``. Knows nothing of steps.
 """
 
 from __future__ import annotations
@@ -68,6 +70,80 @@ def token_logprobs(logits: Tensor, tokens: Sequence[int], counts: Sequence[int])
         )
         for row, (token, count) in enumerate(zip(tokens, counts, strict=True))
     ]
+
+
+def logit_changes(prompt_ids: Sequence[int], params: GenerateParams) -> LogitChanges | None:
+    """Return what changes the logits of a request, None where nothing does."""
+    return LogitChanges(prompt_ids, params) if params.logit_bias or has_penalties(params) else None
+
+
+def has_penalties(params: GenerateParams) -> bool:
+    return params.repetition_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
+
+
+class LogitChanges:
+    """Apply the bias and penalties of one sequence, and count what it writes.
+
+    Holds tensors of the vocabulary's size, made at the first ``apply``, on the device of the logits.
+    """
+
+    def __init__(self, prompt_ids: Sequence[int], params: GenerateParams) -> None:
+        self._params = params
+        self._prompt_ids = tuple(prompt_ids)
+        self._has_penalties = has_penalties(params)
+        self._written = list(params.written or ())
+        self._counts: Tensor | None = None
+        self._in_prompt: Tensor | None = None
+        self._bias: tuple[Tensor, Tensor] | None = None
+
+    def count(self, token_id: int) -> None:
+        """Count a token that was sampled."""
+        if self._has_penalties:
+            self._written.append(token_id)
+
+    def apply(self, logits: Tensor) -> Tensor:
+        """Return the changed logits of ``logits``, float32 [vocabulary], which stay as they are."""
+        changed = logits.clone()
+        if self._params.logit_bias:
+            ids, values = self._bias_tensors(logits)
+            changed.index_add_(0, ids, values)
+        if self._has_penalties:
+            self._penalise(changed)
+        return changed
+
+    def _penalise(self, logits: Tensor) -> None:
+        counts, params = self._counted(logits), self._params
+        is_written = counts > 0
+        if params.repetition_penalty != 1:
+            present = is_written | self._prompt_mask(logits)
+            weaker = torch.where(logits > 0, logits / params.repetition_penalty, logits * params.repetition_penalty)
+            logits.copy_(torch.where(present, weaker, logits))
+        if params.frequency_penalty:
+            logits.sub_(counts, alpha=params.frequency_penalty)
+        if params.presence_penalty:
+            logits.sub_(is_written.to(logits.dtype), alpha=params.presence_penalty)
+
+    def _counted(self, logits: Tensor) -> Tensor:
+        if self._counts is None:
+            self._counts = torch.zeros_like(logits)
+        if self._written:
+            ids = torch.tensor(self._written, device=logits.device)
+            self._counts.index_add_(0, ids, torch.ones(len(self._written), device=logits.device))
+            self._written.clear()
+        return self._counts
+
+    def _prompt_mask(self, logits: Tensor) -> Tensor:
+        if self._in_prompt is None:
+            self._in_prompt = torch.zeros_like(logits, dtype=torch.bool)
+            self._in_prompt[torch.tensor(self._prompt_ids, device=logits.device)] = True
+        return self._in_prompt
+
+    def _bias_tensors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        if self._bias is None:
+            ids = torch.tensor([token for token, _ in self._params.logit_bias], device=logits.device)
+            values = torch.tensor([bias for _, bias in self._params.logit_bias], device=logits.device)
+            self._bias = (ids, values)
+        return self._bias
 
 
 def _sample(logits: Tensor, draws: Sequence[Draw]) -> Tensor:

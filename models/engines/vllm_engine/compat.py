@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
 from typing import Any
 
-from models.engines.options import LoraAdapter
-from models.engines.vllm_engine.request_tables import TableSizes, check_tables, tables_used
-from models.engines.vllm_engine.sampling_fields import structured_field
+from models.engines.base import LoraAdapter
+from models.engines.vllm_engine.sampling_fields import TableSizes, check_tables, structured_field, tables_used
 from models.errors import (
     EngineOverloaded,
     EngineUnavailable,

@@ -17,13 +17,12 @@ from threading import Thread
 from typing import Any
 
 from models.catalog import ModelCard
-from models.engines.base import OpenAiLayer, ServesOpenAi, Tokenizer, check_request
-from models.engines.options import EngineOptions
-from models.engines.text import HfTokenizer
+from models.engines.base import EngineOptions, OpenAiLayer, ServesOpenAi, Tokenizer, check_request
+from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.engines.vllm_engine import launch as vllm_launch
 from models.engines.vllm_engine.child_reaper import ProcessReaper
-from models.engines.vllm_engine.device_memory import DeviceQuery, query_devices
+from models.engines.vllm_engine.launch import DeviceQuery, query_devices
 from models.engines.vllm_engine.openai_layer import InstrumentedClient, build_layer
 from models.engines.vllm_engine.sampling_fields import check_penalties, sampling_fields
 from models.engines.vllm_engine.stream import LatestSchedulerStats, VllmStream

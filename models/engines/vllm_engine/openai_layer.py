@@ -20,9 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from models.catalog import ModelCard
-from models.engines.base import AsgiSend, LayerCall, OpenAiLayer
-from models.engines.options import EngineOptions
-from models.engines.text import HfTokenizer
+from models.engines.base import AsgiSend, EngineOptions, LayerCall, OpenAiLayer
+from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.errors import EngineUnavailable
 from models.types import EngineStats

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from models.engines.base import Tokenizer
-from models.engines.text import TextStream
+from models.engines.text_stream import TextStream
 from models.errors import EngineUnavailable, GrammarInvalid, ModelError
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
 

@@ -27,9 +27,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.catalog import ModelRequest, card_from_request, load_catalog
 from models.decoding.grammar import call_grammar, forced_call_grammar
-from models.engines.base import Engine
-from models.engines.options import EngineOptions
-from models.engines.text import HfTokenizer
+from models.engines.base import Engine, EngineOptions
+from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState
 from models.types import GenerateParams, Grammar

@@ -20,8 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.catalog import ModelCard
 from models.decoding.grammar import call_grammar
-from models.engines.base import Engine
-from models.engines.options import EngineOptions
+from models.engines.base import Engine, EngineOptions
 from models.engines.registry import create_engine
 from models.types import GenerateParams
 from retrieval.ncbi.calls.urls import call_regex

@@ -23,7 +23,7 @@ import torch
 import xgrammar as xgr
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-from models.decoding.quote_grammar import quote_grammar, quote_line
+from models.decoding.grammar import quote_grammar, quote_line
 from retrieval.errors import CallRejected
 from retrieval.ncbi.calls.urls import call_regex, parse_call_url
 from scripts.benchmarks.decoding.grammar_mask import SyntheticTokenizer

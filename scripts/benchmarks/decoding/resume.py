@@ -27,8 +27,7 @@ from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
 from models.decoding.grammar import forced_call_grammar
 from models.decoding.types import Call, CallFinished, CallReply, CallSyntax, LoopLimits, TextSampled
-from models.engines.base import Engine
-from models.engines.options import EngineOptions
+from models.engines.base import Engine, EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import GenerateParams
 

@@ -22,8 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.catalog import load_catalog
-from models.engines.base import Engine
-from models.engines.options import EngineOptions
+from models.engines.base import Engine, EngineOptions
 from models.engines.registry import create_engine
 from models.types import GenerateParams
 from server.methods.genegpt.prompt import MASKS, Prompt

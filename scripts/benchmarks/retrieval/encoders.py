@@ -28,7 +28,7 @@ from models.encoders.base import EncoderOptions, Floats, PassageText
 from models.encoders.resolve import ResolvedEncoder, resolve_encoder
 from models.encoders.specs import EncoderSpec
 from models.encoders.transformers_encoder.encoder import TransformersEncoder
-from models.encoders.transformers_encoder.placement import place
+from models.encoders.transformers_encoder.loading import place
 
 MODELS: Final = ("minilm", "bert-base")
 PLAIN_BATCH: Final = 32

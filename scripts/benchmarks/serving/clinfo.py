@@ -34,8 +34,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.catalog import ModelCard
-from models.engines.base import Engine
-from models.engines.options import EngineOptions
+from models.engines.base import Engine, EngineOptions
 from models.engines.registry import create_engine
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from models.types import Delta, GenerateParams

@@ -32,7 +32,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.catalog import ModelCard, load_catalog
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.registry import create_engine
 from models.types import GenerateParams
 from scripts.benchmarks.decoding.directed_engine import OURS, PUBLISHED, Directed, Lengths, queries_of

@@ -29,8 +29,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request
 from models.decoding.grammar import forced_call_grammar
-from models.engines.base import Engine
-from models.engines.options import EngineKind, EngineOptions, RemoteOptions
+from models.engines.base import Engine, EngineKind, EngineOptions, RemoteOptions
 from models.engines.registry import create_engine
 from models.types import GenerateParams
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from models.catalog import ModelCard
 from models.encoders.base import Floats
-from models.engines.base import Tokenizer
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions, Tokenizer
 from models.engines.scripted_engine import ScriptedEngine
 from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.types import Linked, Mention, Neighbourhood, Node, Statement

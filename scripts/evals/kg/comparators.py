@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.catalog import EMBEDDED_DIR
 from models.encoders.base import EncoderOptions
 from models.encoders.registry import create_encoder
-from models.engines.text import HfTokenizer
+from models.engines.tokenizer import HfTokenizer
 from retrieval.graph.context.select import ContextOptions
 from scripts.evals.comparators import cypher_database, method_record
 from scripts.evals.comparators.base import Retriever, TokenCount

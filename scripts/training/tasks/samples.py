@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from models.catalog import ModelCard
 from models.engines.base import Engine
-from models.engines.text import HfTokenizer
+from models.engines.tokenizer import HfTokenizer
 from scripts.training.packing import Encoded
 from server.methods.shared.generation import PromptFormatter
 

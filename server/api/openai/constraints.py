@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from models.decoding.grammar import choice_grammar, json_grammar
-from models.decoding.tool_formats import Tool, ToolChoice, ToolUse
+from models.decoding.tool_calls import Tool, ToolChoice, ToolUse
 from models.types import Grammar
 from server.api.http_request import Body
 from server.api.vllm_passthrough.checks import LONGEST, check_shape

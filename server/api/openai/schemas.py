@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
-from models.decoding.tool_formats import ToolUse
+from models.decoding.tool_calls import ToolUse
 from models.types import Grammar
 from server.api.declarations import GIVEN, HAS_TEXT, OPTIONS, QUESTION, Schema, require_with, user_message, with_unused
 from server.api.http_request import Body, first_error

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from models.catalog import ModelCard
-from models.decoding.identifier_grammar import MAX_LISTED, identifier_grammar, is_listable
+from models.decoding.grammar import MAX_LISTED, identifier_grammar, is_listable
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from models.errors import ModelError

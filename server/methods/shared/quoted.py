@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Final
 
-from models.decoding.quote_grammar import MAX_CHARS, MAX_PASSAGES, quote_grammar, quote_line
+from models.decoding.grammar import MAX_CHARS, MAX_PASSAGES, quote_grammar, quote_line
 from models.decoding.types import LoopFinish
 from models.engines.base import Tokenizer
 from models.types import Delta, GenerateParams, Grammar

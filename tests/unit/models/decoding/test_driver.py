@@ -12,7 +12,7 @@ from loop_scripts import HOSTILE, Replies, done, following, make_engine, make_re
 
 from models.catalog import ModelCard
 from models.decoding.types import Call, CallFinished, CallStarted, LoopDone, LoopLimits, TextSampled
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 
 PARTS = ("A ", "α€ ", "x[1]->y ", "c.35G->A ", "]->", "[https://other]->", "\n\n", "->", "[https://ncbi/", "STOP", "]")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from grammar_walks import BOTH, Walk, admits, written
 
-from models.decoding.identifier_grammar import MAX_LISTED, identifier_grammar, is_listable
+from models.decoding.grammar import MAX_LISTED, identifier_grammar, is_listable
 from models.errors import GrammarInvalid
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 

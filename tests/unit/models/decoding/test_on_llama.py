@@ -17,7 +17,7 @@ from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
 from models.decoding.grammar import forced_call_grammar
 from models.decoding.types import Call, CallFinished, CallReply, CallSyntax, LoopDone, LoopEvent, LoopLimits
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import GenerateParams
 

@@ -10,7 +10,7 @@ from grammar_walks import BOTH, Walk, admits, written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.decoding.quote_grammar import MAX_CHARS, MAX_PASSAGES, quote_grammar, quote_line
+from models.decoding.grammar import MAX_CHARS, MAX_PASSAGES, quote_grammar, quote_line
 from models.errors import GrammarInvalid
 
 NOTHING = "None of them."

@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from models.decoding.tool_calls import CallParser, ToolCall, ToolCallReader
-from models.decoding.tool_formats import HERMES, LLAMA3, MISTRAL, ToolFormat
+from models.decoding.tool_calls import HERMES, LLAMA3, MISTRAL, CallParser, ToolCall, ToolCallReader, ToolFormat
 from models.engines.scripted_engine import ByteTokenizer
 from models.types import Delta
 

@@ -8,7 +8,7 @@ import json
 import pytest
 import xgrammar as xgr
 
-from models.decoding.tool_formats import (
+from models.decoding.tool_calls import (
     HERMES,
     LLAMA3,
     MISTRAL,

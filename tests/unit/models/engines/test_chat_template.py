@@ -11,7 +11,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from models.engines.chat_template import template_source
-from models.engines.text import HfTokenizer
+from models.engines.tokenizer import HfTokenizer
 from models.errors import ModelNotFound, UnsupportedParam
 
 FAMILIES = runpy.run_path(str(Path(__file__).parents[3] / "family_models.py"))

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from models.engines.control_tokens import ControlTokenEncoder, TextMask
-from models.engines.text import HfTokenizer
+from models.engines.tokenizer import ControlTokenEncoder, HfTokenizer, TextMask
 from models.errors import UnsupportedParam
 
 FAMILIES = runpy.run_path(str(Path(__file__).parents[3] / "family_models.py"))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from models.catalog import EMBEDDED_DIR, ModelCard, context_length
-from models.engines.options import EngineOptions
-from models.engines.repetition import MAX_PERIOD, RepetitionGuard
-from models.engines.text import HfTokenizer
+from models.engines.base import EngineOptions
+from models.engines.text_stream import MAX_PERIOD, RepetitionGuard
+from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import REPETITION, Delta, GenerateParams
 

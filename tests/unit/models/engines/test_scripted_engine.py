@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.registry import create_engine, resolve_kind
 from models.engines.scripted_engine import ByteTokenizer, Rule, Script, ScriptedBehaviour, ScriptedEngine
 from models.errors import EngineOverloaded, EngineUnavailable, ModelNotFound, UnsupportedParam

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from models.engines.base import ThinkingTokens, begins_thinking
 from models.engines.scripted_engine import ByteTokenizer
-from models.engines.text import TextStream
-from models.engines.thinking import ThinkingTokens, begins_thinking
+from models.engines.text_stream import TextStream
 from models.types import GenerateParams, Grammar
 
 TOKENIZER = ByteTokenizer(thinks=True)

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from models.catalog import SMALL_NAME, ModelRequest, card_from_request, load_catalog
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.errors import ModelNotFound
 from models.gguf.conversion import convert, facts_of, folder_for

@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from models.errors import ModelNotFound
-from models.gguf.tokenizer import write_tokenizer
+from models.gguf.conversion import write_tokenizer
 from tests.tiny_gguf import metadata_of
 
 

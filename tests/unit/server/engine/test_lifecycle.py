@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from models.catalog import ModelCard
-from models.engines.base import Engine
-from models.engines.options import EngineOptions
+from models.engines.base import Engine, EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from models.errors import ContextTooLong, EngineUnavailable
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from models.catalog import ModelRequest, card_from_request
-from models.engines.base import Engine
-from models.engines.options import EngineOptions
+from models.engines.base import Engine, EngineOptions
 from models.errors import EngineUnavailable
 from models.types import Delta, GenerateParams
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy

@@ -9,7 +9,7 @@ import pytest
 
 from models.catalog import ModelCard
 from models.encoders.base import PassageText
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.registry import create_engine
 from models.types import GenerateParams
 from retrieval.observer import Encoded

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from models.catalog import ModelCard
 from models.decoding.types import Call
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedBehaviour, ScriptedEngine
 from models.errors import EngineUnavailable
 from models.types import GenerateParams

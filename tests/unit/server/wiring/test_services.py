@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from models.catalog import ModelCard
-from models.engines.base import AsgiSend, LayerCall, OpenAiLayer, ServesOpenAi
-from models.engines.options import EngineOptions
+from models.engines.base import AsgiSend, EngineOptions, LayerCall, OpenAiLayer, ServesOpenAi
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from server.app import create_app
 from server.auth.scopes import OPERATOR

@@ -13,14 +13,12 @@ import torch
 from bert_models import TEXTS, build_bert, build_medcpt, by_hand, minilm_folder
 
 from models.encoders.base import EncoderOptions, PassageText
-from models.encoders.memory import encoder_memory
-from models.encoders.registry import create_encoder
+from models.encoders.registry import create_encoder, encoder_memory
 from models.encoders.resolve import resolve_encoder
 from models.encoders.specs import KNOWN_ENCODERS, EncoderSpec
-from models.encoders.transformers_encoder.batches import BatchRunner, Inputs
+from models.encoders.transformers_encoder.batches import BatchRunner, Inputs, TruncatingTokenizer, load_tokenizer
 from models.encoders.transformers_encoder.encoder import TransformersEncoder
-from models.encoders.transformers_encoder.placement import FifoLock, Placement, place
-from models.encoders.transformers_encoder.token_rows import TruncatingTokenizer, load_tokenizer
+from models.encoders.transformers_encoder.loading import FifoLock, Placement, place
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.torch_runtime.devices import cpu_has_bfloat16
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from models.encoders.transformers_encoder.placement import FifoLock
+from models.encoders.transformers_encoder.loading import FifoLock
 
 
 def test_a_waiting_thread_goes_before_one_that_asks_again() -> None:

@@ -12,8 +12,7 @@ import pytest_asyncio
 from replica_server import Behaviour, Replica
 
 from models.catalog import ModelCard
-from models.engines.base import Engine
-from models.engines.options import EngineOptions, RemoteOptions
+from models.engines.base import Engine, EngineOptions, RemoteOptions
 from models.engines.remote_engine.engine import RemoteEngine
 from models.engines.transformers_engine.engine import TransformersEngine
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from models.engines.options import RemoteOptions, is_private
+from models.engines.base import RemoteOptions, is_private
 from models.engines.remote_engine.connection import Connection, check_address, events_of
 from models.engines.remote_engine.wire import ReplicaLost
 from models.errors import EngineUnavailable

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from models.engines.options import RemoteOptions
+from models.engines.base import RemoteOptions
 from models.engines.remote_engine.connection import Connection
 from models.engines.remote_engine.replicas import Replica, ReplicaPool, ranked
 from models.engines.remote_engine.wire import Dialect, ReplicaLost

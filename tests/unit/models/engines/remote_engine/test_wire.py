@@ -21,7 +21,7 @@ from models.engines.remote_engine.wire import (
     replays,
     request_body,
 )
-from models.engines.text import HfTokenizer
+from models.engines.tokenizer import HfTokenizer
 from models.errors import EngineOverloaded, GrammarInvalid, UnsupportedParam
 from models.types import GenerateParams, Grammar
 

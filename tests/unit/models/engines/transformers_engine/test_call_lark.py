@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from models.decoding.grammar import call_grammar, forced_call_grammar, json_grammar
-from models.engines.text import HfTokenizer
-from models.engines.transformers_engine.call_lark import calls_as_lark
-from models.engines.transformers_engine.grammar_mask import GrammarCompiler, Matcher
-from models.engines.transformers_engine.lark_mask import LarkMatcher
+from models.engines.tokenizer import HfTokenizer
+from models.engines.transformers_engine.grammar_mask import GrammarCompiler, LarkMatcher, Matcher, calls_as_lark
 from models.types import Grammar
 
 CALLS = r"https://ncbi\.gov/(a|b\?term=[A-Za-z\[\]/+.]{1,9})"

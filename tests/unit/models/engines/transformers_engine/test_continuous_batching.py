@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.errors import UnsupportedParam
 from models.types import GenerateParams, Grammar

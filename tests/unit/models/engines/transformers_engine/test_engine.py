@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.errors import (
     ContextTooLong,

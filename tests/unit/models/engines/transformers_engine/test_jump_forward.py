@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from models.catalog import EMBEDDED_DIR, ModelCard, ModelRequest, card_from_request
 from models.decoding.grammar import forced_call_grammar
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import Delta, GenerateParams
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from models.engines.text import HfTokenizer
+from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output, RunningSequence
 from models.engines.transformers_engine.kv_cache import KvCache, KvShape, PrefixCache
 from models.errors import ContextTooLong

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.engines.text import HfTokenizer
+from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState
 from models.errors import GrammarInvalid
 from models.types import Grammar

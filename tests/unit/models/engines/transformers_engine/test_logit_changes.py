@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.engines.transformers_engine.logit_changes import LogitChanges, logit_changes
-from models.engines.transformers_engine.sampling import Draw, least_weights, token_weights
+from models.engines.transformers_engine.sampling import Draw, LogitChanges, least_weights, logit_changes, token_weights
 from models.types import GenerateParams
 
 LOGITS = torch.tensor([2.0, -1.0, 0.5, float("-inf"), 3.0])

@@ -11,12 +11,17 @@ import pytest
 import torch
 
 from models.catalog import ModelCard, load_catalog
-from models.engines.options import EngineOptions
-from models.engines.transformers_engine.model_loading import LoadedModel, chosen_dtype, held_length, load_model
+from models.engines.base import EngineOptions
+from models.engines.transformers_engine.model_loading import (
+    LoadedModel,
+    chosen_dtype,
+    held_length,
+    load_model,
+    merge_adapter,
+)
 from models.errors import EngineUnavailable
 from models.torch_runtime.devices import cpu_has_bfloat16
 from models.torch_runtime.layers import PackedLinear
-from models.torch_runtime.lora import merge_adapter
 from models.types import Dtype
 from tests.tiny_models import build_adapter
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
-from models.engines.transformers_engine.rotary import fix_rotary_factors
+from models.engines.transformers_engine.model_loading import fix_rotary_factors
 from models.errors import EngineUnavailable
 from models.types import Delta, GenerateParams
 

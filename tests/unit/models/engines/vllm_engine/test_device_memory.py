@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
-from models.engines.vllm_engine.device_memory import DEFAULT_SHARE, DeviceMemory, memory_share, query_devices
-from models.engines.vllm_engine.launch import engine_arguments
+from models.engines.base import EngineOptions
+from models.engines.vllm_engine.launch import DEFAULT_SHARE, DeviceMemory, engine_arguments, memory_share, query_devices
 from models.errors import EngineUnavailable
 
 GIB = 2**30

@@ -16,7 +16,7 @@ import pytest
 
 from models.catalog import ModelCard
 from models.decoding.grammar import forced_call_grammar
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.errors import EngineOverloaded, EngineUnavailable, ModelNotFound
 from models.types import Delta, GenerateParams
 from retrieval.ncbi.calls.urls import call_regex

@@ -13,12 +13,13 @@ from types import SimpleNamespace
 import pytest
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions, LoraAdapter
-from models.engines.text import HfTokenizer
+from models.engines.base import EngineOptions, LoraAdapter
+from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
-from models.engines.vllm_engine.device_memory import DEFAULT_SHARE, DeviceMemory
 from models.engines.vllm_engine.launch import (
+    DEFAULT_SHARE,
     LORA_RANKS,
+    DeviceMemory,
     engine_arguments,
     environment,
     padding_arguments,

@@ -12,8 +12,7 @@ import pytest
 import pytest_asyncio
 
 from models.catalog import ModelCard
-from models.engines.base import LayerCall
-from models.engines.options import EngineOptions, LoraAdapter
+from models.engines.base import EngineOptions, LayerCall, LoraAdapter
 from models.engines.vllm_engine.engine import VllmEngine
 from models.errors import ModelNotFound
 from models.types import GenerateParams

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from models.engines.vllm_engine import compat
-from models.engines.vllm_engine.request_tables import TableSizes, check_tables, tables_used
+from models.engines.vllm_engine.sampling_fields import TableSizes, check_tables, tables_used
 from models.errors import ArrowheadError, UnsupportedParam
 from server.api.vllm_passthrough.checks import LONGEST, check_plain
 from tests.tiny_models import build_tokenizer

@@ -10,7 +10,7 @@ import pytest
 from graph_doubles import GENES, PSORIASIS, STATEMENTS, ExactLinker, MemoryGraph, make_node, make_statement
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker as GraphLinker

@@ -8,7 +8,7 @@ import pytest
 from graph_doubles import GENES, METHOTREXATE, PSORIASIS, STATEMENTS, ExactLinker, MemoryGraph, make_statement
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Done, Event, Evidence, EvidenceRead, Message, OptionInvalid, TextDelta

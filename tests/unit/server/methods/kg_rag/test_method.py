@@ -11,7 +11,7 @@ import pytest
 from graph_doubles import PSORIASIS, ExactLinker, MemoryGraph, make_node, make_statement
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from models.errors import ContextTooLong
 from retrieval.graph.errors import GraphSourceUnavailable

@@ -9,7 +9,7 @@ import pytest
 from passage_bench import DRUGS, PassageBench, done, references, shown, steps
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span

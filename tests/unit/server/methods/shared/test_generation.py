@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from server.methods.genegpt.prompt import MASKS
 from server.methods.genegpt.prompt import Prompt as GeneGptPrompt

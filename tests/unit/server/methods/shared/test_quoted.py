@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from models.types import GenerateParams
 from server.methods.base import TextDelta

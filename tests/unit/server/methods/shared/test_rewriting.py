@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from models.catalog import ModelCard
-from models.decoding.identifier_grammar import MAX_LISTED
-from models.engines.options import EngineOptions
+from models.decoding.grammar import MAX_LISTED
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Message

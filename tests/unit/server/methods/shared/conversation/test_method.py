@@ -8,7 +8,7 @@ import pytest
 
 from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Done, Event, Message, OptionInvalid, Step, TextDelta

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.catalog import ModelCard
-from models.engines.options import EngineOptions
+from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from server.methods.base import Message
 from server.methods.shared.conversation.method import can_rewrite, is_faithful, rewritten

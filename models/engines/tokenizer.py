@@ -1,26 +1,36 @@
-"""Turn text into token ids, and a stream of token ids into a stream of text.
+"""Turn text and chats into token ids, and ids back into text, with a Hugging Face tokenizer.
 
-Text is data: plain text never yields a special token, chat markup comes from the template alone. Streamed text has
-whole characters only and no part of a stop string. Knows nothing of models or sampling.
+Text is data: a control token exists only where a chat template wrote it. Owns which added tokens of a vocabulary are
+control tokens, and how text that merely spells one is kept apart from them. Knows nothing of models or sampling.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from models.catalog import ModelCard, disable_hub_access
-from models.engines.base import Tokenizer
+from models.engines.base import ThinkingTokens
 from models.engines.chat_template import ChatTemplate, template_source
-from models.engines.control_tokens import ControlTokenEncoder, TextMask
-from models.engines.repetition import RepetitionGuard
-from models.engines.thinking import ThinkingTokens, begins_thinking
 from models.errors import ModelNotFound, UnsupportedParam
-from models.types import REPETITION, FinishReason, GenerateParams
+
+# Tokenised in front of text (and removed again) where the tokenizer treats the start of a text specially. The first one
+# that does not merge with the text is used.
+_ANCHORS = ("\n", ".", "a")
+_BRACKETED = re.compile(r"[<\[({|｜].+[>\])}|｜]", re.DOTALL)
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+# Gemma has tokens for these elements. They occur in documents and control nothing.
+_HTML = re.compile(
+    r"</?(?:table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|b|i|u|s|sub|sup|code)>", re.IGNORECASE
+)
+_PRIVATE = (range(0x100000, 0x10FFFE), range(0xF0000, 0xFFFFE))
 
 
 class HfTokenizer:
@@ -260,200 +270,204 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-class StopScanner:
-    """Pass on the text that is fed, up to the first stop string.
+@dataclass(frozen=True, slots=True)
+class TextMask:
+    """Exchange the characters with which control tokens begin and end for characters that no text here contains.
 
-    The stop string whose last character comes first wins; of two ending together, the longer one.
+    Templates trim, cut and join the masked text as they would the text itself, since lengths and white space stay.
     """
 
-    def __init__(self, stops: Sequence[str]) -> None:
-        self._stops = tuple(dict.fromkeys(stop for stop in stops if stop))
-        self._longest = max(map(len, self._stops), default=0)
-        self._withheld = ""
-        self.matched: str | None = None
+    _to_private: Mapping[int, str]
+    _from_private: Mapping[int, str]
 
-    def feed(self, text: str) -> str:
-        """Return the text that no stop string can include any more; after a match, drop everything."""
-        if self.matched is not None:
-            return ""
-        if not self._stops:
-            return text
-        buffer = self._withheld + text
-        found = self._first_match(buffer)
-        if found is not None:
-            start, self.matched = found
-            self._withheld = ""
-            return buffer[:start]
-        length = self._withheld_length(buffer)
-        self._withheld = buffer[len(buffer) - length :]
-        return buffer[: len(buffer) - length]
+    @classmethod
+    def of(cls, characters: Iterable[str], value: object) -> TextMask:
+        """Build a mask for all strings in ``value``, which is of the kinds that JSON has.
 
-    def flush(self) -> str:
-        """Return the withheld rest, when the text ends without a stop string."""
-        withheld, self._withheld = self._withheld, ""
-        return withheld
-
-    def _first_match(self, buffer: str) -> tuple[int, str] | None:
-        best: tuple[int, int, str] | None = None
-        for stop in self._stops:
-            start = buffer.find(stop)
-            if start >= 0:
-                candidate = (start + len(stop), -len(stop), stop)
-                best = candidate if best is None else min(best, candidate)
-        if best is None:
-            return None
-        return best[0] + best[1], best[2]
-
-    def _withheld_length(self, buffer: str) -> int:
-        for length in range(min(self._longest - 1, len(buffer)), 0, -1):
-            tail = buffer[-length:]
-            if any(len(stop) > length and stop.startswith(tail) for stop in self._stops):
-                return length
-        return 0
-
-
-_REPLACEMENT = "�"
-# A UTF-8 character has at most four bytes, so an unfinished one spans at most the last three tokens. Without the bound,
-# bytes that never become characters would be decoded again and again.
-_MAX_PENDING = 8
-_UNFINISHED = 3
-
-
-class Decoder(Protocol):
-    """Turn ids into text: the part of a ``Tokenizer`` that a stream of ids needs."""
-
-    def decode(self, token_ids: Sequence[int]) -> str: ...
-
-
-class IncrementalDecoder:
-    """Decode ids as they come, withholding a character until all its bytes are there.
-
-    All pieces and the flush together are ``tokenizer.decode`` of all ids.
-    """
-
-    def __init__(self, tokenizer: Decoder) -> None:
-        self._tokenizer = tokenizer
-        self._pending: list[int] = []
-        self._num_emitted = 0  # characters of the pending ids' text already returned
-
-    def feed(self, token_ids: Sequence[int]) -> str:
-        pieces = []
-        for token_id in token_ids:
-            self._pending.append(token_id)
-            pieces.append(self._advance())
-        return "".join(pieces)
-
-    def flush(self) -> str:
-        """Return the withheld text; unfinished characters become U+FFFD."""
-        text = self._tokenizer.decode(self._pending)[self._num_emitted :]
-        self._pending, self._num_emitted = [], 0
-        return text
-
-    def _advance(self) -> str:
-        text = self._tokenizer.decode(self._pending)
-        if not text.endswith(_REPLACEMENT):
-            new = text[self._num_emitted :]
-            self._pending, self._num_emitted = [], 0
-            return new
-        settled = text.rstrip(_REPLACEMENT)
-        new = settled[self._num_emitted :]
-        self._num_emitted = max(self._num_emitted, len(settled))
-        return new + self._drop_settled(text)
-
-    def _drop_settled(self, text: str) -> str:
-        if len(self._pending) <= _MAX_PENDING:
-            return ""
-        head, tail = self._pending[:-_UNFINISHED], self._pending[-_UNFINISHED:]
-        head_text = self._tokenizer.decode(head)
-        # Equal only when no character spans the cut: a spanning one would be replaced on both sides.
-        if head_text + self._tokenizer.decode(tail) != text:
-            return ""
-        new = head_text[self._num_emitted :]
-        self._num_emitted = max(0, self._num_emitted - len(head_text))
-        self._pending = tail
-        return new
-
-
-class TextStream:
-    """Turn token ids into text that is safe to send: an ``IncrementalDecoder`` followed by a ``StopScanner``.
-
-    Thinking, which can only begin a reply, is no part of that text and holds no stop strings. ``thought`` is what the
-    last call has read of it, and ``was_thought`` says whether its token belongs to the thinking: to its text, its marks
-    or the white space behind it.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, params: GenerateParams, prompt_ids: Sequence[int]) -> None:
-        self._decoder = IncrementalDecoder(tokenizer)
-        self._scanner = StopScanner(params.stop)
-        self._guard = (
-            RepetitionGuard.continuing(prompt_ids, params.written or ()) if params.stop_on_repetition else None
+        Raises:
+            UnsupportedParam: the texts use up the private characters of Unicode.
+        """
+        exchanged = sorted(characters)
+        used = set().union(*_strings(value))
+        free = (chr(code) for codes in _PRIVATE for code in codes if chr(code) not in used)
+        pairs = dict(zip(exchanged, free, strict=False))
+        if len(pairs) < len(exchanged):
+            raise UnsupportedParam("the text uses every private character of Unicode", param="messages")
+        return cls(
+            {ord(char): private for char, private in pairs.items()},
+            {ord(private): char for char, private in pairs.items()},
         )
-        self._repeats = False
-        self._marks = tokenizer.thinking
-        self._is_thinking = begins_thinking(self._marks, prompt_ids, params.grammar)
-        self._has_text = False
-        self._follows_thinking = False
-        self._thoughts = ""
-        self.thought = ""
-        self.was_thought = False
+
+    def hide(self, value: Any) -> Any:
+        """Mask all strings in ``value``."""
+        if isinstance(value, str):
+            return value.translate(self._to_private)
+        if isinstance(value, Mapping):
+            return {self.hide(key): self.hide(inner) for key, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.hide(inner) for inner in value]
+        return value
+
+    def show(self, text: str) -> str:
+        return text.translate(self._from_private)
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _strings([*value.keys(), *value.values()])
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _strings(inner)
+
+
+class ControlTokenEncoder:
+    """Encode text with a copy of the tokenizer in which unguessable words stand for the control tokens.
+
+    The copy splits, normalises and merges as the tokenizer itself does around its control tokens, so that ordinary text
+    gets the tokens of the tokenizer, also beside a control token. ``template`` is the source of the chat template, ""
+    where there is none: a token that it names is a control token.
+    """
+
+    def __init__(self, backend: Any, template: str) -> None:
+        added = backend.get_added_tokens_decoder()
+        state = json.loads(backend.to_str())
+        self.control: Mapping[str, int] = {
+            token.content: token_id for token_id, token in added.items() if _is_control(token, template)
+        }
+        self.characters = frozenset(char for content in self.control for char in (content[0], content[-1]))
+        self._backend, self._real_ids, self._stand_ins = self._copy(backend, state, added)
+        vocabulary = backend.get_vocab(with_added_tokens=False)
+        spared = _unknown_token(state, vocabulary)
+        # Control tokens that the model's own vocabulary also has: merges may spell them from ordinary characters.
+        self._reachable = {
+            vocabulary[content]: content
+            for content in self.control
+            if content in vocabulary and content != spared and not _BYTE.fullmatch(content)
+        }
+        self._anchor = self._find_anchor()
+
+    def encode(self, text: str) -> list[int]:
+        """Encode text that continues a sequence: no control token, no space in front."""
+        if not text:
+            return []
+        return self._without_control(self._encode_middle(text))
+
+    def encode_start(self, text: str) -> list[int]:
+        """Encode text that begins a sequence, as the tokenizer does: some put a space in front."""
+        return self._without_control(self._encode_raw(text)) if text else []
+
+    def encode_rendered(self, rendered: str, mask: TextMask) -> list[int]:
+        """Encode what a template has made of masked text: control tokens outside the masked text are real."""
+        marked = self._pattern.sub(lambda found: self._stand_ins[found[0]], rendered) if self.control else rendered
+        return self._without_control(self._encode_raw(mask.show(marked)))
+
+    def leading_control(self, text: str) -> int | None:
+        """Return the id of the control token that ``text`` begins with, after white space, if any."""
+        found = self._pattern.match(text.lstrip()) if self.control else None
+        return None if found is None else self.control[found[0]]
 
     @property
-    def stop_reason(self) -> str | None:
-        """Return the stop string that ended the stream, or ``REPETITION``."""
-        return REPETITION if self._repeats else self._scanner.matched
+    def anchor(self) -> list[int]:
+        """Return the ids to decode before others where the decoder treats the start of a text specially."""
+        return self._anchor
 
-    def advance(self, token_id: int, *, is_eos: bool, is_last: bool) -> tuple[str, FinishReason | None]:
-        """Return the new text, and the finish reason if the stream ends with this token; EOS itself has no text."""
-        self.thought, self.was_thought = "", False
-        text = "" if is_eos else self._scanner.feed(self._read(token_id))
-        repeats = self._guard is not None and not is_eos and self._guard.add(token_id)
-        if is_eos or is_last or repeats:
-            text += self._flush()
-        if is_eos or self._scanner.matched is not None:
-            return text, "stop"
-        self._repeats = repeats
-        return text, "length" if is_last or repeats else None
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        # The longest one wins, as in the tokenizer.
+        return re.compile("|".join(map(re.escape, sorted(self.control, key=len, reverse=True))))
 
-    def flush(self) -> str:
-        """Return the rest, when generation ends for another reason than a stop string (which it may still complete)."""
-        self.thought, self.was_thought = "", False
-        return self._flush()
+    def _copy(
+        self, backend: Any, state: dict[str, Any], added: Mapping[int, Any]
+    ) -> tuple[Any, dict[int, int], dict[str, str]]:
+        """Return the copy, its ids that differ from the tokenizer's, and the word for each control token."""
+        kept = [entry for entry in state["added_tokens"] if entry["content"] not in self.control]
+        changed = {"added_tokens": kept, "post_processor": None, "padding": None, "truncation": None}
+        source = json.dumps(state | changed)
+        nonce = secrets.token_hex(16)
+        words = {content: f"<{nonce}.{number}>" for number, content in enumerate(self.control)}
+        tokens = {words[token.content]: token for token in added.values() if token.content in words}
+        copy = _with_words(source, tokens, frozenset())
+        # A normalizer that puts a space in front hides tokens that are searched for in normalised text.
+        normalized = [word for word, token in tokens.items() if token.normalized]
+        hidden = [
+            w for w in normalized if copy.token_to_id(w) not in copy.encode(f"a{w}a", add_special_tokens=False).ids
+        ]
+        if hidden:
+            copy = _with_words(source, tokens, frozenset(hidden))
+        names = {entry["content"]: entry["content"] for entry in kept} | words
+        ids = {int(copy.token_to_id(name)): int(backend.token_to_id(content)) for content, name in names.items()}
+        return copy, ids, words
 
-    def _flush(self) -> str:
-        rest = self._decoder.flush()
-        if self._is_thinking:
-            self._think(rest)
-            rest = ""
-        return self._scanner.feed(rest) + self._scanner.flush()
+    def _find_anchor(self) -> list[int]:
+        anchor, bare = self._encode_raw(_ANCHORS[0]), self._encode_raw("x")
+        exact = self._encode_raw(_ANCHORS[0] + "x") == [*anchor, *bare]
+        exact = exact and self._backend.decode(bare) == "x" and self._backend.decode(self._encode_raw(" x")) == " x"
+        return [] if exact else anchor
 
-    def _read(self, token_id: int) -> str:
-        """Return the token's text, "" for one that belongs to the thinking."""
-        marks = self._marks
-        if marks is None:
-            return self._decoder.feed((token_id,))
-        is_mark = token_id in (marks.start, marks.end) and (self._is_thinking or not self._has_text)
-        if is_mark:
-            rest = self._decoder.flush()
-            if self._is_thinking:
-                self._think(rest)
-            self._is_thinking, self._follows_thinking = token_id == marks.start, True
-            self.was_thought = True
-            return ""
-        text = self._decoder.feed((token_id,))
-        if self._is_thinking:
-            self._think(text)
-            self.was_thought = True
-            return ""
-        return self._answer_text(text)
+    def _encode_middle(self, text: str) -> list[int]:
+        for anchor in _ANCHORS if self._anchor else ():
+            head, ids = self._encode_raw(anchor), self._encode_raw(anchor + text)
+            if ids[: len(head)] == head:
+                return ids[len(head) :]
+        return self._encode_raw(text)
 
-    def _answer_text(self, text: str) -> str:
-        if self._follows_thinking and not self._has_text:
-            text, before = text.lstrip(), text
-            self.was_thought = bool(before) and not text
-        self._has_text = self._has_text or bool(text.strip())
-        return text
+    def _encode_raw(self, text: str) -> list[int]:
+        # A lone surrogate, which JSON can contain, has no UTF-8 encoding and would raise.
+        clean = text.encode("utf-8", errors="replace").decode()
+        return list(self._backend.encode(clean, add_special_tokens=False).ids)
 
-    def _think(self, text: str) -> None:
-        # Models begin their thinking on a new line.
-        self.thought += text if self._thoughts else text.lstrip("\n")
-        self._thoughts = self._thoughts or self.thought
+    def _without_control(self, ids: list[int]) -> list[int]:
+        """Return the tokenizer's own ids, control tokens that merges have spelled taken apart."""
+        if self._reachable and not self._reachable.keys().isdisjoint(ids):
+            ids = [part for token_id in ids for part in self._apart(token_id)]
+        return [self._real_ids.get(token_id, token_id) for token_id in ids]
+
+    def _apart(self, token_id: int) -> list[int]:
+        content = self._reachable.get(token_id)
+        if content is None:
+            return [token_id]
+        pieces = [self._encode_middle(content[:1]), self._encode_middle(content[1:])]
+        return [part for piece in pieces for part in piece if part not in self._reachable]
+
+
+def _is_control(token: Any, template: str) -> bool:
+    """Return whether a token steers the model; the others (runs of spaces, words) are text that is one token."""
+    content = token.content
+    if token.special:
+        return True
+    if not content.strip("▁ \t\r\n"):
+        return False
+    if content in template and not content.isalnum():
+        return True
+    return _BRACKETED.fullmatch(content) is not None and _HTML.fullmatch(content) is None
+
+
+def _with_words(source: str, tokens: Mapping[str, Any], bare: Container[str]) -> Any:
+    """Return a tokenizer with the words, matched as their tokens are; those in ``bare`` before normalisation."""
+    from tokenizers import AddedToken, Tokenizer
+
+    copy = Tokenizer.from_str(source)
+    copy.add_tokens(
+        [
+            AddedToken(
+                word,
+                single_word=token.single_word,
+                lstrip=token.lstrip,
+                rstrip=token.rstrip,
+                normalized=token.normalized and word not in bare,
+            )
+            for word, token in tokens.items()
+        ]
+    )
+    return copy
+
+
+def _unknown_token(state: Mapping[str, Any], vocabulary: Mapping[str, int]) -> str | None:
+    """Return the token of unknown characters, which any text may have."""
+    model = state["model"]
+    if model.get("unk_token") is not None:
+        return str(model["unk_token"])
+    unknown = model.get("unk_id")
+    return None if unknown is None else next((text for text, i in vocabulary.items() if i == unknown), None)

@@ -12,7 +12,7 @@ from bert_models import TEXTS, build_sentence_folder, minilm_folder, write_json
 from models.encoders.base import EncoderOptions, PassageText
 from models.encoders.model_files import ModelFolder
 from models.encoders.registry import create_encoder
-from models.encoders.sentence_config import max_tokens, read_modules, spec_from_folder
+from models.encoders.resolve import max_tokens, read_modules, spec_from_folder
 from models.encoders.specs import EncoderSpec
 from models.errors import EncoderUnusable, ModelNotFound
 

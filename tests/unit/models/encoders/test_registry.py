@@ -10,7 +10,7 @@ import pytest
 from bert_models import build_bert, build_medcpt, minilm_folder
 
 from models.encoders.base import EncoderOptions
-from models.encoders.memory import activation_bytes, cross_encoder_memory, encoder_memory, parameters
+from models.encoders.registry import activation_bytes, cross_encoder_memory, encoder_memory, parameters
 from models.errors import ModelNotFound
 
 BERT_BASE = {"hidden_size": 768, "intermediate_size": 3072}
@@ -69,7 +69,7 @@ def test_nothing_of_this_needs_torch() -> None:
     """A ledger is kept, and the seam imported, in processes without it."""
     code = (
         "import sys\n"
-        "import models.encoders.base, models.encoders.registry, models.encoders.memory as memory\n"
+        "import models.encoders.base, models.encoders.registry, models.encoders.registry as memory\n"
         "from models.encoders.base import EncoderOptions\n"
         "memory.encoder_memory('minilm', EncoderOptions())\n"
         "models.encoders.registry.create_encoder('hashing').encode_queries(['a'])\n"

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from models.engines.transformers_engine.model_loading import merge_adapter
 from models.errors import ModelNotFound
-from models.torch_runtime.lora import merge_adapter
 
 CONFIG: dict[str, Any] = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["o_proj"], "bias": "none"}
 LAYER = "model.layers.0"
