@@ -28,7 +28,7 @@ from retrieval.index.errors import IndexDamaged, IndexInputInvalid, IndexTooLarg
 from retrieval.index.memory_estimate import Estimate, estimate
 from retrieval.index.spec import Kind, kind_for
 from retrieval.passages import Document, Passage, passage_id
-from retrieval.storage.durable import Disk
+from retrieval.storage.files import Disk
 
 PMIDS_PER_CHUNK: Final = 1_000_000
 DIM: Final = 768

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from models.errors import ArrowheadError
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import make_folder
 from server.audit.entry import GENESIS, MAX_LINE_BYTES, START, Line, LinePosition, closes_off, decode, goes_on
 
 log = logging.getLogger(__name__)

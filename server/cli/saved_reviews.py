@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.storage.durable import Disk, FileLock
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import Disk, FileLock, make_folder
 from server.errors import RequestError
 from server.methods.shared.evidence_table import EvidenceRow, Review
 

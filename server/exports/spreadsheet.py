@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from retrieval.references.item import Item, address_of, year_of
+from retrieval.references.csl import Item, address_of, year_of
 from retrieval.references.styles import ReferenceStyles, Style
 from server.exports.report import Report, Source
 from server.methods.shared.evidence_table import FINDINGS, EvidenceRow, Finding

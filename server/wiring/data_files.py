@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from retrieval.storage.private_files import close_to_others
+from retrieval.storage.files import close_to_others
 from server.settings.loading import xdg_dir
 from server.settings.paths import audit_path, gateway_dir, graphs_dir, keys_file, namespaces_dir
 from server.settings.schema import Settings

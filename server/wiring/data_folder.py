@@ -13,8 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from retrieval.storage.durable import FileLock
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import FileLock, make_folder
 from server.settings.loading import SettingsInvalid, variable_name
 
 log = logging.getLogger(__name__)

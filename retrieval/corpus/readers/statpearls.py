@@ -23,10 +23,9 @@ from retrieval.corpus.items import (
 )
 from retrieval.corpus.readers.pmc import add_sections, drop_raised_citations, licence_of
 from retrieval.errors import ImportFileError
-from retrieval.formats.archives import is_tar, tar_members
 from retrieval.formats.items import MalformedRecord, date_of
 from retrieval.formats.pmc_jats import plain_text
-from retrieval.formats.sources import Source
+from retrieval.formats.sources import Source, is_tar, tar_members
 from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
 from retrieval.passages import Document
 

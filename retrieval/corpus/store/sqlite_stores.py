@@ -17,8 +17,7 @@ from retrieval.corpus.store.base import Target, is_name
 from retrieval.corpus.store.reader import SqlitePassageStore
 from retrieval.corpus.store.schema import STORE_NAME
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
-from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import build_lock, create_draft, make_folder, recover, replace_folder
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from retrieval.formats.records import Database
-from retrieval.gateway.eutils.history import History, StoredSearch
+from retrieval.gateway.eutils.esearch import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, uid_groups, xml_reply
 from retrieval.gateway.query.planner import UidSelect
 from retrieval.gateway.query.search import Page, search

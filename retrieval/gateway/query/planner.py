@@ -13,9 +13,7 @@ from typing import Final, Literal
 
 from retrieval.formats.records import Database
 from retrieval.gateway.query.syntax import Operator, Term
-from retrieval.gateway.store import schema
-from retrieval.gateway.store.reader import GatewayStore
-from retrieval.gateway.store.schema import STOPWORDS, words_of, year_word
+from retrieval.gateway.store.reader import COLUMNS, EDGE, HUMAN_ONLY, STOPWORDS, GatewayStore, words_of, year_word
 
 _HUMAN: Final = 9606
 _MAX_DIGITS: Final = 18
@@ -280,7 +278,7 @@ def phrase(words: Sequence[str], *, prefix: bool = False) -> str:
 
 def whole(words: Sequence[str]) -> str:
     """Return an FTS5 phrase for a value of exactly these words."""
-    return phrase([schema.EDGE, *words, schema.EDGE])
+    return phrase([EDGE, *words, EDGE])
 
 
 def author_phrase(words: Sequence[str]) -> str:
@@ -288,7 +286,7 @@ def author_phrase(words: Sequence[str]) -> str:
 
     Initials may be fewer than the record has (Smith J finds Smith JA).
     """
-    return phrase([schema.EDGE, *words], prefix=len(words) > 1)
+    return phrase([EDGE, *words], prefix=len(words) > 1)
 
 
 def _in_columns(columns: Sequence[str], match: str) -> str:
@@ -354,9 +352,9 @@ def _organism(db: Database, term: Term, tax_ids: TaxIds) -> Condition:
 
 
 def _tax_condition(db: Database, ids: Sequence[int]) -> Condition:
-    if db in schema.HUMAN_ONLY:
+    if db in HUMAN_ONLY:
         return MatchAll() if _HUMAN in ids else MatchNone()
-    if ORGANISM.columns[0] not in schema.COLUMNS[db]:
+    if ORGANISM.columns[0] not in COLUMNS[db]:
         return MatchNone()
     # One word, not a value between edges: half of all records may be of one organism, and a phrase would be slow.
     return TextMatch(" OR ".join(_in_columns(ORGANISM.columns, phrase([f"txid{tax_id}"])) for tax_id in ids))

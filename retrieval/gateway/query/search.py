@@ -30,8 +30,7 @@ from retrieval.gateway.query.planner import (
     whole,
 )
 from retrieval.gateway.query.syntax import Node, Run, Term, terms_of
-from retrieval.gateway.store.reader import GatewayStore
-from retrieval.gateway.store.schema import COLUMNS, STOPWORDS, words_of
+from retrieval.gateway.store.reader import COLUMNS, STOPWORDS, GatewayStore, words_of
 
 __all__ = ["FIELDS", "Hits", "SearchField", "field_of", "organism_of", "search"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from retrieval.gateway.store.schema import STOPWORDS, words_of
+from retrieval.gateway.store.reader import STOPWORDS, words_of
 
 Operator = Literal["AND", "OR", "NOT"]
 MAX_TERM_CHARS: Final = 10_000

@@ -35,9 +35,17 @@ from retrieval.graph.store.manifest import Manifest, as_json, read_manifest
 from retrieval.graph.store.schema import FILES, GRAPH_FILE, MANIFEST_FILE, SCHEMA_VERSION
 from retrieval.graph.store.vectors import PROGRESS_FILE, embed_edges, write_lists
 from retrieval.graph.store.writer import GraphWriter
-from retrieval.storage.atomic_folders import build_lock, recover, replace_folder
-from retrieval.storage.durable import Disk, FileDigest, digest_file, sync
-from retrieval.storage.private_files import FOLDER_MODE, make_folder
+from retrieval.storage.files import (
+    FOLDER_MODE,
+    Disk,
+    FileDigest,
+    build_lock,
+    digest_file,
+    make_folder,
+    recover,
+    replace_folder,
+    sync,
+)
 
 
 class Kind(NamedTuple):

@@ -15,8 +15,7 @@ from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError
 from retrieval.graph.store.build import BuildResult, ImportRequest, build_graph, check_name
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.store.schema import MANIFEST_FILE
-from retrieval.storage.atomic_folders import recover_all
-from retrieval.storage.durable import digest_file
+from retrieval.storage.files import digest_file, recover_all
 
 SAMPLE: Final = "sample"
 SAMPLE_DIR: Final = Path(__file__).parent / "sample"

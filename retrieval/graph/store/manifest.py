@@ -24,7 +24,7 @@ from retrieval.graph.store.schema import (
     SCHEMA_VERSION,
     VECTOR_FILE,
 )
-from retrieval.storage.durable import FileDigest, digest_file
+from retrieval.storage.files import FileDigest, digest_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,7 @@ from models.encoders.base import Encoder, PassageText
 from retrieval.graph.context.verbs import statement
 from retrieval.graph.store.schema import EDGE_COLUMNS, EDGE_FROM, OFFSET_FILE, ROW_FILE, VECTOR_FILE, edge_from
 from retrieval.graph.types import Node
-from retrieval.storage.durable import Disk
-from retrieval.storage.private_files import FILE_MODE
+from retrieval.storage.files import FILE_MODE, Disk
 
 PROGRESS_FILE: Final = "embedded.json"
 _BATCH: Final = 256

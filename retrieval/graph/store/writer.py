@@ -15,7 +15,7 @@ from retrieval.graph.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.store.schema import INDICES, SCHEMA_VERSION, TABLES, fold, packed
 from retrieval.graph.types import Edge, Node, merged
-from retrieval.storage.private_files import create_file
+from retrieval.storage.files import create_file
 
 _BATCH: Final = 5000
 _STAGED: Final = """

@@ -12,7 +12,7 @@ from retrieval.index.segments.segment import Segment, open_segment
 from retrieval.index.segments.segment_writer import RowSelection, SegmentPlan, rows_of_mask, write_array, write_segment
 from retrieval.index.segments.snapshot import IndexSnapshot, LiveSegment, SegmentGroup, groups_at_commit, packed
 from retrieval.index.segments.storage import Storage
-from retrieval.storage.durable import FileDigest, FileLock, sync
+from retrieval.storage.files import FileDigest, FileLock, sync
 
 MEMTABLE: Final = 0
 

@@ -17,8 +17,7 @@ from retrieval.index.base import Columns, concatenated
 from retrieval.index.segments.manifest import SegmentEntry
 from retrieval.index.segments.segment import INDEX_FILE, open_segment, segment_folder
 from retrieval.index.spec import PROBE_SHARES, RECALL_GOAL, SAFE_KIND, KindChoice
-from retrieval.storage.durable import Disk, FileDigest, sync
-from retrieval.storage.private_files import FOLDER_MODE, make_folder
+from retrieval.storage.files import FOLDER_MODE, Disk, FileDigest, make_folder, sync
 
 _BLOCK: Final = 8_192
 

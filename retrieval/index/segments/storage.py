@@ -23,8 +23,7 @@ from retrieval.index.errors import IndexBusy, IndexDamaged, IndexWriteFailed
 from retrieval.index.segments.manifest import Manifest, OpenOptions, SegmentEntry, check_files, manifest_from_bytes
 from retrieval.index.segments.segment import open_segment, segment_folder
 from retrieval.index.segments.snapshot import IndexSnapshot, LiveSegment
-from retrieval.storage.durable import Disk, FileLock, sync
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import Disk, FileLock, make_folder, sync
 
 CURRENT: Final = "manifest.json"
 _TRIES: Final = 50

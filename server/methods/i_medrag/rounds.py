@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from models.types import Grammar
-from retrieval.formats.characters import whole_characters
+from retrieval.formats.untrusted_input import whole_characters
 from server.methods.shared.choices import one_line
 
 # ``not_told``: passages were read, and none of them answers.

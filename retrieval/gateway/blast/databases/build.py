@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
+from retrieval.errors import BlastDatabaseError
 from retrieval.gateway.blast.databases.catalog import DESCRIPTION, NAME, BlastDatabase, describe, read_database
 from retrieval.gateway.blast.databases.fasta import FastaTotals, Taxids, fasta_text, taxid_lines
 from retrieval.gateway.blast.process import (
@@ -26,9 +27,7 @@ from retrieval.gateway.blast.process import (
     with_parent_death_signal,
 )
 from retrieval.gateway.blast.sequences import Molecule
-from retrieval.gateway.errors import BlastDatabaseError
-from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import build_lock, create_draft, make_folder, recover, replace_folder
 
 DEFAULT_TIMEOUT_S: Final = 6 * 3600.0
 _LOCK_WAIT_S: Final = 10.0

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, Literal
 
+from retrieval.errors import BlastDatabaseError
 from retrieval.gateway.blast.databases.catalog import SourceFile
 from retrieval.gateway.blast.sequences import Molecule
-from retrieval.gateway.errors import BlastDatabaseError
 
 _BLOCK: Final = 1024 * 1024
 _MAX_DEFLINE: Final = 1024 * 1024

@@ -31,7 +31,7 @@ from retrieval.graph.linking.model_extraction import MAX_ENTITIES, extract, pars
 from retrieval.graph.linking.types import Linked, LinkOptions
 from retrieval.graph.linking.vector_lookup import NearestNames, build_nearest, read_names, vectors_in_memory
 from retrieval.graph.types import Mention
-from retrieval.storage.atomic_folders import build_lock
+from retrieval.storage.files import build_lock
 
 STORE = NamesStore(
     [

@@ -22,7 +22,7 @@ from retrieval.graph.store.catalog import graph_names, open_graph
 from retrieval.graph.store.manifest import read_manifest, verify
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.types import Node
-from retrieval.storage.atomic_folders import build_lock
+from retrieval.storage.files import build_lock
 
 ROOT = Path(__file__).parents[5]
 CHILD = Path(__file__).parents[4] / "data" / "graph_child.py"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval.errors import BlastDatabaseError
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, Discovery
 from retrieval.gateway.blast.process import error_message
 from retrieval.gateway.blast.requests.parameters import for_short_queries, hit_list_size, read_program, search_arguments
@@ -19,7 +20,6 @@ from retrieval.gateway.blast.requests.request import OrganismLimit, choose_datab
 from retrieval.gateway.blast.results.formats import parse_page_request, reply_with
 from retrieval.gateway.blast.results.pages import NO_SIMILARITY
 from retrieval.gateway.blast.sequences import MAX_LETTERS, Molecule, QuerySequence, read_sequences
-from retrieval.gateway.errors import BlastDatabaseError
 
 NT = "ACGTACGTTGCATGCAAGCTAGCTAGCATCGATCGACTAGCATCGACTAGC"
 AA = "MEEPQSDPSVEPPLSQETFSDLWKLLPENNVLSPLPSQAMDDLMLSPDDIEQWFTEDPGP"
