@@ -27,11 +27,10 @@ from starlette.routing import Route
 
 from retrieval.errors import GatewayBindError, GatewayDataError, GatewayPortError
 from retrieval.formats.records import DATABASES, Database
-from retrieval.gateway.blast.requests.request import known_taxid
+from retrieval.gateway.blast.request import known_taxid
 from retrieval.gateway.blast.service import BlastOptions, BlastService, open_blast
 from retrieval.gateway.eutils.efetch import efetch
-from retrieval.gateway.eutils.einfo import einfo_database, einfo_error, einfo_list
-from retrieval.gateway.eutils.elink import elink, elink_error
+from retrieval.gateway.eutils.elink import einfo_database, einfo_error, einfo_list, elink, elink_error
 from retrieval.gateway.eutils.esearch import History, StoredSearch, esearch, esearch_error, found_uids
 from retrieval.gateway.eutils.espell import espell, espell_error
 from retrieval.gateway.eutils.esummary import esummary, esummary_error

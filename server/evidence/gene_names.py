@@ -11,7 +11,7 @@ from models.errors import ArrowheadError
 from retrieval.formats.records import Gene
 from retrieval.gateway.query.planner import whole
 from retrieval.gateway.store.reader import EDGE, PART, GatewayStore, decode, words_of
-from retrieval.ncbi.calls.known_names import MAX_NAME_CHARS, same
+from retrieval.types import MAX_NAME_CHARS, same
 
 log = logging.getLogger(__name__)
 _MAX_READ: Final = 20

@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from models.errors import ArrowheadError
-from retrieval.gateway.query.names import StoreNames
+from retrieval.gateway.query.search import StoreNames
 from retrieval.gateway.store.reader import GatewayStore
 from retrieval.graph.linking.dictionary_lookup.vocabulary import LEAST_WORD, ordinary_words
 from retrieval.graph.linking.dictionary_lookup.vocabulary import Vocabulary as WordList
 from retrieval.graph.store.catalog import open_graph
 from retrieval.graph.store.known_names import GraphNames
-from retrieval.ncbi.calls.known_names import KnownName, KnownNames, NameKind
 from retrieval.ncbi.calls.parameter_classes import is_organism
+from retrieval.types import KnownName, KnownNames, NameKind
 from server.egress.recognition.person_names import PERSON_NAMES
 
 log = logging.getLogger(__name__)

@@ -137,14 +137,8 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/retrieval/formats/test_pmc_jats.py": ("retrieval/formats/xml_records.py",),
     "tests/unit/retrieval/formats/test_pubmed_xml.py": ("retrieval/formats/items.py",),
-    "tests/unit/retrieval/gateway/blast/databases/test_catalog.py": (
-        "retrieval/gateway/blast/databases/build.py",
-        "retrieval/gateway/blast/databases/fasta.py",
-    ),
-    "tests/unit/retrieval/gateway/blast/requests/test_request.py": (
-        "retrieval/gateway/blast/requests/parameters.py",
-        "retrieval/gateway/blast/sequences.py",
-    ),
+    "tests/unit/retrieval/gateway/blast/databases/test_catalog.py": ("retrieval/gateway/blast/databases/build.py",),
+    "tests/unit/retrieval/gateway/blast/test_request.py": ("retrieval/gateway/blast/parameters.py",),
     "tests/unit/retrieval/gateway/blast/test_blast.py": (
         "retrieval/gateway/blast/results/formats.py",
         "retrieval/gateway/blast/results/hits.py",
@@ -153,10 +147,9 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/gateway/citations/test_pubmed_citation.py": ("retrieval/gateway/citations/citation.py",),
     "tests/unit/retrieval/gateway/eutils/test_eutils.py": (
         "retrieval/gateway/eutils/esummary.py",
-        "retrieval/gateway/eutils/einfo.py",
+        "retrieval/gateway/eutils/elink.py",
         "retrieval/gateway/eutils/esearch.py",
     ),
-    "tests/unit/retrieval/gateway/eutils/test_forms.py": ("retrieval/gateway/eutils/elink.py",),
     "tests/unit/retrieval/gateway/importing/test_registry.py": ("retrieval/formats/tables.py",),
     "tests/unit/retrieval/gateway/importing/test_run.py": ("retrieval/gateway/store/writer.py",),
     "tests/unit/retrieval/gateway/query/test_search.py": ("retrieval/gateway/query/planner.py",),

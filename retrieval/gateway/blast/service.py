@@ -24,9 +24,9 @@ from retrieval.errors import BlastDatabaseError, BlastFailed
 from retrieval.formats.records import SequenceSegment
 from retrieval.gateway.blast.databases.build import build_blast_database
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, Discovery, discover_databases, read_database
+from retrieval.gateway.blast.parameters import shown
 from retrieval.gateway.blast.process import ProgramRun, RunLimits, missing_programs, run_program
-from retrieval.gateway.blast.requests.parameters import shown
-from retrieval.gateway.blast.requests.request import BlastQuery, TaxidOf, known_taxid, read_put
+from retrieval.gateway.blast.request import BlastQuery, TaxidOf, known_taxid, read_put
 from retrieval.gateway.blast.results import pages as render
 from retrieval.gateway.blast.results.formats import (
     DatabaseReplaced,

@@ -10,7 +10,7 @@ from typing import Final
 
 from retrieval.graph.base import NameOf
 from retrieval.graph.store.reader import LocalGraph
-from retrieval.ncbi.calls.known_names import KnownName, NameKind, same
+from retrieval.types import KnownName, NameKind, same
 
 # By kind of node in lower case without separators, as the loaders take it from their files. A node does not tell the
 # species of its gene, so its symbol counts as an alias.

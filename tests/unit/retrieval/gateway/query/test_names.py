@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from retrieval.formats.records import Article, Concept
-from retrieval.gateway.query.names import StoreNames, names_of
+from retrieval.gateway.query.search import StoreNames, names_of
 from retrieval.gateway.store.open import open_store
-from retrieval.ncbi.calls.known_names import NAME_KINDS, KnownName
+from retrieval.types import NAME_KINDS, KnownName
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from retrieval.errors import BlastDatabaseError
-from retrieval.gateway.blast.databases.build import build_blast_database
+from retrieval.gateway.blast.databases.build import FastaTotals, build_blast_database, fasta_text, taxid_lines
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, discover_databases, is_unchanged, read_database
-from retrieval.gateway.blast.databases.fasta import FastaTotals, fasta_text, taxid_lines
 from retrieval.storage.files import build_lock, recover, recover_all, replace_folder
 
 
