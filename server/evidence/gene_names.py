@@ -9,7 +9,7 @@ from typing import Final
 
 from models.errors import ArrowheadError
 from retrieval.formats.records import Gene
-from retrieval.gateway.query.planner import whole
+from retrieval.gateway.query.search import whole
 from retrieval.gateway.store.reader import EDGE, PART, GatewayStore, decode, words_of
 from retrieval.types import MAX_NAME_CHARS, same
 

@@ -16,7 +16,7 @@ from models.errors import ArrowheadError
 from retrieval.gateway.app import create_gateway_app
 from retrieval.gateway.blast.process import RunLimits
 from retrieval.gateway.blast.service import BlastOptions
-from retrieval.gateway.query.planner import StorePhraseLookup
+from retrieval.gateway.query.search import StorePhraseLookup
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
 from retrieval.ncbi.calls.urls import NcbiSite

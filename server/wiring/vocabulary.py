@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from models.errors import ArrowheadError
-from retrieval.gateway.query.search import StoreNames
+from retrieval.gateway.query.names import StoreNames
 from retrieval.gateway.store.reader import GatewayStore
 from retrieval.graph.linking.dictionary_lookup.vocabulary import LEAST_WORD, ordinary_words
 from retrieval.graph.linking.dictionary_lookup.vocabulary import Vocabulary as WordList

@@ -152,7 +152,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/retrieval/gateway/importing/test_registry.py": ("retrieval/formats/tables.py",),
     "tests/unit/retrieval/gateway/importing/test_run.py": ("retrieval/gateway/store/writer.py",),
-    "tests/unit/retrieval/gateway/query/test_search.py": ("retrieval/gateway/query/planner.py",),
     "tests/unit/retrieval/gateway/store/test_reader.py": ("retrieval/gateway/store/indexing.py",),
     "tests/unit/retrieval/gateway/test_bio_entrez.py": (
         "retrieval/gateway/documents/docsum_xml.py",

@@ -13,9 +13,8 @@ from retrieval.formats.records import DATABASES, Database
 from retrieval.gateway.documents.docsum_xml import build_of
 from retrieval.gateway.eutils.esearch import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, uid_groups, xml_reply
-from retrieval.gateway.query.planner import FIELDS, SearchField, UidSelect
-from retrieval.gateway.query.search import Page, search
-from retrieval.gateway.query.syntax import Query, QueryTooComplexError, parse_query
+from retrieval.gateway.query.search import Page, UidSelect, search
+from retrieval.gateway.query.syntax import FIELDS, Query, QueryTooComplexError, SearchField, parse_query
 from retrieval.gateway.store.reader import GatewayStore
 
 _DOCTYPE: Final = "-//NLM//DTD elink 20101123//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20101123/elink.dtd"

@@ -17,14 +17,14 @@ from typing import Any, Final
 
 from retrieval.formats.records import Database
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, whole_number, xml_reply
-from retrieval.gateway.query.planner import Condition, field_of, term_condition
-from retrieval.gateway.query.search import Hits, Page, organism_of, search
+from retrieval.gateway.query.search import Condition, Hits, Page, organism_of, search, term_condition
 from retrieval.gateway.query.syntax import (
     Node,
     Query,
     QueryTooComplexError,
     Run,
     Term,
+    field_of,
     parse_query,
     postfix,
     translation,

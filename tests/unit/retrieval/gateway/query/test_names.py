@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retrieval.formats.records import Article, Concept
-from retrieval.gateway.query.search import StoreNames, names_of
+from retrieval.gateway.query.names import StoreNames, names_of
 from retrieval.gateway.store.open import open_store
 from retrieval.types import NAME_KINDS, KnownName
 
