@@ -1,13 +1,18 @@
-"""Define the records of the retrieval layer: calls, replies and the focus of a question."""
+"""Define the records of the retrieval layer: calls, replies, the focus of a question, names from public records."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal, Protocol, get_args
 
 Endpoint = Literal["esearch", "esummary", "efetch", "elink", "einfo", "espell", "blast_put", "blast_get"]
 SummaryPart = Literal["none", "lead", "full"]
+# symbol and alias are those of human genes, other_symbol both of other species; gene_name is a gene's full name.
+NameKind = Literal["symbol", "alias", "other_symbol", "gene_name", "organism", "disease", "heading"]
+NAME_KINDS: Final[tuple[NameKind, ...]] = get_args(NameKind)
+# The longest names of controlled vocabularies are near this; longer text is not looked up.
+MAX_NAME_CHARS: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +96,27 @@ class Condensed:
     num_left_out: int = 0
     empty: bool = False
     ids: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class KnownName:
+    """Hold a name in its stored spelling."""
+
+    spelling: str
+    kind: NameKind
+
+
+class KnownNames(Protocol):
+    """Look up names that records of public vocabularies have, from any thread."""
+
+    def find(self, name: str, kinds: Collection[NameKind]) -> Iterable[KnownName]:
+        """Yield the names of these kinds that equal the whole of ``name`` but for letter case, as they are found.
+
+        Punctuation counts. A name can have several kinds.
+        """
+        ...
+
+
+def same(written: str, stored: str) -> bool:
+    """Return whether two spellings differ in letter case alone."""
+    return written.casefold() == stored.casefold()

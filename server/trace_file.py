@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from retrieval.storage.private_files import FILE_MODE, make_folder
+from retrieval.storage.files import FILE_MODE, make_folder
 
 FILE_NAME: Final = "traces.jsonl"
 _KEY: Final = re.compile(rb'\{"key_id": "([0-9a-f]*)", ')

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.errors import ImportFileError
 from retrieval.passages import Document
-from retrieval.storage.durable import digest_file
+from retrieval.storage.files import digest_file
 
 RETRACTED: Final = "retracted publication"
 # Current or shorter names; PubMed has used both for retraction notices.

@@ -25,9 +25,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings, settings_of
 from retrieval.corpus.store.base import PassageWriter, checked_name
 from retrieval.corpus.store.schema import document_of, document_text, spans_of, spans_text
-from retrieval.storage.atomic_folders import create_draft
-from retrieval.storage.durable import sync_folder
-from retrieval.storage.private_files import FILE_MODE, FOLDER_MODE
+from retrieval.storage.files import FILE_MODE, FOLDER_MODE, create_draft, sync_folder
 
 FORMAT: Final = "arrowhead-namespace"
 VERSION: Final = 1

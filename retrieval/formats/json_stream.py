@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from retrieval.errors import ImportFileError
-from retrieval.formats.characters import whole_characters
-from retrieval.formats.nesting import JSON_TOO_DEEP, is_json_too_deep
 from retrieval.formats.sources import Source
+from retrieval.formats.untrusted_input import JSON_TOO_DEEP, is_json_too_deep, whole_characters
 
 MAX_VALUE: Final = 16 << 20
 _SPACE: Final = " \t\r\n"

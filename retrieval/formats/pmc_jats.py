@@ -12,12 +12,11 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from retrieval.errors import ImportFileError
-from retrieval.formats.archives import Member, is_tar, tar_members
 from retrieval.formats.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad, date_of
-from retrieval.formats.nesting import MAX_DEPTH, TOO_DEEP
 from retrieval.formats.records import FullText
-from retrieval.formats.sources import Source
+from retrieval.formats.sources import Member, Source, is_tar, tar_members
 from retrieval.formats.tables import whole
+from retrieval.formats.untrusted_input import MAX_DEPTH, TOO_DEEP
 from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
 
 _BREAK: Final = "\0"  # in no XML document

@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 
 from retrieval.errors import ImportFileError
 from retrieval.formats.items import MalformedRecord, shown
-from retrieval.formats.nesting import MAX_DEPTH, TOO_DEEP, is_too_deep
 from retrieval.formats.sources import Source
+from retrieval.formats.untrusted_input import MAX_DEPTH, TOO_DEEP, is_too_deep
 
 MAX_RECORD: Final = 16 * 2**20
 _MAX_PROLOG: Final = 64 * 1024

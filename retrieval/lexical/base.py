@@ -14,8 +14,8 @@ from retrieval.index.base import RowFilter
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid, IndexMismatch, IndexWriteFailed
 from retrieval.lexical.tokens import TOKENIZER_VERSION
 from retrieval.passages import Hit, Passage
-from retrieval.storage import private_files
-from retrieval.storage.durable import FileLock, sync
+from retrieval.storage import files
+from retrieval.storage.files import FileLock, sync
 
 SCHEMA_VERSION: Final = 1
 TITLE_WEIGHT: Final = 2
@@ -121,7 +121,7 @@ def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     try:
         if folder.exists() and any(folder.iterdir()):
             return
-        private_files.make_folder(folder.parent)
+        files.make_folder(folder.parent)
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.build-", dir=folder.parent))
         try:
             fill(draft)

@@ -1,7 +1,8 @@
 """Execute the calls of one answer: from the text that a model wrote to the text that it receives.
 
 Checks, fetches, parses and condenses; tracks the topic of the answer, refuses repeated calls, turns every error into a
-short text, and reports each call to a tracer. Knows nothing of models, tokens or HTTP.
+short text, and reports each call to a tracer, with the records of its reply titled for the sources below the answer.
+Knows nothing of models, tokens or HTTP.
 """
 
 from __future__ import annotations
@@ -10,22 +11,34 @@ import asyncio
 import logging
 import re
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from models.decoding.types import Call, CallReply, CallStatus
 from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
-from retrieval.formats.characters import whole_characters
+from retrieval.formats.untrusted_input import whole_characters
 from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
-from retrieval.ncbi.replies.condense import condense, sanitize
+from retrieval.ncbi.replies.condense import condense, gene_rank, line_of, sanitize
 from retrieval.ncbi.replies.parse import parse_reply
-from retrieval.ncbi.replies.records import DocRecord, IdList, ParsedReply, RecordList
-from retrieval.ncbi.replies.titles import titled
+from retrieval.ncbi.replies.records import (
+    DocRecord,
+    GeneRecord,
+    IdList,
+    OmimRecord,
+    ParsedReply,
+    Record,
+    RecordList,
+    SnpRecord,
+)
 from retrieval.observer import NullObserver, Tracer
 from retrieval.types import Condensed, FetchCall, Focus, NcbiCall, RawReply, Route
 
+# More than these are never listed as sources.
+_MAX_RECORDS: Final = 100
+_MAX_TEXT: Final = 2000
+_MAX_TITLE: Final = 160
 _log = logging.getLogger(__name__)
-
 # NCBI's default for a call without retmax.
 _DEFAULT_RETMAX: Final = 20
 _DEFAULT_CHARS: Final = 1200
@@ -244,3 +257,58 @@ def _destination(route: Route | None) -> dict[str, Any]:
     egress = asdict(route)
     url = egress.pop("url")
     return {"egress": egress} | ({"url": url} if url else {})
+
+
+def titled(parsed: ParsedReply, focus: Focus) -> list[dict[str, Any]]:
+    """Return a JSON-able object for each record of a reply, genes of the requested organism and name first.
+
+    ``id``, ``title``, ``text`` with all that is known of the record, ``replaced_by``: the id of the record that
+    replaces it, "" for none.
+    """
+    if not isinstance(parsed, RecordList):
+        return []
+    records = list(parsed.records)
+    genes = [record for record in records if isinstance(record, GeneRecord)]
+    if len(genes) == len(records):
+        records = [*sorted(genes, key=lambda gene: gene_rank(gene, focus))]
+    return [one for record in records[:_MAX_RECORDS] if (one := _titled(record, focus)) is not None]
+
+
+def _titled(record: Record, focus: Focus) -> dict[str, Any] | None:
+    title_of = _TITLES.get(type(record))
+    if title_of is None:
+        return None
+    text = f"{line_of(record, focus)} {getattr(record, 'summary', '')}"
+    return {
+        "id": getattr(record, "uid", ""),
+        "title": " ".join(title_of(record).split())[:_MAX_TITLE],
+        "text": text[:_MAX_TEXT],
+        "replaced_by": getattr(record, "replaced_by", ""),
+    }
+
+
+def _gene_title(gene: GeneRecord) -> str:
+    return ", ".join(filter(None, (gene.symbol, gene.name, gene.organism)))
+
+
+def _snp_title(snp: SnpRecord) -> str:
+    place = snp.position if ":" in snp.position else f"{snp.chromosome} {snp.position}".strip()
+    place = f"chr{place}" if place else ""
+    return ", ".join(filter(None, (", ".join(name for name, _ in snp.genes[:3]), place)))
+
+
+def _omim_title(entry: OmimRecord) -> str:
+    title = entry.title if entry.title != entry.title.upper() else entry.title.capitalize()
+    return f"{entry.symbol}, {title}" if entry.is_gene and entry.symbol else title
+
+
+def _doc_title(doc: DocRecord) -> str:
+    return doc.title
+
+
+_TITLES: Final[dict[type, Callable[[Any], str]]] = {
+    GeneRecord: _gene_title,
+    SnpRecord: _snp_title,
+    OmimRecord: _omim_title,
+    DocRecord: _doc_title,
+}

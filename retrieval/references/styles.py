@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
-from retrieval.references.item import Item, date_parts, plain_title
+from retrieval.references.csl import Item, date_parts, plain_title
 
 Style = Literal["ieee", "nlm", "vancouver"]
 STYLES: Final[tuple[Style, ...]] = get_args(Style)

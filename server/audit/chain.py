@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from models.errors import ArrowheadError
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import make_folder
 
 log = logging.getLogger(__name__)
 FORMAT: Final = 1

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from retrieval.storage.durable import sync
+from retrieval.storage.files import sync
 from server.audit.chain import (
     FORMAT,
     MAX_LINE_BYTES,

@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from retrieval.storage.durable import FileLock, sync
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import FileLock, make_folder, sync
 from server.auth.key_store import KeySnapshot, KeyStoreError, NewKey, StoredKey, Version, key_for, retained, revoked
 
 MAX_BYTES: Final = 32 * 2**20

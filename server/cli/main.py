@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from models.errors import ArrowheadError
 from models.torch_runtime.openmp import limit_spin_count
-from retrieval.storage.private_files import private_umask
+from retrieval.storage.files import private_umask
 from server.cli import ask, audit, doctor, gateway, graph, keys, models, namespaces, review, search
 from server.cli.options import GivenSettings, verbs, with_setting_flags
 from server.printable import escaped_output

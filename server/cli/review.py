@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from retrieval.storage.durable import Disk, FileLock
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import Disk, FileLock, make_folder
 from server.cli.ask import AskFailed, Question, options_of, record_of
 from server.cli.options import ALL_FLAGS, GivenSettings, verbs, with_setting_flags
 from server.errors import RequestError

@@ -24,17 +24,16 @@ from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.items import ParsedDocument
 from retrieval.corpus.readers.ncbi_xml import read_pmc
-from retrieval.errors import ImportFileError, NcbiError, NcbiMalformed
+from retrieval.errors import GatewayDataError, ImportFileError, NcbiError, NcbiMalformed
 from retrieval.formats import pubmed_xml
 from retrieval.formats import records as formats
 from retrieval.formats.items import Bad
 from retrieval.formats.sources import Source
-from retrieval.formats.xml_prolog import DeclaredXml, refuse_declared
-from retrieval.gateway.citations.csl import article_item
-from retrieval.gateway.errors import GatewayDataError
+from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
+from retrieval.gateway.citations.exports import article_item
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList
-from retrieval.references.item import item_of_link
+from retrieval.references.csl import item_of_link
 from retrieval.types import Endpoint, NcbiCall, RawReply
 from server.egress.policy import EgressContext
 from server.egress.router import Egress

@@ -16,15 +16,12 @@ from typing import Final
 from models.decoding.types import CallHandler
 from models.errors import ArrowheadError
 from retrieval.formats.records import Gene
-from retrieval.gateway.query.planner import whole
-from retrieval.gateway.store import schema
-from retrieval.gateway.store.reader import GatewayStore
-from retrieval.gateway.store.schema import decode, words_of
-from retrieval.ncbi.calls.known_names import MAX_NAME_CHARS, same
+from retrieval.gateway.query.search import whole
+from retrieval.gateway.store.reader import EDGE, PART, GatewayStore, decode, words_of
 from retrieval.ncbi.calls.parameter_classes import organism_in
 from retrieval.ncbi.session import NcbiSession
 from retrieval.observer import NullObserver, Tracer
-from retrieval.types import Focus
+from retrieval.types import MAX_NAME_CHARS, Focus, same
 from server.egress.router import Egress
 from server.methods.base import AnswerRequest
 from server.methods.genegpt.method import GeneGptOptions
@@ -126,7 +123,7 @@ class StoreGenes:
         """Return the gene whose symbol this is, else the only one that has it as an alias."""
         words = words_of(name)
         is_word = name.islower() and name.isalpha() and self._is_ordinary(name)
-        if not words or len(name) > MAX_NAME_CHARS or is_word or {schema.EDGE, schema.PART}.intersection(words):
+        if not words or len(name) > MAX_NAME_CHARS or is_word or {EDGE, PART}.intersection(words):
             return None
         found = [gene for gene in self._genes(words) if any(same(name, one) for one in (gene.symbol, *gene.aliases))]
         official = [gene for gene in found if same(name, gene.symbol)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from retrieval.references.item import Item, item_of_link
+from retrieval.references.csl import Item, item_of_link
 from server.methods.shared.evidence_table import EvidenceRow, Review, review_of
 
 _WEB: Final = ("http://", "https://")

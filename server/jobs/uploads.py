@@ -11,8 +11,7 @@ import uuid
 from pathlib import Path
 from typing import IO, Final
 
-from retrieval.storage.durable import FileLock
-from retrieval.storage.private_files import FILE_MODE, FOLDER_MODE, make_folder
+from retrieval.storage.files import FILE_MODE, FOLDER_MODE, FileLock, make_folder
 from server.errors import InvalidRequest, TooManyRequests, UploadNotWritten, UploadTooLarge
 
 _PREFIX: Final = ".uploads-"

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from retrieval.storage.durable import FileLock
-from retrieval.storage.private_files import close_to_others, make_folder
+from retrieval.storage.files import FileLock, close_to_others, make_folder
 from server.settings.loading import (
     SettingsInvalid,
     audit_path,

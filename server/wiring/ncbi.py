@@ -18,14 +18,13 @@ from retrieval.gateway.app import create_gateway_app
 from retrieval.gateway.blast.process import RunLimits
 from retrieval.gateway.blast.service import BlastOptions
 from retrieval.gateway.query.names import StoreNames
-from retrieval.gateway.query.planner import StorePhraseLookup
+from retrieval.gateway.query.search import StorePhraseLookup
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
 from retrieval.graph.linking.dictionary_lookup.names import LEAST_WORD, ordinary_words
 from retrieval.graph.linking.dictionary_lookup.names import Vocabulary as WordList
 from retrieval.graph.store.catalog import open_graph
 from retrieval.graph.store.reader import GraphNames
-from retrieval.ncbi.calls.known_names import KnownName, KnownNames, NameKind
 from retrieval.ncbi.calls.parameter_classes import is_organism
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.blast import BlastTiming
@@ -33,7 +32,7 @@ from retrieval.ncbi.client.cache import ReplyCache
 from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.client.transport import AsgiApp, HttpSender, Message, Receive, Send, SendLimits
 from retrieval.observer import NullObserver, RetrievalObserver
-from retrieval.types import FetchCall
+from retrieval.types import FetchCall, KnownName, KnownNames, NameKind
 from server.audit.chain import AuditRecord
 from server.audit.log import AuditLog, AuditRecorder
 from server.auth.api_keys import Keyring

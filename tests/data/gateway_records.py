@@ -21,10 +21,9 @@ from retrieval.formats.records import (
     Taxon,
     Variation,
 )
-from retrieval.gateway.eutils.dispatch import answer
+from retrieval.gateway.app import answer
 from retrieval.gateway.http_reply import Reply
-from retrieval.gateway.store import schema
-from retrieval.gateway.store.reader import SITE, GatewayStore
+from retrieval.gateway.store.reader import SCHEMA_VERSION, SITE, GatewayStore, create_tables
 from retrieval.gateway.store.writer import StoreWriter
 
 STRUCTURED = """<PubmedArticle><MedlineCitation Status="MEDLINE" Owner="NLM" IndexingMethod="Manual">
@@ -263,8 +262,8 @@ def make_store(directory: Path) -> GatewayStore:
     connection = sqlite3.connect(path)
     try:
         with connection:
-            schema.create(connection)
-            meta = {"schema": schema.SCHEMA_VERSION, "kind": SITE, "fingerprint": "0123456789abcdef"}
+            create_tables(connection)
+            meta = {"schema": SCHEMA_VERSION, "kind": SITE, "fingerprint": "0123456789abcdef"}
             connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             writer = StoreWriter(connection)
             for entry in (*ARTICLES, *OTHERS):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from retrieval.gateway.store.open import open_store
-from retrieval.ncbi.calls.known_names import KnownName, NameKind
+from retrieval.types import KnownName, NameKind
 from server.wiring.ncbi import SiteNames, site_names
 
 # What full lists of genes do have: flies' genes are named after anything, and people write aliases in capitals.

@@ -12,7 +12,6 @@ PACKAGES = ("server", "retrieval", "models")
 
 # Test files that show what these modules do, as parts of a larger whole or through the seam that they implement.
 THROUGH: dict[str, tuple[str, ...]] = {
-    "tests/unit/retrieval/references/test_styles.py": ("retrieval/references/item.py",),
     "tests/unit/server/exports/test_exports.py": (
         "server/exports/formats.py",
         "server/exports/report.py",
@@ -113,61 +112,24 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/store/schema.py",
         "retrieval/passages.py",
     ),
-    "tests/unit/retrieval/test_xml_bombs.py": ("retrieval/formats/xml_prolog.py",),
-    "tests/unit/retrieval/formats/test_pmc_jats.py": (
-        "retrieval/formats/nesting.py",
-        "retrieval/formats/xml_records.py",
-    ),
+    "tests/unit/retrieval/formats/test_pmc_jats.py": ("retrieval/formats/xml_records.py",),
     "tests/unit/retrieval/formats/test_pubmed_xml.py": ("retrieval/formats/items.py",),
-    "tests/unit/retrieval/gateway/blast/databases/test_catalog.py": (
-        "retrieval/gateway/blast/databases/build.py",
-        "retrieval/gateway/blast/databases/fasta.py",
-        "retrieval/storage/atomic_folders.py",
-    ),
-    "tests/unit/retrieval/gateway/blast/requests/test_request.py": (
-        "retrieval/gateway/blast/requests/parameters.py",
-        "retrieval/gateway/blast/sequences.py",
-    ),
+    "tests/unit/retrieval/gateway/blast/databases/test_catalog.py": ("retrieval/gateway/blast/databases/build.py",),
+    "tests/unit/retrieval/gateway/blast/test_request.py": ("retrieval/gateway/blast/parameters.py",),
     "tests/unit/retrieval/gateway/blast/test_blast.py": (
         "retrieval/gateway/blast/results/formats.py",
         "retrieval/gateway/blast/results/hits.py",
         "retrieval/gateway/blast/results/pages.py",
-        "retrieval/gateway/blast/results/reports.py",
-        "retrieval/gateway/blast/sample_database.py",
     ),
-    "tests/unit/retrieval/gateway/citations/test_pubmed_citation.py": (
-        "retrieval/gateway/citations/citation.py",
-        "retrieval/gateway/citations/medline.py",
-    ),
-    "tests/unit/retrieval/gateway/eutils/test_dispatch.py": (
-        "retrieval/gateway/documents/genes.py",
-        "retrieval/gateway/eutils/einfo.py",
-        "retrieval/gateway/eutils/esearch.py",
+    "tests/unit/retrieval/gateway/citations/test_pubmed_citation.py": ("retrieval/gateway/citations/citation.py",),
+    "tests/unit/retrieval/gateway/eutils/test_eutils.py": (
         "retrieval/gateway/eutils/esummary.py",
-    ),
-    "tests/unit/retrieval/gateway/eutils/test_forms.py": (
         "retrieval/gateway/eutils/elink.py",
-        "retrieval/gateway/eutils/history.py",
+        "retrieval/gateway/eutils/esearch.py",
     ),
-    "tests/unit/retrieval/gateway/importing/test_gene_info.py": ("retrieval/gateway/importing/gene2pubmed.py",),
-    "tests/unit/retrieval/gateway/importing/test_registry.py": (
-        "retrieval/formats/tables.py",
-        "retrieval/gateway/importing/mim2gene_medgen.py",
-        "retrieval/gateway/importing/omim.py",
-    ),
-    "tests/unit/retrieval/gateway/importing/test_run.py": (
-        "retrieval/gateway/store/staging.py",
-        "retrieval/gateway/store/writer.py",
-    ),
-    "tests/unit/retrieval/gateway/importing/test_taxdump.py": ("retrieval/formats/archives.py",),
-    "tests/unit/retrieval/gateway/query/test_search.py": (
-        "retrieval/gateway/query/planner.py",
-        "retrieval/gateway/store/schema.py",
-    ),
-    "tests/unit/retrieval/gateway/store/test_reader.py": (
-        "retrieval/gateway/store/indexing.py",
-        "retrieval/gateway/store/open.py",
-    ),
+    "tests/unit/retrieval/gateway/importing/test_registry.py": ("retrieval/formats/tables.py",),
+    "tests/unit/retrieval/gateway/importing/test_run.py": ("retrieval/gateway/store/writer.py",),
+    "tests/unit/retrieval/gateway/store/test_reader.py": ("retrieval/gateway/store/indexing.py",),
     "tests/unit/retrieval/gateway/test_bio_entrez.py": (
         "retrieval/gateway/documents/docsum_xml.py",
         "retrieval/gateway/documents/literature.py",
@@ -213,10 +175,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/graph/store/files.py",
         "retrieval/graph/store/writer.py",
     ),
-    "tests/unit/retrieval/index/segments/test_durability.py": (
-        "retrieval/index/segments/manifest.py",
-        "retrieval/storage/durable.py",
-    ),
+    "tests/unit/retrieval/index/segments/test_durability.py": ("retrieval/index/segments/manifest.py",),
     "tests/unit/retrieval/index/segments/test_index.py": (
         "retrieval/index/segments/storage.py",
         "retrieval/index/segments/segment.py",

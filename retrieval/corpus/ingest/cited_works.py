@@ -23,10 +23,10 @@ from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.namespaces.originals import CitedWork, Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.errors import NcbiTooLarge, RetrievalError
-from retrieval.formats.xml_prolog import DeclaredXml, refuse_declared
+from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.ncbi.calls.urls import OutgoingRequest
 from retrieval.ncbi.client.transport import HttpReply, HttpSender, SendLimits
-from retrieval.storage.durable import digest_file
+from retrieval.storage.files import digest_file
 
 _ATTEMPTS: Final = 3
 _BUSY: Final = 503

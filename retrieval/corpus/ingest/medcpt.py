@@ -32,7 +32,7 @@ from retrieval.index.base import Ids, Rows
 from retrieval.index.errors import IndexDamaged, IndexInputInvalid, IndexTooLarge
 from retrieval.index.spec import Estimate, Kind, estimate, kind_for
 from retrieval.passages import Document, Passage, passage_id
-from retrieval.storage.durable import Disk
+from retrieval.storage.files import Disk
 
 PMIDS_PER_CHUNK: Final = 1_000_000
 DIM: Final = 768

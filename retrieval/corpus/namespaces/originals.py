@@ -19,8 +19,7 @@ from urllib.parse import quote
 
 from retrieval.corpus.errors import DocumentUnreadable, NamespaceDamaged
 from retrieval.corpus.store.base import FILE_ID
-from retrieval.storage.durable import Disk, sync
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import Disk, make_folder, sync
 
 FOLDER: Final = "originals"
 _SUFFIX: Final = ".pdf"

@@ -24,10 +24,9 @@ from retrieval.corpus.items import (
     path_of,
     unreadable_file,
 )
-from retrieval.formats.characters import whole_characters
 from retrieval.formats.json_stream import JsonStream
-from retrieval.formats.nesting import JSON_TOO_DEEP, is_json_too_deep
 from retrieval.formats.sources import Source
+from retrieval.formats.untrusted_input import JSON_TOO_DEEP, is_json_too_deep, whole_characters
 from retrieval.passages import Document
 
 _ROW: Final = re.compile(r"(.+)_[0-9]+", re.ASCII)

@@ -29,11 +29,10 @@ from retrieval.corpus.items import (
 )
 from retrieval.errors import ImportFileError
 from retrieval.formats import pmc_jats, pubmed_xml
-from retrieval.formats.archives import is_tar, tar_members
 from retrieval.formats.items import Bad, MalformedRecord, bad, date_of
 from retrieval.formats.pmc_jats import local_name, plain_text
 from retrieval.formats.records import Article, FullText, Removal
-from retrieval.formats.sources import Source
+from retrieval.formats.sources import Source, is_tar, tar_members
 from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
 from retrieval.passages import Document
 

@@ -14,9 +14,8 @@ from retrieval.corpus.errors import DocumentUnreadable, NamespaceInvalid
 from retrieval.corpus.items import NO_OPTIONS, Item, Reader, ReadOptions, unreadable_file
 from retrieval.corpus.readers import json_corpora, ncbi_xml, pdf, plain
 from retrieval.corpus.readers.plain import UndecodedText, decode_text
-from retrieval.formats.archives import is_tar, tar_members
-from retrieval.formats.sources import Source
-from retrieval.formats.xml_prolog import DeclaredXml, refuse_declarations
+from retrieval.formats.sources import Source, is_tar, tar_members
+from retrieval.formats.untrusted_input import DeclaredXml, refuse_declarations
 
 
 def _without_declarations(read: Reader) -> Reader:

@@ -25,8 +25,7 @@ from retrieval.corpus.store.schema import STORE_NAME, document_of, passage_of, u
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
 from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import PUBLICATION_TYPES, Document, Passage, type_bits
-from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import build_lock, create_draft, make_folder, recover, replace_folder
 from retrieval.storage.sqlite_pool import ReadPool
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from retrieval.corpus.store import schema
 from retrieval.corpus.store.base import TARGETS, Change, Target
 from retrieval.corpus.store.schema import Cut
 from retrieval.passages import passage_id
-from retrieval.storage.private_files import create_file
+from retrieval.storage.files import create_file
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker

@@ -10,9 +10,9 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from retrieval.errors import GatewayDataError
 from retrieval.formats.records import Article
 from retrieval.gateway.citations.citation import Book, Citation, Journal, Notice, Person
-from retrieval.gateway.errors import GatewayDataError
 
 _ROOTS: Final = ("<PubmedArticle", "<PubmedBookArticle")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

@@ -8,6 +8,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from retrieval.errors import GatewayDataError
 from retrieval.formats.records import FullText
 from retrieval.gateway.citations.citation import (
     LANGUAGES,
@@ -21,7 +22,6 @@ from retrieval.gateway.citations.citation import (
 )
 from retrieval.gateway.citations.pubmed_citation import shown_date, words
 from retrieval.gateway.documents.docsum_xml import Item, date, many, number, text
-from retrieval.gateway.errors import GatewayDataError
 
 _NO_LETTERS: Final = re.compile(r"[^\w]+")
 _LEADING_ARTICLE: Final = re.compile(r"^(?:a|an|the)\s+")

@@ -9,12 +9,11 @@ from typing import Final
 
 from retrieval.formats.records import Article, Database, FullText, Record, SequenceSegment, Taxon
 from retrieval.gateway.citations.citation import abstract_text, summary_text
-from retrieval.gateway.citations.medline import medline_text
+from retrieval.gateway.citations.exports import medline_text
 from retrieval.gateway.citations.pubmed_citation import citation_of, element_of
-from retrieval.gateway.documents.genes import gene_text
 from retrieval.gateway.documents.literature import article_markup, pmc_citation
 from retrieval.gateway.documents.taxonomy import Lineages, taxon_markup
-from retrieval.gateway.eutils.esummary import Summaries, esummary
+from retrieval.gateway.eutils.esummary import Summaries, esummary, gene_text
 from retrieval.gateway.http_reply import (
     PLAIN,
     XML,

@@ -12,20 +12,10 @@ from typing import Final
 
 from retrieval.errors import ImportFileError
 from retrieval.formats import pmc_jats, pubmed_xml
-from retrieval.formats.archives import is_tar, tar_members
 from retrieval.formats.items import Reader
 from retrieval.formats.records import Database
-from retrieval.formats.sources import Source
-from retrieval.gateway.importing import (
-    clinvar,
-    dbsnp_vcf,
-    gene2pubmed,
-    gene_info,
-    medgen,
-    mim2gene_medgen,
-    omim,
-    taxdump,
-)
+from retrieval.formats.sources import Source, is_tar, tar_members
+from retrieval.gateway.importing import clinvar, dbsnp_vcf, diseases, genes, taxdump
 
 _MAX_MEMBERS: Final = 10  # members of an archive
 _FTP: Final = "https://ftp.ncbi.nlm.nih.gov/"
@@ -53,28 +43,28 @@ class FileKind:
 
 _KINDS: Final = (
     FileKind("gene_info", "genes of all organisms", "gene_info.gz, or Homo_sapiens.gene_info.gz and the like",
-             _FTP + "gene/DATA/gene_info.gz", ("gene",), gene_info.read,
+             _FTP + "gene/DATA/gene_info.gz", ("gene",), genes.read_gene_info,
              r".*gene_info(\.txt)?", r"#(Format: )?tax_id\sGeneID\sSymbol\s", ("tax_ids",)),
     FileKind("gene2pubmed", "articles on genes", "gene2pubmed.gz",
-             _FTP + "gene/DATA/gene2pubmed.gz", ("gene", "pubmed"), gene2pubmed.read,
+             _FTP + "gene/DATA/gene2pubmed.gz", ("gene", "pubmed"), genes.read_gene2pubmed,
              r"gene2pubmed(\.txt)?", r"#(Format: )?tax_id\sGeneID\sPubMed_ID", ("tax_ids",)),
     FileKind("mim2gene_medgen", "genes and MedGen concepts of OMIM numbers", "mim2gene_medgen",
-             _FTP + "gene/DATA/mim2gene_medgen", ("omim", "gene", "medgen"), mim2gene_medgen.read,
+             _FTP + "gene/DATA/mim2gene_medgen", ("omim", "gene", "medgen"), diseases.read_mim2gene,
              r"mim2gene_medgen(\.txt)?", r"#(Format: )?MIM number\sGeneID"),
     FileKind("medgen_names", "names of MedGen concepts", "NAMES.RRF.gz",
-             _FTP + "pub/medgen/NAMES.RRF.gz", ("medgen",), medgen.read_names,
+             _FTP + "pub/medgen/NAMES.RRF.gz", ("medgen",), diseases.read_medgen_names,
              r"names\.rrf", r"#CUI\|name\|source\|"),
     FileKind("medgen_mappings", "identifiers of MedGen concepts, with names of OMIM entries", "MedGenIDMappings.txt.gz",
-             _FTP + "pub/medgen/MedGenIDMappings.txt.gz", ("medgen", "omim"), medgen.read_mappings,
+             _FTP + "pub/medgen/MedGenIDMappings.txt.gz", ("medgen", "omim"), diseases.read_medgen_mappings,
              r"medgenidmappings(\.txt)?", r"#CUI\w*\|pref_name\|source_id\|"),
     FileKind("medgen_definitions", "definitions of MedGen concepts", "MGDEF.RRF.gz",
-             _FTP + "pub/medgen/MGDEF.RRF.gz", ("medgen",), medgen.read_definitions,
+             _FTP + "pub/medgen/MGDEF.RRF.gz", ("medgen",), diseases.read_medgen_definitions,
              r"mgdef\.rrf", r"#CUI\|DEF\|source\|"),
     FileKind("mim_titles", "OMIM's titles (licensed)", "mimTitles.txt",
-             "https://omim.org/downloads", ("omim",), omim.read_titles,
+             "https://omim.org/downloads", ("omim",), diseases.read_omim_titles,
              r"mimtitles(\.txt)?", r"(#.*\n)*# ?Prefix\tMIM Number\t"),
     FileKind("genemap2", "cytogenetic places of OMIM entries (licensed)", "genemap2.txt",
-             "https://omim.org/downloads", ("omim",), omim.read_gene_map,
+             "https://omim.org/downloads", ("omim",), diseases.read_omim_gene_map,
              r"genemap2(\.txt)?", r"(#.*\n)*# ?Chromosome\tGenomic Position Start\t"),
     FileKind("dbsnp_vcf", "dbSNP on GRCh38", "GCF_000001405.40.gz",
              _FTP + "snp/latest_release/VCF/GCF_000001405.40.gz", ("snp",), dbsnp_vcf.read,

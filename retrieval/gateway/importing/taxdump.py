@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from retrieval.formats.archives import is_tar, tar_member, zip_member
 from retrieval.formats.items import NO_OPTIONS, Bad, Good, Item, MalformedRecord, ReadOptions, bad, shown
 from retrieval.formats.records import Taxon
-from retrieval.formats.sources import Line, Source, split_lines
+from retrieval.formats.sources import Line, Source, is_tar, split_lines, tar_member, zip_member
 from retrieval.formats.tables import NOT_UTF8, whole
 
 NAMES: Final = "names.dmp"

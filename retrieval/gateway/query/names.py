@@ -7,11 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from retrieval.formats.records import Article, Concept, Database, Gene, OmimEntry, Record
-from retrieval.gateway.query.planner import phrase, whole
-from retrieval.gateway.store import schema
-from retrieval.gateway.store.reader import GatewayStore
-from retrieval.gateway.store.schema import decode, words_of
-from retrieval.ncbi.calls.known_names import MAX_NAME_CHARS, KnownName, NameKind, same
+from retrieval.gateway.query.search import phrase, whole
+from retrieval.gateway.store.reader import EDGE, PART, GatewayStore, decode, words_of
+from retrieval.types import MAX_NAME_CHARS, KnownName, NameKind, same
 
 _HUMAN: Final = 9606
 # Records that are read for one name: enough for its orthologs in the species of common questions.
@@ -31,7 +29,7 @@ class StoreNames:
 
     def find(self, name: str, kinds: Collection[NameKind]) -> Iterator[KnownName]:
         words = words_of(name)
-        if not words or len(name) > MAX_NAME_CHARS or {schema.EDGE, schema.PART}.intersection(words):
+        if not words or len(name) > MAX_NAME_CHARS or {EDGE, PART}.intersection(words):
             return
         wanted = frozenset(kinds)
         for of_kinds, look_up in self._sources(name, words):
@@ -59,7 +57,7 @@ class StoreNames:
 
     def _omim(self, name: str, words: tuple[str, ...]) -> list[KnownName]:
         """Return a title or a part of it: an entry's titles stand in one text."""
-        at_start = self._names("omim", "title alt", phrase([schema.EDGE, *words]), name)
+        at_start = self._names("omim", "title alt", phrase([EDGE, *words]), name)
         return at_start or self._names("omim", "title alt", phrase(words), name)
 
     def _names(self, db: Database, columns: str, match: str, name: str, only: str = "") -> list[KnownName]:

@@ -6,7 +6,6 @@ Pure functions, no I/O.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import singledispatch
 from typing import Final
 
@@ -24,21 +23,20 @@ from retrieval.formats.records import (
     Variation,
     database_of,
 )
-from retrieval.gateway.store import schema
-from retrieval.gateway.store.schema import day, index_words, whole, words_of, year_word
+from retrieval.gateway.store.reader import (
+    COLUMNS,
+    EDGE,
+    PART,
+    RankFeatures,
+    day,
+    index_words,
+    whole,
+    words_of,
+    year_word,
+)
 
 Fields = Iterator[tuple[str, str]]
 _HUMAN: Final = 9606
-
-
-@dataclass(frozen=True, slots=True)
-class RankFeatures:
-    """Hold what orders equally good hits; ``weight`` grows with how often a record is meant, 0 if unknown."""
-
-    weight: int = 0
-    live: bool = True
-    human: bool = True
-    number: int | None = None
 
 
 def organism_names(organism: Organism) -> tuple[str, ...]:
@@ -55,7 +53,7 @@ def columns_of(record: Record) -> tuple[str, ...]:
     for field, text in fields_of(record):
         if text:
             texts.setdefault(field, []).append(text)
-    return tuple(_column(texts.get(name, ())) for name in schema.COLUMNS[database_of(record)])
+    return tuple(_column(texts.get(name, ())) for name in COLUMNS[database_of(record)])
 
 
 def _column(values: list[str] | tuple[str, ...]) -> str:
@@ -65,9 +63,9 @@ def _column(values: list[str] | tuple[str, ...]) -> str:
     known = {word for words in whole for word in words}
     hyphenated = " ".join(word for word in known if "-" in word)
     parts = sorted(index_words(hyphenated) - known) if hyphenated else []
-    text = f" {schema.EDGE} ".join(" ".join(words) for words in whole)
-    tail = f" {schema.PART} " + f" {schema.PART} ".join(parts) if parts else ""
-    return f"{schema.EDGE} {text} {schema.EDGE}{tail}"
+    text = f" {EDGE} ".join(" ".join(words) for words in whole)
+    tail = f" {PART} " + f" {PART} ".join(parts) if parts else ""
+    return f"{EDGE} {text} {EDGE}{tail}"
 
 
 @singledispatch

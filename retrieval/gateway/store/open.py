@@ -1,22 +1,141 @@
-"""Open the gateway's store, or build it from the sample of facts that the package carries."""
+"""Open the gateway's store, or build it from the sample of facts that the package carries.
+
+The sample's articles become PubMed records, which say of themselves whose words they are.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from xml.etree.ElementTree import Element, SubElement, tostring
 
-from retrieval.formats.records import Corpus, Gene, OmimEntry, Organism, SequenceSegment, Snp
-from retrieval.gateway.errors import GatewayDataError
-from retrieval.gateway.store.articles import sample_article
-from retrieval.gateway.store.reader import SITE, GatewayStore, build_store
+from retrieval.errors import GatewayDataError
+from retrieval.formats.pubmed_xml import article_of
+from retrieval.formats.records import Article, Corpus, Gene, OmimEntry, Organism, Record, SequenceSegment, Snp
+from retrieval.gateway.store.indexing import uid_of
+from retrieval.gateway.store.reader import SAMPLE, SCHEMA_VERSION, SITE, GatewayStore, create_tables
+from retrieval.gateway.store.writer import StoreWriter
+from retrieval.storage.files import make_folder, sync
 
+# Readers and models see it wherever they see the abstract.
+NOTICE: Final = (
+    "This summary is not the authors' abstract: Arrowhead's maintainers wrote it from the facts of the article, and "
+    "chose the headings. What the record lacks (authors, journal, year) is unknown here, not to the article."
+)
 log = logging.getLogger(__name__)
-
-SAMPLE_DIR: Final = Path(__file__).parent / "sample"
 _FILES: Final = ("organisms.tsv", "genes.tsv", "snps.tsv", "omim.tsv", "sequences.tsv", "articles.tsv")
+_SNP_TEXTS: Final = (
+    "accession",
+    "chromosome",
+    "position",
+    "position_grch37",
+    "spdi",
+    "function_class",
+    "snp_class",
+    "allele",
+    "docsum",
+    "clinical",
+    "handles",
+    "validated",
+    "ss",
+    "orig_build",
+    "upd_build",
+    "created",
+    "updated",
+)
+STORE_NAME: Final = "gateway.sqlite"
+SITE_MARK: Final = "filled-by-imports"  # beside the store: a site's own data, never rebuilt from the sample
+SAMPLE_DIR: Final = Path(__file__).parent / "sample"
+
+
+def open_store(data_dir: Path, sample_dir: Path = SAMPLE_DIR) -> GatewayStore:
+    """Open the store in ``data_dir``; build it from the sample if it is missing, damaged or of another sample.
+
+    Raises:
+        GatewayDataError: a store that a site filled cannot be read (it is never overwritten), or a new one cannot be
+            written.
+    """
+    path = data_dir / STORE_NAME
+    try:
+        store = GatewayStore(path)
+    except GatewayDataError:
+        if (data_dir / SITE_MARK).exists():
+            raise
+        return _built(path, sample_dir)
+    if store.kind == SITE or store.fingerprint == corpus_fingerprint(sample_dir):
+        return store
+    store.close()
+    return _built(path, sample_dir)
+
+
+def _built(path: Path, sample_dir: Path) -> GatewayStore:
+    try:
+        build_store(load_corpus(sample_dir), path)
+    except OSError as error:
+        raise GatewayDataError(f"{path}: cannot be written: {error.strerror}") from error
+    log.info("gateway store built at %s", path)
+    return GatewayStore(path)
+
+
+def build_store(corpus: Corpus, path: Path) -> None:
+    """Build the sample's store beside ``path`` and rename it there, so that a reader never sees a partial one."""
+    make_folder(path.parent)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    draft = Path(name)
+    try:
+        _write_sample(corpus, draft)
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+        for stale_file in (Path(f"{path}-wal"), Path(f"{path}-shm")):
+            stale_file.unlink(missing_ok=True)
+        draft.replace(path)
+        sync(path.parent)
+    finally:
+        for leftover in (draft, Path(f"{draft}-wal"), Path(f"{draft}-shm")):
+            leftover.unlink(missing_ok=True)
+
+
+def _write_sample(corpus: Corpus, path: Path) -> None:
+    connection = sqlite3.connect(path)
+    try:
+        # No reader sees the draft, and it is synced as a whole: a journal would only cost time.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        with connection:
+            create_tables(connection)
+            meta = {"schema": SCHEMA_VERSION, "kind": SAMPLE, "fingerprint": corpus.fingerprint}
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            writer = StoreWriter(connection)
+            for organism in corpus.organisms:
+                writer.add_organism_names(organism)
+            for record in _distinct((*corpus.genes, *corpus.snps, *corpus.omim, *corpus.segments, *corpus.articles)):
+                writer.put(record)
+        # The file stores this mode: to set it at the first import would mean to wait until there are no readers.
+        connection.execute("PRAGMA journal_mode = WAL")
+    finally:
+        connection.close()
+
+
+def _distinct(records: Iterable[Record]) -> Iterator[Record]:
+    """Yield the records; two of one ID are an error in the sample, not an update.
+
+    Raises:
+        GatewayDataError: two records have one ID.
+    """
+    seen: set[tuple[type[Any], object]] = set()
+    for record in records:
+        key = (type(record), record.uid if isinstance(record, SequenceSegment) else uid_of(record))
+        if key in seen:
+            raise GatewayDataError(f"the sample has two records of one id: {key[0].__name__} {key[1]}")
+        seen.add(key)
+        yield record
 
 
 def load_corpus(directory: Path = SAMPLE_DIR) -> Corpus:
@@ -113,27 +232,6 @@ def _snp(row: Mapping[str, str]) -> Snp:
     return Snp(snp_id=int(row["snp_id"]), genes=_pairs(row["genes"]), mafs=_pairs(row["mafs"]), **texts)
 
 
-_SNP_TEXTS: Final = (
-    "accession",
-    "chromosome",
-    "position",
-    "position_grch37",
-    "spdi",
-    "function_class",
-    "snp_class",
-    "allele",
-    "docsum",
-    "clinical",
-    "handles",
-    "validated",
-    "ss",
-    "orig_build",
-    "upd_build",
-    "created",
-    "updated",
-)
-
-
 def _omim(row: Mapping[str, str]) -> OmimEntry:
     return OmimEntry(int(row["mim_number"]), row["prefix"], row["title"], row["alternative_titles"], row["locus"])
 
@@ -153,34 +251,53 @@ def _segment(row: Mapping[str, str]) -> SequenceSegment:
     return segment
 
 
-STORE_NAME: Final = "gateway.sqlite"
-SITE_MARK: Final = "filled-by-imports"  # beside the store: a site's own data, never rebuilt from the sample
-
-
-def open_store(data_dir: Path, sample_dir: Path = SAMPLE_DIR) -> GatewayStore:
-    """Open the store in ``data_dir``; build it from the sample if it is missing, damaged or of another sample.
+def sample_article(row: Mapping[str, str]) -> Article:
+    """Return the record of one row, with the XML that efetch sends.
 
     Raises:
-        GatewayDataError: a store that a site filled cannot be read (it is never overwritten), or a new one cannot be
-            written.
+        MalformedRecord: the PMID is no number.
+        KeyError: a column is missing.
     """
-    path = data_dir / STORE_NAME
-    try:
-        store = GatewayStore(path)
-    except GatewayDataError:
-        if (data_dir / SITE_MARK).exists():
-            raise
-        return _built(path, sample_dir)
-    if store.kind == SITE or store.fingerprint == corpus_fingerprint(sample_dir):
-        return store
-    store.close()
-    return _built(path, sample_dir)
+    record = Element("PubmedArticle")
+    citation = SubElement(record, "MedlineCitation", Status="PubMed-not-MEDLINE", Owner="NOTNLM")
+    _put(citation, "PMID", row["pmid"])
+    _article(SubElement(citation, "Article", PubModel="Print"), row)
+    if row["journal"]:
+        _put(SubElement(citation, "MedlineJournalInfo"), "MedlineTA", row["journal"])
+    _retraction(citation, row["retracted_by"])
+    headings = SubElement(citation, "MeshHeadingList")
+    for name in _many(row["mesh"]):
+        _put(SubElement(headings, "MeshHeading"), "DescriptorName", name, MajorTopicYN="N")
+    _put(SubElement(citation, "KeywordList", Owner="NOTNLM"), "Keyword", row["topic"], MajorTopicYN="N")
+    ids = SubElement(SubElement(record, "PubmedData"), "ArticleIdList")
+    _put(ids, "ArticleId", row["pmid"], IdType="pubmed")
+    return article_of(tostring(record, encoding="unicode"))
 
 
-def _built(path: Path, sample_dir: Path) -> GatewayStore:
-    try:
-        build_store(load_corpus(sample_dir), path)
-    except OSError as error:
-        raise GatewayDataError(f"{path}: cannot be written: {error.strerror}") from error
-    log.info("gateway store built at %s", path)
-    return GatewayStore(path)
+def _article(article: Element, row: Mapping[str, str]) -> None:
+    journal = SubElement(article, "Journal")
+    date = SubElement(SubElement(journal, "JournalIssue", CitedMedium="Internet"), "PubDate")
+    if row["year"]:
+        _put(date, "Year", row["year"])
+    if row["journal"]:
+        _put(journal, "ISOAbbreviation", row["journal"])
+    _put(article, "ArticleTitle", row["title"])
+    abstract = SubElement(article, "Abstract")
+    _put(abstract, "AbstractText", row["summary"])
+    _put(abstract, "CopyrightInformation", NOTICE)
+    _put(article, "Language", row["language"])
+    types = SubElement(article, "PublicationTypeList")
+    for name in _many(row["types"]):
+        _put(types, "PublicationType", name)
+
+
+def _retraction(citation: Element, notice: str) -> None:
+    if notice:
+        comments = SubElement(citation, "CommentsCorrectionsList")
+        retraction = SubElement(comments, "CommentsCorrections", RefType="RetractionIn")
+        _put(retraction, "RefSource", "Retraction notice")
+        _put(retraction, "PMID", notice)
+
+
+def _put(parent: Element, tag: str, text: str, **attributes: str) -> None:
+    SubElement(parent, tag, attributes).text = text

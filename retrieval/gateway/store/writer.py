@@ -28,8 +28,8 @@ from retrieval.formats.records import (
     Taxon,
     database_of,
 )
-from retrieval.gateway.store import indexing, schema
-from retrieval.gateway.store.schema import decode, encode, phrase_of
+from retrieval.gateway.store import indexing
+from retrieval.gateway.store.reader import COLUMNS, EDGE, RankFeatures, decode, encode, phrase_of
 
 _CUI: Final = re.compile(r"(CN?)([0-9]{1,8})", re.ASCII)
 _FIRST: Final = {"C": 1_000_000_000, "CN": 2_000_000_000}
@@ -167,8 +167,8 @@ def _joined(old: str, new: str) -> str:
     return ",".join(dict.fromkeys(filter(None, (*old.split(","), *new.split(",")))))
 
 
-_SNP_CHROMOSOME: Final = schema.COLUMNS["snp"].index("chr")
-_ON_Y: Final = f"{schema.EDGE} y {schema.EDGE}"
+_SNP_CHROMOSOME: Final = COLUMNS["snp"].index("chr")
+_ON_Y: Final = f"{EDGE} y {EDGE}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Row:
     db: Database
     uid: int
     key: str | None
-    standing: indexing.RankFeatures
+    standing: RankFeatures
     body: bytes
     columns: tuple[str, ...]
 
@@ -239,7 +239,7 @@ class StoreWriter:
             (uid, row.key, standing.weight, standing.live, standing.human, standing.number, row.body),
         )
         marks = ", ".join("?" * len(row.columns))
-        names = ", ".join(schema.COLUMNS[row.db])
+        names = ", ".join(COLUMNS[row.db])
         self._connection.execute(
             f"INSERT INTO {row.db}_index (rowid, {names}) VALUES (?, {marks})", (uid, *row.columns)
         )
@@ -267,7 +267,7 @@ class StoreWriter:
 
     def clear(self) -> None:
         """Delete all records, links, organisms and the import history; the schema stays."""
-        for db in schema.COLUMNS:
+        for db in COLUMNS:
             self._connection.execute(f"DELETE FROM {db}")
             self._connection.execute(f"INSERT INTO {db}_index ({db}_index) VALUES ('delete-all')")
         for table in ("link", "organism", "imported"):
@@ -290,7 +290,7 @@ class StoreWriter:
             return None
         record = decode(db, found[0])
         columns = indexing.columns_of(record)
-        names, marks = ", ".join(schema.COLUMNS[db]), ", ".join("?" * len(columns))
+        names, marks = ", ".join(COLUMNS[db]), ", ".join("?" * len(columns))
         sql = f"INSERT INTO {db}_index ({db}_index, rowid, {names}) VALUES ('delete', ?, {marks})"
         self._connection.execute(sql, (uid, *columns))
         return record

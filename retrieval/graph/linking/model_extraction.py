@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from models.errors import ArrowheadError
-from retrieval.formats.characters import whole_characters
+from retrieval.formats.untrusted_input import whole_characters
 
 MAX_ENTITIES: Final = 16
 _MAX_NAME: Final = 200

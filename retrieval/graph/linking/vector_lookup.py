@@ -42,9 +42,7 @@ from retrieval.index.errors import IndexDamaged, IndexMismatch
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import IndexSpec
-from retrieval.storage.atomic_folders import build_lock, create_draft, recover, replace_folder
-from retrieval.storage.durable import Disk
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import Disk, build_lock, create_draft, make_folder, recover, replace_folder
 
 log = logging.getLogger(__name__)
 MAX_IN_MEMORY: Final = 100_000

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.errors import ImportFileError
-from retrieval.formats.characters import whole_characters
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Line, Source, split_lines
+from retrieval.formats.untrusted_input import whole_characters
 from retrieval.graph.errors import GraphFileInvalid
 
 _BZIP2: Final = b"BZh"

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from retrieval.formats.archives import is_tar, tar_members
-from retrieval.formats.sources import Line, Source, split_lines
+from retrieval.formats.sources import Line, Source, is_tar, split_lines, tar_members
 from retrieval.graph.context.relations import NOT
 from retrieval.graph.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import (

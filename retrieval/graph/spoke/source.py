@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 from retrieval.errors import NcbiError, NcbiMalformed, NcbiTimeout, NcbiTooLarge
-from retrieval.formats.characters import whole_characters
+from retrieval.formats.untrusted_input import whole_characters
 from retrieval.graph.context.relations import statement
 from retrieval.graph.errors import GraphNodeUnknown, GraphSourceMalformed, GraphSourceUnavailable
 from retrieval.graph.spoke.reply import Reply, read_reply

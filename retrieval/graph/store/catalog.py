@@ -41,9 +41,18 @@ from retrieval.graph.store.files import (
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.store.writer import PROGRESS_FILE, GraphWriter, embed_edges, write_lists
 from retrieval.graph.types import GraphLoader
-from retrieval.storage.atomic_folders import build_lock, recover, recover_all, replace_folder
-from retrieval.storage.durable import Disk, FileDigest, digest_file, sync
-from retrieval.storage.private_files import FOLDER_MODE, make_folder
+from retrieval.storage.files import (
+    FOLDER_MODE,
+    Disk,
+    FileDigest,
+    build_lock,
+    digest_file,
+    make_folder,
+    recover,
+    recover_all,
+    replace_folder,
+    sync,
+)
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _PLAN_FILE: Final = "plan.json"

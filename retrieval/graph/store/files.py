@@ -17,7 +17,7 @@ import numpy as np
 from models.encoders.base import EncoderFingerprint
 from retrieval.graph.errors import GraphDamaged
 from retrieval.graph.types import Edge, Node
-from retrieval.storage.durable import FileDigest, digest_file
+from retrieval.storage.files import FileDigest, digest_file
 
 SCHEMA_VERSION: Final = 1
 GRAPH_FILE: Final = "graph.sqlite"

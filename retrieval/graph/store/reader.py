@@ -32,8 +32,8 @@ from retrieval.graph.store.files import (
     read_manifest,
 )
 from retrieval.graph.types import NameOf, Neighbourhood, Node, Statement
-from retrieval.ncbi.calls.known_names import KnownName, NameKind, same
 from retrieval.storage.sqlite_pool import ReadPool
+from retrieval.types import KnownName, NameKind, same
 
 _CONNECTIONS: Final = 4
 _BATCH: Final = 500

@@ -37,8 +37,7 @@ from retrieval.graph.store.files import (
     packed,
 )
 from retrieval.graph.types import Edge, GraphLoader, Node, merged
-from retrieval.storage.durable import Disk
-from retrieval.storage.private_files import FILE_MODE, create_file
+from retrieval.storage.files import FILE_MODE, Disk, create_file
 
 _BATCH: Final = 5000
 _STAGED: Final = """

@@ -24,7 +24,7 @@ from retrieval.index.segments.search_thread import SearchThread
 from retrieval.index.segments.segment import RowSelection, rows_of_mask
 from retrieval.index.segments.snapshot import IndexSnapshot, Memtable
 from retrieval.index.segments.storage import Committer, Storage, load
-from retrieval.storage.durable import FileLock
+from retrieval.storage.files import FileLock
 
 MAX_BATCH: Final = 262_144
 MAX_K: Final = 10_000

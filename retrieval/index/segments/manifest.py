@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from models.encoders.base import Metric
 from retrieval.index.errors import IndexDamaged, IndexMismatch
 from retrieval.index.spec import PROBE_SHARE, IndexSpec, Kind, KindChoice
-from retrieval.storage.durable import Disk, FileDigest, digest_file
+from retrieval.storage.files import Disk, FileDigest, digest_file
 
 SCHEMA: Final = 1
 Verify = Literal["full", "sizes"]

@@ -35,8 +35,7 @@ from retrieval.index.base import NO_ID, Columns, Mask, RowFilter, concatenated
 from retrieval.index.errors import IndexDamaged
 from retrieval.index.segments.manifest import SegmentEntry
 from retrieval.index.spec import PROBE_SHARES, RECALL_GOAL, SAFE_KIND, Kind, KindChoice, is_gathering_cheaper
-from retrieval.storage.durable import Disk, FileDigest, sync
-from retrieval.storage.private_files import FOLDER_MODE, make_folder
+from retrieval.storage.files import FOLDER_MODE, Disk, FileDigest, make_folder, sync
 
 INDEX_FILE: Final = "index.faiss"
 # Number of candidates to rescore per type, as a factor of k.

@@ -34,8 +34,7 @@ from retrieval.index.segments.segment import (
     write_segment,
 )
 from retrieval.index.segments.snapshot import IndexSnapshot, LiveSegment, SegmentGroup, groups_at_commit, packed
-from retrieval.storage.durable import Disk, FileDigest, FileLock, sync
-from retrieval.storage.private_files import make_folder
+from retrieval.storage.files import Disk, FileDigest, FileLock, make_folder, sync
 
 CURRENT: Final = "manifest.json"
 _TRIES: Final = 50

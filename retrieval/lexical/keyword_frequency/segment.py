@@ -35,7 +35,7 @@ from retrieval.lexical.tokens import (
     atoms_without_offsets,
 )
 from retrieval.passages import Passage, type_bits
-from retrieval.storage.durable import digest_file
+from retrieval.storage.files import digest_file
 
 MAX_POSITIONS: Final = 2**29
 _LETTERS: Final = (WORD, NAMED_LETTER)

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from retrieval.storage.private_files import FILE_MODE, create_file, make_folder
+from retrieval.storage.files import FILE_MODE, create_file, make_folder
 from retrieval.types import RawReply
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from retrieval.errors import BlastFailed, NcbiError, NcbiMalformed, NcbiReplyError
-from retrieval.formats.xml_prolog import DeclaredXml, refuse_declared
+from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.ncbi.calls.parameter_classes import common_name
 from retrieval.ncbi.replies.parse_blast import parse_blast
 from retrieval.ncbi.replies.records import (

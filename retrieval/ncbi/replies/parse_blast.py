@@ -11,7 +11,7 @@ import re
 from Bio import Blast
 
 from retrieval.errors import BlastFailed, NcbiMalformed
-from retrieval.formats.xml_prolog import DeclaredXml, refuse_declared
+from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.ncbi.replies.records import BlastHit, BlastResult
 
 _STATUS = re.compile(r"Status=(\w+)")

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import httpx
 
-from retrieval.gateway.eutils.dispatch import answer
+from retrieval.gateway.app import answer
 from retrieval.gateway.store.open import STORE_NAME
 from retrieval.gateway.store.reader import GatewayStore
 from scripts.make_ncbi_sample import write_sample

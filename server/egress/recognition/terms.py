@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from retrieval.ncbi.calls.known_names import NameKind
 from retrieval.ncbi.calls.parameter_classes import ParamClass
+from retrieval.types import NameKind
 from server.egress.recognition.identifiers import is_identifier
 from server.egress.recognition.verdict import NotRecognized, Recognized, Refused, refuse
 from server.egress.recognition.vocabulary import Vocabulary, is_symbol, known_name, reads_as_language

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
-from retrieval.ncbi.calls.known_names import MAX_NAME_CHARS, KnownName, NameKind, same
+from retrieval.types import MAX_NAME_CHARS, KnownName, NameKind, same
 
 _SYMBOLS: Final[frozenset[NameKind]] = frozenset({"symbol", "alias", "other_symbol"})
 _OPERATORS: Final = frozenset({"AND", "OR", "NOT"})

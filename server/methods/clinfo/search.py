@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from models.errors import ArrowheadError, ModelError
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiError, RetrievalError
-from retrieval.references.item import item_of_link
+from retrieval.references.csl import item_of_link
 from server.methods.clinfo.literature import Article, Hits, Link, Place, Section
 from server.methods.clinfo.options import Expansion
 from server.methods.clinfo.queries import (

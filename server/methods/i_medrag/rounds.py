@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from models.engines.base import Engine
 from models.types import Grammar
-from retrieval.formats.characters import whole_characters
+from retrieval.formats.untrusted_input import whole_characters
 from server.methods.base import AnswerOutcome
 from server.methods.medrag.chain_of_thought import PromptInputs, Prompts
 from server.methods.medrag.request import IMedRagOptions, ParsedQuestion

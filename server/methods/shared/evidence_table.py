@@ -42,7 +42,7 @@ class EvidenceRow:
     """Hold one article that was kept as evidence.
 
     ``number`` is its ``[n]``, 0 where the answer does not cite it. ``uid`` is its PMID, or an address of a document of
-    a namespace. ``item`` is its CSL-JSON item (retrieval.references.item). ``level`` is the kind of its evidence
+    a namespace. ``item`` is its CSL-JSON item (retrieval.references.csl). ``level`` is the kind of its evidence
     ("systematic review", "trial", "cohort", "case", …), ``score`` what screening gave it. ``notices`` tells what is
     known against it ("retracted", "expression of concern", "preprint").
     """

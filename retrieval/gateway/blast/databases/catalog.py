@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.gateway.blast.sequences import Molecule
-from retrieval.gateway.errors import BlastDatabaseError
+from retrieval.errors import BlastDatabaseError
+from retrieval.gateway.blast.parameters import Molecule
 
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 DESCRIPTION: Final = "database.json"

@@ -17,9 +17,9 @@ from typing import Final, Literal, get_args
 
 from retrieval.errors import BlastFailed
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, is_unchanged
+from retrieval.gateway.blast.parameters import MAX_HITS, shown
 from retrieval.gateway.blast.process import ProgramRun, RunLimits, run_program
-from retrieval.gateway.blast.requests.parameters import MAX_HITS, shown
-from retrieval.gateway.blast.requests.request import BlastQuery
+from retrieval.gateway.blast.request import BlastQuery
 from retrieval.gateway.blast.results.pages import NO_SIMILARITY, html_page, with_status_header
 from retrieval.gateway.http_reply import HTML, JSON, PLAIN, XML, ZIP, Reply, whole_number
 

@@ -11,7 +11,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from retrieval.formats.records import SequenceSegment
-from retrieval.formats.xml_prolog import refuse_declared
+from retrieval.formats.untrusted_input import refuse_declared
 
 NO_TITLE: Final = "No definition line"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from retrieval.errors import GatewayBindError, GatewayPortError
 from retrieval.gateway.app import create_gateway_app, is_loopback, serve
-from retrieval.gateway.errors import GatewayBindError, GatewayPortError
 from retrieval.gateway.store.open import open_store
 
 EUTILS = "/entrez/eutils"

@@ -22,9 +22,8 @@ from Bio.Entrez.Parser import DataHandler
 from gateway_records import ARTICLES, make_store
 
 from retrieval.formats.records import DATABASES, Database
-from retrieval.gateway.app import create_gateway_app
+from retrieval.gateway.app import answer, create_gateway_app
 from retrieval.gateway.documents.docsum_xml import LAYOUTS, Tag
-from retrieval.gateway.eutils.dispatch import answer
 from retrieval.gateway.http_reply import Reply
 from retrieval.gateway.store.reader import GatewayStore
 

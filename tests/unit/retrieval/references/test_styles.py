@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from retrieval.references.item import address_of, date_parts, doi_of, item_of_link, person, plain_title, pmid_of
+from retrieval.references.csl import address_of, date_parts, doi_of, item_of_link, person, plain_title, pmid_of
 from retrieval.references.styles import STYLES, ReferenceStyles
 
 DEXAMETHASONE: dict[str, Any] = {

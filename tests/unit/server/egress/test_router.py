@@ -13,13 +13,12 @@ import pytest
 
 from models.decoding.types import Call
 from retrieval.errors import NcbiError, NcbiRefusedByEgress, NcbiReplyError, NcbiUnavailable
-from retrieval.ncbi.calls.known_names import KnownName, NameKind
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.cache import ReplyCache
 from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.ncbi.session import NcbiSession
-from retrieval.types import NcbiCall, Route
+from retrieval.types import KnownName, NameKind, NcbiCall, Route
 from server.audit.log import AuditLog, AuditRecorder
 from server.egress.policy import Departures, EgressContext, EgressPolicy
 from server.egress.router import Destination, DestinationPair, Destinations, Egress, Knowledge

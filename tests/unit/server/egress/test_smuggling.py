@@ -22,11 +22,10 @@ from site_vocabulary import hostile_names, sample_names
 
 from models.decoding.types import Call
 from retrieval.errors import CallRejected, NcbiRefusedByEgress
-from retrieval.ncbi.calls.known_names import NameKind
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.session import NcbiSession
-from retrieval.types import NcbiCall
+from retrieval.types import NameKind, NcbiCall
 from server.audit.log import AuditRecorder
 from server.egress.policy import EgressContext, EgressPolicy
 from server.egress.recognition.recognizer import Recognizer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.gateway.errors import GatewayDataError
+from retrieval.errors import GatewayDataError
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
 from server.evidence.ncbi import StoreGenes

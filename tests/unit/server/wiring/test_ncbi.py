@@ -7,7 +7,7 @@ from pathlib import Path
 from models.encoders.hashing import HashingEncoder
 from retrieval.gateway.store.open import open_store
 from retrieval.graph.store.catalog import SAMPLE, open_or_sample
-from retrieval.ncbi.calls.known_names import NAME_KINDS, KnownName
+from retrieval.types import NAME_KINDS, KnownName
 from server.wiring.ncbi import site_names
 
 

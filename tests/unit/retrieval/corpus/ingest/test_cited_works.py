@@ -19,7 +19,7 @@ from retrieval.corpus.ingest.cited_works import CitedWorks, Grobid, keep_cited_w
 from retrieval.corpus.namespaces.originals import CitedWork, Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
-from retrieval.storage.durable import digest_file
+from retrieval.storage.files import digest_file
 
 WORKS = (
     CitedWork(

@@ -11,7 +11,7 @@ import pytest
 
 from retrieval.corpus.errors import DocumentUnreadable, NamespaceDamaged
 from retrieval.corpus.namespaces.originals import Originals
-from retrieval.storage.durable import Disk, FileDigest
+from retrieval.storage.files import Disk, FileDigest
 
 DATA = b"%PDF-1.4 and more"
 DIGEST = sha256(DATA).hexdigest()

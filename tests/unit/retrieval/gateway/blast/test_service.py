@@ -16,8 +16,7 @@ import pytest
 from blast_data import bases, finished, get, put, running_in, script
 
 from retrieval.gateway.blast.process import RunLimits
-from retrieval.gateway.blast.sample_database import SampleDatabase
-from retrieval.gateway.blast.service import BlastEngine, BlastOptions, BlastService, open_blast
+from retrieval.gateway.blast.service import BlastEngine, BlastOptions, BlastService, SampleDatabase, open_blast
 from retrieval.gateway.store.open import load_corpus
 
 SLOW = RunLimits(wall_s=120.0, cpu_s=120)

@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 from gateway_records import ARTICLES, BARE, CHAPTER, NOTICE, RETRACTED, STRUCTURED, call, make_store, summary
 
+from retrieval.errors import GatewayDataError
 from retrieval.gateway.citations.citation import Citation, abstract_text, issue_line, notice_name, source_line
-from retrieval.gateway.citations.medline import medline_text
+from retrieval.gateway.citations.exports import medline_text
 from retrieval.gateway.citations.pubmed_citation import citation_of, element_of
-from retrieval.gateway.errors import GatewayDataError
 from retrieval.gateway.store.reader import GatewayStore
 
 BY_XML = {article.xml: article for article in ARTICLES}

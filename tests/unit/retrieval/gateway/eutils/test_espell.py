@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from Bio import Entrez
 
-from retrieval.gateway.eutils.dispatch import answer
+from retrieval.gateway.app import answer
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
 

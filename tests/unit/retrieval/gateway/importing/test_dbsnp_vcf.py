@@ -11,7 +11,7 @@ from ncbi_files import VCF_HEADER, entries, items, reasons, saved
 from retrieval.errors import ImportFileError
 from retrieval.formats.items import ReadOptions
 from retrieval.formats.records import Snp
-from retrieval.gateway.documents.genes import snp_document
+from retrieval.gateway.eutils.esummary import snp_document
 from retrieval.gateway.store.open import load_corpus
 from retrieval.gateway.store.writer import merge_snps
 from scripts.samples import snps

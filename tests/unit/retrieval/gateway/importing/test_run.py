@@ -17,16 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.errors import ImportFileError
+from retrieval.errors import GatewayBusyError, GatewayDataError, ImportFileError
 from retrieval.formats.items import ReadOptions
 from retrieval.formats.records import Database
-from retrieval.gateway.errors import GatewayBusyError, GatewayDataError
-from retrieval.gateway.eutils.dispatch import answer
+from retrieval.gateway.app import answer
 from retrieval.gateway.importing.registry import KINDS
 from retrieval.gateway.importing.run import ImportResult, Progress, import_file
-from retrieval.gateway.store.indexing import RankFeatures
 from retrieval.gateway.store.open import STORE_NAME, open_store
-from retrieval.gateway.store.reader import GatewayStore
+from retrieval.gateway.store.reader import GatewayStore, RankFeatures
 from scripts.make_ncbi_sample import write_sample
 from scripts.samples.world import World
 

@@ -11,10 +11,9 @@ import pytest
 from ncbi_files import entries, items, reasons, saved
 
 from retrieval.errors import ImportFileError
-from retrieval.formats.archives import tar_members
 from retrieval.formats.items import Good, ReadOptions
 from retrieval.formats.records import Organism, Taxon
-from retrieval.formats.sources import Source
+from retrieval.formats.sources import Source, tar_members
 from retrieval.gateway.importing.registry import KINDS
 from retrieval.gateway.store.writer import organism_of
 from scripts.samples import taxonomy

@@ -7,7 +7,7 @@ import pytest
 from retrieval.formats.records import Article, Concept
 from retrieval.gateway.query.names import StoreNames, names_of
 from retrieval.gateway.store.open import open_store
-from retrieval.ncbi.calls.known_names import NAME_KINDS, KnownName
+from retrieval.types import NAME_KINDS, KnownName
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from retrieval.formats.records import Article, Concept, Gene, Link, OmimEntry, Organism, Removal, Snp, Variation
-from retrieval.gateway.eutils.dispatch import answer
-from retrieval.gateway.eutils.history import History, StoredSearch
-from retrieval.gateway.query.planner import StorePhraseLookup
-from retrieval.gateway.query.search import Page, search
+from retrieval.gateway.app import answer
+from retrieval.gateway.eutils.esearch import History, StoredSearch
+from retrieval.gateway.query.search import Page, StorePhraseLookup, search
 from retrieval.gateway.query.syntax import parse_query
-from retrieval.gateway.store import schema
-from retrieval.gateway.store.reader import SITE, GatewayStore
+from retrieval.gateway.store.reader import SCHEMA_VERSION, SITE, GatewayStore, create_tables
 from retrieval.gateway.store.writer import StoreWriter
 
 HUMAN = Organism(9606, "Homo sapiens", "human")
@@ -88,8 +86,8 @@ class write:  # noqa: N801  # reads as the verb it is
         fresh = not path.exists()
         self._connection = sqlite3.connect(path)
         if fresh:
-            schema.create(self._connection)
-            meta = {"schema": schema.SCHEMA_VERSION, "kind": SITE, "fingerprint": "test"}
+            create_tables(self._connection)
+            meta = {"schema": SCHEMA_VERSION, "kind": SITE, "fingerprint": "test"}
             self._connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
 
     def __enter__(self) -> StoreWriter:

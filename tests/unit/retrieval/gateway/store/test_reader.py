@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from retrieval.errors import GatewayDataError
 from retrieval.formats.records import Corpus
-from retrieval.gateway.errors import GatewayDataError
-from retrieval.gateway.store.open import SAMPLE_DIR, load_corpus, open_store
-from retrieval.gateway.store.reader import GatewayStore, build_store
+from retrieval.gateway.store.open import SAMPLE_DIR, build_store, load_corpus, open_store
+from retrieval.gateway.store.reader import GatewayStore
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import MAX_ENTITIES, extract, parse, prompt, schema
 from retrieval.graph.linking.vector_lookup import NearestNames, build_nearest, read_names, vectors_in_memory
 from retrieval.graph.types import Linked, LinkOptions, Mention
-from retrieval.storage.atomic_folders import build_lock
+from retrieval.storage.files import build_lock
 
 STORE = NamesStore(
     [

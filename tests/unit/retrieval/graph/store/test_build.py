@@ -20,7 +20,7 @@ from retrieval.graph.store.catalog import ImportRequest, build_graph, graph_name
 from retrieval.graph.store.files import read_manifest, verify
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.types import GraphSource, GraphStore, Node
-from retrieval.storage.atomic_folders import build_lock
+from retrieval.storage.files import build_lock
 
 ROOT = Path(__file__).parents[5]
 CHILD = Path(__file__).parents[4] / "data" / "graph_child.py"

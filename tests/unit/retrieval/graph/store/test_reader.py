@@ -7,7 +7,7 @@ from pathlib import Path
 from models.encoders.hashing import HashingEncoder
 from retrieval.graph.store.catalog import SAMPLE, open_or_sample
 from retrieval.graph.store.reader import GraphNames
-from retrieval.ncbi.calls.known_names import NAME_KINDS, KnownName
+from retrieval.types import NAME_KINDS, KnownName
 
 
 def test_diseases_symptoms_and_genes_are_names_and_compounds_are_none(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid, I
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import IndexSpec, KindChoice
-from retrieval.storage.durable import Disk, FileLock
+from retrieval.storage.files import Disk, FileLock
 from scripts.crash_index import Plan, run
 
 ROOT = Path(__file__).parents[5]

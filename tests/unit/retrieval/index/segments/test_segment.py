@@ -19,7 +19,7 @@ from retrieval.index.segments.manifest import OpenOptions, SegmentEntry
 from retrieval.index.segments.segment import RowSelection, SegmentPlan, write_segment
 from retrieval.index.segments.snapshot import MemtableSnapshot
 from retrieval.index.spec import RECALL_GOAL, IndexSpec, Kind, KindChoice
-from retrieval.storage.durable import Disk
+from retrieval.storage.files import Disk
 
 DIM = 64
 ROWS = 4000

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from retrieval.ncbi.calls.known_names import KnownName, NameKind
+from retrieval.types import KnownName, NameKind
 from server.egress.recognition.terms import FIELDS, IMPLIED, MAX_CLAUSES, Search, recognize_term
 from server.egress.recognition.verdict import NotRecognized
 

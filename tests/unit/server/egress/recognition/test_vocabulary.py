@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from retrieval.ncbi.calls.known_names import MAX_NAME_CHARS, KnownName, NameKind
+from retrieval.types import MAX_NAME_CHARS, KnownName, NameKind
 from server.egress.recognition.person_names import PERSON_NAMES
 from server.egress.recognition.vocabulary import EmptyVocabulary, known_name, reads_as_language
 

@@ -21,11 +21,10 @@ from blast_data import bases, needs_blast, residues, running_in, script, write_f
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from retrieval.gateway.blast.databases.build import build_blast_database
+from retrieval.errors import BlastDatabaseError
+from retrieval.gateway.blast.databases.build import FastaTotals, build_blast_database, fasta_text, taxid_lines
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, discover_databases, is_unchanged, read_database
-from retrieval.gateway.blast.databases.fasta import FastaTotals, fasta_text, taxid_lines
-from retrieval.gateway.errors import BlastDatabaseError
-from retrieval.storage.atomic_folders import build_lock, recover, recover_all, replace_folder
+from retrieval.storage.files import build_lock, recover, recover_all, replace_folder
 
 
 @pytest.fixture
@@ -265,7 +264,7 @@ def test_without_an_exchange_the_new_folder_still_takes_the_old_ones_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For file systems that do not know the call."""
-    monkeypatch.setattr("retrieval.storage.atomic_folders._exchanged", lambda *_: False)
+    monkeypatch.setattr("retrieval.storage.files._exchanged", lambda *_: False)
     for name in ("draft", "genes"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()

@@ -12,16 +12,18 @@ from types import MappingProxyType
 from typing import Final
 
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, Discovery
-from retrieval.gateway.blast.requests.parameters import (
+from retrieval.gateway.blast.parameters import (
+    Molecule,
     Program,
+    QuerySequence,
     for_short_queries,
     hit_list_size,
     is_on,
     read_program,
+    read_sequences,
     search_arguments,
     shown,
 )
-from retrieval.gateway.blast.sequences import Molecule, QuerySequence, read_sequences
 
 USUAL_NAMES: Final[dict[Molecule, frozenset[str]]] = {
     "nucl": frozenset(

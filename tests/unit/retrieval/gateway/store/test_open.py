@@ -12,9 +12,8 @@ import pytest
 from gateway_records import call
 
 from retrieval.formats.pubmed_xml import article_of
-from retrieval.gateway.citations.csl import article_item
-from retrieval.gateway.store.articles import NOTICE, sample_article
-from retrieval.gateway.store.open import load_corpus, open_store
+from retrieval.gateway.citations.exports import article_item
+from retrieval.gateway.store.open import NOTICE, load_corpus, open_store, sample_article
 
 ARTICLES = load_corpus().articles
 COLLECTION = Path(__file__).parents[6] / "shared" / "data" / "qa" / "bioasq" / "corpus.jsonl.gz"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from retrieval.corpus.items import SkippedRecord
 from retrieval.corpus.readers.registry import READERS
-from retrieval.formats.characters import whole_characters
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Source
+from retrieval.formats.untrusted_input import whole_characters
 from retrieval.graph.linking.model_extraction import parse
 from retrieval.graph.loaders.reading import json_object
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from retrieval.gateway.citations.csl import citation_item
+from retrieval.gateway.citations.exports import citation_item
 from retrieval.gateway.citations.pubmed_citation import citation_of
 from retrieval.references.styles import STYLES, ReferenceStyles
 

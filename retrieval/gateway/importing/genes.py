@@ -1,4 +1,7 @@
-"""Read NCBI Gene's ``gene_info``, in which each row is a live gene record (README of ftp.ncbi.nlm.nih.gov/gene)."""
+"""Read NCBI Gene's ``gene_info``, whose rows are live genes, and ``gene2pubmed``, whose rows are articles on a gene.
+
+The README of ftp.ncbi.nlm.nih.gov/gene describes both.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from operator import itemgetter
 from typing import Final
 
 from retrieval.formats.items import NO_OPTIONS, Item, MalformedRecord, ReadOptions
-from retrieval.formats.records import Gene, Organism
+from retrieval.formats.records import Gene, Link, Organism
 from retrieval.formats.sources import Source
-from retrieval.formats.tables import Shape, Table, given, many, one_per_row, open_table, whole
+from retrieval.formats.tables import Shape, Table, given, identifier, many, one_per_row, open_table, whole
 from retrieval.gateway.store.writer import organism
 
-SHAPE: Final = Shape(
+GENE_INFO: Final = Shape(
     "gene_info",
     ("tax_id", "GeneID", "Symbol", "LocusTag", "Synonyms", "dbXrefs", "chromosome", "map_location", "description",
      "type_of_gene", "Symbol_from_nomenclature_authority", "Full_name_from_nomenclature_authority",
@@ -21,15 +24,16 @@ SHAPE: Final = Shape(
 _STATUS: Final = {"O": "Official", "I": "Interim", "-": "", "": ""}
 # A row that NCBI Gene uses for literature on an organism's genes that have no record yet.
 _PLACEHOLDER: Final = "NEWENTRY"
+GENE2PUBMED: Final = Shape("gene2pubmed", ("tax_id", "GeneID", "PubMed_ID"))
 
 
-def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
+def read_gene_info(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
     """Yield a Gene for each row except placeholders (NEWENTRY) and organisms outside ``options.tax_ids``.
 
     The name is the nomenclature authority's full name, else the description; a locus tag is the first alias, as in
     NCBI's summaries; identifiers of dbXrefs other than MIM and the first of Ensembl are keywords.
     """
-    table = open_table(source, SHAPE)
+    table = open_table(source, GENE_INFO)
     yield from one_per_row(table.rows, skip, _row_filter(table, options), _parser(table, options))
 
 
@@ -48,7 +52,7 @@ def _row_filter(table: Table, options: ReadOptions) -> Callable[[str], bool]:
 
 
 def _parser(table: Table, options: ReadOptions) -> Callable[[str], Gene]:
-    pick = itemgetter(*table.indices(*SHAPE.columns))
+    pick = itemgetter(*table.indices(*GENE_INFO.columns))
     organisms: dict[str, Organism] = {}
 
     def parse(text: str) -> Gene:
@@ -114,3 +118,32 @@ def _references(cell: str) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
         elif value:
             further.append(value)
     return tuple(mim), ensembl, tuple(dict.fromkeys(further))
+
+
+def read_gene2pubmed(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
+    """Yield a gene-pubmed Link for each row of the organisms in ``options.tax_ids``."""
+    table = open_table(source, GENE2PUBMED)
+    yield from one_per_row(table.rows, skip, _organism_filter(table, options), _link_parser(table))
+
+
+def _organism_filter(table: Table, options: ReadOptions) -> Callable[[str], bool] | None:
+    if options.tax_ids is None:
+        return None
+    (tax_at,) = table.indices("tax_id")
+    tax_ids = {str(tax_id) for tax_id in options.tax_ids}
+
+    def accepts(text: str) -> bool:
+        head = text.split("\t", tax_at + 1)
+        return len(head) <= tax_at or head[tax_at] in tax_ids
+
+    return accepts
+
+
+def _link_parser(table: Table) -> Callable[[str], Link]:
+    gene_at, pubmed_at = table.indices("GeneID", "PubMed_ID")
+
+    def parse(text: str) -> Link:
+        cells = table.cells(text)
+        return Link("gene", identifier(cells[gene_at], "GeneID"), "pubmed", identifier(cells[pubmed_at], "PubMed_ID"))
+
+    return parse

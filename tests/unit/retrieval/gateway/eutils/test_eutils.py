@@ -17,7 +17,7 @@ import pytest
 from Bio import Entrez
 
 from retrieval.formats.records import DATABASES, SequenceSegment
-from retrieval.gateway.eutils.dispatch import answer
+from retrieval.gateway.app import answer
 from retrieval.gateway.http_reply import Reply
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore

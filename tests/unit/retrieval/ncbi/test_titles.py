@@ -11,7 +11,7 @@ from retrieval.ncbi.replies.records import (
     RecordList,
     SnpRecord,
 )
-from retrieval.ncbi.replies.titles import titled
+from retrieval.ncbi.session import titled
 from retrieval.types import Focus
 
 HUMAN = GeneRecord(

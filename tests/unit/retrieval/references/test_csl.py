@@ -10,8 +10,7 @@ import pytest
 import rispy
 
 from retrieval.passages import Document
-from retrieval.references.item import document_item, person
-from retrieval.references.managers import bibtex, csl_json, page_range, ris
+from retrieval.references.csl import bibtex, csl_json, document_item, page_range, person, ris
 
 ARTICLE: dict[str, Any] = {
     "id": "pmid:32678530",

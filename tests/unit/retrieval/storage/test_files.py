@@ -12,9 +12,16 @@ from pathlib import Path
 import pytest
 
 from retrieval.ncbi.client.cache import ReplyCache
-from retrieval.storage.atomic_folders import build_lock, create_draft
-from retrieval.storage.durable import Disk, FileLock
-from retrieval.storage.private_files import close_to_others, create_file, make_folder, private_umask
+from retrieval.storage.files import (
+    Disk,
+    FileLock,
+    build_lock,
+    close_to_others,
+    create_draft,
+    create_file,
+    make_folder,
+    private_umask,
+)
 from retrieval.types import RawReply
 
 

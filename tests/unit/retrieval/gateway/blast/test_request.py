@@ -12,14 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval.errors import BlastDatabaseError
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, Discovery
+from retrieval.gateway.blast.parameters import (
+    MAX_LETTERS,
+    Molecule,
+    QuerySequence,
+    for_short_queries,
+    hit_list_size,
+    read_program,
+    read_sequences,
+    search_arguments,
+)
 from retrieval.gateway.blast.process import error_message
-from retrieval.gateway.blast.requests.parameters import for_short_queries, hit_list_size, read_program, search_arguments
-from retrieval.gateway.blast.requests.request import OrganismLimit, choose_database, organism_limit, read_put
+from retrieval.gateway.blast.request import OrganismLimit, choose_database, organism_limit, read_put
 from retrieval.gateway.blast.results.formats import parse_page_request, reply_with
 from retrieval.gateway.blast.results.pages import NO_SIMILARITY
-from retrieval.gateway.blast.sequences import MAX_LETTERS, Molecule, QuerySequence, read_sequences
-from retrieval.gateway.errors import BlastDatabaseError
 
 NT = "ACGTACGTTGCATGCAAGCTAGCTAGCATCGATCGACTAGCATCGACTAGC"
 AA = "MEEPQSDPSVEPPLSQETFSDLWKLLPENNVLSPLPSQAMDDLMLSPDDIEQWFTEDPGP"

@@ -1,39 +1,43 @@
-"""Translate a Put request's parameters into blast+ arguments, as the BLAST Common URL API documents them.
+"""Translate a Put request's parameters into blast+ arguments, and parse its sequences, by the BLAST Common URL API.
 
 Every value is checked and rewritten: client input never becomes an argument itself. Unknown parameters are ignored, as
-at NCBI; known ones that are not supported here are rejected by name. Pure functions, no I/O.
+at NCBI; known ones that are not supported here are rejected by name. QUERY has bare letters or FASTA, one sequence or
+several, checked for their molecule. Pure functions, no I/O.
 Source: https://blast.ncbi.nlm.nih.gov/doc/blast-help/urlapi.html; pairs of gap costs as blast+ 2.12 lists them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
-from retrieval.gateway.blast.sequences import SHORT_QUERY, Molecule, QuerySequence
 from retrieval.gateway.http_reply import whole_number
 
+Molecule = Literal["nucl", "prot"]
+SHORT_QUERY: Final = 30  # letters; up to this length the URL API adjusts a search to short queries
+MIN_LETTERS: Final = {"nucl": 10, "prot": 5}
+MAX_LETTERS: Final = 100_000  # of all queries of a Put together
+MAX_QUERIES: Final = 50
+_MAX_TITLE: Final = 200
+_LETTERS: Final = {
+    "nucl": re.compile(r"[ACGTUNRYKMSWBDHV]+", re.IGNORECASE),
+    "prot": re.compile(r"[ABCDEFGHIJKLMNOPQRSTUVWXYZ*-]+", re.IGNORECASE),
+}
+_BASES_ONLY: Final = re.compile(r"[ACGTUN]{20,}", re.IGNORECASE)
+_IDENTIFIER: Final = re.compile(r"(?:[A-Z]{1,4}_?\d{5,9}|[A-Z]{2}_[A-Z]{4}\d{6,9})(?:\.\d{1,3})?", re.IGNORECASE)
+_LAYOUT: Final = re.compile(r"(?<!\S)\d+(?!\S)|\s+")  # blanks, and the line numbers of GenBank's layout
+_LINE_END: Final = re.compile(r"\r\n?|\n")
+_UNREADABLE: Final = "Message ID#24 Error: Failed to read the Blast query: "
+_WRONG_MOLECULE: Final = {
+    "nucl": "Protein FASTA provided for nucleotide sequence",
+    "prot": "Nucleotide FASTA provided for protein sequence",
+}
+_NAMES: Final = {"nucl": "Nucleotide", "prot": "Protein"}
+_URACIL: Final = str.maketrans("Uu", "Tt")
 Pair = tuple[int, int]  # existence and extension of a gap; or reward and penalty
-
-
-def _pairs(text: str) -> frozenset[Pair]:
-    return frozenset((int(a), int(b)) for a, b in (pair.split(",") for pair in text.split()))
-
-
-_PROTEIN: Final[Mapping[str, frozenset[Pair]]] = MappingProxyType(
-    {
-        "BLOSUM45": _pairs("13,3 12,3 11,3 10,3 16,2 15,2 14,2 13,2 12,2 19,1 18,1 17,1 16,1"),
-        "BLOSUM50": _pairs("13,3 12,3 11,3 10,3 9,3 16,2 15,2 14,2 13,2 12,2 19,1 18,1 17,1 16,1 15,1"),
-        "BLOSUM62": _pairs("11,2 10,2 9,2 8,2 7,2 6,2 13,1 12,1 11,1 10,1 9,1"),
-        "BLOSUM80": _pairs("25,2 13,2 9,2 8,2 7,2 6,2 11,1 10,1 9,1"),
-        "BLOSUM90": _pairs("9,2 8,2 7,2 6,2 11,1 10,1 9,1"),
-        "PAM30": _pairs("7,2 6,2 5,2 10,1 9,1 8,1 15,3 14,2 14,1 13,3"),
-        "PAM70": _pairs("8,2 7,2 6,2 11,1 10,1 9,1 11,2 12,3"),
-        "PAM250": _pairs("15,3 14,3 13,3 12,3 11,3 17,2 16,2 15,2 14,2 13,2 21,1 20,1 19,1 18,1 17,1"),
-    }
-)
 # By reward and penalty: the listed costs, the least of the "more stringent" ones last.
 _NUCLEOTIDE: Final[Mapping[Pair, tuple[Pair, ...]]] = MappingProxyType(
     {
@@ -53,6 +57,44 @@ _NUCLEOTIDE: Final[Mapping[Pair, tuple[Pair, ...]]] = MappingProxyType(
 )
 _NO_LINEAR: Final = frozenset({(1, -1), (3, -2), (3, -4), (5, -4)})
 _USUAL: Final = (5, 2)
+PROGRAMS: Final[Mapping[str, tuple[Molecule, Molecule]]] = {  # of the query, of the database
+    "blastn": ("nucl", "nucl"),
+    "blastp": ("prot", "prot"),
+    "blastx": ("nucl", "prot"),
+    "tblastn": ("prot", "nucl"),
+    "tblastx": ("nucl", "nucl"),
+}
+DEFAULT_HITS: Final = 50
+MAX_HITS: Final = 5000
+_MAX_EXPECT: Final = 1_000_000.0
+_LAST: Final = 999_999_999  # blast+ reduces a position behind the end to the end
+_YES: Final = frozenset({"on", "true", "yes", "t", "1", "y"})
+_NO: Final = frozenset({"", "off", "false", "no", "f", "0", "n", "none", "(none)"})
+# Parameters of the older API, each of which would change the result.
+_REFUSED: Final = (
+    "PHI_PATTERN", "PSSM", "TEMPLATE_TYPE", "TEMPLATE_LENGTH", "UNGAPPED_ALIGNMENT", "OTHER_ADVANCED", "SEARCHSP_EFF",
+    "QUERY_FILE", "BL2SEQ", "SUBJECTS", "NEGATIVE_GILIST", "GILIST",
+)  # fmt: skip
+_SHORT_EXPECT: Final = {"blastn": "1000", "blastp": "50000"}
+_GENETIC_CODES: Final = frozenset((*range(1, 7), *range(9, 17), *range(21, 32), 33))
+
+
+def _pairs(text: str) -> frozenset[Pair]:
+    return frozenset((int(a), int(b)) for a, b in (pair.split(",") for pair in text.split()))
+
+
+_PROTEIN: Final[Mapping[str, frozenset[Pair]]] = MappingProxyType(
+    {
+        "BLOSUM45": _pairs("13,3 12,3 11,3 10,3 16,2 15,2 14,2 13,2 12,2 19,1 18,1 17,1 16,1"),
+        "BLOSUM50": _pairs("13,3 12,3 11,3 10,3 9,3 16,2 15,2 14,2 13,2 12,2 19,1 18,1 17,1 16,1 15,1"),
+        "BLOSUM62": _pairs("11,2 10,2 9,2 8,2 7,2 6,2 13,1 12,1 11,1 10,1 9,1"),
+        "BLOSUM80": _pairs("25,2 13,2 9,2 8,2 7,2 6,2 11,1 10,1 9,1"),
+        "BLOSUM90": _pairs("9,2 8,2 7,2 6,2 11,1 10,1 9,1"),
+        "PAM30": _pairs("7,2 6,2 5,2 10,1 9,1 8,1 15,3 14,2 14,1 13,3"),
+        "PAM70": _pairs("8,2 7,2 6,2 11,1 10,1 9,1 11,2 12,3"),
+        "PAM250": _pairs("15,3 14,3 13,3 12,3 11,3 17,2 16,2 15,2 14,2 13,2 21,1 20,1 19,1 18,1 17,1"),
+    }
+)
 
 
 def check_protein_costs(matrix: str, costs: Pair | None) -> None:
@@ -92,28 +134,6 @@ def check_nucleotide_scores(scores: Pair, costs: Pair | None, *, linear: bool) -
 def _supported(known: tuple[Pair, ...], costs: Pair) -> bool:
     least = known[-1]
     return costs in known or (costs[0] >= least[0] and costs[1] >= least[1])
-
-
-PROGRAMS: Final[Mapping[str, tuple[Molecule, Molecule]]] = {  # of the query, of the database
-    "blastn": ("nucl", "nucl"),
-    "blastp": ("prot", "prot"),
-    "blastx": ("nucl", "prot"),
-    "tblastn": ("prot", "nucl"),
-    "tblastx": ("nucl", "nucl"),
-}
-DEFAULT_HITS: Final = 50
-MAX_HITS: Final = 5000
-_MAX_EXPECT: Final = 1_000_000.0
-_LAST: Final = 999_999_999  # blast+ reduces a position behind the end to the end
-_YES: Final = frozenset({"on", "true", "yes", "t", "1", "y"})
-_NO: Final = frozenset({"", "off", "false", "no", "f", "0", "n", "none", "(none)"})
-# Parameters of the older API, each of which would change the result.
-_REFUSED: Final = (
-    "PHI_PATTERN", "PSSM", "TEMPLATE_TYPE", "TEMPLATE_LENGTH", "UNGAPPED_ALIGNMENT", "OTHER_ADVANCED", "SEARCHSP_EFF",
-    "QUERY_FILE", "BL2SEQ", "SUBJECTS", "NEGATIVE_GILIST", "GILIST",
-)  # fmt: skip
-_SHORT_EXPECT: Final = {"blastn": "1000", "blastp": "50000"}
-_GENETIC_CODES: Final = frozenset((*range(1, 7), *range(9, 17), *range(21, 32), 33))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,3 +329,75 @@ def _genetic_codes(program: Program, params: Mapping[str, str]) -> list[str]:
                 raise ValueError(f"Error: {name} {code} is no genetic code")
             arguments += [option, str(code)]
     return arguments
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySequence:
+    """Hold one query sequence.
+
+    ``title``: printable ASCII without line breaks, may be ""; ``letters``: IUPAC letters, upper case unless the
+    client's lower case is preserved.
+    """
+
+    title: str
+    letters: str
+
+
+def read_sequences(text: str, molecule: Molecule, *, keep_case: bool = False) -> tuple[QuerySequence, ...]:
+    """Parse the sequences of a Put request.
+
+    Raises:
+        ValueError: a sequence cannot be searched with; the message is NCBI's where NCBI has one.
+    """
+    entries = _entries(text)
+    if len(entries) > MAX_QUERIES:
+        raise ValueError(f"Error: the query holds {len(entries)} sequences, {MAX_QUERIES} are allowed")
+    found = tuple(
+        QuerySequence(title, letters if keep_case else letters.upper())
+        for title, letters in ((title, _letters(body, molecule)) for title, body in entries)
+    )
+    total = sum(len(sequence.letters) for sequence in found)
+    if total > MAX_LETTERS:
+        raise ValueError(f"Error: the query has {total} letters, {MAX_LETTERS} are allowed")
+    return found
+
+
+def _entries(text: str) -> list[tuple[str, str]]:
+    """Return (title, body) of each FASTA entry; letters before the first ">" are an entry without title."""
+    entries: list[tuple[str, list[str]]] = []
+    for line in _LINE_END.split(text.strip()):
+        if not line:
+            continue
+        if line.startswith(">"):
+            entries.append((_title(line[1:]), []))
+        elif entries:
+            entries[-1][1].append(line)
+        else:
+            entries.append(("", [line]))
+    if not entries:
+        raise ValueError(f"{_UNREADABLE}Sequence contains no data")
+    return [(title, "\n".join(body)) for title, body in entries]
+
+
+def _title(text: str) -> str:
+    ascii_text = text.encode("ascii", "replace").decode()
+    return " ".join("".join(c if c.isprintable() else " " for c in ascii_text).split())[:_MAX_TITLE]
+
+
+def _letters(body: str, molecule: Molecule) -> str:
+    letters = _LAYOUT.sub("", body)
+    if not letters:
+        raise ValueError(f"{_UNREADABLE}Sequence contains no data")
+    if _IDENTIFIER.fullmatch(letters):
+        raise ValueError("Error: the query is an identifier; records are not looked up here, send the sequence itself")
+    if not _LETTERS[molecule].fullmatch(letters):
+        if molecule == "nucl" and _LETTERS["prot"].fullmatch(letters):
+            raise ValueError(f"{_UNREADABLE}{_WRONG_MOLECULE['nucl']}")
+        raise ValueError(f"{_UNREADABLE}{_NAMES[molecule]} FASTA provided is not valid")
+    if molecule == "prot" and not (letters := letters.replace("-", "")):  # blast+ skips gaps, too
+        raise ValueError(f"{_UNREADABLE}Sequence contains no data")
+    if molecule == "prot" and _BASES_ONLY.fullmatch(letters):
+        raise ValueError(f"{_UNREADABLE}{_WRONG_MOLECULE['prot']}")
+    if len(letters) < MIN_LETTERS[molecule]:
+        raise ValueError(f"Error: the query has {len(letters)} letters, at least {MIN_LETTERS[molecule]} are needed")
+    return letters.translate(_URACIL) if molecule == "nucl" else letters

@@ -1,16 +1,28 @@
-"""Render efetch's rettype=medline: NLM's tagged display of a citation.
+"""Write a citation in the formats that reference managers read: MEDLINE (efetch's rettype=medline) and CSL-JSON. Pure.
 
-Tags and their order: https://www.nlm.nih.gov/bsd/mms/medlineelements.html.
+MEDLINE is NLM's tagged display: https://www.nlm.nih.gov/bsd/mms/medlineelements.html has its tags and their order.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 from xml.etree.ElementTree import Element
 
+from retrieval.formats.records import Article
 from retrieval.gateway.citations.citation import Book, Citation, Person, lines_of, source_line
-from retrieval.gateway.citations.pubmed_citation import numbered_date, part_of, people, sections, texts, words
+from retrieval.gateway.citations.pubmed_citation import (
+    citation_of,
+    element_of,
+    numbered_date,
+    part_of,
+    people,
+    sections,
+    texts,
+    words,
+)
+from retrieval.references.csl import PUBMED, person, plain_title
 
 _WIDTH: Final = 81  # beside the tag; a broken line ends in a blank
 _BREAK: Final = " \n" + " " * 6
@@ -30,6 +42,18 @@ _NOTICE_TAGS: Final = {
 }  # fmt: skip
 _HISTORY_TAGS: Final = {"pubmed": "EDAT", "medline": "MHDA", "entrez": "CRDT"}
 _NO_AID: Final = frozenset(("pubmed", "pmc", "pmcid", "pmid", "mid"))
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# "2016 Mar 5", "2016 Mar", "2016"; a range or a season ("1998 Dec-1999 Jan", "2000 Spring") counts for its year.
+_DATE: Final = re.compile(rf"([12][0-9]{{3}})(?: ({'|'.join(_MONTHS)})(?: ([0-9]{{1,2}}))?)?")
+_YEAR: Final = re.compile(r"\b[12][0-9]{3}\b")
+_NO_TITLE: Final = "[Not Available]."
+# Notices of other records that a reader of the reference has to know.
+_AGAINST: Final = {
+    "RetractionIn": "Retracted",
+    "RetractedandRepublishedIn": "Retracted and republished",
+    "PartialRetractionIn": "Retracted in part",
+    "ExpressionOfConcernIn": "Expression of concern",
+}
 
 
 def medline_text(citation: Citation, element: Element | None = None) -> str:
@@ -119,14 +143,14 @@ def _indexing(citation: Citation, medline: Element) -> Fields:
     yield from (("NM", name) for name in texts(medline.findall("SupplMeshList/SupplMeshName")))
     yield from (("GS", symbol) for symbol in texts(medline.findall("GeneSymbolList/GeneSymbol")))
     yield "RF", words(medline.find("NumberOfReferences"))
-    for person in people(medline.findall("PersonalNameSubjectList/PersonalNameSubject")):
-        yield "FPS", person.full
-        yield "PS", person.name
+    for subject in people(medline.findall("PersonalNameSubjectList/PersonalNameSubject")):
+        yield "FPS", subject.full
+        yield "PS", subject.name
     yield from (("OID", f"{at.get('Source', '')}: {words(at)}") for at in medline.findall("OtherID"))
     yield from _keywords(medline)
     yield from (("SFM", mission) for mission in texts(medline.findall("SpaceFlightMission")))
-    for person in people(medline.findall("InvestigatorList/Investigator")):
-        yield from _person_fields(person, "FIR", "IR")
+    for investigator in people(medline.findall("InvestigatorList/Investigator")):
+        yield from _person_fields(investigator, "FIR", "IR")
     yield from (("GN", f"{at.get('Owner', 'NLM')}: {words(at)}") for at in medline.findall("GeneralNote"))
 
 
@@ -188,3 +212,94 @@ def _book_fields(citation: Citation, book: Book, root: Element) -> Fields:
     yield "PL", book.place
     yield from _keywords(document)
     yield from _tail(citation)
+
+
+def article_item(article: Article) -> dict[str, Any]:
+    """Return the item of a stored article or book chapter: of its own record, never of its reference list.
+
+    Raises:
+        GatewayDataError: the stored text is not a PubMed element.
+    """
+    return citation_item(citation_of(element_of(article)))
+
+
+def citation_item(citation: Citation) -> dict[str, Any]:
+    """Return the item of a citation, with what is known of it alone."""
+    item = _chapter(citation, citation.book) if citation.book else _journal_article(citation)
+    item["DOI"], item["PMCID"] = citation.identifier("doi"), citation.identifier("pmc")
+    item["author"] = _names(citation.authors)
+    item["language"] = citation.languages[0] if citation.languages else ""
+    item["note"] = "; ".join(dict.fromkeys(_against(citation)))
+    identity = {"id": f"pmid:{citation.uid}", "PMID": citation.uid, "URL": f"{PUBMED}{citation.uid}/"}
+    if citation.uid.startswith("PMC"):
+        identity = {"id": citation.uid, "PMCID": citation.uid, "PMID": citation.identifier("pmid")}
+    return {name: value for name, value in {**item, **identity}.items() if value}
+
+
+def _journal_article(citation: Citation) -> dict[str, Any]:
+    journal = citation.journal
+    is_electronic = citation.model.startswith("Electronic-") or citation.publication_status == "aheadofprint"
+    date = (citation.epublished if is_electronic else "") or citation.published or citation.epublished
+    return {
+        "type": "article-journal",
+        "title": _title(citation),
+        "container-title": journal.title or journal.abbreviation,
+        "container-title-short": journal.abbreviation or journal.title,
+        "volume": journal.volume,
+        "issue": journal.issue,
+        "page": journal.pages,
+        "number": "" if journal.pages else citation.identifier("pii") if citation.journal.volume else "",
+        "ISSN": journal.issns[0][0] if journal.issns else "",
+        "genre": "preprint" if "Preprint" in citation.types else "",
+        "issued": _date(date),
+    }
+
+
+def _chapter(citation: Citation, book: Book) -> dict[str, Any]:
+    """Return the item of a chapter with the date of the chapter itself, or of a whole book."""
+    is_chapter = bool(citation.title) and citation.title != book.title
+    return {
+        "type": "chapter" if is_chapter else "book",
+        "title": _title(citation) if is_chapter else plain_title(book.title),
+        "container-title": plain_title(book.title) if is_chapter else "",
+        "volume": citation.journal.volume,
+        "page": citation.journal.pages,
+        "edition": book.edition,
+        "publisher": book.publisher,
+        "publisher-place": book.place,
+        "ISBN": book.isbns[0] if book.isbns else "",
+        "editor": _names(book.editors),
+        "issued": _date(book.contributed or citation.published or book.years),
+    }
+
+
+def _title(citation: Citation) -> str:
+    title = citation.vernacular if citation.title in ("", _NO_TITLE) and citation.vernacular else citation.title
+    return plain_title(title)
+
+
+def _names(people: Iterable[Person]) -> list[dict[str, str]]:
+    return [_name(one) for one in people]
+
+
+def _name(one: Person) -> dict[str, str]:
+    if one.collective or not one.family:
+        return {"literal": one.name}
+    return person(one.family, one.given, one.suffix)
+
+
+def _date(text: str) -> dict[str, Any]:
+    if found := _DATE.fullmatch(text.strip()):
+        year, month, day = found.groups()
+        parts = [int(year), *([_MONTHS.index(month) + 1] if month else []), *([int(day)] if day else [])]
+        return {"date-parts": [parts]}
+    year_only = _YEAR.search(text)
+    return {"date-parts": [[int(year_only[0])]]} if year_only else {}
+
+
+def _against(citation: Citation) -> Iterable[str]:
+    for notice in citation.notices:
+        if word := _AGAINST.get(notice.kind):
+            yield f"{word} (PMID {notice.pmid})" if notice.pmid else word
+    if "Retracted Publication" in citation.types and not any("Retract" in one.kind for one in citation.notices):
+        yield "Retracted"

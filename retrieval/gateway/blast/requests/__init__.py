@@ -1,1 +1,0 @@
-"""Read and check the parameters of a BLAST search."""
