@@ -8,7 +8,7 @@ from server.cli.options import GivenSettings, with_setting_flags
 @with_setting_flags()
 def serve(cli_settings: GivenSettings) -> int:
     settings = cli_settings.load()
-    from server.observability.logging_setup import setup_logging
+    from server.observability.observer import setup_logging
     from server.serving.run import run_server
 
     setup_logging(settings.log)

@@ -10,7 +10,7 @@ from typing import Any
 
 from server.error_mapping import ErrorReply, error_reply
 from server.jobs.queue import Job, JobState, Work
-from server.observability.logging_setup import request_id
+from server.observability.observer import request_id
 
 log = logging.getLogger(__name__)
 End = tuple[JobState, Mapping[str, Any] | None, ErrorReply | None]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from server.auth.key_store import KeySnapshot, KeyStoreError, NewKey, StoredKey, Version, key_for, retained, revoked
+from server.auth.keys import KeySnapshot, KeyStoreError, NewKey, StoredKey, Version, key_for, retained, revoked
 from server.errors import StateUnavailable
 from server.state.database import Database
 

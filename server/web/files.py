@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from server.auth.access_control import WEB_FILES
+from server.middleware import WEB_FILES
 
 _KINDS: Final = {
     "html": "text/html",

@@ -10,7 +10,7 @@ from retrieval.storage.private_files import close_to_others
 from server.settings.loading import xdg_dir
 from server.settings.paths import audit_path, gateway_dir, graphs_dir, keys_file, namespaces_dir
 from server.settings.schema import Settings
-from server.trace_file import FILE_NAME
+from server.traces import FILE_NAME
 
 log = logging.getLogger(__name__)
 

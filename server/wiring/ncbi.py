@@ -28,7 +28,7 @@ from retrieval.observer import NullObserver, RetrievalObserver
 from retrieval.types import FetchCall
 from server.audit.entry import AuditRecord
 from server.audit.log import AuditLog, AuditRecorder
-from server.auth.api_keys import Keyring
+from server.auth.authentication import Keyring
 from server.egress.policy import EgressPolicy
 from server.egress.router import Destination, DestinationPair, Destinations, Egress, Knowledge
 from server.settings.loading import xdg_dir

@@ -18,10 +18,10 @@ from models.engines.base import Engine, ServesOpenAi
 from models.engines.options import DEFAULT_SEQS
 from retrieval.references.styles import ReferenceStyles
 from server.admission import Admission, AdmissionLimits, Ticket
-from server.auth.api_keys import Keyring
+from server.auth.authentication import Keyring
+from server.auth.keys import Principal
 from server.auth.namespace_scopes import NamespaceAccess
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
-from server.auth.scopes import Principal
 from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import ModelUnknown, Unauthorized
@@ -29,7 +29,7 @@ from server.evidence.passages import PassageService, Retrieval
 from server.jobs.corpus_changes import CorpusChanges
 from server.methods.base import AnswerRequest, Method
 from server.methods.shared.synthesis import Synthesis, served_syntheses
-from server.observability.setup import Observability, metrics_only
+from server.observability.metrics import Observability, metrics_only
 from server.settings.loading import SettingsInvalid
 from server.settings.schema import Settings
 from server.traces import TraceStore

@@ -16,7 +16,7 @@ from retrieval.graph.store.catalog import open_graph
 from retrieval.graph.store.known_names import GraphNames
 from retrieval.ncbi.calls.known_names import KnownName, KnownNames, NameKind
 from retrieval.ncbi.calls.parameter_classes import is_organism
-from server.egress.recognition.person_names import PERSON_NAMES
+from server.egress.recognition.vocabulary import PERSON_NAMES
 
 log = logging.getLogger(__name__)
 

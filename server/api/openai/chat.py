@@ -12,7 +12,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from models.types import TokenLogprob
-from server.api.answers.addresses import own_address
 from server.api.answers.rendering import (
     Decode,
     OpenWebUiRenderer,
@@ -20,6 +19,7 @@ from server.api.answers.rendering import (
     chat_logprobs,
     chat_message,
     model_for,
+    own_address,
     renderer_for,
     side_job,
     tool_call_deltas,
@@ -33,7 +33,7 @@ from server.api.openai.constraints import require_plain
 from server.api.openai.replies import ChatCompletion, ChatCompletionChunk
 from server.api.openai.schemas import ChatRequest, parse_chat
 from server.api.vllm_passthrough.dispatch import dispatch_plain
-from server.auth.scopes import Principal
+from server.auth.keys import Principal
 from server.methods.base import AnswerRequest, Done, Event, Evidence, TextDelta, ToolCalled
 from server.traces import TraceHead
 from server.wiring.services import Services

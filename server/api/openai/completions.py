@@ -23,7 +23,7 @@ from server.api.openai.constraints import require_plain
 from server.api.openai.replies import Completion, CompletionChunk
 from server.api.openai.schemas import CompletionRequest, parse_completion
 from server.api.vllm_passthrough.dispatch import dispatch_plain
-from server.auth.scopes import Principal
+from server.auth.keys import Principal
 from server.methods.base import AnswerRequest, Done, TranscriptDelta
 from server.traces import TraceHead
 from server.wiring.services import Services

@@ -37,7 +37,7 @@ from server.egress.policy import EgressContext
 from server.errors import ForbiddenHost, InvalidRequest, UploadTooLarge
 from server.jobs.queue import JobSpec, JobStatus, Work
 from server.jobs.uploads import Upload
-from server.observability.logging_setup import request_id
+from server.observability.observer import request_id
 from server.types import EgressMode, id_of_digest
 from server.wiring.services import Services
 
