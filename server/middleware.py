@@ -23,8 +23,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ArrowheadError
-from server.auth.authentication import Keyring
-from server.auth.keys import OPERATOR, Principal
+from server.auth.authentication import OPERATOR, Keyring, Principal
 from server.auth.rate_limits import RateLimiter
 from server.error_mapping import ErrorReply, error_reply
 from server.errors import BodyTooSlow, ForbiddenHost, ForbiddenOrigin, HeadTooLarge, Unauthorized

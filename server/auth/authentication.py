@@ -16,7 +16,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,19 +26,18 @@ from pydantic import TypeAdapter, ValidationError
 from retrieval.storage.durable import FileLock, sync
 from retrieval.storage.private_files import make_folder
 from server.auth.keys import (
-    OPERATOR,
     KeySnapshot,
     KeyStore,
     KeyStoreError,
     NewKey,
-    Principal,
+    Scopes,
     StoredKey,
     Version,
     key_for,
     retained,
     revoked,
 )
-from server.errors import Unauthorized
+from server.errors import NotGranted, Unauthorized
 from server.settings.loading import SettingsInvalid, variable_name
 from server.settings.paths import keys_file
 from server.settings.schema import Settings
@@ -51,6 +50,44 @@ _FORMAT: Final = 1
 _LOCK_WAIT_S: Final = 10.0
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _MAX_LISTED: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Hold the permissions of one request.
+
+    ``owner`` is the digest of its key, "" on a server without keys. An operator (a key of the settings, or no key on a
+    server without keys) has all permissions.
+    """
+
+    owner: str = ""
+    scopes: Scopes = field(default_factory=Scopes)
+    is_operator: bool = False
+
+    @property
+    def key_id(self) -> str:
+        return id_of_digest(self.owner) if self.owner else ""
+
+    def may_use(self, method: str) -> bool:
+        return self.is_operator or self.scopes.methods is None or method in self.scopes.methods
+
+    def may_read(self, namespace: str, belongs_to: str) -> bool:
+        """Return whether the namespace may be read.
+
+        ``belongs_to`` is the owner of the key that made the namespace, "" for an operator's.
+        """
+        if self.is_operator or (belongs_to and belongs_to == self.owner):
+            return True
+        if self.scopes.namespaces is None:
+            return not belongs_to
+        return namespace in self.scopes.namespaces
+
+    @property
+    def may_change(self) -> bool:
+        return self.is_operator or self.scopes.may_change
+
+
+OPERATOR: Final = Principal(is_operator=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +242,16 @@ class Keyring:
         self._stored = keys
         self._entries = [*self._fixed, *entries]
         self._requires_key = self._requires_key or bool(active)
+
+
+def require_change(principal: Principal) -> None:
+    """Check that a key may change namespaces.
+
+    Raises:
+        NotGranted: it may only read them.
+    """
+    if not principal.may_change:
+        raise NotGranted("this key reads namespaces and does not change them")
 
 
 def require_keys(settings: Settings, keyring: Keyring) -> None:

@@ -1,4 +1,4 @@
-"""Define API keys: what they permit, how stores hold those of ``arrowhead key``, and the rules of every store.
+"""Define API keys: the scopes that limit them, how stores hold those of ``arrowhead key``, the rules of each store.
 
 A store holds only the digests of keys. A digest is plain SHA-256. Salts and slow hashes are for secrets that people
 choose; these have 32 bytes from the system's generator, and a digest does not help to guess one. Pure; knows neither
@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
 from models.errors import ArrowheadError
-from server.errors import NotGranted
 from server.types import EgressMode, id_of_digest, key_digest
 
 MAX_RATE: Final = 1_000_000_000
@@ -59,54 +58,6 @@ class Scopes:
             for name in names or ():
                 if form.fullmatch(name) is None:
                     raise ScopeInvalid(f"{name[:70]!r} is no name of a {what}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Principal:
-    """Hold the permissions of one request.
-
-    ``owner`` is the digest of its key, "" on a server without keys. An operator (a key of the settings, or no key on a
-    server without keys) has all permissions.
-    """
-
-    owner: str = ""
-    scopes: Scopes = field(default_factory=Scopes)
-    is_operator: bool = False
-
-    @property
-    def key_id(self) -> str:
-        return id_of_digest(self.owner) if self.owner else ""
-
-    def may_use(self, method: str) -> bool:
-        return self.is_operator or self.scopes.methods is None or method in self.scopes.methods
-
-    def may_read(self, namespace: str, belongs_to: str) -> bool:
-        """Return whether the namespace may be read.
-
-        ``belongs_to`` is the owner of the key that made the namespace, "" for an operator's.
-        """
-        if self.is_operator or (belongs_to and belongs_to == self.owner):
-            return True
-        if self.scopes.namespaces is None:
-            return not belongs_to
-        return namespace in self.scopes.namespaces
-
-    @property
-    def may_change(self) -> bool:
-        return self.is_operator or self.scopes.may_change
-
-
-OPERATOR: Final = Principal(is_operator=True)
-
-
-def require_change(principal: Principal) -> None:
-    """Check that a key may change namespaces.
-
-    Raises:
-        NotGranted: it may only read them.
-    """
-    if not principal.may_change:
-        raise NotGranted("this key reads namespaces and does not change them")
 
 
 PREFIX: Final = "ah-"

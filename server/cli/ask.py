@@ -178,7 +178,7 @@ async def _loaded(question: Question, settings: Settings) -> AsyncIterator[tuple
 
 
 def _checked(question: Question, services: Services) -> tuple[ServedModel, AnswerRequest]:
-    from server.auth.keys import OPERATOR
+    from server.auth.authentication import OPERATOR
     from server.methods.base import AnswerRequest, Message, Sampling
 
     served = services.find(question.model or f"{services.lifecycle.card.name}:{question.method}", OPERATOR)

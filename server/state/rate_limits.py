@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from server.auth.keys import Principal
+from server.auth.authentication import Principal
 from server.auth.rate_limits import MINUTE_S, Unit, rate_headers, refusal
 from server.errors import StateUnavailable
 from server.state.database import Database

@@ -18,8 +18,7 @@ from models.engines.base import Engine, ServesOpenAi
 from models.engines.options import DEFAULT_SEQS
 from retrieval.references.styles import ReferenceStyles
 from server.admission import Admission, AdmissionLimits, Ticket
-from server.auth.authentication import Keyring
-from server.auth.keys import Principal
+from server.auth.authentication import Keyring, Principal
 from server.auth.namespace_scopes import NamespaceAccess
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.egress.router import Egress

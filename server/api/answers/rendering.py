@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 
 from models.decoding.types import LoopFinish, LoopUsage
 from models.types import TokenLogprob
-from server.auth.keys import Principal
+from server.auth.authentication import Principal
 from server.egress.policy import NOTHING_LEFT
 from server.methods.base import (
     CallMade,

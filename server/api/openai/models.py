@@ -18,7 +18,7 @@ from models.engines.base import Engine
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, errors, exactly_one, with_unused
 from server.api.http_request import Body, parse_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
-from server.auth.keys import Principal
+from server.auth.authentication import Principal
 from server.errors import InvalidRequest, UnsupportedField
 from server.methods.base import AnswerRequest, ids_of, plain_ids, uses_chat_template
 from server.methods.shared.synthesis import Synthesis

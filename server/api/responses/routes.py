@@ -30,7 +30,7 @@ from server.api.responses.schemas import (
     parse_responses,
 )
 from server.api.vllm_passthrough.dispatch import dispatch_plain
-from server.auth.keys import Principal
+from server.auth.authentication import Principal
 from server.error_mapping import error_reply
 from server.errors import ResponseNotStored
 from server.methods.base import AnswerRequest

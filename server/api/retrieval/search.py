@@ -21,7 +21,7 @@ from retrieval.passages import Document, Passage
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, errors
 from server.api.http_request import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import FilterBody, SearchBody, day_number, shown_day
-from server.auth.keys import Principal
+from server.auth.authentication import Principal
 from server.errors import InvalidRequest, PassageNotFound
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.services import Services

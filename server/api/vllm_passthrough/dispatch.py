@@ -25,7 +25,7 @@ from server.api.answers.streaming import DONE, KeepAlive, error_event, is_stream
 from server.api.declarations import TIMEOUT, Reads, errors
 from server.api.http_request import Body, RawRoute, cancel_on_disconnect, read_json
 from server.api.vllm_passthrough.checks import check_plain
-from server.auth.keys import Principal
+from server.auth.authentication import Principal
 from server.error_mapping import error_reply
 from server.errors import ClientDisconnected, InvalidRequest
 from server.methods.base import uses_chat_template

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from server.auth.authentication import FileKeyStore, Keyring
-from server.auth.keys import NewKey, Principal, Scopes
+from server.auth.authentication import FileKeyStore, Keyring, Principal
+from server.auth.keys import NewKey, Scopes
 from server.auth.rate_limits import LocalRateLimiter
 from server.errors import ForbiddenHost, ForbiddenOrigin, RateExceeded, Unauthorized
 from server.middleware import AccessControl, host_name, is_same_origin, is_subresource

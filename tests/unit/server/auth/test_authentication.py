@@ -12,8 +12,16 @@ from pathlib import Path
 import pytest
 
 from server.auth import authentication
-from server.auth.authentication import FileKeyStore, Keyring, access_lines, named_keys, require_keys
-from server.auth.keys import OPERATOR, KeyStoreError, NewKey, Principal, Scopes
+from server.auth.authentication import (
+    OPERATOR,
+    FileKeyStore,
+    Keyring,
+    Principal,
+    access_lines,
+    named_keys,
+    require_keys,
+)
+from server.auth.keys import KeyStoreError, NewKey, Scopes
 from server.cli.doctor import examine
 from server.egress.policy import EgressPolicy
 from server.errors import Unauthorized

@@ -12,7 +12,8 @@ from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from retrieval.errors import NcbiError
 from server.admission import Admission, AdmissionLimits, Ticket
-from server.auth.keys import Principal, Scopes
+from server.auth.authentication import Principal
+from server.auth.keys import Scopes
 from server.auth.rate_limits import LocalRateLimiter
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import RateExceeded, ServerOverloaded

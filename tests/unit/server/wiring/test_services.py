@@ -16,7 +16,7 @@ from models.engines.base import AsgiSend, LayerCall, OpenAiLayer, ServesOpenAi
 from models.engines.options import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from server.app import create_app
-from server.auth.keys import OPERATOR
+from server.auth.authentication import OPERATOR
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import InvalidRequest
 from server.methods.base import AnswerRequest

@@ -17,8 +17,9 @@ from models.catalog import ModelCard, PromptForm
 from models.engines.base import OpenAiLayer, ServesOpenAi
 from models.errors import ArrowheadError, EngineLoading
 from server.api.http_request import parse_body
+from server.api.openai.chat import parse_chat
+from server.api.openai.completions import parse_completion
 from server.api.openai.models import DetokenizeRequest, _parse
-from server.api.openai.schemas import parse_chat, parse_completion
 from server.api.reference.document import TAGS, example_for, layer_body, operation_id
 from server.api.responses.schemas import parse_responses
 from server.api.retrieval.embeddings import EmbeddingsRequest, RerankRequest

@@ -13,7 +13,7 @@ import pytest
 from models.engines.base import LayerCall
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.api.vllm_passthrough.dispatch import PassthroughCall, PassthroughResponse, num_chars
-from server.auth.keys import Principal
+from server.auth.authentication import Principal
 from server.observability.observer import (
     AnswerRecord,
     HttpRequest,
