@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from retrieval.corpus.search.ranking import MAX_K
 from server.api.declarations import Reads, Reply, Responses, errors
-from server.api.http_request import Body, parse_body, read_json
+from server.api.http_io import Body, parse_body, read_json
 from server.api.retrieval.namespaces import changes_allowed
 from server.egress.policy import EgressPolicy
 from server.errors import InvalidRequest

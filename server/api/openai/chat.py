@@ -28,7 +28,6 @@ from server.api.answers.rendering import (
     usage_object,
 )
 from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
-from server.api.answers.streaming import Chunk, stream_reply
 from server.api.declarations import (
     ANSWER_ERRORS,
     GIVEN,
@@ -42,7 +41,7 @@ from server.api.declarations import (
     streamed,
     user_message,
 )
-from server.api.http_request import RawRoute, cancel_on_disconnect, first_error, read_json
+from server.api.http_io import Chunk, RawRoute, cancel_on_disconnect, first_error, read_json, stream_reply
 from server.api.openai.schemas import (
     MAX_MESSAGES,
     AnswerRecord,

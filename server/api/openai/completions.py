@@ -17,9 +17,8 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from server.api.answers.rendering import Choice, CompletionLogprobs, Decode, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
-from server.api.answers.streaming import Chunk, stream_reply
 from server.api.declarations import ANSWER_ERRORS, GIVEN, HAS_TEXT, SSE_ENDS, TIMEOUT, Reads, Reply, Schema, streamed
-from server.api.http_request import RawRoute, cancel_on_disconnect, first_error, read_json
+from server.api.http_io import Chunk, RawRoute, cancel_on_disconnect, first_error, read_json, stream_reply
 from server.api.openai.schemas import (
     MAX_TEXT,
     AnswerRecord,

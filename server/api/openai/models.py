@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 
 from models.engines.base import Engine
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, errors, exactly_one, with_unused
-from server.api.http_request import Body, parse_body, read_json
+from server.api.http_io import Body, parse_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
 from server.auth.authentication import Principal
 from server.errors import InvalidRequest, UnsupportedField

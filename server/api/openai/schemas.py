@@ -26,7 +26,7 @@ from server.api.declarations import (
     require_with,
     with_unused,
 )
-from server.api.http_request import Body
+from server.api.http_io import Body
 from server.api.vllm_passthrough.checks import LONGEST, check_shape
 from server.errors import InvalidRequest, UnsupportedField
 from server.methods.base import AnswerRequest, Message, Sampling

@@ -18,9 +18,8 @@ from fastapi.responses import JSONResponse
 
 from server.api.answers.rendering import Choice, model_for, own_address, side_job, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, Indexed, fan_out
-from server.api.answers.streaming import EVENTS, Chunk, stream_reply
 from server.api.declarations import ANSWER_ERRORS, TIMEOUT, Reads, streamed
-from server.api.http_request import cancel_on_disconnect, read_json
+from server.api.http_io import EVENTS, Chunk, cancel_on_disconnect, read_json, stream_reply
 from server.api.responses.items import Ending, ResponseItems, Wire
 from server.api.responses.schemas import (
     ResponseEvent,

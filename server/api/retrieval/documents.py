@@ -22,7 +22,7 @@ from retrieval.corpus.readers.registry import READERS
 from retrieval.errors import RetrievalError
 from retrieval.passages import Document
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, Responses, Schema, errors, parameter
-from server.api.http_request import parse_body, read_json
+from server.api.http_io import parse_body, read_json
 from server.api.retrieval.namespaces import require_changes
 from server.api.retrieval.schemas import (
     DocumentBody,

@@ -21,9 +21,17 @@ from fastapi import APIRouter, Request, Response
 from models.engines.base import LayerCall, OpenAiLayer, ServesOpenAi
 from server.admission import CHARS_PER_TOKEN, CancelScope, Ticket, estimated_tokens
 from server.api.answers.session import TIMEOUT_HEADER, Account, AnswerSession, deadline_of
-from server.api.answers.streaming import DONE, KeepAlive, error_event, is_stream
 from server.api.declarations import TIMEOUT, Reads, errors
-from server.api.http_request import Body, RawRoute, cancel_on_disconnect, read_json
+from server.api.http_io import (
+    DONE,
+    Body,
+    KeepAlive,
+    RawRoute,
+    cancel_on_disconnect,
+    error_event,
+    is_stream,
+    read_json,
+)
 from server.api.vllm_passthrough.checks import check_plain
 from server.auth.authentication import Principal
 from server.error_mapping import error_reply

@@ -16,7 +16,7 @@ from openapi_spec_validator import validate
 from models.catalog import ModelCard, PromptForm
 from models.engines.base import OpenAiLayer, ServesOpenAi
 from models.errors import ArrowheadError, EngineLoading
-from server.api.http_request import parse_body
+from server.api.http_io import parse_body
 from server.api.openai.chat import parse_chat
 from server.api.openai.completions import parse_completion
 from server.api.openai.models import DetokenizeRequest, _parse
