@@ -18,15 +18,13 @@ from starlette.types import ASGIApp
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.api import system
-from server.api.openai import chat, completions, models, tokenize
+from server.api.openai import chat, completions, models
 from server.api.reference import document
-from server.api.reference import routes as reference
 from server.api.responses import routes as responses
 from server.api.retrieval import documents, embeddings, namespaces, search, stored_documents
 from server.api.vllm_passthrough import dispatch
-from server.auth.access_control import AccessControl
 from server.error_mapping import error_reply
-from server.middleware import AccessLogMiddleware, SecurityMiddleware, log_failure
+from server.middleware import AccessControl, AccessLogMiddleware, SecurityMiddleware, log_failure
 from server.version import installed_version
 from server.web import routes as web
 from server.wiring.services import Services
@@ -77,9 +75,9 @@ def create_app(services: Services) -> Application:
         redoc_url=None,
     )
     app.state.services = services
-    for module in (chat, completions, responses, dispatch, tokenize, models):
+    for module in (chat, completions, responses, dispatch, models):
         app.include_router(module.router)
-    for module in (embeddings, search, namespaces, stored_documents, documents, system, reference, web):
+    for module in (embeddings, search, namespaces, stored_documents, documents, system, document, web):
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -43,8 +43,7 @@ from retrieval.index.errors import (
     IndexWriteFailed,
 )
 from server.audit.log import AuditFailed
-from server.auth.key_store import KeyRefused, KeyStoreError
-from server.auth.scopes import ScopeInvalid
+from server.auth.keys import KeyRefused, KeyStoreError, ScopeInvalid
 from server.errors import (
     MAX_RETRY_AFTER_S,
     AnswerTimeout,

@@ -14,7 +14,7 @@ from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.store.base import checked_name
-from server.auth.scopes import Principal, require_change
+from server.auth.authentication import Principal, require_change
 
 OWNER: Final = "owner"
 # Owner of a namespace that cannot be read; no key has this digest.

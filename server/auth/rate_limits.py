@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, Protocol
 
-from server.auth.scopes import Principal
+from server.auth.authentication import Principal
 from server.errors import RateExceeded
 
 MINUTE_S: Final = 60.0

@@ -127,7 +127,7 @@ def _ask_in_process(question: Question, settings: Settings) -> None:
 
 def _prepared(question: Question, settings: Settings) -> tuple[Question, Settings]:
     """Return both with the model that the question names, and set up the log."""
-    from server.observability.logging_setup import setup_logging
+    from server.observability.observer import setup_logging
     from server.wiring.models import with_model
 
     if question.model:
@@ -157,7 +157,7 @@ async def _record_here(question: Question, settings: Settings) -> dict[str, Any]
 @asynccontextmanager
 async def _loaded(question: Question, settings: Settings) -> AsyncIterator[tuple[Services, ServedModel, AnswerRequest]]:
     """Load the model of a question whose options are valid, and close all at the end."""
-    from server.auth.api_keys import Keyring
+    from server.auth.authentication import Keyring
     from server.wiring.bootstrap import Opened, build_services
     from server.wiring.state import open_database
 
@@ -178,7 +178,7 @@ async def _loaded(question: Question, settings: Settings) -> AsyncIterator[tuple
 
 
 def _checked(question: Question, services: Services) -> tuple[ServedModel, AnswerRequest]:
-    from server.auth.scopes import OPERATOR
+    from server.auth.authentication import OPERATOR
     from server.methods.base import AnswerRequest, Message, Sampling
 
     served = services.find(question.model or f"{services.lifecycle.card.name}:{question.method}", OPERATOR)

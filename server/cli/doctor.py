@@ -221,16 +221,15 @@ def _egress(settings: Settings) -> Finding:
 
 def _keys(settings: Settings) -> Finding:
     """Report each key's mode under its id, which egress.key_modes and the audit log also use."""
-    from server.auth.api_keys import require_keys
+    from server.auth.authentication import named_keys, permission_problem, require_keys
     from server.egress.policy import EgressPolicy
-    from server.serving.key_summary import named_keys, permission_problem
     from server.settings.loading import keys_file
     from server.wiring.state import open_database, open_keyring
 
     keyring = open_keyring(settings, open_database(settings))
     try:
         policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
-        summary = named_keys(policy, keyring) or "none: every program on this machine may ask"
+        summary = named_keys(keyring, policy.ceiling) or "none: every program on this machine may ask"
         require_keys(settings, keyring)
     finally:
         keyring.close()

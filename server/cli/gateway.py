@@ -36,7 +36,7 @@ def _data_dir(data: Path | None) -> Path:
 @app.command("serve", help="speak E-utilities and BLAST over a local store")
 def serve_gateway(host: str = "127.0.0.1", port: int = 8765, data: DataFolder = None) -> int:
     from retrieval.gateway.app import serve
-    from server.observability.logging_setup import setup_logging
+    from server.observability.observer import setup_logging
     from server.settings.loading import load_settings
     from server.settings.server import LogSettings
     from server.wiring.ncbi import blast_options

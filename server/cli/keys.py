@@ -19,8 +19,7 @@ from server.cli.options import ConfigFile, verbs
 from server.types import EgressMode
 
 if TYPE_CHECKING:
-    from server.auth.key_store import KeyStore, StoredKey
-    from server.auth.scopes import Scopes
+    from server.auth.keys import KeyStore, Scopes, StoredKey
     from server.settings.schema import Settings
 
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -74,7 +73,7 @@ def create(
         namespaces=_listed(namespaces),
         may_change=not read_only,
     )
-    from server.auth.key_store import NewKey
+    from server.auth.keys import NewKey
     from server.types import key_id
 
     settings, store = _opened(config)
@@ -110,7 +109,7 @@ def _scopes(**limits: Any) -> Scopes:
     Raises:
         SettingsInvalid: a scope is invalid.
     """
-    from server.auth.scopes import ScopeInvalid, Scopes
+    from server.auth.keys import ScopeInvalid, Scopes
     from server.settings.loading import SettingsInvalid
 
     try:
@@ -195,7 +194,7 @@ def _format_time(moment: datetime) -> str:
 
 @app.command(help="take a key back")
 def revoke(key: Annotated[str, typer.Argument(metavar="ID|NAME")], config: ConfigFile = None) -> int:
-    from server.auth.key_store import KeyRefused
+    from server.auth.keys import KeyRefused
     from server.types import key_id
 
     settings, store = _opened(config)

@@ -75,7 +75,7 @@ def _application() -> typer.Typer:
 @with_setting_flags()
 def serve(cli_settings: GivenSettings) -> int:
     settings = cli_settings.load()
-    from server.observability.logging_setup import setup_logging
+    from server.observability.observer import setup_logging
     from server.serving.run import run_server
 
     setup_logging(settings.log)

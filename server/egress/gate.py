@@ -7,25 +7,44 @@ Sends nothing and writes no log.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from retrieval.ncbi.calls.parameter_classes import ParamClass
 from retrieval.types import NcbiCall, RawReply
-from server.egress.budget import Budget, BudgetName
-from server.egress.policy import EgressContext, EgressPolicy
-from server.egress.received import ReceivedRequestIds
+from server.egress.policy import Budget, BudgetName, EgressContext, EgressPolicy
 from server.egress.recognition.recognizer import Recognizer
 from server.egress.recognition.verdict import REASONS, Allowed, Reason
 from server.egress.recognition.vocabulary import EmptyVocabulary, Vocabulary
 
+# NCBI keeps results for about 36 hours; the client uses a request id for 24.
+LIFETIME_S: Final = 24 * 3600.0
+_MAX_REMEMBERED: Final = 2000
 _BUDGETS: Final[Mapping[BudgetName, tuple[str, str]]] = {
     "answer_budget": ("the characters that may leave for one answer are spent", "ask in a new request"),
     "hour_budget": ("the characters that may leave for this key in an hour are spent", "ask again in an hour"),
     "day_budget": ("the characters that may leave for this key in a day are spent", "ask again tomorrow"),
 }
+
+
+class ReceivedRequestIds:
+    """Hold at most 2,000 request ids for 24 hours each, the newest."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    def add(self, key_id: str, rid: str) -> None:
+        self._until[key_id, rid] = self._clock() + LIFETIME_S
+        self._until.move_to_end((key_id, rid))
+        while len(self._until) > _MAX_REMEMBERED:
+            self._until.popitem(last=False)
+
+    def has(self, key_id: str, rid: str) -> bool:
+        return self._clock() < self._until.get((key_id, rid), float("-inf"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 
 from server.error_mapping import ErrorReply, error_reply
 from server.errors import KeyOverloaded, TooManyRequests
-from server.observability.logging_setup import request_id
+from server.observability.observer import request_id
 
 log = logging.getLogger(__name__)
 

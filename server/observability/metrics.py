@@ -1,13 +1,14 @@
-"""Count and time the work of the server for Prometheus, in a registry that ``bootstrap`` builds.
+"""Count and time the work of the server for Prometheus, and assemble these metrics with tracing where it is configured.
 
 Label values come from closed sets: route templates, served models, endpoints, codes. Any other value becomes ``other``,
-so that no client can create a time series and no text of a user occurs in one.
+so that no client can create a time series and no text of a user occurs in one. No tracing library is imported without a
+collector of spans.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
 from typing import Final, Protocol, Unpack, get_args
@@ -22,13 +23,15 @@ from models.decoding.types import CallStatus
 from models.errors import ArrowheadError
 from models.types import EngineStats
 from retrieval.corpus.search.ranking import RANKERS
+from retrieval.ncbi.client.transport import HttpSender
 from retrieval.observer import NULL_PART, Encoded, PartName, SpanAttributes, TraceSpan
 from retrieval.types import Endpoint
 from server.admission import Admission
 from server.auth.rate_limits import RateLimiter
 from server.engine.lifecycle import EngineLifecycle, State
 from server.error_mapping import TABLE
-from server.observability.observer import HTTP_METHODS, AnswerRecord, Generation, HttpRequest, TokenCounts
+from server.observability.observer import HTTP_METHODS, AnswerRecord, Generation, HttpRequest, Observer, TokenCounts
+from server.settings.server import TracingSettings
 from server.version import installed_version
 
 _COUNTED: Final = {
@@ -280,3 +283,59 @@ class Metrics:
 
 def _of(known: frozenset[str], value: str) -> str:
     return value if value in known else _OTHER
+
+
+class RequestSpans(Protocol):
+    """Create a span for each request."""
+
+    def begin_request(self, traceparent: str, tracestate: str) -> object:
+        """Start the span of a request.
+
+        ``traceparent``, ``tracestate``: W3C headers of the request, "" if they are absent.
+        """
+        ...
+
+    def end_request(self, span: object, request: HttpRequest) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observability:
+    """Hold metrics and tracing.
+
+    ``observer`` receives all reports. ``spans`` None: no spans are created. ``set_sender`` sets the sender of the
+    spans; it is called on the event loop that the sender runs on.
+    """
+
+    metrics: Metrics
+    observer: Observer
+    spans: RequestSpans | None = None
+    set_sender: Callable[[HttpSender], None] = lambda _: None
+    closers: tuple[Callable[[], Awaitable[None]], ...] = ()
+
+
+def metrics_only() -> Observability:
+    """Return metrics without tracing."""
+    metrics = Metrics()
+    return Observability(metrics=metrics, observer=metrics)
+
+
+def build_observability(settings: TracingSettings) -> Observability:
+    """Build metrics and, if an endpoint is set, tracing.
+
+    Raises:
+        SettingsInvalid: an endpoint is set and the tracing library is not installed.
+    """
+    if settings.endpoint is None:
+        return metrics_only()
+    try:
+        from server.observability.tracing import SenderExporter, Tracing
+    except ImportError as error:
+        from server.settings.loading import SettingsInvalid, variable_name
+
+        name = variable_name("tracing", "endpoint")
+        raise SettingsInvalid(f"{name} (tracing.endpoint): {error.name} is missing: install arrowhead[otel]") from error
+    metrics, exporter = Metrics(), SenderExporter(settings.endpoint)
+    tracing = Tracing(metrics, settings, exporter)
+    return Observability(
+        metrics=metrics, observer=tracing, spans=tracing, set_sender=exporter.set_sender, closers=(tracing.close,)
+    )

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from server.auth.key_store import KeySnapshot, KeyStoreError, NewKey, StoredKey, Version, key_for, retained, revoked
+from server.auth.authentication import Principal
+from server.auth.keys import KeySnapshot, KeyStoreError, NewKey, StoredKey, Version, key_for, retained, revoked
 from server.auth.rate_limits import MINUTE_S, Unit, rate_headers, refusal
-from server.auth.scopes import Principal
 from server.errors import StateUnavailable
 from server.state.database import Database
 

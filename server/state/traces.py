@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from server.errors import StateUnavailable
 from server.state.database import Database
-from server.trace_file import TraceFile
-from server.traces import TraceHead, append_to_file, trace_text
+from server.traces import TraceFile, TraceHead, append_to_file, trace_text
 
 log = logging.getLogger(__name__)
 # The number of the advisory lock under which one server at a time drops what exceeds the bounds.

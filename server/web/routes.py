@@ -28,11 +28,11 @@ from retrieval.errors import RetrievalError
 from retrieval.formats.records import DATABASES
 from retrieval.gateway.store.open import open_store
 from server.api.declarations import Reads, Reply, Responses, errors
-from server.api.http_request import Body, parse_body, read_json
+from server.api.http_io import Body, parse_body, read_json
 from server.api.retrieval.namespaces import changes_allowed
-from server.auth.access_control import WEB_FILES
 from server.egress.policy import EgressPolicy
 from server.errors import InvalidRequest
+from server.middleware import WEB_FILES
 from server.settings.loading import audit_path, gateway_dir
 from server.settings.schema import Settings
 from server.wiring.services import Services

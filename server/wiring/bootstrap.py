@@ -16,7 +16,7 @@ from models.engines.registry import create_engine
 from retrieval.gateway.store.open import open_store
 from retrieval.observer import Tracer
 from retrieval.references.styles import ReferenceStyles
-from server.auth.api_keys import Keyring
+from server.auth.authentication import Keyring
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 from server.evidence.graph import GraphService
 from server.evidence.keywords import KeywordService
@@ -37,7 +37,7 @@ from server.methods.shared.grounding import GroundedMethod
 from server.methods.shared.synthesis import for_model
 from server.methods.weiseeule.method import WeiseEule
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
-from server.observability.setup import Observability, build_observability
+from server.observability.metrics import Observability, build_observability
 from server.settings.loading import gateway_dir, namespaces_dir
 from server.settings.schema import Settings
 from server.state.database import Database

@@ -26,7 +26,7 @@ from server.settings.loading import (
     xdg_dir,
 )
 from server.settings.schema import Settings
-from server.trace_file import FILE_NAME
+from server.traces import FILE_NAME
 
 log = logging.getLogger(__name__)
 _LOCK: Final = ".server.lock"

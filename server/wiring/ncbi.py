@@ -35,9 +35,9 @@ from retrieval.observer import NullObserver, RetrievalObserver
 from retrieval.types import FetchCall, KnownName, KnownNames, NameKind
 from server.audit.chain import AuditRecord
 from server.audit.log import AuditLog, AuditRecorder
-from server.auth.api_keys import Keyring
+from server.auth.authentication import Keyring
 from server.egress.policy import EgressPolicy
-from server.egress.recognition.person_names import PERSON_NAMES
+from server.egress.recognition.vocabulary import PERSON_NAMES
 from server.egress.router import Destination, DestinationPair, Destinations, Egress, Knowledge
 from server.settings.loading import audit_path, gateway_dir, graphs_dir, xdg_dir
 from server.settings.schema import Settings

@@ -17,10 +17,9 @@ from models.catalog import CHAT
 from models.engines.base import DEFAULT_SEQS, Engine, ServesOpenAi
 from retrieval.references.styles import ReferenceStyles
 from server.admission import Admission, AdmissionLimits, Ticket
-from server.auth.api_keys import Keyring
+from server.auth.authentication import Keyring, Principal
 from server.auth.namespace_scopes import NamespaceAccess
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
-from server.auth.scopes import Principal
 from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import ModelUnknown, Unauthorized
@@ -28,7 +27,7 @@ from server.evidence.passages import PassageService, Retrieval
 from server.jobs.corpus_changes import CorpusChanges
 from server.methods.base import AnswerRequest, Method
 from server.methods.shared.synthesis import Synthesis, served_syntheses
-from server.observability.setup import Observability, metrics_only
+from server.observability.metrics import Observability, metrics_only
 from server.settings.loading import SettingsInvalid
 from server.settings.schema import Settings
 from server.traces import TraceStore

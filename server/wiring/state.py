@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from server.auth.api_keys import Keyring
-from server.auth.file_key_store import FileKeyStore
-from server.auth.key_store import KeyStore
+from server.auth.authentication import FileKeyStore, Keyring
+from server.auth.keys import KeyStore
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import JobLimits, JobQueue
@@ -18,8 +17,7 @@ from server.state.database import Database
 from server.state.jobs import JobServer, PostgresJobQueue
 from server.state.keys import PostgresKeyStore, PostgresRateLimiter
 from server.state.traces import PostgresTraceStore, TraceBounds
-from server.trace_file import TraceFile
-from server.traces import MemoryTraceStore, TraceStore
+from server.traces import MemoryTraceStore, TraceFile, TraceStore
 
 
 @dataclass(frozen=True, slots=True)

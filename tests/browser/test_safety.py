@@ -11,9 +11,8 @@ import page_server
 import pytest
 import server_process
 
-from server.auth.file_key_store import FileKeyStore
-from server.auth.key_store import NewKey
-from server.auth.scopes import Scopes
+from server.auth.authentication import FileKeyStore
+from server.auth.keys import NewKey, Scopes
 
 TEXTS = json.loads((server_process.ROOT / "server/web/static/en.json").read_text(encoding="utf-8"))
 KEY = "a-key-for-the-browser-1"

@@ -1,4 +1,4 @@
-"""Every key store keeps the promises of ``KeyStore`` in ``server/auth/key_store.py``.
+"""Every key store keeps the promises of ``KeyStore`` in ``server/auth/keys.py``.
 
 To add an implementation, add its name to ``IMPLEMENTATIONS`` and to ``opened`` how the store of a place, which may be
 empty, is opened with the given clock. Two stores of one place stand for two processes. A store elsewhere may take a
@@ -16,10 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from server.auth.api_keys import Keyring
-from server.auth.file_key_store import FileKeyStore
-from server.auth.key_store import KeyRefused, KeyStore, NewKey, Version
-from server.auth.scopes import Scopes
+from server.auth.authentication import FileKeyStore, Keyring
+from server.auth.keys import KeyRefused, KeyStore, NewKey, Scopes, Version
 from server.errors import Unauthorized
 from server.state.database import Database
 from server.state.keys import PostgresKeyStore

@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from server.auth.authentication import OPERATOR, Principal
+from server.auth.keys import Scopes
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
-from server.auth.scopes import OPERATOR, Principal, Scopes
 from server.errors import RateExceeded
 from server.state.database import Database
 from server.state.keys import PostgresRateLimiter

@@ -222,7 +222,7 @@ async def test_an_unforeseen_failure_tells_nothing(caplog: pytest.LogCaptureFixt
     await services.close()
 
     assert [reply.status_code, stream.status_code] == [500, 500]
-    # The handlers leave the texts of exceptions out (test_logging_setup.py); caplog's own does not.
+    # The handlers leave the texts of exceptions out (test_observer.py); caplog's own does not.
     written = "\n".join(record.getMessage() for record in caplog.records)
     assert "canary-question" not in reply.text + stream.text + written
     assert "RuntimeError" in written

@@ -14,14 +14,12 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from server.admission import CancelScope, Ticket, estimated_tokens
-from server.api.answers.addresses import EventAddresses
-from server.api.answers.rendering import Choice
+from server.api.answers.rendering import Choice, EventAddresses
 from server.api.answers.sanitize import EventSanitizer
 from server.error_mapping import error_reply
 from server.errors import AnswerTimeout, InvalidRequest
 from server.methods.base import AnswerRequest, Done, Event, Method
-from server.observability.logging_setup import request_id
-from server.observability.observer import AnswerMetrics, TokenCounts, log_answer, token_counts
+from server.observability.observer import AnswerMetrics, TokenCounts, log_answer, request_id, token_counts
 from server.traces import TraceHead, TraceRecorder
 from server.wiring.services import DIRECT, ServedModel, Services
 

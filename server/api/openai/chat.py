@@ -1,4 +1,4 @@
-"""Serve ``POST /v1/chat/completions``."""
+"""Serve ``POST /v1/chat/completions``: its request, its replies and its stream."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import ConfigDict, Field, ValidationError
 
+from models.decoding.tool_calls import ToolUse
 from models.types import TokenLogprob
-from server.api.answers.addresses import own_address
 from server.api.answers.rendering import (
     Decode,
     OpenWebUiRenderer,
@@ -20,25 +21,168 @@ from server.api.answers.rendering import (
     chat_logprobs,
     chat_message,
     model_for,
+    own_address,
     renderer_for,
     side_job,
     tool_call_deltas,
     usage_object,
 )
 from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
-from server.api.answers.streaming import Chunk, stream_reply
-from server.api.declarations import ANSWER_ERRORS, SSE_ENDS, TIMEOUT, Reads, streamed
-from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
-from server.api.openai.constraints import require_plain
-from server.api.openai.replies import ChatCompletion, ChatCompletionChunk
-from server.api.openai.schemas import ChatRequest, parse_chat
+from server.api.declarations import (
+    ANSWER_ERRORS,
+    GIVEN,
+    QUESTION,
+    SSE_ENDS,
+    TIMEOUT,
+    Reads,
+    Reply,
+    Schema,
+    require_with,
+    streamed,
+    user_message,
+)
+from server.api.http_io import Chunk, RawRoute, cancel_on_disconnect, first_error, read_json, stream_reply
+from server.api.openai.schemas import (
+    MAX_MESSAGES,
+    AnswerRecord,
+    ChatMessage,
+    Choice,
+    Finish,
+    Generation,
+    Tools,
+    Usage,
+    add_rules,
+    answer_schema,
+    check_stream_options,
+    require_plain,
+    served_fields,
+    tool_use_of,
+)
 from server.api.vllm_passthrough.dispatch import dispatch_plain
-from server.auth.scopes import Principal
-from server.methods.base import AnswerRequest, Done, Event, Evidence, TextDelta, ToolCalled
+from server.auth.authentication import Principal
+from server.errors import InvalidRequest
+from server.methods.base import AnswerRequest, Done, Event, Evidence, Sampling, TextDelta, ToolCalled
 from server.traces import TraceHead
 from server.wiring.services import Services
 
 router = APIRouter(route_class=RawRoute, tags=["Answers"])
+
+
+def _add_chat_rules(schema: Schema) -> None:
+    """Add to the JSON schema what ``parse_chat`` checks."""
+    add_rules(schema)
+    require_with(schema, "top_logprobs", "logprobs")
+    both = {"max_tokens": GIVEN, "max_completion_tokens": GIVEN}
+    schema["allOf"].append({"not": {"required": list(both), "properties": both}})
+    schema["examples"] = [{"model": "model", "messages": [{"role": "user", "content": QUESTION}]}]
+
+
+class ChatRequest(Generation):
+    """Request a chat completion."""
+
+    model_config = ConfigDict(json_schema_extra=_add_chat_rules)
+    messages: list[ChatMessage] = Field(
+        min_length=1, max_length=MAX_MESSAGES, json_schema_extra={"contains": user_message()}
+    )
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    tools: Tools | None = None
+    tool_choice: Choice | None = None
+    parallel_tool_calls: bool | None = None
+
+    @property
+    def tool_use(self) -> ToolUse | None:
+        use = tool_use_of(self.tools, self.tool_choice, self.parallel_tool_calls, answer_schema(self.response_format))
+        if use is not None and self.structured_outputs is not None:
+            raise InvalidRequest("structured_outputs: not together with tools", param="structured_outputs")
+        return use
+
+    @property
+    def sampling(self) -> Sampling:
+        return self._sampling(
+            self.max_completion_tokens or self.max_tokens, (self.top_logprobs or 0) if self.logprobs else None
+        )
+
+
+def parse_chat(body: object) -> ChatRequest:
+    """Parse the body of a chat request.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+        UnsupportedField: a field is not served; ``param`` names it.
+    """
+    try:
+        request = ChatRequest.model_validate(served_fields(body))
+    except ValidationError as error:
+        raise first_error(error) from None
+    if request.top_logprobs is not None and not request.logprobs:
+        raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
+    if request.max_tokens is not None and request.max_completion_tokens is not None:
+        raise InvalidRequest("max_tokens and max_completion_tokens exclude each other", param="max_tokens")
+    for place, message in enumerate(request.messages):
+        _check_message(message, f"messages[{place}]")
+    if not any(m.role == "user" and m.text.strip() for m in request.messages):
+        raise InvalidRequest("messages: there is no user message with text", param="messages")
+    return check_stream_options(request)
+
+
+def _check_message(message: ChatMessage, place: str) -> None:
+    if message.content is None and not message.tool_calls:
+        raise InvalidRequest(f"{place}.content: Field required", param=f"{place}.content")
+    if message.tool_calls and message.role != "assistant":
+        raise InvalidRequest(f"{place}.tool_calls: only of an assistant", param=f"{place}.tool_calls")
+    if (message.role == "tool") != (message.tool_call_id is not None):
+        raise InvalidRequest(
+            f"{place}.tool_call_id: belongs to each message of role tool, and to no other",
+            param=f"{place}.tool_call_id",
+        )
+
+
+class AnswerMessage(Reply):
+    """Describe the message of an answer."""
+
+    role: Literal["assistant"]
+    content: str | None
+    annotations: list[dict[str, Any]] = Field(description="url_citation: title, url, place")
+    arrowhead: AnswerRecord
+
+
+class ChatChoice(Reply):
+    """Describe one answer."""
+
+    index: int
+    message: AnswerMessage
+    finish_reason: Finish
+
+
+class ChatCompletion(Reply):
+    """Describe the answers to a chat."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+
+
+class ChatChunkChoice(Reply):
+    """Describe a part of an answer."""
+
+    index: int
+    delta: dict[str, Any]
+    finish_reason: Finish | None
+
+
+class ChatCompletionChunk(Reply):
+    """Describe one chunk of a streamed chat completion."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChatChunkChoice]
 
 
 @router.post(

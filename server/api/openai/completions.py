@@ -1,6 +1,6 @@
-"""Serve ``POST /v1/completions``: the raw text.
+"""Serve ``POST /v1/completions``, the raw text: its request, its replies and its stream.
 
-For a method this is the transcript: what the model generated and what was injected.
+For a method this text is the transcript: what the model generated and what was injected.
 """
 
 from __future__ import annotations
@@ -9,26 +9,125 @@ import time
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import ConfigDict, Field, ValidationError
 
 from server.api.answers.rendering import Choice, CompletionLogprobs, Decode, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
-from server.api.answers.streaming import Chunk, stream_reply
-from server.api.declarations import ANSWER_ERRORS, SSE_ENDS, TIMEOUT, Reads, streamed
-from server.api.http_request import RawRoute, cancel_on_disconnect, read_json
-from server.api.openai.constraints import require_plain
-from server.api.openai.replies import Completion, CompletionChunk
-from server.api.openai.schemas import CompletionRequest, parse_completion
+from server.api.declarations import ANSWER_ERRORS, GIVEN, HAS_TEXT, SSE_ENDS, TIMEOUT, Reads, Reply, Schema, streamed
+from server.api.http_io import Chunk, RawRoute, cancel_on_disconnect, first_error, read_json, stream_reply
+from server.api.openai.schemas import (
+    MAX_TEXT,
+    AnswerRecord,
+    Finish,
+    Generation,
+    Usage,
+    add_rules,
+    check_stream_options,
+    require_plain,
+    served_fields,
+)
 from server.api.vllm_passthrough.dispatch import dispatch_plain
-from server.auth.scopes import Principal
-from server.methods.base import AnswerRequest, Done, TranscriptDelta
+from server.auth.authentication import Principal
+from server.errors import InvalidRequest, UnsupportedField
+from server.methods.base import AnswerRequest, Done, Sampling, TranscriptDelta
 from server.traces import TraceHead
 from server.wiring.services import Services
 
 router = APIRouter(route_class=RawRoute, tags=["Answers"])
+
+
+def _add_completion_rules(schema: Schema) -> None:
+    """Add to the JSON schema what ``parse_completion`` checks."""
+    add_rules(schema)
+    both = {"echo": {"const": True}, "logprobs": GIVEN}
+    schema["allOf"].append({"not": {"required": list(both), "properties": both}})
+    schema["examples"] = [{"model": "model", "prompt": "The official gene symbol of LMP10 is"}]
+
+
+class CompletionRequest(Generation):
+    """Request completions of one prompt or several."""
+
+    model_config = ConfigDict(json_schema_extra=_add_completion_rules)
+    prompt: (
+        Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_TEXT)]
+        | Annotated[list[Annotated[str, Field(json_schema_extra=HAS_TEXT)]], Field(min_length=1, max_length=64)]
+    )
+    logprobs: int | None = Field(default=None, ge=0, le=20)
+    echo: bool | None = Field(default=None, description="repeats the prompt in front of the text; not with logprobs")
+
+    @property
+    def prompts(self) -> list[str]:
+        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
+
+    @property
+    def sampling(self) -> Sampling:
+        return self._sampling(self.max_tokens, self.logprobs)
+
+
+def parse_completion(body: object) -> CompletionRequest:
+    """Parse the body of a completion request.
+
+    Raises:
+        InvalidRequest: a value is not valid; ``param`` names the field.
+        UnsupportedField: a field is not served; ``param`` names it.
+    """
+    if isinstance(body, dict) and isinstance(body.get("prompt"), list) and _holds_token_ids(body["prompt"]):
+        raise UnsupportedField("prompt: token ids are not served; send text", param="prompt")
+    try:
+        request = CompletionRequest.model_validate(served_fields(body))
+    except ValidationError as error:
+        raise first_error(error) from None
+    if not all(prompt.strip() for prompt in request.prompts):
+        raise InvalidRequest("prompt: is empty", param="prompt")
+    if request.echo and request.logprobs is not None:
+        raise UnsupportedField("echo: the prompt has no logprobs here; leave echo or logprobs out", param="echo")
+    return check_stream_options(request)
+
+
+def _holds_token_ids(prompt: list[Any]) -> bool:
+    return any(isinstance(item, int | list) for item in prompt)
+
+
+class CompletionChoice(Reply):
+    """Describe one text."""
+
+    index: int
+    text: str
+    finish_reason: Finish
+    arrowhead: AnswerRecord
+
+
+class Completion(Reply):
+    """Describe the texts of a completion."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage
+
+
+class CompletionChunkChoice(Reply):
+    """Describe a part of a text."""
+
+    index: int
+    text: str
+    finish_reason: Finish | None
+
+
+class CompletionChunk(Reply):
+    """Describe one chunk of a streamed completion."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChunkChoice]
 
 
 @router.post(

@@ -1,13 +1,26 @@
-"""Serve ``GET /v1/models`` and ``GET /v1/models/{id}``: each base model and each method over it."""
+"""Serve ``GET /v1/models`` (each base model and each method over it), ``POST /tokenize`` and ``POST /detokenize``.
+
+The latter two have vLLM's fields and the served model's tokens. A chat has the tokens that the plain model gets for it:
+by the model's chat template or, for a base model, as plain text. Special tokens have no text: they are "" in
+``token_strs`` and do not appear in detokenized text.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import asyncio
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import ConfigDict, Field
 
-from server.api.declarations import Reply, errors
+from models.engines.base import Engine
+from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, errors, exactly_one, with_unused
+from server.api.http_io import Body, parse_body, read_json
+from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
+from server.auth.authentication import Principal
+from server.errors import InvalidRequest, UnsupportedField
+from server.methods.base import AnswerRequest, ids_of, plain_ids, uses_chat_template
 from server.methods.shared.synthesis import Synthesis
 from server.wiring.services import ServedModel, Services
 
@@ -73,3 +86,140 @@ def _model(services: Services, served: ServedModel) -> dict[str, Any]:
         "max_model_len": services.settings.model.max_model_len or card.context_length,
         "arrowhead": {"synthesis": list(served.syntheses)},
     }
+
+
+_MAX_TOKENS = 1_000_000
+# Field -> values that mean "not used".
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "continue_final_message": (None, False),
+    "chat_template": (None,),
+    "chat_template_kwargs": (None, {}),
+    "media_io_kwargs": (None, {}),
+    "mm_processor_kwargs": (None, {}),
+    "tools": (None, []),
+}
+
+
+def _add_rules(schema: Schema) -> None:
+    """Add to the JSON schema what ``_parse`` checks."""
+    with_unused(schema, NEUTRAL)
+    schema["oneOf"] = exactly_one("prompt", "messages")
+    schema["examples"] = [{"prompt": "PSMB10"}]
+
+
+class TokenizeRequest(Body):
+    """Tokenize either ``prompt`` or ``messages``.
+
+    ``add_special_tokens`` None: a prompt gets them, a chat those of its template.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_add_rules)
+    model: str | None = None
+    prompt: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool = True
+    return_token_strs: bool | None = None
+
+
+class DetokenizeRequest(Body):
+    """Convert tokens to text."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"tokens": [1]}]})
+    model: str | None = None
+    tokens: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_TOKENS)]
+
+
+class Tokens(Reply):
+    """List the tokens of a text or a chat."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None = Field(description="with return_token_strs")
+
+
+class Detokenized(Reply):
+    """Provide the text of tokens."""
+
+    prompt: str
+
+
+@router.post(
+    "/tokenize",
+    summary="Return the tokens of a text or a chat in the served model",
+    openapi_extra=Reads(TokenizeRequest),
+    responses={200: {"model": Tokens}, **RETRIEVAL_ERRORS},
+)
+async def tokenize(request: Request) -> Response:
+    services: Services = request.app.state.services
+    body = _parse(await read_json(request, services.settings.server.max_body_bytes))
+    engine = _engine(services, body.model, request.state.principal)
+    async with services.admitted(request.state.owner):
+        tokens = await asyncio.to_thread(_tokens, services, engine, body)
+        texts = None
+        if body.return_token_strs:
+            texts = await asyncio.to_thread(lambda: [engine.tokenizer.decode([token]) for token in tokens])
+    reply = {"count": len(tokens), "max_model_len": engine.max_model_len, "tokens": tokens, "token_strs": texts}
+    return JSONResponse(reply)
+
+
+@router.post(
+    "/detokenize",
+    summary="Return the text of tokens",
+    openapi_extra=Reads(DetokenizeRequest),
+    responses={200: {"model": Detokenized}, **RETRIEVAL_ERRORS},
+)
+async def detokenize(request: Request) -> Response:
+    services: Services = request.app.state.services
+    body = parse_body(DetokenizeRequest, await read_json(request, services.settings.server.max_body_bytes))
+    engine = _engine(services, body.model, request.state.principal)
+    size = engine.tokenizer.vocab_size
+    if any(token >= size for token in body.tokens):
+        raise InvalidRequest(f"tokens: the vocabulary has {size} tokens, numbered from 0", param="tokens")
+    async with services.admitted(request.state.owner):
+        return JSONResponse({"prompt": await asyncio.to_thread(engine.tokenizer.decode, body.tokens)})
+
+
+def _parse(data: object) -> TokenizeRequest:
+    if not isinstance(data, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    for name, neutral in NEUTRAL.items():
+        if name in data and not is_neutral(data[name], neutral):
+            raise UnsupportedField(f"{name}: is not served", param=name)
+    body = parse_body(TokenizeRequest, {name: value for name, value in data.items() if name not in NEUTRAL})
+    if (body.prompt is None) == (body.messages is None):
+        raise InvalidRequest("prompt: send either prompt or messages", param="prompt")
+    return body
+
+
+def _engine(services: Services, model: str | None, principal: Principal) -> Engine:
+    """Return the engine; a method has the tokens of its base model.
+
+    Raises:
+        ModelUnknown: the key has no such model.
+        EngineUnavailable: the model is loading.
+    """
+    if model is not None:
+        services.find(model, principal)
+    return services.lifecycle.get()
+
+
+def _tokens(services: Services, engine: Engine, body: TokenizeRequest) -> list[int]:
+    if body.prompt is not None:
+        with_specials = body.add_special_tokens is not False
+        return plain_ids(engine, body.prompt) if with_specials else engine.tokenizer.encode(body.prompt)
+    messages = tuple(message.to_message() for message in body.messages or ())
+    bos = engine.tokenizer.bos_token_id
+    first = [bos] if body.add_special_tokens and bos is not None else []
+    if uses_chat_template(engine, services.lifecycle.card):
+        plain = [{"role": message.role, "content": message.content} for message in messages]
+        return first + engine.tokenizer.encode_chat(plain, add_generation_prompt=body.add_generation_prompt)
+    if not body.add_generation_prompt:
+        raise UnsupportedField(
+            "add_generation_prompt: a base model has no turns, its prompt ends where the answer begins",
+            param="add_generation_prompt",
+        )
+    if not any(message.role == "user" for message in messages):
+        raise InvalidRequest("messages: there is no user message", param="messages")
+    return first + ids_of(AnswerRequest(request_id="tokenize", messages=messages), engine, services.lifecycle.card)

@@ -1,7 +1,9 @@
-"""Define and parse the request bodies of the OpenAI endpoints; knows nothing of models or methods.
+"""Define and parse what the bodies of the OpenAI endpoints have in common, and the common parts of their replies.
 
 There are three kinds of fields: those served; those that have no effect here and are accepted (``user``); and those of
 OpenAI that are not served and are accepted only at values that mean "not used". All other fields are refused by name.
+What a request demands of the output's form (JSON, a pattern, a choice, or calls of the client's tools) is bounded
+before anything is compiled. Only the plain model obeys such demands: a method's answer has a form of its own.
 """
 
 from __future__ import annotations
@@ -9,26 +11,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
-from models.decoding.tool_calls import ToolUse
+from models.decoding.grammar import choice_grammar, json_grammar
+from models.decoding.tool_calls import Tool, ToolChoice, ToolUse
+from models.decoding.types import LoopFinish
 from models.types import Grammar
-from server.api.declarations import GIVEN, HAS_TEXT, OPTIONS, QUESTION, Schema, require_with, user_message, with_unused
-from server.api.http_request import Body, first_error
-from server.api.openai.constraints import (
-    NAME,
-    Choice,
-    ResponseFormat,
-    StructuredOutputs,
-    Tools,
-    answer_schema,
-    grammar_of,
-    tool_use_of,
+from server.api.declarations import (
+    OPTIONS,
+    Reply,
+    Schema,
+    require_with,
+    with_unused,
 )
+from server.api.http_io import Body
+from server.api.vllm_passthrough.checks import LONGEST, check_shape
 from server.errors import InvalidRequest, UnsupportedField
-from server.methods.base import Message, Sampling
+from server.methods.base import AnswerRequest, Message, Sampling
+from server.wiring.services import DIRECT, ServedModel
 
 MAX_MESSAGES = 512
 MAX_TEXT = 1_000_000
@@ -67,6 +69,189 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "store": (None, False),
 }
 IGNORED = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key"})
+
+
+NAME: Final = r"^[a-zA-Z0-9_-]{1,64}$"
+MAX_TOOLS: Final = LONGEST["tools"]
+_ANY_OBJECT: Final = {"type": "object"}
+_Schema = Annotated[dict[str, Any], Field(description="a JSON schema, bounded in length, depth and repetition")]
+
+
+class JsonSchemaFormat(Body):
+    """Name a JSON schema that the answer satisfies."""
+
+    name: str = Field(pattern=NAME)
+    description: str | None = None
+    schema_: _Schema | None = Field(default=None, alias="schema")
+    strict: bool | None = None
+
+
+class TextFormat(Body):
+    """Ask for text."""
+
+    type: Literal["text"]
+
+
+class JsonObjectFormat(Body):
+    """Ask for a JSON object."""
+
+    type: Literal["json_object"]
+
+
+class SchemaFormat(Body):
+    """Ask for JSON of a schema."""
+
+    type: Literal["json_schema"]
+    json_schema: JsonSchemaFormat
+
+
+ResponseFormat = Annotated[TextFormat | JsonObjectFormat | SchemaFormat, Field(discriminator="type")]
+
+
+class StructuredOutputs(Body):
+    """Demand one of vLLM's forms of output."""
+
+    json_: _Schema | str | None = Field(default=None, alias="json", description="a JSON schema, also as text")
+    regex: str | None = Field(default=None, min_length=1)
+    choice: list[Annotated[str, Field(min_length=1)]] | None = Field(default=None, min_length=1)
+    json_object: bool | None = None
+
+
+class FunctionDefinition(Body):
+    """Describe a function that the client offers."""
+
+    name: str = Field(pattern=NAME)
+    description: str | None = None
+    parameters: _Schema | None = None
+    strict: bool | None = None
+
+
+class ToolDefinition(Body):
+    """Offer a tool."""
+
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class FunctionName(Body):
+    """Name a function."""
+
+    name: str = Field(pattern=NAME)
+
+
+class NamedTool(Body):
+    """Demand a call of one tool."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+Tools = Annotated[list[ToolDefinition], Field(max_length=MAX_TOOLS)]
+Choice = Literal["none", "auto", "required"] | NamedTool
+
+
+def answer_schema(form: ResponseFormat | None) -> dict[str, Any] | None:
+    """Return the JSON schema that an answer must satisfy, None for text.
+
+    Raises:
+        InvalidRequest: the schema is too large or too complex.
+    """
+    if form is None or isinstance(form, TextFormat):
+        return None
+    if isinstance(form, JsonObjectFormat):
+        return dict(_ANY_OBJECT)
+    schema = form.json_schema.schema_ or dict(_ANY_OBJECT)
+    check_shape({"json_schema": {"schema": schema}}, "response_format")
+    return schema
+
+
+def grammar_of(form: ResponseFormat | None, demanded: StructuredOutputs | None) -> Grammar | None:
+    """Return the grammar of the whole output, None for free text.
+
+    Raises:
+        InvalidRequest: a schema or pattern is too large or too complex, or there is more than one demand.
+    """
+    schema = answer_schema(form)
+    if demanded is None:
+        return None if schema is None else json_grammar(schema, "response_format")
+    name = "structured_outputs"
+    given = [key for key, value in demanded.model_dump(by_alias=True).items() if value not in (None, False)]
+    if len(given) != 1 or schema is not None:
+        raise InvalidRequest(f"{name}: one of json, regex, choice, json_object, and no response_format", param=name)
+    check_shape(demanded.model_dump(by_alias=True, exclude_none=True), name)
+    if demanded.regex is not None:
+        return Grammar("regex", demanded.regex, param=name)
+    if demanded.choice is not None:
+        return choice_grammar(demanded.choice, name)
+    return json_grammar(_parsed_schema(demanded.json_ or dict(_ANY_OBJECT)), name)
+
+
+def tool_use_of(
+    tools: list[ToolDefinition] | None, choice: Choice | None, parallel: bool | None, answer: dict[str, Any] | None
+) -> ToolUse | None:
+    """Return the use of tools that a request asks for, None where the model calls none.
+
+    Raises:
+        InvalidRequest: a schema is too large or too complex, a name is given twice, or the choice names no tool.
+    """
+    if not tools:
+        if choice not in (None, "none", "auto"):
+            raise InvalidRequest("tool_choice: needs tools", param="tool_choice")
+        return None
+    check_shape([tool.model_dump(exclude_none=True) for tool in tools], "tools")
+    shown = tuple(_tool(tool) for tool in tools)
+    if len({tool.name for tool in shown}) < len(shown):
+        raise InvalidRequest("tools: a name is given twice", param="tools")
+    if choice == "none":
+        return None
+    wanted = choice.function.name if isinstance(choice, NamedTool) else None
+    allowed = tuple(tool for tool in shown if wanted in (None, tool.name))
+    if not allowed:
+        raise InvalidRequest("tool_choice: names none of the tools", param="tool_choice")
+    how: ToolChoice = "named" if wanted else "required" if choice == "required" else "auto"
+    # A named tool is called once, as OpenAI does.
+    once = how == "named" or parallel is False
+    return ToolUse(tools=allowed, shown=shown, choice=how, parallel=not once, answer=answer)
+
+
+def require_plain(served: ServedModel, ask: AnswerRequest, model: str) -> None:
+    """Check that only the plain model is asked for a form of output or for calls of tools.
+
+    Raises:
+        UnsupportedField: a method is asked.
+    """
+    if served.name == DIRECT:
+        return
+    base = model.partition(":")[0]
+    if ask.tools is not None:
+        raise UnsupportedField(f"tools: a method makes its calls itself; ask {base}, the plain model", param="tools")
+    if any(message.tool_calls or message.tool_call_id for message in ask.messages):
+        raise UnsupportedField(
+            f"messages: a method takes no calls of tools; ask {base}, the plain model", param="messages"
+        )
+    if ask.grammar is not None:
+        name = ask.grammar.param
+        raise UnsupportedField(f"{name}: a method's answer has its own form; ask {base}, the plain model", param=name)
+
+
+def _tool(tool: ToolDefinition) -> Tool:
+    function = tool.function
+    parameters: dict[str, Any] = function.parameters or {"type": "object", "properties": {}}
+    shown = {"parameters": parameters} | function.model_dump(exclude_none=True, exclude={"strict"})
+    return Tool(function.name, {"type": "function", "function": shown}, parameters)
+
+
+def _parsed_schema(schema: dict[str, Any] | str) -> dict[str, Any]:
+    if isinstance(schema, dict):
+        return schema
+    try:
+        parsed = json.loads(schema)
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise InvalidRequest("structured_outputs: json is no JSON schema", param="structured_outputs")
+    check_shape({"json": parsed}, "structured_outputs")
+    return parsed
 
 
 class StreamOptions(Body):
@@ -141,7 +326,9 @@ class ChatMessage(Body):
         return Message(role, self.text, calls, self.tool_call_id)
 
 
-class _Generation(Body):
+class Generation(Body):
+    """Hold the fields that all requests for generated text have."""
+
     model: str = Field(min_length=1, max_length=512)
     n: int | None = Field(default=None, ge=1, le=128)
     seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
@@ -192,145 +379,22 @@ class _Generation(Body):
         )
 
 
-def _add_rules(schema: Schema) -> None:
-    """Add to the JSON schema what ``_served`` and ``_checked`` check."""
+def add_rules(schema: Schema) -> None:
+    """Add to the JSON schema what ``served_fields`` and ``check_stream_options`` check."""
     with_unused(schema, NEUTRAL, IGNORED)
     require_with(schema, "stream_options", "stream")
 
 
-def _add_chat_rules(schema: Schema) -> None:
-    """Add to the JSON schema what ``parse_chat`` checks."""
-    _add_rules(schema)
-    require_with(schema, "top_logprobs", "logprobs")
-    both = {"max_tokens": GIVEN, "max_completion_tokens": GIVEN}
-    schema["allOf"].append({"not": {"required": list(both), "properties": both}})
-    schema["examples"] = [{"model": "model", "messages": [{"role": "user", "content": QUESTION}]}]
+_Request = TypeVar("_Request", bound=Generation)
 
 
-class ChatRequest(_Generation):
-    """Request a chat completion."""
-
-    model_config = ConfigDict(json_schema_extra=_add_chat_rules)
-    messages: list[ChatMessage] = Field(
-        min_length=1, max_length=MAX_MESSAGES, json_schema_extra={"contains": user_message()}
-    )
-    max_completion_tokens: int | None = Field(default=None, ge=1)
-    logprobs: bool | None = None
-    top_logprobs: int | None = Field(default=None, ge=0, le=20)
-    tools: Tools | None = None
-    tool_choice: Choice | None = None
-    parallel_tool_calls: bool | None = None
-
-    @property
-    def tool_use(self) -> ToolUse | None:
-        use = tool_use_of(self.tools, self.tool_choice, self.parallel_tool_calls, answer_schema(self.response_format))
-        if use is not None and self.structured_outputs is not None:
-            raise InvalidRequest("structured_outputs: not together with tools", param="structured_outputs")
-        return use
-
-    @property
-    def sampling(self) -> Sampling:
-        return self._sampling(
-            self.max_completion_tokens or self.max_tokens, (self.top_logprobs or 0) if self.logprobs else None
-        )
-
-
-def _add_completion_rules(schema: Schema) -> None:
-    """Add to the JSON schema what ``parse_completion`` checks."""
-    _add_rules(schema)
-    both = {"echo": {"const": True}, "logprobs": GIVEN}
-    schema["allOf"].append({"not": {"required": list(both), "properties": both}})
-    schema["examples"] = [{"model": "model", "prompt": "The official gene symbol of LMP10 is"}]
-
-
-class CompletionRequest(_Generation):
-    """Request completions of one prompt or several."""
-
-    model_config = ConfigDict(json_schema_extra=_add_completion_rules)
-    prompt: (
-        Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_TEXT)]
-        | Annotated[list[Annotated[str, Field(json_schema_extra=HAS_TEXT)]], Field(min_length=1, max_length=64)]
-    )
-    logprobs: int | None = Field(default=None, ge=0, le=20)
-    echo: bool | None = Field(default=None, description="repeats the prompt in front of the text; not with logprobs")
-
-    @property
-    def prompts(self) -> list[str]:
-        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
-
-    @property
-    def sampling(self) -> Sampling:
-        return self._sampling(self.max_tokens, self.logprobs)
-
-
-_Request = TypeVar("_Request", bound=_Generation)
-
-
-def parse_chat(body: object) -> ChatRequest:
-    """Parse the body of a chat request.
-
-    Raises:
-        InvalidRequest: a value is not valid; ``param`` names the field.
-        UnsupportedField: a field is not served; ``param`` names it.
-    """
-    try:
-        request = ChatRequest.model_validate(_served(body))
-    except ValidationError as error:
-        raise first_error(error) from None
-    if request.top_logprobs is not None and not request.logprobs:
-        raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
-    if request.max_tokens is not None and request.max_completion_tokens is not None:
-        raise InvalidRequest("max_tokens and max_completion_tokens exclude each other", param="max_tokens")
-    for place, message in enumerate(request.messages):
-        _check_message(message, f"messages[{place}]")
-    if not any(m.role == "user" and m.text.strip() for m in request.messages):
-        raise InvalidRequest("messages: there is no user message with text", param="messages")
-    return _checked(request)
-
-
-def _check_message(message: ChatMessage, place: str) -> None:
-    if message.content is None and not message.tool_calls:
-        raise InvalidRequest(f"{place}.content: Field required", param=f"{place}.content")
-    if message.tool_calls and message.role != "assistant":
-        raise InvalidRequest(f"{place}.tool_calls: only of an assistant", param=f"{place}.tool_calls")
-    if (message.role == "tool") != (message.tool_call_id is not None):
-        raise InvalidRequest(
-            f"{place}.tool_call_id: belongs to each message of role tool, and to no other",
-            param=f"{place}.tool_call_id",
-        )
-
-
-def parse_completion(body: object) -> CompletionRequest:
-    """Parse the body of a completion request.
-
-    Raises:
-        InvalidRequest: a value is not valid; ``param`` names the field.
-        UnsupportedField: a field is not served; ``param`` names it.
-    """
-    if isinstance(body, dict) and isinstance(body.get("prompt"), list) and _holds_token_ids(body["prompt"]):
-        raise UnsupportedField("prompt: token ids are not served; send text", param="prompt")
-    try:
-        request = CompletionRequest.model_validate(_served(body))
-    except ValidationError as error:
-        raise first_error(error) from None
-    if not all(prompt.strip() for prompt in request.prompts):
-        raise InvalidRequest("prompt: is empty", param="prompt")
-    if request.echo and request.logprobs is not None:
-        raise UnsupportedField("echo: the prompt has no logprobs here; leave echo or logprobs out", param="echo")
-    return _checked(request)
-
-
-def _checked(request: _Request) -> _Request:
+def check_stream_options(request: _Request) -> _Request:
     if request.stream_options is not None and not request.stream:
         raise InvalidRequest("stream_options needs stream: true", param="stream_options")
     return request
 
 
-def _holds_token_ids(prompt: list[Any]) -> bool:
-    return any(isinstance(item, int | list) for item in prompt)
-
-
-def _served(body: object) -> dict[str, Any]:
+def served_fields(body: object) -> dict[str, Any]:
     """Return the body without the fields that have no effect."""
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object")
@@ -348,3 +412,39 @@ def is_neutral(value: object, neutral: Iterable[object]) -> bool:
 def _same(value: object, neutral: object) -> bool:
     """Return whether the values are equal and both or neither boolean: False is not 0, 0.0 is."""
     return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
+
+
+Finish = Literal["stop", "length", "tool_calls"]
+
+
+class PromptTokensDetails(Reply):
+    """Count the prompt's tokens by kind."""
+
+    cached_tokens: int
+
+
+class Usage(Reply):
+    """Count tokens; the model wrote completion_tokens, and injected replies count as prompt."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+
+
+class RecordedCall(Reply):
+    """Describe a call that a method made."""
+
+    url: str
+    status: str
+    summary: str
+
+
+class AnswerRecord(Reply):
+    """Describe how an answer was found."""
+
+    trace_id: str
+    answer: str = Field(description="bare: without reference list and markers")
+    finish_reason: LoopFinish
+    calls: list[RecordedCall]
+    egress: str = Field(description="what left this machine for the answer, in words")

@@ -1,26 +1,37 @@
-"""Add to FastAPI's OpenAPI document what it cannot know: keys, errors, and limits and names of the running server."""
+"""Serve ``/openapi.json``, FastAPI's document completed with what it cannot know, and ``/docs``, the page of it.
+
+FastAPI cannot know keys, errors, limits and names of the running server, and the requests that are passed on to the
+engine's own OpenAI layer. The page and its script contain no data of the server and need no key. The document needs a
+key as other routes do; the page asks for the key and stores it in memory only.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
 from models.catalog import ModelCard
 from models.engines.base import ServesOpenAi
 from models.errors import ArrowheadError
-from server.api.declarations import GIVEN, QUESTION, Reads
-from server.api.reference.passthrough import add_alternative, add_passthrough
-from server.auth.access_control import OPEN_PATHS
+from server.api.declarations import GIVEN, QUESTION, Reads, Responses
+from server.api.vllm_passthrough.checks import LONGEST, MAX_LOGPROBS, REFUSED
+from server.api.vllm_passthrough.dispatch import NEED_TEMPLATE
 from server.error_mapping import TABLE
 from server.methods.base import uses_chat_template
+from server.middleware import OPEN_PATHS
 from server.wiring.services import Services
 
 Schema = dict[str, Any]
@@ -232,3 +243,142 @@ def _headers(status: str, *, is_open: bool) -> Schema:
     if status == "504":
         headers["X-Should-Retry"] = {"$ref": "#/components/headers/ShouldRetry"}
     return headers
+
+
+_MESSAGES: Final = [{"role": "user", "content": QUESTION}]
+# Route -> required members of its bodies beside ``model``, and their values in the example.
+_NEEDED: Final[dict[str, tuple[dict[str, Schema], Schema]]] = {
+    "/v1/chat/completions": ({"messages": {"type": "array"}}, {"messages": _MESSAGES}),
+    "/v1/completions": ({"prompt": {}}, {"prompt": "The official gene symbol of LMP10 is"}),
+    "/v1/responses": ({"input": {}}, {"input": QUESTION}),
+    "/v1/messages": (
+        {"messages": {"type": "array"}, "max_tokens": {"type": "integer", "minimum": 1}},
+        {"messages": _MESSAGES, "max_tokens": 64},
+    ),
+    "/v1/messages/count_tokens": ({"messages": {"type": "array"}}, {"messages": _MESSAGES}),
+}
+# Route that only the layer serves -> schema of its reply.
+_LAYER_ALONE: Final = {"/v1/messages": "LayerMessage", "/v1/messages/count_tokens": "LayerCount"}
+_LAYER_ABOUT: Final = (
+    " Requests for {model} itself, without the member `arrowhead`, are answered by the engine's own OpenAI layer "
+    "(vLLM): it takes more fields than are named here and refuses wrong ones with 400."
+)
+
+
+def layer_body(path: str, model: str, max_choices: int) -> Schema:
+    """Return the schema of a request body that is forwarded to the engine's OpenAI layer."""
+    required, example = _NEEDED[path]
+    members: dict[str, Schema] = {"model": {"const": model}} | required
+    needed = list(members)
+    members["n"] = {"type": ["integer", "null"], "minimum": 1, "maximum": max_choices}
+    members |= {name: {"maxItems": most, "maxProperties": most} for name, most in LONGEST.items()}
+    members["prompt_logprobs"] = {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_LOGPROBS}
+    members["top_logprobs"] = members["prompt_logprobs"]
+    unused: Schema = {"enum": [None, False, 0, [], {}]}
+    members |= {name: unused | {"description": f"not served: {why}"} for name, why in REFUSED.items()}
+    about = (
+        f"For {model} itself, without the member arrowhead: the fields of vLLM's own server, in its version here, but "
+        "for those that are named as not served. Text alone; shapes of replies within limits of size and depth"
+    )
+    examples = [{"model": model} | example]
+    return {"type": "object", "description": about, "properties": members, "required": needed, "examples": examples}
+
+
+def add_passthrough(document: Schema, model: str, max_choices: int, *, has_turns: bool) -> None:
+    """Add the layer's bodies and replies to the routes that it answers for ``model``, "" where there is no layer."""
+    paths = [path for path in _NEEDED if model and (has_turns or path not in NEED_TEMPLATE)]
+    for path in _LAYER_ALONE.keys() - set(paths):
+        del document["paths"][path]["post"]["responses"]["200"]
+    for path in paths:
+        _add_layer(path, document["paths"][path]["post"], layer_body(path, model, max_choices))
+    if model:
+        document["info"]["description"] += _LAYER_ABOUT.format(model=model)
+        document["components"]["schemas"] |= _layer_schemas()
+
+
+def _add_layer(path: str, operation: Schema, body: Schema) -> None:
+    operation["responses"].setdefault("400", {"description": "the engine's own layer refuses a field"})
+    reply = _ref(_LAYER_ALONE.get(path, "LayerReply"))
+    received = operation["requestBody"]["content"]["application/json"]
+    if path in _LAYER_ALONE:
+        received["schema"] = body
+        operation["responses"]["200"]["content"]["application/json"]["schema"] = reply
+    else:
+        add_alternative(received, body)
+        add_alternative(operation["responses"]["200"]["content"]["application/json"], reply)
+    for status, response in operation["responses"].items():
+        if status != "200":
+            content = response.setdefault("content", {}).setdefault("application/json", {})
+            add_alternative(content, _ref("LayerError"))
+
+
+def add_alternative(media: Schema, schema: Schema) -> None:
+    """Let the content of a media type be ``schema``, too."""
+    present = media.get("schema")
+    media["schema"] = {"anyOf": [*present.get("anyOf", [present]), schema]} if present else schema
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _layer_schemas() -> dict[str, Schema]:
+    """Return the schemas of the layer's replies; ``LayerError`` carries its own messages about wrong fields."""
+    message: Schema = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
+    count: Schema = {"type": "object", "properties": {"input_tokens": {"type": "integer"}}}
+    return {
+        "LayerReply": {"type": "object", "description": "as vLLM's own server replies, without the member arrowhead"},
+        "LayerMessage": {"type": "object", "properties": {"type": {"const": "message"}}, "required": ["type"]},
+        "LayerCount": count | {"required": ["input_tokens"]},
+        "LayerError": {"type": "object", "properties": {"error": message}, "required": ["error"]},
+    }
+
+
+router = APIRouter(tags=["Server"])
+_KINDS: Final = {
+    "page.html": "text/html",
+    "page.js": "text/javascript",
+    "page.css": "text/css",
+    "page.svg": "image/svg+xml",
+}
+# No resources of other origins, no inline scripts, no framing by other pages.
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+_PAGE: Final[Responses] = {200: {"content": {kind: {"schema": {"type": "string"}} for kind in _KINDS.values()}}}
+
+
+@router.get("/openapi.json", summary="Return this document", responses={200: {"model": dict[str, Any]}})
+async def openapi(request: Request) -> Response:
+    # The first document takes 0.15 s, during which the event loop would send no tokens.
+    document = await asyncio.to_thread(request.app.describe, running_of(request.app.state.services))
+    return JSONResponse(document, headers={"Cache-Control": "no-cache"})
+
+
+@router.get("/docs", summary="Return the page that shows this document", response_class=Response, responses=_PAGE)
+async def docs() -> Response:
+    return _file("page.html")
+
+
+@router.get(
+    "/docs/{name}",
+    summary="Return the page's script, style or icon: page.js, page.css, page.svg; all else needs a key",
+    response_class=Response,
+    responses=_PAGE,
+)
+async def docs_file(name: str) -> Response:
+    if name not in _KINDS:
+        raise HTTPException(404)
+    return _file(name)
+
+
+def _file(name: str) -> Response:
+    content = (files("server.api.reference") / "static" / name).read_bytes()
+    return Response(content, media_type=_KINDS[name], headers=HEADERS)

@@ -16,12 +16,10 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from server.api.answers.addresses import own_address
-from server.api.answers.rendering import Choice, model_for, side_job, usage_object
+from server.api.answers.rendering import Choice, model_for, own_address, side_job, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, Indexed, fan_out
-from server.api.answers.streaming import EVENTS, Chunk, stream_reply
 from server.api.declarations import ANSWER_ERRORS, TIMEOUT, Reads, streamed
-from server.api.http_request import cancel_on_disconnect, read_json
+from server.api.http_io import EVENTS, Chunk, cancel_on_disconnect, read_json, stream_reply
 from server.api.responses.items import Ending, ResponseItems, Wire
 from server.api.responses.schemas import (
     ResponseEvent,
@@ -31,7 +29,7 @@ from server.api.responses.schemas import (
     parse_responses,
 )
 from server.api.vllm_passthrough.dispatch import dispatch_plain
-from server.auth.scopes import Principal
+from server.auth.authentication import Principal
 from server.error_mapping import error_reply
 from server.errors import ResponseNotStored
 from server.methods.base import AnswerRequest

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from server.api.declarations import HAS_TEXT, OPTIONS, QUESTION, Reply, Schema, user_message, with_unused
-from server.api.http_request import Body, first_error
-from server.api.openai.replies import AnswerRecord
-from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, Temperature, TopP, is_neutral
+from server.api.http_io import Body, first_error
+from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, AnswerRecord, Temperature, TopP, is_neutral
 from server.errors import InvalidRequest, UnsupportedField
 from server.methods.base import Message, Sampling
 

@@ -22,7 +22,7 @@ from retrieval.corpus.readers.registry import READERS
 from retrieval.errors import RetrievalError
 from retrieval.passages import Document
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, Responses, Schema, errors, parameter
-from server.api.http_request import parse_body, read_json
+from server.api.http_io import parse_body, read_json
 from server.api.retrieval.namespaces import require_changes
 from server.api.retrieval.schemas import (
     DocumentBody,
@@ -37,7 +37,7 @@ from server.egress.policy import EgressContext
 from server.errors import ForbiddenHost, InvalidRequest, UploadTooLarge
 from server.jobs.queue import JobSpec, JobStatus, Work
 from server.jobs.uploads import Upload
-from server.observability.logging_setup import request_id
+from server.observability.observer import request_id
 from server.types import EgressMode, id_of_digest
 from server.wiring.services import Services
 

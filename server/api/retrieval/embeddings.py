@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from models.encoders.base import Encoder, Floats, PassageText
 from server.api.declarations import QUESTION, RETRIEVAL_ERRORS, Reads, Reply
-from server.api.http_request import Body, cancel_on_disconnect, parse_body, read_json
+from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
 from server.api.openai.schemas import MAX_TEXT
 from server.errors import InvalidRequest
 from server.evidence.encoders import EncoderPool

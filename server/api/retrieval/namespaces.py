@@ -16,10 +16,10 @@ from retrieval.corpus.ingest.pubmed_sync import queries_of
 from retrieval.corpus.namespaces.registry import Description
 from retrieval.corpus.namespaces.settings import NO_WORDS, NamespaceSettings
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, errors
-from server.api.http_request import parse_body, read_json
+from server.api.http_io import parse_body, read_json
 from server.api.retrieval.schemas import NamespaceBody
+from server.auth.authentication import Principal, require_change
 from server.auth.namespace_scopes import owner_metadata
-from server.auth.scopes import Principal, require_change
 from server.errors import ChangesRefused, EncoderUnknown, InvalidRequest
 from server.evidence.passages import Retrieval
 from server.settings.server import is_loopback

@@ -19,9 +19,9 @@ from retrieval.corpus.search.searcher import SearchOptions, default_retriever
 from retrieval.corpus.store.base import PassageFilter, Target
 from retrieval.passages import Document, Passage
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, errors
-from server.api.http_request import cancel_on_disconnect, parse_body, read_json
+from server.api.http_io import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import FilterBody, SearchBody, day_number, shown_day
-from server.auth.scopes import Principal
+from server.auth.authentication import Principal
 from server.errors import InvalidRequest, PassageNotFound
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.services import Services

@@ -18,7 +18,7 @@ from retrieval.corpus.readers.pdf import MAX_WIDTH, MIN_WIDTH, draw_page, page_w
 from retrieval.corpus.store.base import StoredDocument
 from retrieval.passages import Passage
 from server.api.declarations import CHANGE_ERRORS, Reply, Schema, errors, parameter
-from server.api.http_request import cancel_on_disconnect
+from server.api.http_io import cancel_on_disconnect
 from server.api.retrieval.documents import JOB, WAIT, opened, submitted
 from server.api.retrieval.schemas import shown_day
 from server.errors import InvalidRequest

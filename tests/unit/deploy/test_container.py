@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel
 
 from scripts.image_in_chroot import Build, Instruction, pairs, parse
-from server.auth.api_keys import Keyring, require_keys
+from server.auth.authentication import Keyring, require_keys
 from server.jobs.queue import JobLimits
 from server.serving.run import FLUSH_S
 from server.settings.loading import SettingsInvalid

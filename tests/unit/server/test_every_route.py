@@ -15,11 +15,10 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from server.app import create_app
-from server.auth.access_control import OPEN_PATHS
-from server.auth.file_key_store import FileKeyStore
-from server.auth.key_store import NewKey
-from server.auth.scopes import Scopes
+from server.auth.authentication import FileKeyStore
+from server.auth.keys import NewKey, Scopes
 from server.methods.base import AnswerRequest
+from server.middleware import OPEN_PATHS
 from server.settings.schema import Settings
 from server.wiring.bootstrap import build_services
 

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from server.trace_file import FILE_NAME, TraceFile
+from server.traces import FILE_NAME, TraceFile
 
 
 def _lines(folder: Path) -> list[dict[str, Any]]:

@@ -13,8 +13,7 @@ from models.errors import ArrowheadError, EngineUnavailable
 from server.api.answers.rendering import Choice
 from server.error_mapping import TABLE, error_reply
 from server.methods.base import AnswerRequest, Done, TextDelta, TranscriptDelta
-from server.trace_file import TraceFile
-from server.traces import MemoryTraceStore, TraceHead, TraceRecorder
+from server.traces import MemoryTraceStore, TraceFile, TraceHead, TraceRecorder
 
 
 def _head(number: int, owner: str = "") -> TraceHead:

@@ -23,7 +23,7 @@ from server.api.declarations import (
     user_message,
     with_unused,
 )
-from server.api.http_request import Body
+from server.api.http_io import Body
 
 
 class Question(Body):

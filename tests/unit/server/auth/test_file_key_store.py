@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from server.auth.file_key_store import FileKeyStore
-from server.auth.key_store import MAX_ACTIVE, KeyRefused, KeyStoreError, NewKey
-from server.auth.scopes import ScopeInvalid, Scopes
+from server.auth.authentication import FileKeyStore
+from server.auth.keys import MAX_ACTIVE, KeyRefused, KeyStoreError, NewKey, ScopeInvalid, Scopes
 from server.types import key_digest, key_id
 
 ROOT = Path(__file__).parents[4]
@@ -23,8 +22,8 @@ ROOT = Path(__file__).parents[4]
 WRITER = """
 import sys
 from pathlib import Path
-from server.auth.file_key_store import FileKeyStore
-from server.auth.key_store import NewKey
+from server.auth.authentication import FileKeyStore
+from server.auth.keys import NewKey
 store = FileKeyStore(Path(sys.argv[1]))
 for number in range(100_000):
     store.create(NewKey(name=f"{sys.argv[2]}-{number}"))

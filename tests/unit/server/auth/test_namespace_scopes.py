@@ -9,8 +9,9 @@ import pytest
 
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
+from server.auth.authentication import OPERATOR, Principal
+from server.auth.keys import Scopes
 from server.auth.namespace_scopes import NamespaceAccess, owner_metadata
-from server.auth.scopes import OPERATOR, Principal, Scopes
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 

@@ -12,8 +12,9 @@ from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from retrieval.errors import NcbiError
 from server.admission import Admission, AdmissionLimits, Ticket
+from server.auth.authentication import Principal
+from server.auth.keys import Scopes
 from server.auth.rate_limits import LocalRateLimiter
-from server.auth.scopes import Principal, Scopes
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import RateExceeded, ServerOverloaded
 from server.methods.base import CallReplied, TextDelta, TranscriptDelta

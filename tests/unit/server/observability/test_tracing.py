@@ -180,7 +180,7 @@ def test_a_collector_elsewhere_is_refused_where_nothing_may_leave(
 def test_without_a_collector_no_tracing_library_is_loaded() -> None:
     """Off costs nothing."""
     code = (
-        "import sys; from server.observability.setup import build_observability; "
+        "import sys; from server.observability.metrics import build_observability; "
         "from server.settings.server import TracingSettings; build_observability(TracingSettings()); "
         "import server.app, server.wiring.bootstrap; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from server.auth.api_keys import Keyring
-from server.auth.key_store import KeyStoreError, NewKey
+from server.auth.authentication import Keyring
+from server.auth.keys import KeyStoreError, NewKey
 from server.errors import Unauthorized
 from server.state.database import Database
 from server.state.keys import PostgresKeyStore

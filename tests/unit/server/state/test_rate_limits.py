@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from server.auth.scopes import Principal, Scopes
+from server.auth.authentication import Principal
+from server.auth.keys import Scopes
 from server.errors import RateExceeded, StateUnavailable
 from server.state.database import Database
 from server.state.keys import PostgresRateLimiter

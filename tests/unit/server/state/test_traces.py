@@ -13,8 +13,7 @@ import pytest_asyncio
 from server.errors import StateUnavailable
 from server.state.database import Database
 from server.state.traces import PostgresTraceStore, TraceBounds
-from server.trace_file import TraceFile
-from server.traces import TraceHead
+from server.traces import TraceFile, TraceHead
 
 if TYPE_CHECKING:
     from postgres_server import Postgres

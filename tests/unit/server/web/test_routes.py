@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from server.auth.access_control import OPEN_PATHS, WEB_FILES
+from server.middleware import OPEN_PATHS, WEB_FILES
 from server.web.routes import INDEX, STYLES, page_file
 
 STATIC = Path(__file__).parents[4] / "server" / "web" / "static"

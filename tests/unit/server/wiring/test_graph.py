@@ -16,7 +16,7 @@ from graph_doubles import PSORIASIS, RARE, STATEMENTS, MemoryGraph
 
 from models.encoders.base import Floats
 from retrieval.graph.types import Statement
-from server.auth.scopes import OPERATOR
+from server.auth.authentication import OPERATOR
 from server.errors import EncoderUnknown
 from server.evidence.encoders import EncoderPool
 from server.evidence.graph import GraphLocation, GraphService, StoredGraph

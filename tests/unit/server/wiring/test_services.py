@@ -15,7 +15,7 @@ from models.catalog import ModelCard
 from models.engines.base import AsgiSend, EngineOptions, LayerCall, OpenAiLayer, ServesOpenAi
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from server.app import create_app
-from server.auth.scopes import OPERATOR
+from server.auth.authentication import OPERATOR
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import InvalidRequest
 from server.methods.base import AnswerRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.requests import HTTPConnection
 
-from server.api.answers.addresses import EventAddresses, own_address
+from server.api.answers.rendering import EventAddresses, own_address
 from server.methods.base import Event, Evidence, Reference, TextDelta
 
 BASE = "https://ask.example"

@@ -16,21 +16,21 @@ from openapi_spec_validator import validate
 from models.catalog import ModelCard, PromptForm
 from models.engines.base import OpenAiLayer, ServesOpenAi
 from models.errors import ArrowheadError, EngineLoading
-from server.api.http_request import parse_body
-from server.api.openai.schemas import parse_chat, parse_completion
-from server.api.openai.tokenize import DetokenizeRequest, _parse
-from server.api.reference.document import TAGS, example_for, operation_id
-from server.api.reference.passthrough import layer_body
+from server.api.http_io import parse_body
+from server.api.openai.chat import parse_chat
+from server.api.openai.completions import parse_completion
+from server.api.openai.models import DetokenizeRequest, _parse
+from server.api.reference.document import TAGS, example_for, layer_body, operation_id
 from server.api.responses.schemas import parse_responses
 from server.api.retrieval.embeddings import EmbeddingsRequest, RerankRequest
 from server.api.retrieval.schemas import DocumentsBody, NamespaceBody, QueryBody, RemoveBody, SearchBody
 from server.api.retrieval.search import _checked
 from server.app import Application, create_app
-from server.auth.access_control import OPEN_PATHS
-from server.auth.api_keys import Keyring
+from server.auth.authentication import Keyring
 from server.auth.rate_limits import LocalRateLimiter
 from server.error_mapping import TABLE
-from server.observability.setup import metrics_only
+from server.middleware import OPEN_PATHS
+from server.observability.metrics import metrics_only
 from server.settings.schema import Settings
 from server.version import commit
 from server.web.routes import RenderBody

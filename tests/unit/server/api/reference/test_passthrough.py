@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from server.api.reference.passthrough import add_alternative, add_passthrough
+from server.api.reference.document import add_alternative, add_passthrough
 
 
 def test_an_alternative_joins_what_is_there() -> None:

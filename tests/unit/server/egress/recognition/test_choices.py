@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from retrieval.ncbi.calls.table import CALLS
-from server.egress.recognition.choices import CHOICES, check_dates, recognize_choice, recognize_link
+from server.egress.recognition.recognizer import CHOICES, check_dates, recognize_choice, recognize_link
 from server.egress.recognition.verdict import NotRecognized
 
 # Also stated in docs/egress.md.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from server.egress.recognition.choices import CHOICES
-from server.egress.recognition.identifiers import MAX_IDS, NUMBERS
-from server.egress.recognition.terms import FIELDS, MAX_CLAUSES
+from server.egress.recognition.recognizer import CHOICES
+from server.egress.recognition.terms import FIELDS, MAX_CLAUSES, MAX_IDS, NUMBERS
 from server.settings.egress import EgressSettings
 
 TEXT = (Path(__file__).parents[5] / "docs" / "egress.md").read_text(encoding="utf-8")

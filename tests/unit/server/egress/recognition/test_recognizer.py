@@ -7,8 +7,7 @@ from site_vocabulary import sample_names
 
 from retrieval.ncbi.calls.parameter_classes import ParamClass
 from retrieval.types import NcbiCall
-from server.egress.recognition.choices import CHOICES
-from server.egress.recognition.recognizer import VARIABLE, Recognizer
+from server.egress.recognition.recognizer import CHOICES, VARIABLE, Recognizer
 from server.egress.recognition.verdict import Allowed, Refused
 from server.egress.recognition.vocabulary import Vocabulary
 

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator
 import pytest
 
 from retrieval.types import MAX_NAME_CHARS, KnownName, NameKind
-from server.egress.recognition.person_names import PERSON_NAMES
-from server.egress.recognition.vocabulary import EmptyVocabulary, known_name, reads_as_language
+from server.egress.recognition.vocabulary import PERSON_NAMES, EmptyVocabulary, known_name, reads_as_language
 
 
 class One:

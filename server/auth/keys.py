@@ -1,7 +1,8 @@
-"""Define the store of the keys that ``arrowhead key`` creates, and the rules that hold in every store of them.
+"""Define API keys: the scopes that limit them, how stores hold those of ``arrowhead key``, the rules of each store.
 
 A store holds only the digests of keys. A digest is plain SHA-256. Salts and slow hashes are for secrets that people
-choose; these have 32 bytes from the system's generator, and a digest does not help to guess one.
+choose; these have 32 bytes from the system's generator, and a digest does not help to guess one. Pure; knows neither
+where keys are stored nor HTTP.
 """
 
 from __future__ import annotations
@@ -14,8 +15,50 @@ from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
 from models.errors import ArrowheadError
-from server.auth.scopes import Scopes
-from server.types import id_of_digest, key_digest
+from server.types import EgressMode, id_of_digest, key_digest
+
+MAX_RATE: Final = 1_000_000_000
+_MAX_LISTED: Final = 200
+_METHOD: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
+_NAMESPACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
+
+
+class ScopeInvalid(ArrowheadError, ValueError):
+    """Signal an invalid scope, which the message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scopes:
+    """Limit what a key may do.
+
+    ``methods`` are allowed by name, ``direct`` for the bare model; None for all. ``egress`` lowers the server's mode.
+    ``namespaces`` that are listed may be read whatever their owner; None: all that belong to no other key. A key always
+    reads its own. ``may_change`` applies to the namespaces that it reads, and to new ones.
+
+    Raises:
+        ScopeInvalid: a rate is out of range, or a list of names is empty, too long or malformed.
+    """
+
+    methods: tuple[str, ...] | None = None
+    egress: EgressMode | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    namespaces: tuple[str, ...] | None = None
+    may_change: bool = True
+
+    def __post_init__(self) -> None:
+        for what, rate in (("requests", self.requests_per_minute), ("tokens", self.tokens_per_minute)):
+            if rate is not None and not 1 <= rate <= MAX_RATE:
+                raise ScopeInvalid(f"{what} per minute: a number from 1 to {MAX_RATE}")
+        if self.methods == ():
+            raise ScopeInvalid("methods: name at least one, or leave them out for all")
+        for what, names, form in (("method", self.methods, _METHOD), ("namespace", self.namespaces, _NAMESPACE)):
+            if names is not None and len(names) > _MAX_LISTED:
+                raise ScopeInvalid(f"{what}s: at most {_MAX_LISTED} can be listed")
+            for name in names or ():
+                if form.fullmatch(name) is None:
+                    raise ScopeInvalid(f"{name[:70]!r} is no name of a {what}")
+
 
 PREFIX: Final = "ah-"
 MAX_ACTIVE: Final = 1000

@@ -10,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from server.auth.access_control import AccessControl, host_name, is_same_origin, is_subresource
-from server.auth.api_keys import Keyring
-from server.auth.file_key_store import FileKeyStore
-from server.auth.key_store import NewKey
+from server.auth.authentication import FileKeyStore, Keyring, Principal
+from server.auth.keys import NewKey, Scopes
 from server.auth.rate_limits import LocalRateLimiter
-from server.auth.scopes import Principal, Scopes
 from server.errors import ForbiddenHost, ForbiddenOrigin, RateExceeded, Unauthorized
+from server.middleware import AccessControl, host_name, is_same_origin, is_subresource
 from server.settings.server import ServerSettings, origin_of
 
 KEY = "a-key-of-the-settings"

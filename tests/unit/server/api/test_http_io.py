@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from server.api.http_request import cancel_on_disconnect
+from server.api.http_io import cancel_on_disconnect
 from server.errors import ClientDisconnected
 
 

@@ -11,15 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from server.auth import api_keys as keyring_module
-from server.auth.api_keys import Keyring, require_keys
-from server.auth.file_key_store import FileKeyStore
-from server.auth.key_store import KeyStoreError, NewKey
-from server.auth.scopes import OPERATOR, Principal, Scopes
+from server.auth import authentication
+from server.auth.authentication import (
+    OPERATOR,
+    FileKeyStore,
+    Keyring,
+    Principal,
+    access_lines,
+    named_keys,
+    require_keys,
+)
+from server.auth.keys import KeyStoreError, NewKey, Scopes
 from server.cli.doctor import examine
 from server.egress.policy import EgressPolicy
 from server.errors import Unauthorized
-from server.serving.key_summary import access_lines, named_keys
 from server.settings.egress import EgressSettings
 from server.settings.loading import SettingsInvalid, keys_file
 from server.settings.schema import Settings
@@ -159,7 +164,7 @@ def test_one_file_is_held_open_and_no_more(store: FileKeyStore) -> None:
 
 def test_keys_are_compared_in_constant_time_and_all_of_them() -> None:
     """By the function that is made for it, in a loop that nothing ends early."""
-    tree = ast.parse(inspect.getsource(keyring_module))
+    tree = ast.parse(inspect.getsource(authentication))
     find = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "find")
     (loop,) = [node for node in ast.walk(find) if isinstance(node, ast.For)]
 
@@ -190,7 +195,7 @@ def test_the_start_and_the_doctor_name_keys_by_their_ids(store: FileKeyStore) ->
     """Not all of many, no secret, and what is wrong with the file's rights."""
     secrets = [store.create(NewKey(name=f"key {n}"))[0] for n in range(22)]
     ring, settings = Keyring([FIXED], store), _settings(store.path, "127.0.0.1", FIXED)
-    told = named_keys(EgressPolicy.of(settings.egress), ring)
+    told = named_keys(ring, EgressPolicy.of(settings.egress).ceiling)
     said = "\n".join([told, *access_lines(settings, ring), finding_of(settings)[1]])
 
     assert told.startswith(f"{key_id(FIXED)} off, {key_id(secrets[0])} off, ") and told.endswith(" and 3 more")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from server.egress import budget
-from server.egress.budget import Budget, BudgetLimits
+from server.egress import policy
+from server.egress.policy import Budget, BudgetLimits
 
 
 class Clock:
@@ -68,7 +68,7 @@ def test_a_flood_of_keys_renews_nobodys_budget() -> None:
     """Where all places are taken by keys that have spent within the day, further ones wait."""
     clock = Clock()
     spent = _budget(clock)
-    for number in range(budget._MAX_KEYS):
+    for number in range(policy._MAX_KEYS):
         assert spent.spend(f"a{number}", f"k{number}", 1) is None
 
     assert spent.spend("b", "another", 1) == "day_budget"

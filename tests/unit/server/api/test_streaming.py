@@ -11,7 +11,7 @@ import pytest
 from fastapi import Request
 from starlette.types import Message
 
-from server.api.answers.streaming import KEEPALIVE, KeepAlive, stream_reply
+from server.api.http_io import KEEPALIVE, KeepAlive, stream_reply
 
 STREAM = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream; a=b")]}
 PLAIN = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]}

@@ -12,11 +12,16 @@ import pytest
 
 from models.engines.base import LayerCall
 from server.admission import Admission, AdmissionLimits, Ticket
-from server.api.vllm_passthrough.dispatch import num_chars
-from server.api.vllm_passthrough.forward import PassthroughCall, PassthroughResponse
-from server.auth.scopes import Principal
-from server.observability.logging_setup import request_id
-from server.observability.observer import AnswerRecord, HttpRequest, NullServerObserver, Observer, TokenCounts
+from server.api.vllm_passthrough.dispatch import PassthroughCall, PassthroughResponse, num_chars
+from server.auth.authentication import Principal
+from server.observability.observer import (
+    AnswerRecord,
+    HttpRequest,
+    NullServerObserver,
+    Observer,
+    TokenCounts,
+    request_id,
+)
 from server.wiring.services import Services
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.auth.key_store import MAX_ACTIVE, MAX_KEPT, KeyRefused, NewKey, StoredKey, key_for, retained, revoked
+from server.auth.keys import MAX_ACTIVE, MAX_KEPT, KeyRefused, NewKey, StoredKey, key_for, retained, revoked
 from server.types import id_of_digest, key_digest
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

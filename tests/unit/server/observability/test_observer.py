@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.observability.logging_setup import log_event, setup_logging
+from server.observability.observer import log_event, setup_logging
 from server.settings.server import LogSettings
 
 CANARY = "canary-quillfeather"
@@ -42,7 +42,7 @@ def test_an_exception_is_logged_without_its_message(capsys: pytest.CaptureFixtur
 
     assert CANARY not in said
     assert "reply cannot be read" in said and "ValueError" in said and "KeyError" in said
-    assert "test_logging_setup.py" in said
+    assert "test_observer.py" in said
     if log_format == "json":
         assert "ValueError" in json.loads(said)["exception"]
 
@@ -84,7 +84,7 @@ def test_a_warning_of_a_library_tells_where_and_no_more(capsys: pytest.CaptureFi
     logging.captureWarnings(False)
     said = capsys.readouterr().err
 
-    assert "test_logging_setup.py" in said and "UserWarning" in said and CANARY not in said
+    assert "test_observer.py" in said and "UserWarning" in said and CANARY not in said
 
 
 async def test_a_forgotten_task_tells_nothing_but_that_it_failed(capsys: pytest.CaptureFixture[str]) -> None:
