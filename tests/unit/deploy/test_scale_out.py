@@ -177,7 +177,7 @@ def test_the_entry_point_of_a_replica_takes_its_key_from_the_file(tmp_path: Path
 def test_vllm_takes_the_arguments_of_the_replicas() -> None:
     """By its own parser, each as it is written."""
     pytest.importorskip("vllm", reason="the vLLM package is not installed")
-    from vllm.entrypoints.openai.cli_args import make_arg_parser
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     parser = make_arg_parser(FlexibleArgumentParser())
