@@ -71,9 +71,7 @@ def main() -> None:
     after = level(given.url, given.pid)
     spent, tokens = after.processor_s - before.processor_s, after.tokens - before.tokens
     print(f"{done} of {given.answers} answers, {tokens / max(done, 1):.0f} sampled tokens each")
-    print(
-        f"processor time: {1000 * spent / max(done, 1):.1f} ms an answer, {1000 * spent / max(tokens, 1):.2f} ms a token"
-    )
+    print(f"ms of processor: {1000 * spent / max(done, 1):.1f} an answer, {1000 * spent / max(tokens, 1):.2f} a token")
     print(f"memory: {before.resident_mib:.0f} -> {after.resident_mib:.0f} MiB")
 
 
