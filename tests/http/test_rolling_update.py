@@ -131,7 +131,7 @@ async def end_server(site: Site, number: int) -> list[Outcome]:
     running = [asyncio.create_task(target.ask(question("long"))) for _ in range(6)]
     await site.has_in_flight([3, 3])
     old.process.send_signal(signal.SIGTERM)
-    asked = []
+    asked: list[asyncio.Task[Outcome]] = []
     while old.process.poll() is None:
         asked.append(asyncio.create_task(target.ask(question("short", stream=len(asked) % 2 == 0))))
         await asyncio.sleep(0.1)
