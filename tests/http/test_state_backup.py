@@ -15,9 +15,9 @@ import pytest
 from http_calls import SETTINGS, snippets
 from http_calls import Site as Calls
 
-from server.auth.key_store import NewKey
+from server.auth.keys import NewKey
 from server.state.database import Database
-from server.state.key_store import PostgresKeyStore
+from server.state.keys import PostgresKeyStore
 
 if TYPE_CHECKING:
     from postgres_server import Postgres

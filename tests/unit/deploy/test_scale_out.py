@@ -15,8 +15,8 @@ import pytest
 import yaml
 from scale_out_files import EXAMPLE, FOLDER, compose, container, manifest, pod, server_environment
 
-from server.auth.access_control import OPEN_PATHS
 from server.jobs.queue import JobLimits
+from server.middleware import OPEN_PATHS
 from server.serving.run import FLUSH_S
 from server.settings.loading import load_settings
 from server.settings.schema import Settings
