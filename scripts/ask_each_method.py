@@ -90,7 +90,8 @@ def _environment(folder: Path) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
     models = os.environ.get("ARROWHEAD_MODEL__DATA_DIR") or str(xdg_dir("data") / "models")
     kinds = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "STATE")}
-    return own | kinds | {"ARROWHEAD_MODEL__DATA_DIR": models}
+    # In float32 everywhere: bfloat16, the default of some processors, finds a passage more or less.
+    return own | kinds | {"ARROWHEAD_MODEL__DATA_DIR": models, "ARROWHEAD_RETRIEVAL__DTYPE": "float32"}
 
 
 def _wait_until_ready(address: str, child: subprocess.Popen[bytes], log: IO[str]) -> None:

@@ -118,6 +118,8 @@ class _Messages(Iterator[dict[str, Any]]):
             while True:
                 if not selector.select(_POLL_S):
                     if self._cancelled():
+                        # What the child still sends is not read: its first message would be taken for an item.
+                        self._done = True
                         return False
                     if time.monotonic() > until:
                         raise self._failure("time", "")
