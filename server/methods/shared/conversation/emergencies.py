@@ -83,7 +83,9 @@ _ENGLISH_ALONE: Final = (
     rf"\b{_STRONG} (?:chest (?:pain|pressure)|pain) in (?:my|his|her) chest",
     r"\bmy (?:chest|left arm and chest) (?:\w+ )?(?:pain|pressure) (?:is|won'?t|does not|doesn'?t)",
     r"\b(?:one|left|right|the left|the right) (?:side|half) of (?:my|his|her) (?:face|body) (?:is|has|went|"
-    r"feels|just)",
+    r"feels|just|hangs|droops|sags|dropped)",
+    r"\bhalf of (?:my|his|her) (?:face|body) (?:(?:just |has )?(?:hangs|droops|sags|dropped)|"
+    r"is (?:hanging|drooping|sagging|numb|paraly[sz]ed))",
     r"\b(?:the|this|his|her|my) bleeding (?:won'?t|doesn'?t|will not|does not|is not) stop|\bcan'?t stop the "
     r"bleeding|"
     r"\bblood is (?:gushing|spurting|pouring|everywhere)",

@@ -33,6 +33,8 @@ def test_every_emergency_of_the_list_is_recognised() -> None:
         ("Ich will nicht mehr leben", "suicidal", "de"),
         ("I CAN’T BREATHE!!!", "bodily", "en"),
         ("Mein Vater bekommt keine Luft", "bodily", "de"),
+        ("My father cannot speak and half of his face hangs down", "bodily", "en"),
+        ("Half of her face is drooping. What should I do?", "bodily", "en"),
     ],
 )
 def test_kind_and_language_decide_the_numbers(message: str, kind: str, language: str) -> None:
