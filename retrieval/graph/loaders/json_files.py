@@ -17,6 +17,7 @@ from retrieval.graph.loaders.reading import (
     member_items,
     names,
     needed,
+    parsed,
     rows,
 )
 from retrieval.graph.types import Edge, Node
@@ -60,18 +61,10 @@ class HetionetLoader:
         return str(self._place)
 
     def nodes(self) -> Iterator[Node]:
-        for value in self._items("nodes"):
-            try:
-                yield _hetionet_node(value)
-            except MalformedRecord as fault:
-                self._report.add(self.place, fault)
+        yield from parsed(self._items("nodes"), _hetionet_node, self._place, self._report)
 
     def edges(self) -> Iterator[Edge]:
-        for value in self._items("edges"):
-            try:
-                yield _hetionet_edge(value)
-            except MalformedRecord as fault:
-                self._report.add(self.place, fault)
+        yield from parsed(self._items("edges"), _hetionet_edge, self._place, self._report)
 
     def _items(self, member: str) -> Iterator[Any]:
         for path in self._files:
@@ -155,11 +148,7 @@ class OpenEdgesLoader:
                 continue
 
     def edges(self) -> Iterator[Edge]:
-        for row in self._rows(self._report):
-            try:
-                yield self._edge(row)
-            except MalformedRecord as fault:
-                self._report.add(self.place, fault)
+        yield from parsed(self._rows(self._report), self._edge, self._place, self._report)
 
     def _rows(self, report: Report) -> Iterator[dict[str, Any]]:
         for path in self._files:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import bz2
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from retrieval.errors import ImportFileError
 from retrieval.formats.json_stream import JsonStream
@@ -21,6 +21,8 @@ _KEPT: Final = 20
 _MAX_REASON: Final = 200
 MAX_CELL: Final = 65_536
 _MAX_NESTING: Final = 32
+_Raw = TypeVar("_Raw")
+_Read = TypeVar("_Read")
 
 
 class MalformedRecord(ValueError):
@@ -121,6 +123,17 @@ def rows(source: Iterable[Line], place: RecordPosition, report: Report) -> Itera
             report.add(str(place), "the line is not valid UTF-8")
         elif text and not text.startswith("#"):
             yield text
+
+
+def parsed(
+    values: Iterable[_Raw], parse: Callable[[_Raw], _Read], place: RecordPosition, report: Report
+) -> Iterator[_Read]:
+    """Yield what ``parse`` makes of each record; report those that it finds malformed, with their place."""
+    for value in values:
+        try:
+            yield parse(value)
+        except MalformedRecord as fault:
+            report.add(str(place), fault)
 
 
 def many(cell: str, separator: str = "|") -> tuple[str, ...]:

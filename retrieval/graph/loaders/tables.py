@@ -21,6 +21,7 @@ from retrieval.graph.loaders.reading import (
     lines,
     many,
     needed,
+    parsed,
     rows,
     table,
 )
@@ -83,18 +84,10 @@ class PlainLoader:
         return str(self._place)
 
     def nodes(self) -> Iterator[Node]:
-        for row in self._rows(_NODE_COLUMNS):
-            try:
-                yield _plain_node(row)
-            except MalformedRecord as fault:
-                self._report.add(self.place, fault)
+        yield from parsed(self._rows(_NODE_COLUMNS), _plain_node, self._place, self._report)
 
     def edges(self) -> Iterator[Edge]:
-        for row in self._rows(_EDGE_COLUMNS):
-            try:
-                yield _plain_edge(row)
-            except MalformedRecord as fault:
-                self._report.add(self.place, fault)
+        yield from parsed(self._rows(_EDGE_COLUMNS), _plain_edge, self._place, self._report)
 
     def _rows(self, columns: frozenset[str]) -> Iterator[Row]:
         for path in self._files:
@@ -156,11 +149,7 @@ class PrimekgLoader:
                 continue
 
     def edges(self) -> Iterator[Edge]:
-        for row in self._rows(self._report):
-            try:
-                yield _primekg_edge(row)
-            except MalformedRecord as fault:
-                self._report.add(self.place, fault)
+        yield from parsed(self._rows(self._report), _primekg_edge, self._place, self._report)
 
     def _rows(self, report: Report) -> Iterator[dict[str, str]]:
         for path in self._files:
@@ -223,18 +212,10 @@ class KgxLoader:
         return str(self._place)
 
     def nodes(self) -> Iterator[Node]:
-        for row in self._rows("nodes"):
-            try:
-                yield _kgx_node(row)
-            except MalformedRecord as fault:
-                self._report.add(self.place, fault)
+        yield from parsed(self._rows("nodes"), _kgx_node, self._place, self._report)
 
     def edges(self) -> Iterator[Edge]:
-        for row in self._rows("edges"):
-            try:
-                yield _kgx_edge(row)
-            except MalformedRecord as fault:
-                self._report.add(self.place, fault)
+        yield from parsed(self._rows("edges"), _kgx_edge, self._place, self._report)
         if missing := {"nodes", "edges"} - self._found:
             raise GraphFileInvalid(f"KGX: no file has a header of {missing.pop()}", param="files")
 
