@@ -138,7 +138,7 @@ def _encoders(settings: Settings) -> Finding:
 
 
 def _indices(settings: Settings) -> Finding:
-    from server.wiring.retrieval import backend_name
+    from server.wiring.namespaces import backend_name
 
     names = [f"{name} {found}" for name in ("faiss-gpu", "faiss-cpu", "tantivy") if (found := _version(name))]
     backend = backend_name(settings.retrieval)
@@ -149,7 +149,7 @@ def _indices(settings: Settings) -> Finding:
 
 def _namespaces(settings: Settings) -> Finding:
     from server.settings.loading import namespaces_dir
-    from server.wiring.retrieval import passage_stores
+    from server.wiring.namespaces import passage_stores
 
     folder = namespaces_dir(settings)
     stores = passage_stores(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,8 +18,10 @@ import typer
 from server.cli.options import ConfigFile, verbs
 
 if TYPE_CHECKING:
+    from models.encoders.base import Encoder
     from retrieval.corpus.ingest.add import ChangeHooks, ChangeReport, FileResult
     from retrieval.corpus.ingest.pubmed_sync import FetchReport, PubmedQuery
+    from retrieval.corpus.namespaces.registry import Namespaces
     from server.evidence.passages import Retrieval
     from server.settings.schema import Settings
 
@@ -28,6 +31,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 Words = Literal["tantivy", "none"]
 _SOME: Final = 3
 _BLOCK: Final = 200
+_BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 
 @contextmanager
@@ -44,6 +48,43 @@ def opened(config: Path | None) -> Iterator[tuple[Settings, Retrieval]]:
         yield settings, retrieval
     finally:
         asyncio.run(retrieval.close())
+
+
+@contextmanager
+def _described(config: Path | None) -> Iterator[Namespaces]:
+    """Open the namespaces of the settings to describe them: of what a server needs, nothing else is imported."""
+    _import_numpy_without_threads()
+    from server.settings.loading import load_settings, namespaces_dir
+    from server.wiring.data_folder import protect
+    from server.wiring.namespaces import build_namespaces
+
+    def encoder(name: str) -> Encoder:
+        from server.evidence.encoders import EncoderPool
+
+        return EncoderPool(settings.retrieval).encoder(name)
+
+    settings = load_settings(None, config)
+    protect(namespaces_dir(settings))
+    namespaces = build_namespaces(settings.retrieval, namespaces_dir(settings), encoder)
+    try:
+        yield namespaces
+    finally:
+        namespaces.close()
+
+
+def _import_numpy_without_threads() -> None:
+    """Import NumPy with a BLAS of one thread, for a command that computes nothing.
+
+    Starting OpenBLAS's threads takes most of the import's processor time. The variable is removed again: FAISS and
+    torch bring a BLAS of their own, which reads it when it is loaded.
+    """
+    if _BLAS_THREADS in os.environ:
+        return
+    os.environ[_BLAS_THREADS] = "1"
+    try:
+        import numpy  # noqa: F401
+    finally:
+        del os.environ[_BLAS_THREADS]
 
 
 @app.command(help="make an empty one")
@@ -86,9 +127,9 @@ def create(
 
 @app.command("list", help="all of them, with what they hold")
 def list_namespaces(config: ConfigFile = None) -> int:
-    with opened(config) as (_, retrieval):
-        for name in retrieval.namespaces.names():
-            info = retrieval.namespaces.describe(name)
+    with _described(config) as namespaces:
+        for name in namespaces.names():
+            info = namespaces.describe(name)
             if info.counts is None or info.settings is None:
                 print(f"{name}\tdamaged: {info.damage}")
                 continue

@@ -26,7 +26,6 @@ from server.settings.loading import (
     xdg_dir,
 )
 from server.settings.schema import Settings
-from server.traces import FILE_NAME
 
 log = logging.getLogger(__name__)
 _LOCK: Final = ".server.lock"
@@ -121,6 +120,8 @@ def _folders(settings: Settings) -> Iterator[Path]:
 
 
 def _files(settings: Settings) -> Iterator[Path]:
+    from server.traces import FILE_NAME  # imports the records of the methods, for which commands would wait
+
     names = [audit_path(settings), keys_file(settings)]
     names += [settings.ncbi.cache_path] if settings.ncbi.cache_path else []
     names += [settings.traces.dir / FILE_NAME] if settings.traces.dir else []

@@ -9,33 +9,25 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from models.encoders.base import Encoder, EncoderOptions, Floats, PassageText
+from models.encoders.base import EncoderOptions, Floats, PassageText
 from models.encoders.registry import cross_encoder_memory, encoder_memory
 from models.errors import ArrowheadError
-from retrieval.corpus.errors import CorpusError, NamespaceInvalid
+from retrieval.corpus.errors import CorpusError
 from retrieval.corpus.items import FileLimits, PdfLimits, ReadOptions
 from retrieval.corpus.namespaces.namespace import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.search.searcher import Rankers, Searcher
-from retrieval.corpus.store.base import PassageStores, log_name
-from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
-from retrieval.index.base import RowFilter, VectorIndex
-from retrieval.index.open import committed_recall, committed_rows, create_index, open_index
-from retrieval.index.segments.manifest import OpenOptions
-from retrieval.index.segments.snapshot import IndexSnapshot
-from retrieval.index.segments.storage import Storage
-from retrieval.index.spec import GIB, BackendName, IndexSpec, MemoryBudget, MemoryClaim, estimate
-from retrieval.lexical.base import LexicalIndex
-from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
+from retrieval.corpus.store.base import log_name
+from retrieval.index.base import RowFilter
+from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, estimate
+from retrieval.lexical.keyword_frequency.index import KeywordIndex
 from retrieval.lexical.keyword_frequency.pes2 import keyword_search
 from retrieval.lexical.question_keywords import KeywordQuery, parse_marked, query_keywords
 from retrieval.observer import RetrievalObserver
@@ -48,13 +40,13 @@ from server.jobs.uploads import Uploads
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.wiring.models import engine_options
+from server.wiring.namespaces import build_namespaces, uses_card
 
 if TYPE_CHECKING:
     from retrieval.corpus.ingest.cited_works import Grobid
 
 log = logging.getLogger(__name__)
 _CARD = "cuda"
-_DRIVER: Final = Path("/proc/driver/nvidia/version")
 
 
 def build_retrieval(
@@ -64,17 +56,7 @@ def build_retrieval(
     open_jobs: Callable[[JobLimits, Uploads], JobQueue] = lambda limits, files: LocalJobQueue(limits, files.conceal),
 ) -> Retrieval:
     pool = EncoderPool(settings, observer)
-    opener = _VectorOpener(backend_name(settings), settings.device)
-    backends = Backends(
-        stores=passage_stores,
-        encoders=pool.encoder,
-        vectors=opener.vectors,
-        words=_words,
-        keywords=lambda folder, _: _keywords(folder),
-        vector_rows=committed_rows,
-        vector_recall=committed_recall,
-    )
-    namespaces = Namespaces(data_dir, backends)
+    namespaces = build_namespaces(settings, data_dir, pool.encoder)
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
     searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
@@ -102,25 +84,6 @@ def grobid_of(settings: RetrievalSettings) -> Grobid | None:
     )  # loads httpx, which commands on namespaces need not wait for
 
     return Grobid(url=settings.grobid_url, timeout_s=settings.grobid_timeout_s) if settings.grobid_url else None
-
-
-def passage_stores(root: Path) -> PassageStores:
-    return SqlitePassageStores(root)
-
-
-def backend_name(settings: RetrievalSettings) -> BackendName:
-    """Return the vector back end; ``auto`` is torch on a GPU that the encoders may use, else faiss on the CPU."""
-    if settings.backend != "auto":
-        return settings.backend
-    return "torch" if uses_card(settings) else "faiss"
-
-
-def uses_card(settings: RetrievalSettings) -> bool:
-    """Return whether encoders, and with them indices, run on a GPU.
-
-    The check looks for the driver, as importing torch would take seconds.
-    """
-    return settings.device.startswith("cuda") or (settings.device == "auto" and _DRIVER.exists())
 
 
 def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:
@@ -179,50 +142,6 @@ def engine_reserve(settings: Settings) -> int:
             # Not among what is loaded before the engine.
             total += cross_encoder_memory(chosen.cross_encoder, options).total
     return total
-
-
-class _VectorOpener:
-    """Open vector indices for namespaces, and reuse what was read and checked before.
-
-    When a folder has changed, its earlier segments are not read again, since segments are immutable.
-    """
-
-    def __init__(self, backend: BackendName, device: str) -> None:
-        self._backend = backend
-        self._device = "cpu" if backend == "faiss" else device.replace("auto", "cuda")
-        self._known: dict[Path, IndexSnapshot] = {}
-        self._lock = threading.Lock()
-
-    def vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
-        # A writer needs no GPU: every back end opens what it writes.
-        backend: BackendName = "faiss" if write else self._backend
-        options = OpenOptions(write=write, device="cpu" if write else self._device)
-        spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=encoder.fingerprint.as_dict(), backend=backend)
-        # A killed process may have left the folders of an incomplete index.
-        if write and not Storage(folder, options.disk).exists():
-            return create_index(folder, spec, options)
-        if backend != self._backend:
-            return open_index(folder, spec, options)
-        with self._lock:
-            # An open index of a deleted folder would keep its files on the disk.
-            self._known = {place: view for place, view in self._known.items() if place.exists()}
-            known = self._known.get(folder)
-        index = open_index(folder, spec, options, known)
-        with self._lock:
-            self._known[folder] = index.view
-        return index
-
-
-def _words(folder: Path, name: str, _: bool) -> LexicalIndex:
-    if name == "tantivy":
-        from retrieval.lexical.tantivy_index import open_tantivy
-
-        return open_tantivy(folder)
-    raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy or none", param="words")
-
-
-def _keywords(folder: Path) -> KeywordIndex:
-    return open_keyword_index(folder)
 
 
 def search_keywords(index: KeywordIndex, query: str, k: int, where: RowFilter | None) -> list[Hit]:

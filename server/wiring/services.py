@@ -32,7 +32,8 @@ from server.settings.loading import SettingsInvalid
 from server.settings.schema import Settings
 from server.traces import TraceStore
 from server.types import id_of_digest
-from server.wiring.retrieval import grobid_of, preload, read_options, uses_card
+from server.wiring.namespaces import uses_card
+from server.wiring.retrieval import grobid_of, preload, read_options
 
 log = logging.getLogger(__name__)
 DIRECT = "direct"

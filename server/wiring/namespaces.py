@@ -1,0 +1,125 @@
+"""Open the namespaces of a data folder by the settings, with the back ends of their indices.
+
+What opens an index is imported when the first one is opened: commands that only read a namespace's counts need not wait
+for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from models.encoders.base import Encoder
+from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.namespaces.settings import Backends
+from retrieval.corpus.store.base import PassageStores
+from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
+from retrieval.index.base import VectorIndex
+from retrieval.index.spec import BackendName, IndexSpec
+from retrieval.lexical.base import LexicalIndex
+from server.settings.retrieval import RetrievalSettings
+
+if TYPE_CHECKING:
+    from retrieval.index.segments.snapshot import IndexSnapshot
+    from retrieval.lexical.keyword_frequency.index import KeywordIndex
+
+_DRIVER: Final = Path("/proc/driver/nvidia/version")
+
+
+def build_namespaces(settings: RetrievalSettings, data_dir: Path, encoder: Callable[[str], Encoder]) -> Namespaces:
+    """Return the namespaces below a folder; ``encoder`` loads the encoder of an id."""
+    opener = _VectorOpener(backend_name(settings), settings.device)
+    backends = Backends(
+        stores=passage_stores,
+        encoders=encoder,
+        vectors=opener.vectors,
+        words=_words,
+        keywords=lambda folder, _: _keywords(folder),
+        vector_rows=_vector_rows,
+        vector_recall=_vector_recall,
+    )
+    return Namespaces(data_dir, backends)
+
+
+def passage_stores(root: Path) -> PassageStores:
+    return SqlitePassageStores(root)
+
+
+def backend_name(settings: RetrievalSettings) -> BackendName:
+    """Return the vector back end; ``auto`` is torch on a GPU that the encoders may use, else faiss on the CPU."""
+    if settings.backend != "auto":
+        return settings.backend
+    return "torch" if uses_card(settings) else "faiss"
+
+
+def uses_card(settings: RetrievalSettings) -> bool:
+    """Return whether encoders, and with them indices, run on a GPU.
+
+    The check looks for the driver, as importing torch would take seconds.
+    """
+    return settings.device.startswith("cuda") or (settings.device == "auto" and _DRIVER.exists())
+
+
+class _VectorOpener:
+    """Open vector indices for namespaces, and reuse what was read and checked before.
+
+    When a folder has changed, its earlier segments are not read again, since segments are immutable.
+    """
+
+    def __init__(self, backend: BackendName, device: str) -> None:
+        self._backend = backend
+        self._device = "cpu" if backend == "faiss" else device.replace("auto", "cuda")
+        self._known: dict[Path, IndexSnapshot] = {}
+        self._lock = threading.Lock()
+
+    def vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
+        from retrieval.index.open import create_index, open_index
+        from retrieval.index.segments.manifest import OpenOptions
+        from retrieval.index.segments.storage import Storage
+
+        # A writer needs no GPU: every back end opens what it writes.
+        backend: BackendName = "faiss" if write else self._backend
+        options = OpenOptions(write=write, device="cpu" if write else self._device)
+        spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=encoder.fingerprint.as_dict(), backend=backend)
+        # A killed process may have left the folders of an incomplete index.
+        if write and not Storage(folder, options.disk).exists():
+            return create_index(folder, spec, options)
+        if backend != self._backend:
+            return open_index(folder, spec, options)
+        with self._lock:
+            # An open index of a deleted folder would keep its files on the disk.
+            self._known = {place: view for place, view in self._known.items() if place.exists()}
+            known = self._known.get(folder)
+        index = open_index(folder, spec, options, known)
+        with self._lock:
+            self._known[folder] = index.view
+        return index
+
+
+def _words(folder: Path, name: str, _: bool) -> LexicalIndex:
+    if name == "tantivy":
+        from retrieval.lexical.tantivy_index import open_tantivy
+
+        return open_tantivy(folder)
+    raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy or none", param="words")
+
+
+def _keywords(folder: Path) -> KeywordIndex:
+    from retrieval.lexical.keyword_frequency.index import open_keyword_index
+
+    return open_keyword_index(folder)
+
+
+def _vector_rows(folder: Path) -> int:
+    from retrieval.index.open import committed_rows
+
+    return committed_rows(folder)
+
+
+def _vector_recall(folder: Path) -> float | None:
+    from retrieval.index.open import committed_recall
+
+    return committed_recall(folder)
