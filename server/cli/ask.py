@@ -5,7 +5,6 @@ Prints the transcript or the trace.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -95,6 +94,8 @@ def record_of(question: Question, settings: Settings) -> dict[str, Any]:
     Raises:
         ArrowheadError: the server, the engine or the method failed or refused the request.
     """
+    import asyncio
+
     if question.url:
         return _record_there(question)[1]
     question, settings = _prepared(question, settings)
@@ -121,6 +122,8 @@ def _ask_in_process(question: Question, settings: Settings) -> None:
     Raises:
         ArrowheadError: the engine or the method failed.
     """
+    import asyncio
+
     question, settings = _prepared(question, settings)
     asyncio.run(_answer_here(question, settings))
 

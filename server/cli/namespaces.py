@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections import Counter
@@ -37,6 +36,8 @@ _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 @contextmanager
 def opened(config: Path | None) -> Iterator[tuple[Settings, Retrieval]]:
     """Open the namespaces of the settings; load no encoder."""
+    import asyncio
+
     from server.settings.loading import load_settings, namespaces_dir
     from server.wiring.data_folder import protect
     from server.wiring.retrieval import build_retrieval
@@ -253,6 +254,8 @@ def update_queries(name: Name, config: ConfigFile = None) -> int:
 
 def _with_ncbi(name: str, query: PubmedQuery | None, config: Path | None) -> int:
     """Run one query, or with None all stored queries of the namespace, under the server's egress rules."""
+    import asyncio
+
     from retrieval.corpus.ingest.pubmed_sync import add_query, update
     from server.wiring.ncbi import open_ncbi
 

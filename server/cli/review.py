@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,7 +18,9 @@ from retrieval.storage.files import Disk, FileLock, make_folder
 from server.cli.ask import AskFailed, Question, options_of, record_of
 from server.cli.options import ALL_FLAGS, GivenSettings, verbs, with_setting_flags
 from server.errors import RequestError
-from server.methods.shared.evidence_table import EvidenceRow, Review, review_of
+
+if TYPE_CHECKING:
+    from server.methods.shared.evidence_table import EvidenceRow, Review
 
 FORMAT: Final = "arrowhead-review/1"
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?", re.ASCII)
@@ -61,6 +63,8 @@ def run(
     key: Annotated[str | None, typer.Option(help="API key of that server")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print what is new as JSON")] = False,
 ) -> int:
+    from server.methods.shared.evidence_table import review_of
+
     store = _store()
     store.read_path(name)
     with store.held(name):
