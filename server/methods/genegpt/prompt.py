@@ -128,6 +128,13 @@ _SAID_OF_SNPS: Final[tuple[tuple[Relation, frozenset[str], frozenset[str]], ...]
 )
 
 
+# The name of a disease: words, no further question and no clause.
+_GENES_OF: Final = re.compile(
+    r"(?:which|what)(?: is| are)?(?: the)?(?: human)? genes?(?: that| which| is| are| can)* "
+    r"(?:causes?|causing|caused|responsible for|associated with|related to|linked (?:to|with)|underl(?:ies?|ying)|"
+    r"mutated in) (?P<disease>(?:(?!(?:and|or|which|what|in|when|where|how|with)\b)[\w'-]+ ?){1,8}?)\?",
+    re.IGNORECASE,
+)
 _CAUSES: Final = _words("related associated responsible cause causes causing")
 _TRAINED: Final = frozenset().union(
     _FILLING,
@@ -246,6 +253,10 @@ def as_trained(question: str) -> Asked:
     text = asking_part(question)
     if COT_TRIGGER in text or _SEQUENCE.search(text):
         return Asked(text)
+    if (found := _GENES_OF.fullmatch(text)) and not any(
+        one.kind == "symbol" for one in identifiers_in(found["disease"])
+    ):
+        return Asked(f"What are genes related to {found['disease']}?")
     named = list(dict.fromkeys(one.text for one in identifiers_in(text) if one.kind == "symbol"))
     bare = re.sub("|".join(map(re.escape, named)) or "$", " ", text)
     words = frozenset(word.casefold() for word in _WORD.findall(bare))

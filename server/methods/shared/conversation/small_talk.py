@@ -22,6 +22,10 @@ _MANNERS: Final = (
     r"help|for the help|"
     r"for that|für die hilfe|für deine hilfe|für ihre hilfe))*"
 )
+_HELPED: Final = (
+    r"(?:that|this|it|you)(?: have| has|'ve|'s)? (?:(?:really |just )?help(?:s|ed)?|(?:was|is|were|are|been) "
+    r"(?:very |really |so )?(?:helpful|useful|great|perfect|clear))(?: me)?(?: a lot| very much)?"
+)
 _HELLO: Final = (
     r"(?:hi+|hello+|hey+|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|morning|evening|yo|hi "
     r"hello|how are you"
@@ -40,10 +44,7 @@ _PHRASES: Final[tuple[tuple[Kind, Language, str], ...]] = (
         "thanks",
         "en",
         rf"(?:ok(?:ay)? |great |perfect |cool |super |nice |wow |good |yes |no )*(?:thanks?|thank you|thx|ty|"
-        rf"cheers|much appreciated|"
-        rf"(?:that|this) (?:was|is) (?:very |really )?helpful|that helps|well done|good "
-        rf"job){_NAME}{_MANNERS}(?: (?:that|this) (?:was|is) "
-        rf"(?:very |really )?helpful| that helps)?",
+        rf"cheers|much appreciated|{_HELPED}|well done|good job){_NAME}{_MANNERS}(?: {_HELPED})?",
     ),
     (
         "thanks",

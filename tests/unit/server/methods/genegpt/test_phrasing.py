@@ -29,8 +29,24 @@ def test_a_question_on_one_name_gets_the_trained_wording(question: str, asked: s
 
 
 @pytest.mark.parametrize(
+    ("question", "disease"),
+    [
+        ("Which gene causes Marfan syndrome?", "Marfan syndrome"),
+        ("What genes are responsible for cystic fibrosis?", "cystic fibrosis"),
+        ("Which gene is linked to inflammatory bowel disease?", "inflammatory bowel disease"),
+        ("Which genes cause type 2 diabetes?", "type 2 diabetes"),
+    ],
+)
+def test_a_question_on_the_genes_of_a_disease_gets_the_trained_wording(question: str, disease: str) -> None:
+    """Else the model searches for "Which gene"."""
+    assert as_trained(question).text == f"What are genes related to {disease}?"
+
+
+@pytest.mark.parametrize(
     "question",
     [
+        "Which gene causes Parkinson's disease in the Faroes?",
+        "Which gene causes asthma and eczema?",
         LOCATED.format("RP11-17A4.1"),
         "Where is EGFR expressed?",
         "What does the BRCA1 mutation do?",

@@ -23,7 +23,8 @@ from server.methods.shared.conversation.small_talk import GUIDES, small_talk_in,
         (
             "thanks",
             "en",
-            "thanks|Thank you very much!|ok thanks|Great, that was helpful|perfect|Thanks a lot for your help",
+            "thanks|Thank you very much!|ok thanks|Great, that was helpful|perfect|Thanks a lot for your help|"
+            "Thanks, that helped!|You have been very helpful|It really helps me a lot",
         ),
         ("thanks", "de", "Danke|Vielen Dank!|super danke|Danke für die Hilfe|Danke schön"),
         ("farewell", "en", "bye|Good bye!|see you later|Good night|ok bye|Thanks, goodbye"),
