@@ -146,10 +146,8 @@ def is_whole(outcome: Outcome) -> bool:
     return (outcome.status, outcome.text, outcome.done, outcome.error) == (200, LONG.lstrip(), True, "")
 
 
-async def asked_while(
-    site: Site, condition: Callable[[], bool | Awaitable[bool]], every_s: float = 0.2
-) -> list[Outcome]:
-    """Send short requests as long as ``condition`` holds, and return what became of them."""
+async def asked_while(site: Site, condition: Callable[[], bool]) -> list[Outcome]:
+    """Send five short requests a second as long as ``condition`` holds, and return what became of them."""
     asked: list[asyncio.Task[Outcome]] = []
     while condition():
         asked.append(asyncio.create_task(site.target.ask(chat("short", stream=len(asked) % 2 == 0))))
