@@ -6,6 +6,7 @@ Over two replicas, `vllm serve --enable-scale-out` of the embedded model, starte
 
     cached            each resume computes no more than its reply and one block
     latency           a resume's first token: the remote engine against vLLM's in this process, in turns
+    throughput        step times, and answers in a closed loop, sticky and random: input of simulate_replicas.py
     replica-kill      `kill -9` of a replica in the middle of the streams, in groups of --group (starts its own)
 
 Over two servers with the scripted engine, behind HAProxy as shipped and over one PostgreSQL:
@@ -32,10 +33,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.catalog import EMBEDDED_DIR
 from scripts.benchmarks.serving.scenarios import replicas, servers, shared_state
 from scripts.benchmarks.serving.scenarios.site import Site, site
+from scripts.benchmarks.serving.scenarios.throughput import throughput
 from scripts.benchmarks.serving.scenarios.verdict import Verdict
 from scripts.benchmarks.serving.vllm_replica import VllmReplica, vllm_replicas
 
-OF_REPLICAS: Final = ("cached", "latency", "replica-kill")
+OF_REPLICAS: Final = ("cached", "latency", "throughput", "replica-kill")
 OF_SERVERS: Final[dict[str, Callable[[Site, argparse.Namespace], Verdict]]] = {
     "rates": lambda where, args: shared_state.rates(where),
     "database-restart": lambda where, args: shared_state.database_restart(where, args.streams),
@@ -61,6 +63,8 @@ def over_replicas(names: Sequence[str], args: argparse.Namespace) -> Iterator[Ve
             yield replicas.cached(urls, args.answers)
         if "latency" in names:
             yield replicas.latency(urls, args.answers)
+        if "throughput" in names:
+            yield throughput(urls, args.clients, args.seconds)
         if "replica-kill" in names and own:
             yield replicas.replica_kill(own, args.streams, args.group)
 
@@ -79,6 +83,8 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=8, help="of four resumes each")
     parser.add_argument("--streams", type=int, default=100)
     parser.add_argument("--group", type=int, default=50, help="streams at once over the replicas")
+    parser.add_argument("--clients", type=int, default=16, help="of throughput")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each round of throughput")
     parser.add_argument("--jobs", type=int, default=80)
     args = parser.parse_args()
     names = args.scenarios or [*OF_REPLICAS, *OF_SERVERS]

@@ -52,6 +52,7 @@ class Resumes:
             "computed_most": max(self.computed),
             "allowed": max(self.allowed),
             "first_token_ms_median": round(1000 * statistics.median(self.first_token_s), 1),
+            "first_token_ms_least": round(1000 * min(self.first_token_s), 1),
         }
 
 
@@ -73,8 +74,11 @@ def latency(urls: Sequence[str], answers: int) -> Verdict:
     """Run the same answers on the replicas and on the vLLM engine of this process, in turns."""
     found = asyncio.run(_resumes(urls, ("remote", "vllm"), answers))
     added, ratio = added_ms(found["remote"].first_token_s, found["vllm"].first_token_s)
-    figures = {kind: one.figures() for kind, one in found.items()}
-    return Verdict("latency", added <= MAX_ADDED_MS, figures | {"added_ms": round(added, 1), "ratio": round(ratio, 3)})
+    least = 1000 * (min(found["remote"].first_token_s) - min(found["vllm"].first_token_s))
+    figures: dict[str, Any] = {kind: one.figures() for kind, one in found.items()}
+    # Other work on the machine lengthens the median more than the least.
+    figures |= {"added_ms": round(added, 1), "ratio": round(ratio, 3), "added_ms_of_the_least": round(least, 1)}
+    return Verdict("latency", added <= MAX_ADDED_MS, figures)
 
 
 async def _resumes(urls: Sequence[str], kinds: Sequence[EngineKind], answers: int) -> dict[str, Resumes]:
@@ -88,6 +92,11 @@ async def _resumes(urls: Sequence[str], kinds: Sequence[EngineKind], answers: in
             for kind in sorted(engines, reverse=bool(number % 2)):
                 await _answer(engines[kind], f"answer-{time.time_ns()}-{number}", counted[kind])
     return counted
+
+
+async def remote_engine(urls: Sequence[str], stack: AsyncExitStack) -> Engine:
+    """Start the remote engine over replicas; it ends with the stack."""
+    return await _engine("remote", urls, stack)
 
 
 async def _engine(kind: EngineKind, urls: Sequence[str], stack: AsyncExitStack) -> Engine:
