@@ -6,9 +6,9 @@
 A replica works in steps, as vLLM: each gives every decoding sequence a token, and computes prompts within a budget of
 tokens. A step takes a constant, an amount for each sequence, and one for each token of prompts. An answer is several
 generations with a call after each but the last; its replica is drawn once (sticky: rendezvous hashing spreads answers
-evenly) or for each generation (random). More answers than places wait, as at the servers. A replica keeps the prefixes of the answers that run: room in its cache is not
-simulated, nor is a beginning that prompts have in common. First printed is the two-replica measurement beside its
-simulation; then the table.
+evenly) or for each generation (random). More answers than places wait, as at the servers. A replica keeps the prefixes
+of the answers that run: room in its cache is not simulated, nor is a beginning that prompts have in common. Printed
+first is the two-replica measurement beside its simulation, then the table.
 """
 
 from __future__ import annotations
@@ -72,8 +72,7 @@ class Setup:
 
 @dataclass(slots=True)
 class Result:
-    """Counts of the time after the warm-up: times of the answers that ended in it, from the question, and from the place
-    that the answer got."""
+    """What happened after the warm-up; ``answer_s`` count from the question, ``admitted_s`` from the place it got."""
 
     seconds: float
     answer_s: list[float] = field(default_factory=list)

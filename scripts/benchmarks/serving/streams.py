@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 class Outcome:
     """One request. ``text`` joins its pieces in the order in which they came; ``done``: it ended with [DONE]; ``error``
     is the code of the error object, wherever it stood; ``is_broken``: the connection ended inside the reply. Seconds
-    count from the first byte sent; ``silence_s`` is the longest time between two pieces."""
+    count from the first byte sent; ``silence_s`` is the longest time between two pieces, or
+    between the last one and [DONE]."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Target:
             number, last = 0, 0.0
             async for data in _events(reader, outcome.headers):
                 _take(data, outcome)
-                if len(outcome.pieces) > number:
+                if len(outcome.pieces) > number or outcome.done:
                     now = time.monotonic() - began
                     outcome.first_s = outcome.first_s or now
                     outcome.silence_s = max(outcome.silence_s, now - last) if number else 0.0

@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from scripts.benchmarks.serving.scenarios.servers import counted
@@ -18,6 +19,7 @@ from scripts.benchmarks.serving.scenarios.verdict import MAX_SILENCE_S, Verdict,
 from scripts.benchmarks.serving.streams import Target
 
 _JOB_S = 300.0
+_REPLACED = 200
 
 
 def rates(site: Site, per_minute: int = 60, number: int = 200) -> Verdict:
@@ -46,12 +48,9 @@ def jobs(site: Site, of_each: int) -> Verdict:
     names = {name: number for number in (0, 1) for name in (f"a{number}", f"b{number}")}
     for name, number in names.items():
         _call(site, number, "POST", "/v1/namespaces", {"name": name})
-    sent: dict[str, int] = {}
-    for i in range(of_each):
-        for name, number in names.items():
-            documents = [{"id": "same", "text": f"Version {i}."}, {"id": f"d{i}", "text": f"Document {i}."}]
-            job = _call(site, number, "POST", f"/v1/namespaces/{name}/documents", {"documents": documents})
-            sent[job["id"]] = number
+    with ThreadPoolExecutor() as threads:
+        sending = [threads.submit(_send, site, number, name, of_each) for name, number in names.items()]
+        sent = sum(one.result() for one in sending)
     rows = site.database.query("SELECT count(*) FROM arrowhead_jobs WHERE ended IS NULL")
     os.kill(site.servers[1].pid, signal.SIGKILL)
     site.start_server(1)
@@ -60,11 +59,20 @@ def jobs(site: Site, of_each: int) -> Verdict:
     disordered = _disordered(site)
     documents = [_call(site, number, "GET", f"/v1/namespaces/{name}")["documents"] for name, number in names.items()]
     figures = {
-        "jobs": len(sent), "open_at_the_kill": rows[0][0], "done": states["done"], "disordered": disordered,
+        "jobs": sent, "open_at_the_kill": rows[0][0], "done": states["done"], "disordered": disordered,
         "documents": documents, "seconds_after_the_start": round(seconds, 1),
     }  # fmt: skip
-    is_met = states["done"] == len(sent) and not disordered and set(documents) == {of_each + 1}
+    is_met = states["done"] == sent and not disordered and set(documents) == {of_each + _REPLACED}
     return Verdict("jobs", is_met, figures)
+
+
+def _send(site: Site, number: int, name: str, of_each: int) -> int:
+    """Queue jobs of one namespace, each with a document of its own and many that each job replaces."""
+    for i in range(of_each):
+        again = [{"id": f"again{n}", "text": f"Version {i} of document {n}."} for n in range(_REPLACED)]
+        documents = [{"id": f"d{i}", "text": f"Document {i}."}, *again]
+        _call(site, number, "POST", f"/v1/namespaces/{name}/documents", {"documents": documents})
+    return of_each
 
 
 def _until_ended(site: Site) -> float:

@@ -1,4 +1,4 @@
-"""Measure the step times of two replicas that work at once, and answers in a closed loop over both, sticky and random."""
+"""Measure the step times of two replicas that work at once, and answers in a closed loop over both."""
 
 from __future__ import annotations
 
