@@ -64,7 +64,7 @@ def over_replicas(names: Sequence[str], args: argparse.Namespace) -> Iterator[Ve
         if "latency" in names:
             yield replicas.latency(urls, args.answers)
         if "throughput" in names:
-            yield throughput(urls, args.clients, args.seconds)
+            yield throughput(urls, args.clients, args.answers * 4)
         if "replica-kill" in names and own:
             yield replicas.replica_kill(own, args.streams, args.group)
 
@@ -80,11 +80,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", choices=[[], *OF_REPLICAS, *OF_SERVERS])
     parser.add_argument("--urls", default="", help="replicas that run already, for cached and latency")
-    parser.add_argument("--answers", type=int, default=8, help="of four resumes each")
+    parser.add_argument("--answers", type=int, default=8, help="of four resumes each; throughput: four times as many")
     parser.add_argument("--streams", type=int, default=100)
-    parser.add_argument("--group", type=int, default=50, help="streams at once over the replicas")
-    parser.add_argument("--clients", type=int, default=16, help="of throughput")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each round of throughput")
+    parser.add_argument("--group", type=int, default=34, help="streams at once over the replicas")
+    parser.add_argument("--clients", type=int, default=8, help="of throughput")
     parser.add_argument("--jobs", type=int, default=80)
     args = parser.parse_args()
     names = args.scenarios or [*OF_REPLICAS, *OF_SERVERS]

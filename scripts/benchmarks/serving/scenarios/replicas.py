@@ -29,7 +29,7 @@ _CALLS = r"https://eutils\.ncbi\.nlm\.nih\.gov/entrez/eutils/esearch\.fcgi\?db=(
 _REPLY = "[5699: PSMB10 | proteasome 20S subunit beta 10 | human | 16q22.1]\n"
 _PROMPT_TOKENS = 1300
 _RESUMES = 4
-_STREAM_TOKENS = 160
+_STREAM_TOKENS = 100
 
 
 @dataclass(slots=True)

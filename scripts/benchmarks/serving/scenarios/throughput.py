@@ -19,19 +19,22 @@ from scripts.benchmarks.serving.scenarios.replicas import remote_engine
 from scripts.benchmarks.serving.scenarios.verdict import Verdict
 from scripts.benchmarks.serving.simulate_replicas import Result, StepTimes, Workload
 
-_BATCHES: Final = (1, 6, 12)
-_STEP_TOKENS: Final = 48
+_BATCHES: Final = (1, 4, 8)
+_STEP_TOKENS: Final = 32
 _PROMPTS: Final = 4
+_PROMPT_TOKENS: Final = 600
 _ROUNDS: Final = 2
 
 
-def throughput(urls: Sequence[str], clients: int, seconds: float) -> Verdict:
+def throughput(urls: Sequence[str], clients: int, answers: int) -> Verdict:
     """Measure; there is no figure to reach, as the simulation is what is checked against it."""
-    return asyncio.run(_throughput(urls, clients, seconds))
+    return asyncio.run(_throughput(urls, clients, answers))
 
 
-async def _throughput(urls: Sequence[str], clients: int, seconds: float) -> Verdict:
-    work = Workload(users=clients, pause_s=0.0, call_s=0.2)
+async def _throughput(urls: Sequence[str], clients: int, answers: int) -> Verdict:
+    work = Workload(
+        users=clients, pause_s=0.0, prompt_tokens=_PROMPT_TOKENS, generations=4, sampled_tokens=24, call_s=0.2
+    )
     async with AsyncExitStack() as stack:
         alone = [await remote_engine([url], stack) for url in urls]
         both = await remote_engine(urls, stack)
@@ -39,7 +42,7 @@ async def _throughput(urls: Sequence[str], clients: int, seconds: float) -> Verd
         times = [await _step_times(alone)]
         for number in range(_ROUNDS):
             for routing in sorted(found, reverse=bool(number % 2)):  # in turns, so that both meet the same load
-                await _closed_loop(both, work, routing == "sticky", seconds, found[routing])
+                await _closed_loop(both, work, routing == "sticky", answers, found[routing])
             times.append(await _step_times(alone))
     mean = StepTimes(*(float(np.mean([getattr(one, name) for one in times])) for name in StepTimes.__slots__))
     figures: dict[str, Any] = {routing: one.figures() for routing, one in found.items()}
@@ -58,7 +61,9 @@ async def _step_times(alone: Sequence[Engine]) -> StepTimes:
     prompts = [await asyncio.gather(*(_prompt_s(engine) for engine in alone)) for _ in range(_PROMPTS)]
     prompt_s = statistics.median(one for both in prompts for one in both)
     of_step = max(base, 0.0) + max(per_sequence, 0.0)
-    return StepTimes(max(float(base), 0.0), max(float(per_sequence), 0.0), max(prompt_s - of_step, 0.0) / 1300)
+    return StepTimes(
+        max(float(base), 0.0), max(float(per_sequence), 0.0), max(prompt_s - of_step, 0.0) / _PROMPT_TOKENS
+    )
 
 
 async def _step_s(engine: Engine) -> float:
@@ -70,9 +75,9 @@ async def _step_s(engine: Engine) -> float:
 
 
 async def _prompt_s(engine: Engine) -> float:
-    """Return the time to the first token behind a prompt of 1,300 tokens that is not cached."""
+    """Return the time to the first token behind a prompt that is not cached."""
     began = time.monotonic()
-    async for _ in engine.generate(_prompt(engine, 1300), GenerateParams(max_tokens=1), uuid.uuid4().hex):
+    async for _ in engine.generate(_prompt(engine, _PROMPT_TOKENS), GenerateParams(max_tokens=1), uuid.uuid4().hex):
         pass
     return time.monotonic() - began
 
@@ -82,21 +87,27 @@ def _prompt(engine: Engine, tokens: int) -> list[int]:
     return engine.tokenizer.encode(text)[:tokens]
 
 
-async def _closed_loop(engine: Engine, work: Workload, is_sticky: bool, seconds: float, result: Result) -> None:
-    """Let each client ask one question after the other; counted are the answers that end in the time."""
-    began = time.monotonic()
-    until = began + seconds
+async def _closed_loop(engine: Engine, work: Workload, is_sticky: bool, answers: int, result: Result) -> None:
+    """Let the clients ask one question after the other; the time counts until the first finds no more to ask.
+
+    What runs then is finished and not counted, so that all the time that counts has as many clients.
+    """
+    began, left = time.monotonic(), answers
+    ended: list[float] = []
 
     async def client() -> None:
-        while time.monotonic() < until:
+        nonlocal left
+        while left > 0:
+            left -= 1
             asked = time.monotonic()
             computed = await _answer(engine, work, is_sticky)
-            if time.monotonic() < until:
+            if not ended:
                 result.answer_s.append(time.monotonic() - asked)
                 result.computed_tokens += computed
+        ended.append(time.monotonic())
 
     await asyncio.gather(*(client() for _ in range(work.users)))
-    result.seconds += seconds
+    result.seconds += ended[0] - began
 
 
 async def _answer(engine: Engine, work: Workload, is_sticky: bool) -> int:
