@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ DELETE FROM arrowhead_traces
 WHERE place = (SELECT place FROM arrowhead_traces WHERE owner = %s ORDER BY place LIMIT 1)
 RETURNING length(body)
 """
+# The end of an answer waits so long for its trace to be stored; a database that does not answer takes several seconds.
+_WAIT_S: Final = 1.0
+_MAX_PENDING: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +46,20 @@ class PostgresTraceStore:
     """Store traces within bounds that hold for all servers together.
 
     At a bound, the key that holds the most gives up its oldest trace. With ``file``, each trace is also appended there.
+    A trace that takes longer than a second is stored in the background, until ``close``.
     """
 
     def __init__(self, database: Database, bounds: TraceBounds, file: TraceFile | None = None) -> None:
         self._database = database
         self._bounds = bounds
         self._file = file
+        self._pending: set[asyncio.Task[None]] = set()
 
     async def put(self, head: TraceHead, choices: Sequence[Mapping[str, Any]]) -> None:
         text = trace_text(head, choices)
         body = text.encode()
         if self._bounds.traces and len(body) <= self._bounds.bytes:
-            try:
-                await self._insert(head, body)
-            except StateUnavailable:
-                log.error("trace not stored: id=%s cause=the database does not answer", head.id)
+            await self._put(head, body)
         if self._file is not None:
             await append_to_file(self._file, head, text)
 
@@ -65,6 +68,27 @@ class PostgresTraceStore:
         async with self._database.pooled() as connection:
             row = await (await connection.execute(query, (trace_id, owner))).fetchone()
         return bytes(row[0]).decode() if row else None
+
+    async def close(self) -> None:
+        """Wait until what runs in the background has been stored, or has failed."""
+        await asyncio.gather(*self._pending, return_exceptions=True)
+
+    async def _put(self, head: TraceHead, body: bytes) -> None:
+        if len(self._pending) >= _MAX_PENDING:
+            log.error("trace not stored: id=%s cause=too many wait for the database", head.id)
+            return
+        task = asyncio.create_task(self._stored(head, body), name="trace-store")
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        await asyncio.wait({task}, timeout=_WAIT_S)
+        if task.done() and not task.cancelled():
+            task.result()
+
+    async def _stored(self, head: TraceHead, body: bytes) -> None:
+        try:
+            await self._insert(head, body)
+        except StateUnavailable:
+            log.error("trace not stored: id=%s cause=the database does not answer", head.id)
 
     async def _insert(self, head: TraceHead, body: bytes) -> None:
         async with self._database.pooled() as connection:

@@ -68,7 +68,8 @@ def open_answer_state(settings: Settings, database: Database | None) -> AnswerSt
         return AnswerState(LocalRateLimiter(), traces)
     rates = PostgresRateLimiter(database)
     bounds = TraceBounds(of.max_traces, of.max_bytes, settings.state.max_trace_age_s)
-    return AnswerState(rates, PostgresTraceStore(database, bounds, file), (database.close, rates.close))
+    traces = PostgresTraceStore(database, bounds, file)
+    return AnswerState(rates, traces, (database.close, traces.close, rates.close))
 
 
 def job_queues(settings: Settings, database: Database | None, home: str) -> Callable[[JobLimits, Uploads], JobQueue]:

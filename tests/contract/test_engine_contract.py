@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from replica_server import Behaviour, Replica
-from vllm_replica import vllm_replicas
+from scripts.benchmarks.serving.vllm_replica import vllm_replicas
 
 from models.catalog import ModelCard
 from models.decoding.grammar import forced_call_grammar, identifier_grammar, quote_grammar, quote_line

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from vllm_replica import VllmReplica, launch, vllm_replicas, wait_until_healthy
+from scripts.benchmarks.serving.vllm_replica import VllmReplica, launch, vllm_replicas, wait_until_healthy
 
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request
 from models.decoding.call_loop import LoopRequest

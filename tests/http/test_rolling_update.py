@@ -166,3 +166,19 @@ async def test_an_update_of_both_servers_loses_no_stream_and_refuses_nothing(sit
     meanwhile += await end_server(site, 1)
     assert len(meanwhile) > 20
     assert {(one.status, one.text, one.error) for one in meanwhile} == {(200, SHORT.lstrip(), "")}
+
+
+async def test_a_killed_server_costs_its_own_streams_alone(site: Site) -> None:
+    """Those end with an error, as part of them was sent; what was not answered yet is asked again at the other."""
+    target = Target(site.url, KEY)
+    running = [asyncio.create_task(target.ask(question("long"))) for _ in range(6)]
+    whole = [asyncio.create_task(target.ask(question("long", stream=False))) for _ in range(2)]
+    await site.has_in_flight([4, 4])
+    await asyncio.sleep(1)
+    site.servers[1].process.kill()
+    after = [await target.ask(question("short")) for _ in range(10)]
+    streams, replies = await asyncio.gather(*running), await asyncio.gather(*whole)
+    broken = [one for one in streams if not is_whole(one)]
+    assert 2 <= len(broken) <= 4 and all(one.is_broken and not one.done for one in broken)
+    assert {(one.status, one.text) for one in replies} == {(200, LONG.lstrip())}
+    assert {(one.status, one.text, one.error) for one in after} == {(200, SHORT.lstrip(), "")}

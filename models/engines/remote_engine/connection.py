@@ -10,16 +10,16 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
+import httpcore
 import httpx
 
 from models.engines.base import RemoteOptions, is_private
-from models.engines.remote_engine.wire import ReplicaLost
+from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost
 from models.errors import EngineUnavailable
 
 _MAX_REPLY_BYTES: Final = 4 * 2**20
@@ -56,11 +56,10 @@ class Connection:
     def __init__(self, url: str, options: RemoteOptions) -> None:
         self.url = url.rstrip("/")
         self._options = options
-        self._transport = httpx.AsyncHTTPTransport(
-            verify=_certificates(options) if self.url.startswith("https") else True,
-            # The engine bounds its requests; a pool that makes one wait would look like a slow replica.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_KEEP_IDLE_S),
-            trust_env=False,
+        is_https = self.url.startswith("https")
+        self._transport = _Transport(
+            _certificates(options) if is_https else ssl.create_default_context(),
+            None if is_https or options.allow_http else _PrivateNetwork(self.url),
         )
 
     async def close(self) -> None:
@@ -116,7 +115,7 @@ class Connection:
             finally:
                 await response.aclose()
         except (httpx.TransportError, httpx.StreamError) as error:
-            raise ReplicaLost(f"{type(error).__name__} at {self.url}") from error
+            raise ReplicaLost(f"{type(error).__name__} at {self.url}: {error}") from error
 
     async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Reply:
         async with self.bounded(timeout_s), self._sent(self._request(method, path, body)) as response:
@@ -175,26 +174,76 @@ async def events_of(response: httpx.Response) -> AsyncGenerator[Any, None]:
     raise ReplicaLost("the stream ended early")
 
 
-async def check_address(url: str, options: RemoteOptions) -> None:
-    """Check that prompts do not pass a public network in clear text.
+class _Transport(httpx.AsyncHTTPTransport):
+    """Pool the connections to one replica; ``network`` makes them, httpcore's own where it is None."""
 
-    Raises:
-        EngineUnavailable: the address is http, not private, and ``allow_http`` is off; or its name is not known.
-    """
-    parts = urlsplit(url)
-    if parts.scheme == "https" or options.allow_http:
-        return
-    host = parts.hostname or ""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, parts.port or 80, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise EngineUnavailable(f"model.urls: the name {host} is not known: {error}") from error
-    public = [str(address[4][0]) for address in found if not is_private(str(address[4][0]))]
-    if public:
-        raise EngineUnavailable(
-            f"model.urls: {url} would send prompts unencrypted to {public[0]}, which is no private address: "
-            "use https, or set model.allow_http"
+    def __init__(self, certificates: ssl.SSLContext, network: httpcore.AsyncNetworkBackend | None) -> None:
+        super().__init__(verify=certificates, trust_env=False)
+        # httpx passes no network on to the pool. The engine bounds its requests; a pool that makes one wait would look
+        # like a slow replica.
+        self._pool = httpcore.AsyncConnectionPool(
+            certificates,
+            max_connections=None,
+            max_keepalive_connections=64,
+            keepalive_expiry=_KEEP_IDLE_S,
+            network_backend=network,
         )
+
+
+class _PrivateNetwork(httpcore.AsyncNetworkBackend):
+    """Connect to private addresses only, so that prompts do not pass a public network in clear text.
+
+    A name is looked up for each new connection, and the connection goes to an address that was checked: a name that
+    changes between a check and its use cannot lead it elsewhere.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            async with asyncio.timeout(timeout):
+                addresses = await self._addresses(host, port)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout(f"the name {host} is not known in {timeout:g} s") from error
+        failure: Exception = httpcore.ConnectError(f"the name {host} has no address")
+        for address in addresses:
+            try:
+                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a name, or the address itself.
+
+        Raises:
+            httpcore.ConnectError: the name is not known.
+            AddressNotPrivate: one of them is not private.
+        """
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpcore.ConnectError(f"the name {host} is not known") from error
+        addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+        for address in addresses:
+            if not is_private(address):
+                raise AddressNotPrivate(
+                    f"{self._url} would send prompts unencrypted to {address}, which is no private address: use "
+                    "https, or set model.allow_http"
+                )
+        return addresses
 
 
 def _certificates(options: RemoteOptions) -> ssl.SSLContext:

@@ -17,7 +17,7 @@ from typing import Final
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions, OpenAiLayer, RemoteOptions, ServesOpenAi, Tokenizer, check_request
-from models.engines.remote_engine.connection import Connection, check_address
+from models.engines.remote_engine.connection import Connection
 from models.engines.remote_engine.generation import Ask, Generation
 from models.engines.remote_engine.handshake import Expected, agree, model_vocabulary
 from models.engines.remote_engine.openai_layer import RemoteLayer
@@ -133,8 +133,6 @@ class RemoteEngine(ServesOpenAi):
             self._count(generation, len(prompt_ids))
 
     async def _start(self) -> None:
-        for url in self._remote.urls:
-            await check_address(url, self._remote)
         self._tokenizer = tokenizer = await self._load_tokenizer()
         vocabulary = await asyncio.to_thread(model_vocabulary, self._card.source)
         expected = Expected(

@@ -15,7 +15,7 @@ from typing import Final
 
 from models.engines.base import RemoteOptions
 from models.engines.remote_engine.connection import Connection
-from models.engines.remote_engine.wire import Dialect, ReplicaLost
+from models.engines.remote_engine.wire import AddressNotPrivate, Dialect, ReplicaLost
 from models.errors import EngineUnavailable
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,8 @@ Check = Callable[[Connection], Awaitable[Dialect]]
 class Replica:
     """Hold one replica's state. ``dialect`` is None until it has been found to serve the same model.
 
-    ``watchers`` are called when it stops answering. ``is_router``: it has a router's route for readiness.
+    ``watchers`` are called when it stops answering. ``is_router``: it has a router's route for readiness. ``cause``
+    says why it was not reached at the last check.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -39,6 +40,7 @@ class Replica:
         self.watchers: set[Callable[[], None]] = set()
         self.suspected = asyncio.Event()
         self.refusal = ""
+        self.cause = ""
         self._failures = 0
         self.is_router = False
         self._health = _HEALTH_PATHS[0]
@@ -48,12 +50,18 @@ class Replica:
         return self.connection.url
 
     async def is_healthy(self, timeout_s: float) -> bool:
-        """Ask for the replica's health; true until it has failed twice in a row, once where nothing listens."""
+        """Ask for the replica's health; true until it has failed twice in a row, once where nothing listens.
+
+        Raises:
+            EngineUnavailable: its address is not one that may be asked.
+        """
         try:
             reply = await self.connection.get(self._health, timeout_s)
             if reply.status == 404 and self._health == _HEALTH_PATHS[0]:
                 self._health = _HEALTH_PATHS[1]
                 reply = await self.connection.get(self._health, timeout_s)
+        except AddressNotPrivate as error:
+            raise _refused(error) from error
         except ReplicaLost as lost:
             self._failures += _FAILURES if "ConnectError" in str(lost) else 1
         else:
@@ -89,12 +97,17 @@ class ReplicaPool:
             if any(one.is_up for one in self.replicas):
                 break
             if loop.time() > until:
-                urls = ", ".join(one.url for one in self.replicas)
-                raise EngineUnavailable(f"model.urls: none of {urls} answers after {self._options.start_s:g} s")
+                urls, causes = (
+                    ", ".join(one.url for one in self.replicas),
+                    "; ".join(one.cause for one in self.replicas),
+                )
+                raise EngineUnavailable(
+                    f"model.urls: none of {urls} answers after {self._options.start_s:g} s: {causes}"
+                )
             await asyncio.sleep(self._options.probe_every_s)
         for replica in self.replicas:
             if not replica.is_up:
-                log.warning("replica not reached: url=%s", replica.url)
+                log.warning("replica not reached: url=%s cause=%s", replica.url, replica.cause)
             self._tasks.append(asyncio.create_task(self._watch(replica), name="replica-watch"))
 
     async def close(self) -> None:
@@ -158,6 +171,7 @@ class ReplicaPool:
                 elif not replica.is_up:
                     await self._admit(replica)
             except EngineUnavailable as error:
+                self._lose(replica)
                 if error.message != replica.refusal:
                     log.error("replica refused: %s", error.message)
                 replica.refusal = error.message
@@ -168,10 +182,17 @@ class ReplicaPool:
                 await asyncio.sleep(self._options.probe_every_s / 4)
 
     async def _admit(self, replica: Replica) -> None:
-        """Check a replica and take it in; one that does not answer stays out."""
+        """Check a replica and take it in; one that does not answer stays out.
+
+        Raises:
+            EngineUnavailable: it serves something else, or its address is not one that may be asked.
+        """
         try:
             dialect = await self._check(replica.connection)
+        except AddressNotPrivate as error:
+            raise _refused(error) from error
         except ReplicaLost as lost:
+            replica.cause = str(lost)
             log.debug("replica not admitted: url=%s cause=%s", replica.url, lost)
             return
         await self._take_in(replica, dialect)
@@ -194,6 +215,10 @@ class ReplicaPool:
         log.warning("replica down: url=%s", replica.url)
         if not any(one.is_up for one in self.replicas):
             self._none_since = asyncio.get_running_loop().time()
+
+
+def _refused(error: AddressNotPrivate) -> EngineUnavailable:
+    return EngineUnavailable(f"model.urls: {error}")
 
 
 def ranked(session: str, replicas: Sequence[Replica]) -> list[Replica]:

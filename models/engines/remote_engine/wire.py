@@ -35,6 +35,10 @@ class ReplicaLost(Exception):
     """Signal that a replica did not answer, or not to the end; another one may."""
 
 
+class AddressNotPrivate(ReplicaLost):
+    """Signal that a replica was not asked, as prompts would have passed a public network in clear text."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """Say what a replica takes and needs.

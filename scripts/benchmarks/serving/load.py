@@ -61,11 +61,11 @@ class Server:
 
 
 @contextmanager
-def serving(settings: Mapping[str, str]) -> Iterator[Server]:
-    """A server process with ``settings``, names as of the environment without the prefix."""
+def serving(settings: Mapping[str, str], port: int = 0) -> Iterator[Server]:
+    """A server process with ``settings``, names as of the environment without the prefix; ``port`` 0 is a free one."""
     named = {f"ARROWHEAD_{name}": value for name, value in settings.items()}
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
-    command = [sys.executable, "-m", "server", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "server", "serve", "--port", str(port)]
     with tempfile.NamedTemporaryFile("w+", suffix=".log") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=clean | named, stderr=log, stdout=subprocess.DEVNULL)
         try:

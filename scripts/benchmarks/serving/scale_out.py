@@ -1,153 +1,101 @@
-"""Measure the remote engine over running replicas: cached resumes, what HTTP adds to a resume, streams lost at a kill.
+"""Check what several servers over replicas promise, with real components: one line with its verdict for each scenario.
 
-    python scripts/benchmarks/serving/scale_out.py --urls http://127.0.0.1:8001,http://127.0.0.1:8002 \
-        [--in-process] [--kill PGID --streams 12] [--answers 8]
+    python scripts/benchmarks/serving/scale_out.py [SCENARIO …] [--urls URL,URL] [--streams 100]
 
-The replicas serve the embedded model as docs/scale-out.md says, with --dtype float32 --block-size 32. Each answer is
-GeneGPT's loop with forced calls and a fixed reply, behind a prompt of some 1,300 tokens with a beginning of its own.
-A resume is cached where it computes no more than its reply, what the model wrote since, and one block. --in-process
-runs the same answers on the vLLM engine of this process, in turns with the remote one; the difference of the medians of
-a resume's time to its first token is what HTTP adds. --kill ends the process group of one replica in the middle of
-the streams, which are compared with an undisturbed run.
+Over two replicas, `vllm serve --enable-scale-out` of the embedded model, started here unless --urls names some:
+
+    cached            each resume computes no more than its reply and one block
+    latency           a resume's first token: the remote engine against vLLM's in this process, in turns
+    throughput        step times, and answers in a closed loop, sticky and random: input of simulate_replicas.py
+    replica-kill      `kill -9` of a replica in the middle of the streams, in groups of --group (starts its own)
+
+Over two servers with the scripted engine, behind HAProxy as shipped and over one PostgreSQL:
+
+    rates             one key at both servers at once
+    database-restart  PostgreSQL stops and starts in the middle of the streams
+    jobs              changes of namespaces, with `kill -9` of one server among them
+    drain             SIGTERM of a server in the middle of the streams, while requests come
+    server-kill       `kill -9` of a server in the middle of the streams, while requests come
+
+Without a name, all of them. The status is 1 where one fails.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import os
-import signal
-import statistics
 import sys
-import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request
-from models.decoding.grammar import forced_call_grammar
-from models.engines.base import Engine, EngineKind, EngineOptions, RemoteOptions
-from models.engines.registry import create_engine
-from models.types import GenerateParams
+from models.catalog import EMBEDDED_DIR
+from scripts.benchmarks.serving.scenarios import replicas, servers, shared_state
+from scripts.benchmarks.serving.scenarios.site import Site, site
+from scripts.benchmarks.serving.scenarios.throughput import throughput
+from scripts.benchmarks.serving.scenarios.verdict import Verdict
+from scripts.benchmarks.serving.vllm_replica import VllmReplica, vllm_replicas
 
-_CALLS = r"https://eutils\.ncbi\.nlm\.nih\.gov/entrez/eutils/esearch\.fcgi\?db=(gene|snp)&term=[A-Za-z0-9+]{1,40}"
-_REPLY = "[5699: PSMB10 | proteasome 20S subunit beta 10 | human | 16q22.1]\n"
-_PROMPT_TOKENS = 1300
-_RESUMES = 4
-
-
-@dataclass(slots=True)
-class Resumes:
-    """What the resumes of one engine took."""
-
-    first_token_s: list[float] = field(default_factory=list)
-    computed: list[int] = field(default_factory=list)
-    num_cached: int = 0
+OF_REPLICAS: Final = ("cached", "latency", "throughput", "replica-kill")
+OF_SERVERS: Final[dict[str, Callable[[Site, argparse.Namespace], Verdict]]] = {
+    "rates": lambda where, args: shared_state.rates(where),
+    "database-restart": lambda where, args: shared_state.database_restart(where, args.streams),
+    "jobs": lambda where, args: shared_state.jobs(where, args.jobs // 4),
+    # These two end a server: the first is replaced after it, the second is not.
+    "drain": lambda where, args: _replaced(where, servers.drain(where, args.streams)),
+    "server-kill": lambda where, args: servers.server_kill(where, args.streams),
+}
 
 
-async def answer(engine: Engine, name: str, resumes: Resumes) -> None:
-    """Run one answer with its resumes."""
-    grammar = forced_call_grammar(_CALLS, engine.tokenizer)
-    text = f"{name} " + "Which gene is meant by the old name in this report? " * 200
-    ids = engine.tokenizer.encode(text)[:_PROMPT_TOKENS]
-    injected = engine.tokenizer.encode(_REPLY)
-    params = GenerateParams(max_tokens=64, grammar=grammar, stop=("]->",))
-    written: list[int] = []
-    for number in range(_RESUMES + 1):
-        began, first = time.monotonic(), 0.0
-        sampled: list[int] = []
-        last = None
-        async for last in engine.generate(ids, params, f"{name}-s{number}"):
-            first = first or time.monotonic() - began
-            sampled += last.token_ids
-        assert last is not None
-        if number:
-            computed = last.num_prompt_tokens - last.num_cached_tokens
-            resumes.first_token_s.append(first)
-            resumes.computed.append(computed)
-            # The last token that the model wrote has not been computed by it.
-            resumes.num_cached += computed <= len(injected) + 1 + engine.block_size
-        written = sampled
-        ids = [*ids, *written, *injected]
+def _replaced(where: Site, verdict: Verdict) -> Verdict:
+    where.start_server(0)
+    return verdict
 
 
-async def stream(engine: Engine, name: str, half: asyncio.Event) -> tuple[list[int], float]:
-    """Return the ids of one long stream and its longest silence; set ``half`` in its middle."""
-    prompt = engine.tokenizer.encode(f"Report {name.rpartition('-')[2]}:")
-    ids: list[int] = []
-    silence, last = 0.0, time.monotonic()
-    async for delta in engine.generate(prompt, GenerateParams(max_tokens=120, ignore_eos=True), name):
-        silence, last = max(silence, time.monotonic() - last), time.monotonic()
-        ids += delta.token_ids
-        if len(ids) > 60:
-            half.set()
-    return ids, silence
+def over_replicas(names: Sequence[str], args: argparse.Namespace) -> Iterator[Verdict]:
+    with ExitStack() as stack:
+        own: list[VllmReplica] = []
+        if not args.urls:
+            own = stack.enter_context(vllm_replicas(2, EMBEDDED_DIR, replicas.NAME, replicas.OPTIONS))
+        urls = args.urls.split(",") if args.urls else [one.url for one in own]
+        if "cached" in names:
+            yield replicas.cached(urls, args.answers)
+        if "latency" in names:
+            yield replicas.latency(urls, args.answers)
+        if "throughput" in names:
+            yield throughput(urls, args.clients, args.answers * 4)
+        if "replica-kill" in names and own:
+            yield replicas.replica_kill(own, args.streams, args.group)
 
 
-async def kill(engine: Engine, group: int, number: int) -> dict[str, object]:
-    """Run the streams undisturbed, then with a replica killed in the middle."""
-    calm = await asyncio.gather(*(stream(engine, f"calm-{i}", asyncio.Event()) for i in range(number)))
-    half = asyncio.Event()
-    running = [asyncio.create_task(stream(engine, f"hit-{i}", half)) for i in range(number)]
-    await half.wait()
-    os.killpg(group, signal.SIGKILL)
-    results = await asyncio.gather(*running, return_exceptions=True)
-    done = [one for one in results if not isinstance(one, BaseException)]
-    return {
-        "streams": number,
-        "lost": number - len(done),
-        "other_ids": sum(one[0] != before[0] for one, before in zip(results, calm, strict=True) if one in done),
-        "longest_silence_s": round(max((silence for _, silence in done), default=0.0), 2),
-    }
-
-
-def report(resumes: Resumes) -> dict[str, object]:
-    return {
-        "resumes": len(resumes.computed),
-        "cached": resumes.num_cached,
-        "computed_median": statistics.median(resumes.computed),
-        "first_token_ms_median": round(1000 * statistics.median(resumes.first_token_s), 1),
-    }
-
-
-async def measure(args: argparse.Namespace) -> dict[str, object]:
-    card = card_from_request(ModelRequest(source=str(EMBEDDED_DIR), served_name=args.served_name))
-    remote = RemoteOptions(urls=tuple(args.urls.split(",")), api_key=os.environ.get("REPLICA_KEY"))
-    kinds: Sequence[EngineKind] = ("remote", "vllm") if args.in_process else ("remote",)
-    counted = {kind: Resumes() for kind in kinds}
-    engines: dict[str, Engine] = {}
-    async with AsyncExitStack() as stack:
-        for kind in kinds:
-            options = EngineOptions(dtype="float32", device="cpu", max_num_seqs=8, kv_cache_bytes=256 * 2**20)
-            given = EngineOptions(remote=remote) if kind == "remote" else options
-            engines[kind] = create_engine(kind, card, given)
-            await engines[kind].start()
-            stack.push_async_callback(engines[kind].close)
-            await answer(engines[kind], f"warm-up-{time.time_ns()}", Resumes())
-        for number in range(args.answers):
-            for kind in kinds:  # in turns, so that both meet the same load
-                await answer(engines[kind], f"answer-{time.time_ns()}-{number}", counted[kind])
-        found: dict[str, object] = {kind: report(one) for kind, one in counted.items()}
-        if args.in_process:
-            medians = [statistics.median(one.first_token_s) for one in counted.values()]
-            found["added_ms"] = round(1000 * (medians[0] - medians[1]), 1)
-        if args.kill:
-            found["kill"] = await kill(engines["remote"], args.kill, args.streams)
-    return found
+def over_servers(names: Sequence[str], args: argparse.Namespace) -> Iterator[Verdict]:
+    with site() as where:
+        for name, scenario in OF_SERVERS.items():
+            if name in names:
+                yield scenario(where, args)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--urls", required=True)
-    parser.add_argument("--served-name", default="arrowhead-tiny")
-    parser.add_argument("--answers", type=int, default=8)
-    parser.add_argument("--streams", type=int, default=12)
-    parser.add_argument("--kill", type=int, default=0, metavar="PGID")
-    parser.add_argument("--in-process", action="store_true")
-    print(json.dumps(asyncio.run(measure(parser.parse_args())), indent=2))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", choices=[[], *OF_REPLICAS, *OF_SERVERS])
+    parser.add_argument("--urls", default="", help="replicas that run already, for cached and latency")
+    parser.add_argument("--answers", type=int, default=8, help="of four resumes each; throughput: four times as many")
+    parser.add_argument("--streams", type=int, default=100)
+    parser.add_argument("--group", type=int, default=34, help="streams at once over the replicas")
+    parser.add_argument("--clients", type=int, default=8, help="of throughput")
+    parser.add_argument("--jobs", type=int, default=80)
+    args = parser.parse_args()
+    names = args.scenarios or [*OF_REPLICAS, *OF_SERVERS]
+    if args.urls and "replica-kill" in args.scenarios:
+        parser.error("replica-kill starts its own replicas: leave --urls out")
+    failed = False
+    for run, known in ((over_replicas, OF_REPLICAS), (over_servers, tuple(OF_SERVERS))):
+        if set(names) & set(known):
+            for verdict in run(names, args):
+                print(verdict.line(), flush=True)
+                failed |= not verdict.is_met
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 @dataclass(slots=True)
 class Outcome:
     """One request. ``text`` joins its pieces in the order in which they came; ``done``: it ended with [DONE]; ``error``
-    is the code of the error object, wherever it stood. Seconds count from the first byte sent."""
+    is the code of the error object, wherever it stood; ``is_broken``: the connection ended inside the reply. Seconds
+    count from the first byte sent; ``silence_s`` is the longest time between two pieces, or
+    between the last one and [DONE]."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -22,9 +24,11 @@ class Outcome:
     trace_id: str = ""
     error: str = ""
     done: bool = False
+    is_broken: bool = False
     status_s: float = 0.0
     first_s: float = 0.0
     total_s: float = 0.0
+    silence_s: float = 0.0
 
     @property
     def text(self) -> str:
@@ -59,12 +63,16 @@ class Target:
         try:
             await _head(reader, outcome)
             outcome.status_s = time.monotonic() - began
+            number, last = 0, 0.0
             async for data in _events(reader, outcome.headers):
                 _take(data, outcome)
-                if outcome.pieces and not outcome.first_s:
-                    outcome.first_s = time.monotonic() - began
+                if len(outcome.pieces) > number or outcome.done:
+                    now = time.monotonic() - began
+                    outcome.first_s = outcome.first_s or now
+                    outcome.silence_s = max(outcome.silence_s, now - last) if number else 0.0
+                    number, last = len(outcome.pieces), now
         except (OSError, asyncio.IncompleteReadError, ValueError):
-            pass
+            outcome.is_broken = True
         finally:
             outcome.total_s = time.monotonic() - began
             writer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,8 +70,12 @@ async def test_an_answer_does_not_fail_with_the_database(
     file = TraceFile(tmp_path, 1_000_000)
     store = PostgresTraceStore(databases[0], BOUNDS, file)
     with postgres.unreachable(url):
+        began = time.monotonic()
         await store.put(head("t9"), [{"content": "private"}])
+        # The answer ends before the wait for a connection does.
+        assert time.monotonic() - began < 1.9
         with pytest.raises(StateUnavailable):
             await store.get("t9", "a")
+        await store.close()
     assert "trace not stored: id=t9" in caplog.text and "private" not in caplog.text
     assert "t9" in written(tmp_path)

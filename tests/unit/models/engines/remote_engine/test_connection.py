@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from models.engines.base import RemoteOptions, is_private
-from models.engines.remote_engine.connection import Connection, check_address, events_of
-from models.engines.remote_engine.wire import ReplicaLost
+from models.engines.remote_engine.connection import Connection, events_of
+from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost
 from models.errors import EngineUnavailable
 
 OPTIONS = RemoteOptions(urls=(), connect_s=1.0)
@@ -126,14 +127,66 @@ def test_private_addresses(address: str, expected: bool) -> None:
     assert is_private(address) is expected
 
 
-async def test_clear_text_stays_on_private_networks() -> None:
-    """Unless the operator says otherwise, or it is encrypted."""
-    await check_address("http://127.0.0.1:8000", OPTIONS)
-    await check_address("http://localhost:8000", OPTIONS)
-    await check_address("https://8.8.8.8", OPTIONS)
-    await check_address("http://8.8.8.8", RemoteOptions(urls=(), allow_http=True))
-    with pytest.raises(EngineUnavailable, match=r"unencrypted to 8\.8\.8\.8.*model\.allow_http"):
-        await check_address("http://8.8.8.8:8000", OPTIONS)
+Names = dict[str, list[str]]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+    """What names stand for, which a test may change; a name that is not there is not known."""
+    known: Names = {}
+
+    async def look_up(self: object, host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        if not known.get(host):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in known[host]]
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
+    return known
+
+
+async def test_clear_text_stays_on_private_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the operator says otherwise, or it is encrypted; nothing is sent before."""
+    connection = Connection("http://8.8.8.8:8000", OPTIONS)
+    with pytest.raises(AddressNotPrivate, match=r"unencrypted to 8\.8\.8\.8.*model\.allow_http"):
+        await connection.get("/health", 5)
+    monkeypatch.setattr("models.engines.remote_engine.connection.is_private", lambda address: False)
+    allowed = RemoteOptions(urls=(), connect_s=1.0, allow_http=True)
+    for connection in Connection("https://127.0.0.1:1", OPTIONS), Connection("http://127.0.0.1:1", allowed):
+        with pytest.raises(ReplicaLost, match="ConnectError"):
+            await connection.get("/health", 5)
+
+
+async def test_a_name_is_looked_up_and_checked_for_each_connection(names: Names) -> None:
+    """Not known, known, then that of a public address, alone or among others: only the known one is asked."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        await writer.drain()
+
+    names["127.0.0.1"] = ["127.0.0.1"]
+    async with listening(answer) as there:
+        connection = Connection(there.url.replace("127.0.0.1", "replica-1"), OPTIONS)
+        with pytest.raises(ReplicaLost, match=r"ConnectError at http://replica-1:\d+: the name replica-1 is not known"):
+            await connection.get("/health", 5)
+        # Nothing listens at the first address.
+        names["replica-1"] = ["127.0.0.2", "127.0.0.1"]
+        assert (await connection.get("/health", 5)).status == 200
+        for addresses in (["8.8.8.8"], ["127.0.0.1", "8.8.8.8"]):
+            names["replica-1"] = addresses
+            with pytest.raises(AddressNotPrivate):
+                await connection.get("/health", 5)
+        await connection.close()
+
+
+async def test_a_name_is_looked_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look_up(self: object, *_: object, **__: object) -> list[object]:
+        await asyncio.sleep(5)
+        return []
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
+    connection = Connection("http://replica-1:8000", RemoteOptions(urls=(), connect_s=0.1))
+    with pytest.raises(ReplicaLost, match=r"ConnectTimeout at .*: the name replica-1 is not known in 0\.1 s"):
+        await connection.get("/health", 5)
 
 
 async def test_a_missing_certificate_file_is_named(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from models.engines.base import RemoteOptions
-from models.engines.remote_engine.connection import Connection
+from models.engines.remote_engine.connection import Connection, Reply
 from models.engines.remote_engine.replicas import Replica, ReplicaPool, ranked
-from models.engines.remote_engine.wire import Dialect, ReplicaLost
+from models.engines.remote_engine.wire import AddressNotPrivate, Dialect, ReplicaLost
 from models.errors import EngineUnavailable
 
 from .conftest import Start
@@ -99,4 +99,69 @@ async def test_who_waits_for_a_lost_replica_is_called(start: Start) -> None:
     with pytest.raises(EngineUnavailable, match=r"no replica answered in 0\.5 s"):
         await pool.choose("s")
     assert pool.seconds_without > 0
+    await pool.close()
+
+
+async def test_a_replica_whose_name_is_not_known_comes_later(start: Start) -> None:
+    """The other one is used meanwhile, as with a replica that refuses connections."""
+    stand_ins = [await start(), await start()]
+    unknown = {stand_ins[0].url}
+
+    async def check(connection: Connection) -> Dialect:
+        if connection.url in unknown:
+            raise ReplicaLost("ConnectError: the name is not known")
+        return DIALECT
+
+    pool = ReplicaPool([Connection(one.url, OPTIONS) for one in stand_ins], OPTIONS, check)
+    await pool.start()
+    assert {(await pool.choose(f"s{i}")).url for i in range(20)} == {stand_ins[1].url}
+    unknown.clear()
+    async with asyncio.timeout(5):
+        while not all(one.is_up for one in pool.replicas):  # noqa: ASYNC110 - the pool's own state
+            await asyncio.sleep(0.02)
+    await pool.close()
+
+
+async def test_the_start_ends_by_name_where_no_replica_is_known() -> None:
+    """With the cause for each address."""
+
+    async def check(connection: Connection) -> Dialect:
+        raise ReplicaLost("the name is not known")
+
+    pool = ReplicaPool([Connection("http://replica-1:8000", OPTIONS)], OPTIONS, check)
+    with pytest.raises(EngineUnavailable, match=r"none of http://replica-1:8000 .* 1 s: the name is not known"):
+        await pool.start()
+    await pool.close()
+
+
+async def test_a_public_address_stops_the_start_and_is_not_used_later(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A name that changes to one while the server runs takes its replica out, and the log says so once."""
+    stand_ins = [await start(), await start()]
+
+    async def refused(connection: Connection) -> Dialect:
+        raise AddressNotPrivate("would send prompts unencrypted to 8.8.8.8")
+
+    async def check(_: Connection) -> Dialect:
+        return DIALECT
+
+    pool = ReplicaPool([Connection(one.url, OPTIONS) for one in stand_ins], OPTIONS, refused)
+    with pytest.raises(EngineUnavailable, match=r"model\.urls: would send prompts unencrypted"):
+        await pool.start()
+    await pool.close()
+    pool = ReplicaPool([Connection(one.url, OPTIONS) for one in stand_ins], OPTIONS, check)
+    await pool.start()
+    moved = pool.replicas[0]
+
+    async def get(path: str, timeout_s: float) -> Reply:
+        raise AddressNotPrivate("would send prompts unencrypted to 8.8.8.8")
+
+    moved.connection.get = get  # type: ignore[method-assign]
+    async with asyncio.timeout(5):
+        while moved.is_up:  # noqa: ASYNC110 - the pool's own state
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.3)
+    assert {(await pool.choose(f"s{i}")).url for i in range(20)} == {stand_ins[1].url}
+    assert caplog.text.count("replica refused: model.urls: would send prompts unencrypted") == 1
     await pool.close()

@@ -48,7 +48,7 @@ def vllm_replicas(number: int, model: Path, name: str, options: Sequence[str] = 
 
 
 def launch(model: Path, name: str, options: Sequence[str] = (), port: int = 0) -> VllmReplica:
-    port = port or _free_port()
+    port = port or free_port()
     command = [
         sys.executable, "-c", _SERVE, "--model", str(model), "--served-model-name", name, "--host", "127.0.0.1",
         "--port", str(port), "--enable-scale-out", "--enable-prompt-tokens-details", "--dtype", "float32",
@@ -85,7 +85,7 @@ def wait_until_healthy(replica: VllmReplica) -> None:
     raise AssertionError(f"the replica was not healthy in {_START_S:g} s")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,0 +1,195 @@
+"""Measure the remote engine over real replicas: cached resumes, what HTTP adds to one, streams lost at a kill.
+
+Each answer is GeneGPT's loop with forced calls and a fixed reply, behind a prompt of some 1,300 tokens with a beginning
+of its own. A resume is cached where it computes no more than its reply, the last token that the model wrote, and one
+block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request
+from models.decoding.grammar import forced_call_grammar
+from models.engines.base import Engine, EngineKind, EngineOptions, RemoteOptions
+from models.engines.registry import create_engine
+from models.types import GenerateParams
+from scripts.benchmarks.serving.scenarios.verdict import MAX_ADDED_MS, MAX_SILENCE_S, Verdict, added_ms
+from scripts.benchmarks.serving.vllm_replica import VllmReplica, launch, wait_until_healthy
+
+NAME: Final = "arrowhead-tiny"
+_CALLS = r"https://eutils\.ncbi\.nlm\.nih\.gov/entrez/eutils/esearch\.fcgi\?db=(gene|snp)&term=[A-Za-z0-9+]{1,40}"
+_REPLY = "[5699: PSMB10 | proteasome 20S subunit beta 10 | human | 16q22.1]\n"
+_PROMPT_TOKENS = 1300
+_RESUMES = 4
+_STREAM_TOKENS = 100
+
+
+@dataclass(slots=True)
+class Resumes:
+    """What the resumes of one engine took."""
+
+    first_token_s: list[float] = field(default_factory=list)
+    computed: list[int] = field(default_factory=list)
+    allowed: list[int] = field(default_factory=list)
+
+    @property
+    def num_cached(self) -> int:
+        return sum(one <= most for one, most in zip(self.computed, self.allowed, strict=True))
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "resumes": len(self.computed),
+            "cached": self.num_cached,
+            "computed_median": statistics.median(self.computed),
+            "computed_most": max(self.computed),
+            "allowed": max(self.allowed),
+            "first_token_ms_median": round(1000 * statistics.median(self.first_token_s), 1),
+            "first_token_ms_least": round(1000 * min(self.first_token_s), 1),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One long stream: its ids, and its longest silence after the first of them."""
+
+    ids: list[int]
+    silence_s: float
+
+
+def cached(urls: Sequence[str], answers: int) -> Verdict:
+    """Run answers on the replicas, and count which resumes found their prefix cached."""
+    found = asyncio.run(_resumes(urls, ("remote",), answers))["remote"]
+    return Verdict("cached", found.num_cached == len(found.computed), found.figures())
+
+
+def latency(urls: Sequence[str], answers: int) -> Verdict:
+    """Run the same answers on the replicas and on the vLLM engine of this process, in turns."""
+    found = asyncio.run(_resumes(urls, ("remote", "vllm"), answers))
+    added, ratio = added_ms(found["remote"].first_token_s, found["vllm"].first_token_s)
+    least = 1000 * (min(found["remote"].first_token_s) - min(found["vllm"].first_token_s))
+    figures: dict[str, Any] = {kind: one.figures() for kind, one in found.items()}
+    # Other work on the machine lengthens the median more than the least.
+    figures |= {"added_ms": round(added, 1), "ratio": round(ratio, 3), "added_ms_of_the_least": round(least, 1)}
+    return Verdict("latency", added <= MAX_ADDED_MS, figures)
+
+
+async def _resumes(urls: Sequence[str], kinds: Sequence[EngineKind], answers: int) -> dict[str, Resumes]:
+    counted = {str(kind): Resumes() for kind in kinds}
+    async with AsyncExitStack() as stack:
+        engines = {str(kind): await _engine(kind, urls, stack) for kind in kinds}
+        for kind, engine in engines.items():
+            await _answer(engine, f"warm-up-{kind}-{time.time_ns()}", Resumes())
+        for number in range(answers):
+            # In turns, so that both meet the same load; the first one changes, so that neither follows the other alone.
+            for kind in sorted(engines, reverse=bool(number % 2)):
+                await _answer(engines[kind], f"answer-{time.time_ns()}-{number}", counted[kind])
+    return counted
+
+
+async def remote_engine(urls: Sequence[str], stack: AsyncExitStack) -> Engine:
+    """Start the remote engine over replicas; it ends with the stack."""
+    return await _engine("remote", urls, stack)
+
+
+async def _engine(kind: EngineKind, urls: Sequence[str], stack: AsyncExitStack) -> Engine:
+    card = card_from_request(ModelRequest(source=str(EMBEDDED_DIR), served_name=NAME))
+    remote = RemoteOptions(urls=tuple(urls), api_key=os.environ.get("REPLICA_KEY"), wait_s=120.0)
+    own = EngineOptions(dtype="float32", device="cpu", max_num_seqs=8, kv_cache_bytes=256 * 2**20)
+    engine = create_engine(kind, card, EngineOptions(remote=remote) if kind == "remote" else own)
+    await engine.start()
+    stack.push_async_callback(engine.close)
+    return engine
+
+
+async def _answer(engine: Engine, name: str, resumes: Resumes) -> None:
+    """Run one answer with its resumes."""
+    grammar = forced_call_grammar(_CALLS, engine.tokenizer)
+    text = f"{name} " + "Which gene is meant by the old name in this report? " * 200
+    ids = engine.tokenizer.encode(text)[:_PROMPT_TOKENS]
+    injected = engine.tokenizer.encode(_REPLY)
+    params = GenerateParams(max_tokens=64, grammar=grammar, stop=("]->",))
+    for number in range(_RESUMES + 1):
+        began, first = time.monotonic(), 0.0
+        sampled: list[int] = []
+        last = None
+        async for last in engine.generate(ids, params, f"{name}-s{number}"):
+            first = first or time.monotonic() - began
+            sampled += last.token_ids
+        assert last is not None
+        if number:
+            resumes.first_token_s.append(first)
+            resumes.computed.append(last.num_prompt_tokens - last.num_cached_tokens)
+            # The last token that the model wrote has not been computed by it.
+            resumes.allowed.append(len(injected) + 1 + engine.block_size)
+        ids = [*ids, *sampled, *injected]
+
+
+def replica_kill(replicas: list[VllmReplica], streams: int, group: int) -> Verdict:
+    """Kill a replica in the middle of each group of streams; another one is started in its place for the next."""
+    return asyncio.run(_replica_kill(replicas, streams, group))
+
+
+async def _replica_kill(replicas: list[VllmReplica], streams: int, group: int) -> Verdict:
+    calm: list[Stream] = []
+    hit: list[Stream | BaseException] = []
+    async with AsyncExitStack() as stack:
+        engine = await _engine("remote", [one.url for one in replicas], stack)
+        for number, first in enumerate(range(0, streams, group)):
+            if number:
+                await _start_again(replicas, (number - 1) % len(replicas))
+            names = [str(i) for i in range(first, min(first + group, streams))]
+            calm += await asyncio.gather(*(_stream(engine, "calm", one, asyncio.Event()) for one in names))
+            half = asyncio.Event()
+            running = [asyncio.create_task(_stream(engine, "hit", one, half)) for one in names]
+            await half.wait()
+            replicas[number % len(replicas)].kill()
+            hit += await asyncio.gather(*running, return_exceptions=True)
+    return kill_verdict(calm, hit, group)
+
+
+def kill_verdict(calm: Sequence[Stream], hit: Sequence[Stream | BaseException], group: int) -> Verdict:
+    done = [(one, before) for one, before in zip(hit, calm, strict=True) if isinstance(one, Stream)]
+    silence = max((one.silence_s for one, _ in done), default=0.0)
+    figures = {
+        "streams": len(hit),
+        "at_once": group,
+        "lost": len(hit) - len(done),
+        "other_ids": sum(one.ids != before.ids for one, before in done),
+        "longest_silence_s": round(silence, 2),
+        "longest_silence_undisturbed_s": round(max((one.silence_s for one in calm), default=0.0), 2),
+    }
+    return Verdict("replica-kill", len(done) == len(hit) and silence <= MAX_SILENCE_S, figures)
+
+
+async def _start_again(replicas: list[VllmReplica], number: int) -> None:
+    port = int(replicas[number].url.rpartition(":")[2])
+    replicas[number] = launch(EMBEDDED_DIR, NAME, OPTIONS, port)
+    await asyncio.to_thread(wait_until_healthy, replicas[number])
+    await asyncio.sleep(10)  # until the engine has checked it and takes it in
+
+
+async def _stream(engine: Engine, kind: str, name: str, half: asyncio.Event) -> Stream:
+    """Run one long stream; set ``half`` in its middle."""
+    prompt = engine.tokenizer.encode(f"Report {name}:")
+    ids: list[int] = []
+    silence, last = 0.0, 0.0
+    params = GenerateParams(max_tokens=_STREAM_TOKENS, ignore_eos=True)
+    async for delta in engine.generate(prompt, params, f"{kind}-{time.time_ns()}-{name}"):
+        now = time.monotonic()
+        silence, last = max(silence, now - last) if ids else 0.0, now
+        ids += delta.token_ids
+        if len(ids) > _STREAM_TOKENS // 2:
+            half.set()
+    return Stream(ids, silence)
+
+
+# Of each replica: as many sequences as one of them gets when it is alone.
+OPTIONS: Final = ("--max-num-seqs", "64")
