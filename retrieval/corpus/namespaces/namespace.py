@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from models.encoders.base import Encoder, PassageText, TokenEncoder
+from models.encoders.base import Encoder, PassageText, TokenEncoder, lacks_tokens
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.namespaces.settings import (
@@ -221,7 +221,8 @@ class Namespace:
         with self._lock:
             if self._tokens is None and self.settings.tokens and (self._write or (self.folder / TOKENS).is_dir()):
                 encoder = self.encoder
-                if isinstance(encoder, TokenEncoder) and encoder.fingerprint.pooling == "mean":
+                is_source = isinstance(encoder, TokenEncoder) or lacks_tokens(encoder)
+                if is_source and encoder.fingerprint.pooling == "mean":
                     self._tokens = TokenStore(self.folder / TOKENS, encoder.fingerprint, write=self._write)
             return self._tokens
 
@@ -425,6 +426,14 @@ class Namespace:
         texts = [PassageText(embedded_title(passage), passage.text) for passage in passages]
         ids = [passage.passage_id for passage in passages]
         encoder, tokens = dense.encoder, self.tokens if target == VECTORS else None
+        if tokens is not None and lacks_tokens(encoder):
+            # Without them, these passages would be ordered after all others by late interaction.
+            raise NamespaceInvalid(
+                f"namespace {self.name} stores token vectors, and {encoder.name} runs at a server that gives none: "
+                "add passages where the encoder runs in the process (without retrieval.encoder_urls), or create the "
+                "namespace without token vectors (--no-tokens)",
+                param="tokens",
+            )
         if tokens is not None and isinstance(encoder, TokenEncoder):
             vectors, codes = encoder.encode_passages_with_tokens(texts)
             tokens.put(ids, codes)
