@@ -121,7 +121,7 @@ class RemoteVectors(Encoder, Protocol):
     def url(self) -> str: ...
 
     def check(self) -> None:
-        """Compare vectors of the server with known ones, unless that was done lately.
+        """Compare vectors of the server with known ones.
 
         Raises:
             EncoderUnavailable: the server does not answer.

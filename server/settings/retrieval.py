@@ -62,9 +62,7 @@ class RetrievalSettings(SettingsGroup):
     cross_encoder: str | None = Field(default=None, description="re-ranks hits and answers /v1/rerank")
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of the encoders")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    batch_tokens: int | None = Field(
-        default=None, ge=64, description="tokens of one batch, padding counted"
-    )
+    batch_tokens: int | None = Field(default=None, ge=64, description="tokens of one batch, padding counted")
     allow_download: bool = Field(default=False, description="fetch hub ids that are not here yet")
     data_dir: Path | None = Field(default=None, description="folder of the namespaces; unset: XDG data folder")
     backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(default="auto", description="of vector indices")

@@ -33,7 +33,8 @@ OPTIONS = EncoderOptions(device="cpu", dtype="float32", batch_tokens=256)
 
 @dataclass(slots=True)
 class Failing:
-    """How the server fails; ``statuses`` are given to the next requests, one each."""
+    """How the server fails; ``statuses`` are given to the next requests, one each. ``tilt`` is the tangent of the angle
+    by which its vectors differ from the encoder's."""
 
     statuses: list[int] = field(default_factory=list)
     silent_s: float = 0.0
@@ -45,6 +46,8 @@ class Failing:
     backwards: bool = False
     floats: bool = False
     reencodes: bool = False
+    bfloat16: bool = False
+    tilt: float = 0.0
     key: str | None = None
 
 
@@ -151,6 +154,10 @@ def _reply(running: PoolingServer, body: dict[str, Any]) -> dict[str, Any]:
     vectors = running.model.vectors(rows, normalise=failing.reencodes or body.get("use_activation") is not False)
     if failing.turned:
         vectors = np.roll(vectors, 1, axis=1)
+    if failing.bfloat16:
+        vectors = torch.from_numpy(vectors).bfloat16().float().numpy()
+    if failing.tilt:
+        vectors = _tilted(vectors, failing.tilt)
     if failing.not_finite:
         vectors[0, 0] = np.nan
     vectors = vectors[: len(rows) - failing.one_less, : failing.width]
@@ -159,6 +166,16 @@ def _reply(running: PoolingServer, body: dict[str, Any]) -> dict[str, Any]:
         for number, vector in enumerate(vectors)
     ]
     return {"object": "list", "data": data[::-1] if failing.backwards else data}
+
+
+def _tilted(vectors: Floats, tangent: float) -> Floats:
+    """Turn each vector by the same angle, in a direction that is its own."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units = vectors / lengths
+    aside = np.roll(units, 1, axis=1)
+    aside -= (aside * units).sum(axis=1, keepdims=True) * units
+    turned: Floats = units + tangent * aside / np.linalg.norm(aside, axis=1, keepdims=True)
+    return (lengths * turned / np.linalg.norm(turned, axis=1, keepdims=True)).astype(np.float32)
 
 
 def _written(vector: Floats, *, floats: bool) -> str | list[float]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import httpx
@@ -53,6 +54,7 @@ class Connection:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._losses = 0
+        self._in_flight = 0
 
     @property
     def losses(self) -> int:
@@ -60,9 +62,13 @@ class Connection:
         return self._losses
 
     def close(self) -> None:
-        """Close all connections; requests of other threads fail, and none is repeated."""
-        self._closed.set()
-        self._transport.close()
+        """Close all connections; a request of another thread ends its try first, and none is repeated."""
+        with self._lock:
+            self._closed.set()
+            is_idle = not self._in_flight
+        # A socket that another thread waits for must not be closed under it.
+        if is_idle:
+            self._transport.close()
 
     def post(self, body: Mapping[str, Any]) -> bytes:
         """Return the body of the reply to ``body``.
@@ -74,10 +80,9 @@ class Connection:
         """
         failure = ""
         for pause in (*_PAUSES_S, 0.0):
-            if self._closed.is_set():
-                raise EncoderUnavailable(f"the connection to the encoder server {self.url} is closed")
             try:
-                status, reply = self._try(body)
+                with self._under_way():
+                    status, reply = self._try(body)
             except (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as error:
                 self._lose()
                 failure = type(error).__name__
@@ -94,6 +99,22 @@ class Connection:
                 failure = f"status {status}"
             self._closed.wait(pause)
         raise self._unavailable(failure)
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """Count the block as a request in flight; the last one closes the transport where ``close`` left that to it."""
+        with self._lock:
+            if self._closed.is_set():
+                raise EncoderUnavailable(f"the connection to the encoder server {self.url} is closed")
+            self._in_flight += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_flight -= 1
+                is_last = self._closed.is_set() and not self._in_flight
+            if is_last:
+                self._transport.close()
 
     def _try(self, body: Mapping[str, Any]) -> tuple[int, bytes]:
         until = time.monotonic() + self._remote.reply_s

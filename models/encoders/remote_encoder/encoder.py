@@ -114,27 +114,34 @@ class RemoteEncoder:
         self._server.close()
 
     def check(self) -> None:
-        """Compare the server's vectors of all probe texts with the local ones, unless that was done lately.
+        """Compare the server's vectors of all probe texts with the local ones.
 
         Raises:
             EncoderUnavailable: the server does not answer.
             EncoderUnusable: its vectors are not those of this encoder, or the local ones cannot be computed.
         """
         with self._checking:
-            if self._is_checked():
-                return
-            if self._expected is None:
-                self._expected = self._probes()
-            losses = self._server.losses
-            passages = self._passage.rows(list(self._texts.passages(PROBES)))
-            queries = self._query.rows(list(self._texts.queries(query_texts(PROBES))))
-            rows = [row.ids for row in (*passages, *queries)]
-            # Short and long texts together, as they come later; no request beyond the bound of one.
-            found = np.concatenate([self._post([rows[number] for number in part]) for part in self._batches(rows)])
-            order = np.concatenate(list(self._batches(rows)))
-            self._compare(found, self._expected[order])
-            self._checked = (losses, time.monotonic())
-            log.info("remote encoder checked: name=%s url=%s", self.name, self.url)
+            self._check_all()
+
+    def _require_check(self) -> None:
+        """Do what ``check`` does, unless it was done lately."""
+        with self._checking:
+            if not self._is_checked():
+                self._check_all()
+
+    def _check_all(self) -> None:
+        if self._expected is None:
+            self._expected = self._probes()
+        losses = self._server.losses
+        passages = self._passage.rows(list(self._texts.passages(PROBES)))
+        queries = self._query.rows(list(self._texts.queries(query_texts(PROBES))))
+        rows = [row.ids for row in (*passages, *queries)]
+        # Short and long texts together, as they come later; no request beyond the bound of one.
+        parts = list(self._batches(rows))
+        found = np.concatenate([self._post([rows[number] for number in part]) for part in parts])
+        self._compare(found, self._expected[np.concatenate(parts)])
+        self._checked = (losses, time.monotonic())
+        log.info("remote encoder checked: name=%s url=%s", self.name, self.url)
 
     def _is_checked(self) -> bool:
         if self._checked is None:
@@ -205,13 +212,13 @@ class RemoteEncoder:
 
     def _vectors(self, rows: Sequence[Ids], part: NDArray[np.int64]) -> Floats:
         """Return the vectors of some rows from a server that was checked, and whose reply proves that it still is."""
-        self.check()
+        self._require_check()
         vectors = self._post([*(rows[number] for number in part), self._marker])
         if self._expected is None:
             raise AssertionError("checked without the vectors of the probe texts")
         self._compare(vectors[-1:], self._expected[:1])
         # Does nothing unless the connection was lost since, so that another server may have replied.
-        self.check()
+        self._require_check()
         return vectors[:-1]
 
     def _post(self, rows: Sequence[Ids]) -> Floats:

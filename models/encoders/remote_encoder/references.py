@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from models.encoders.base import EncoderFingerprint, EncoderOptions, Floats, PassageText
+from models.encoders.base import Encoder, EncoderFingerprint, EncoderOptions, Floats, PassageText
 from models.encoders.model_files import ModelFolder
 from models.encoders.resolve import ResolvedEncoder
 from models.encoders.specs import EncoderSpec
@@ -68,8 +68,7 @@ def main(task: str) -> None:
     try:
         resolved = _resolved(given["resolved"])
         encoder = TransformersEncoder(resolved, EncoderOptions(device="cpu", dtype="float32", batch_tokens=512))
-        rows = np.concatenate([encoder.encode_passages(PROBES), encoder.encode_queries(query_texts(PROBES))])
-        _store(Path(given["path"]), rows)
+        _store(Path(given["path"]), probe_rows(encoder))
     except (ModelError, OSError) as error:
         print(f"{_ERROR}{error}", file=sys.stderr)  # noqa: T201 - read by the process that started this one
         sys.exit(1)
@@ -77,6 +76,11 @@ def main(task: str) -> None:
 
 def query_texts(probes: Sequence[PassageText]) -> list[str]:
     return [probe.text for probe in probes]
+
+
+def probe_rows(encoder: Encoder) -> Floats:
+    """Return an encoder's vectors of ``PROBES``, first as passages, then as queries."""
+    return np.concatenate([encoder.encode_passages(PROBES), encoder.encode_queries(query_texts(PROBES))])
 
 
 def _compute(resolved: ResolvedEncoder, path: Path) -> None:

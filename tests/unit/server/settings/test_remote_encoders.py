@@ -23,13 +23,14 @@ def test_names_and_addresses_are_read_from_one_line() -> None:
         ("minilm=http://10.0.0.1/v1", "name=url"),
         ("minilm=http://user@10.0.0.1", "user name"),
         ("medcpt=http://10.0.0.1", "not among"),
+        ("hashing=http://10.0.0.1", "no weights"),
         ("minilm=http://8.8.8.8", "unencrypted"),
         ("minilm=http://10.0.0.1,minilm=http://10.0.0.2", "twice"),
     ],
 )
 def test_wrong_addresses_are_refused(urls: str, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        RetrievalSettings.model_validate({"encoder_urls": urls})
+        RetrievalSettings.model_validate({"encoders": "hashing", "encoder_urls": urls})
 
 
 def test_the_key_is_not_shown() -> None:

@@ -9,8 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from models.encoders.base import Encoder, Floats, PassageText, RemoteEncoderOpti
 from models.encoders.registry import create_encoder, create_remote_encoder
 from models.encoders.remote_encoder import connection
 from models.encoders.remote_encoder.encoder import RemoteEncoder
-from models.encoders.remote_encoder.references import PROBES, query_texts
+from models.encoders.remote_encoder.references import probe_rows
 from models.encoders.resolve import resolve_encoder
 from models.errors import EncoderUnavailable, EncoderUnusable, ModelError
 
@@ -69,10 +71,6 @@ def server(model: Model) -> Iterator[PoolingServer]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_PAUSES_S", (0.01, 0.05, 0.1))
-
-
-def probe_rows(encoder: Encoder) -> Floats:
-    return np.concatenate([encoder.encode_passages(PROBES), encoder.encode_queries(query_texts(PROBES))])
 
 
 def options(url: str, folder: Path = Path("/nowhere")) -> RemoteEncoderOptions:
@@ -206,6 +204,7 @@ def test_all_probe_texts_are_compared_again_after_a_loss_and_in_time(
         (Failing(statuses=[400]), "answered with 400: it refuses the token ids"),
         (Failing(key="secret"), "retrieval.encoder_api_key"),
         (Failing(statuses=[404]), "--runner pooling"),
+        (Failing(statuses=[413]), "lower retrieval.batch_tokens"),
     ],
 )
 def test_wrong_replies_are_refused(
@@ -257,6 +256,69 @@ def test_a_dead_server_is_named_and_comes_back(
         np.testing.assert_allclose(encoder.encode_queries(["aspirin"]), local.encode_queries(["aspirin"]), atol=1e-5)
 
 
+@pytest.mark.parametrize("other", [False, True])
+def test_a_server_that_dies_in_the_middle_and_comes_back(
+    model: Model, local: Encoder, remote: Callable[..., RemoteEncoder], monkeypatch: pytest.MonkeyPatch, other: bool
+) -> None:
+    """The same one loses no request of the call; one with other weights is refused."""
+    monkeypatch.setattr(connection, "_PAUSES_S", (0.2, 0.5, 2.0))
+    with ExitStack() as first, ExitStack() as second:
+        running = first.enter_context(pooling_server(model))
+        encoder = remote(running.url, in_flight=1, batch_tokens=64)
+
+        def come_back() -> None:
+            again = second.enter_context(pooling_server(model, int(running.url.rpartition(":")[2])))
+            again.failing.turned = other
+
+        def die(done: int, total: int) -> None:
+            first.close()
+            if not timer.is_alive() and not timer.finished.is_set():
+                timer.start()
+
+        timer = threading.Timer(0.3, come_back)
+        if other:
+            with pytest.raises(EncoderUnusable, match="does not compute the vectors of small"):
+                encoder.encode_passages(PASSAGES, progress=die)
+        else:
+            found = encoder.encode_passages(PASSAGES, progress=die)
+            np.testing.assert_allclose(found, local.encode_passages(PASSAGES), atol=1e-5)
+        timer.join()
+
+
+def test_bfloat16_vectors_are_taken_and_those_further_off_are_not(
+    server: PoolingServer, local: Encoder, remote: Callable[..., RemoteEncoder]
+) -> None:
+    """Cosines of 0.99999 and of 0.998: the refusal has the second one."""
+    server.failing.bfloat16 = True
+    found = remote(server.url).encode_queries(TEXTS)
+    assert (found * local.encode_queries(TEXTS)).sum(axis=1).min() > 0.9999
+
+    server.failing = Failing(tilt=0.0634)
+    with pytest.raises(EncoderUnusable, match=r"lowest cosine with the local ones is 0\.9980"):
+        remote(server.url).encode_queries(TEXTS)
+
+
+def test_a_closed_encoder_sends_nothing_more(server: PoolingServer, remote: Callable[..., RemoteEncoder]) -> None:
+    """Neither a new request nor another try of one that waits for its next."""
+    encoder = remote(server.url)
+    encoder.encode_queries(["aspirin"])
+    encoder.close()
+    before = len(server.bodies)
+    with pytest.raises(EncoderUnavailable, match="is closed"):
+        encoder.encode_queries(["aspirin"])
+    assert len(server.bodies) == before
+
+    waiting = remote(server.url)
+    server.failing.statuses = [503] * 9
+    with patch.object(connection, "_PAUSES_S", (60.0,)), ThreadPoolExecutor(1) as pool:
+        call = pool.submit(waiting.encode_queries, ["aspirin"])
+        while len(server.bodies) == before:
+            time.sleep(0.01)
+        waiting.close()
+        with pytest.raises(EncoderUnavailable, match="is closed"):
+            call.result(30)
+
+
 def test_an_error_ends_the_other_requests_of_a_call(
     server: PoolingServer, remote: Callable[..., RemoteEncoder]
 ) -> None:
@@ -297,6 +359,11 @@ def test_encoders_of_pairs_and_of_two_models_are_refused(tmp_path: Path) -> None
 
     with pytest.raises(EncoderUnusable, match=r"medcpt reads title and text as a pair.*encoder_urls"):
         create_remote_encoder(folder, options("http://127.0.0.1:9"))
+
+
+def test_an_encoder_without_weights_is_refused() -> None:
+    with pytest.raises(EncoderUnusable, match="hashing has no weights"):
+        create_remote_encoder("hashing", options("http://127.0.0.1:9"))
 
 
 def test_a_public_address_needs_https() -> None:
