@@ -51,5 +51,5 @@ def test_a_pooling_server_of_vllm_gives_the_vectors_of_the_encoder(server: VllmR
     with pytest.raises(EncoderUnusable, match="does not compute the vectors of minilm"):
         turned.encode_queries(TEXTS)
     keyless = RemoteEncoderOptions(url=server.url, references=Path("/nowhere"))
-    with pytest.raises(EncoderUnusable, match="retrieval.encoder_api_key"):
+    with pytest.raises(EncoderUnusable, match=r"retrieval\.encoder_api_key"):
         RemoteEncoder(resolve_encoder("minilm", OPTIONS), keyless, lambda: probe_rows(local)).encode_queries(TEXTS)

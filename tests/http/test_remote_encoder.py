@@ -104,7 +104,7 @@ def test_a_job_indexes_at_the_server_and_waits_for_one_that_is_down(site: Site, 
     assert {hit["document_id"] for hit in site.search(**body)} == {"a", "b", "c"}
 
 
-def test_a_server_with_other_weights_stores_nothing(site: Site, pooling: Pooling) -> None:
+def test_a_server_with_other_weights_stores_nothing(site: Site, pooling: Pooling, encoder: Path) -> None:
     """Neither vectors nor passages, and a search is an error of this server, not a wrong answer."""
     site.create("two", tokens=False)
     pooling.running.failing.turned = True
@@ -113,7 +113,8 @@ def test_a_server_with_other_weights_stores_nothing(site: Site, pooling: Pooling
         job = site.ended(site.call("POST", "/v1/namespaces/two/documents", body))
         assert (job["state"], job["error"]["code"]) == ("failed", "model_missing")
         assert "does not compute the vectors" in job["error"]["message"]
-        status, reply = site.call("POST", "/v1/embeddings", {"model": "small", "input": "aspirin"})
-        assert status in (404, 503), reply
+        assert site.call("GET", "/v1/namespaces/two")[1]["documents"] == 0
+        status, reply = site.call("POST", "/v1/embeddings", {"model": str(encoder), "input": "aspirin"})
+        assert (status, reply["error"]["code"]) == (503, "model_missing")
     finally:
         pooling.running.failing.turned = False
