@@ -174,8 +174,9 @@ def _tilted(vectors: Floats, tangent: float) -> Floats:
     units = vectors / lengths
     aside = np.roll(units, 1, axis=1)
     aside -= (aside * units).sum(axis=1, keepdims=True) * units
-    turned: Floats = units + tangent * aside / np.linalg.norm(aside, axis=1, keepdims=True)
-    return (lengths * turned / np.linalg.norm(turned, axis=1, keepdims=True)).astype(np.float32)
+    turned = units + tangent * aside / np.linalg.norm(aside, axis=1, keepdims=True)
+    found: Floats = (lengths * turned / np.linalg.norm(turned, axis=1, keepdims=True)).astype(np.float32)
+    return found
 
 
 def _written(vector: Floats, *, floats: bool) -> str | list[float]:
