@@ -92,10 +92,9 @@ def test_a_job_indexes_at_the_server_and_waits_for_one_that_is_down(site: Site, 
     assert (status, reply["error"]["code"]) == (503, "encoder_unavailable")
     assert url in reply["error"]["message"]
     assert site.call("POST", "/v1/search", body | {"retriever": "bm25"})[0] == 200
-    job = site.ended(
-        site.call("POST", "/v1/namespaces/one/documents", {"documents": [{"id": "b", "text": "Statins."}]})
-    )
-    assert (job["state"], job["error"]["code"]) == ("failed", "encoder_unavailable")
+    added = {"documents": [{"id": "b", "text": "Statins."}]}
+    status, reply = site.call("POST", "/v1/namespaces/one/documents?wait=60", added)
+    assert (status, reply["error"]["code"]) == (503, "encoder_unavailable")
     assert site.call("GET", "/v1/namespaces/one")[1]["waiting"]["vectors"] == 1
 
     pooling.start()
@@ -110,9 +109,9 @@ def test_a_server_with_other_weights_stores_nothing(site: Site, pooling: Pooling
     pooling.running.failing.turned = True
     try:
         body = {"documents": [{"id": "a", "text": "Aspirin."}]}
-        job = site.ended(site.call("POST", "/v1/namespaces/two/documents", body))
-        assert (job["state"], job["error"]["code"]) == ("failed", "model_missing")
-        assert "does not compute the vectors" in job["error"]["message"]
+        status, reply = site.call("POST", "/v1/namespaces/two/documents?wait=60", body)
+        assert (status, reply["error"]["code"]) == (503, "model_missing")
+        assert "does not compute the vectors" in reply["error"]["message"]
         assert site.call("GET", "/v1/namespaces/two")[1]["documents"] == 0
         status, reply = site.call("POST", "/v1/embeddings", {"model": str(encoder), "input": "aspirin"})
         assert (status, reply["error"]["code"]) == (503, "model_missing")
