@@ -6,6 +6,7 @@ ArrowheadError              root of every error this project raises on purpose
     │   └── EncoderUnusable its files are present, but would give no vectors or wrong ones
     ├── EngineUnavailable   stopped or failed
     │   └── EngineLoading   still loading
+    ├── EncoderUnavailable  the server that computes its vectors does not answer
     ├── EngineOverloaded    its queue is full
     ├── ContextTooLong      prompt and answer do not fit the model's context
     ├── GrammarInvalid      the grammar does not compile
@@ -57,6 +58,13 @@ class EngineUnavailable(ModelError):
 
 class EngineLoading(EngineUnavailable):
     """Report an engine that is still loading."""
+
+
+class EncoderUnavailable(ModelError):
+    """Report a remote encoder whose server does not answer."""
+
+    retryable = True
+    hint = "start the server at this address, or correct retrieval.encoder_urls"
 
 
 class EngineOverloaded(ModelError):

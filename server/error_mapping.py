@@ -11,6 +11,7 @@ from typing import Any, Final
 from models.errors import (
     ArrowheadError,
     ContextTooLong,
+    EncoderUnavailable,
     EngineLoading,
     EngineOverloaded,
     EngineUnavailable,
@@ -156,6 +157,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     ContextTooLong: (400, _INVALID, "context_length_exceeded"),
     UnsupportedParam: (422, _INVALID, "unsupported_parameter"),
     GrammarInvalid: (422, _INVALID, "invalid_grammar"),
+    EncoderUnavailable: (503, _SERVER, "encoder_unavailable"),
     EngineOverloaded: (429, _BUSY, "queue_full"),
     EngineUnavailable: (503, _SERVER, "engine_unavailable"),
     EngineLoading: (503, _SERVER, "model_not_ready"),

@@ -6,7 +6,8 @@ Free of torch, safe to import anywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -112,6 +113,32 @@ class TokenEncoder(Encoder, Protocol):
         ...
 
 
+@runtime_checkable
+class RemoteVectors(Encoder, Protocol):
+    """Encode texts with a server, which sends one vector for each text and none of its tokens."""
+
+    @property
+    def url(self) -> str: ...
+
+    def check(self) -> None:
+        """Compare vectors of the server with known ones.
+
+        Raises:
+            EncoderUnavailable: the server does not answer.
+            EncoderUnusable: its vectors are not those of this encoder, or there are none to compare them with.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connections; later calls raise EncoderUnavailable."""
+        ...
+
+
+def lacks_tokens(encoder: Encoder) -> bool:
+    """Return whether the weights give token vectors for late interaction and this encoder, being remote, does not."""
+    return isinstance(encoder, RemoteVectors) and encoder.fingerprint.pooling == "mean"
+
+
 class CrossEncoder(Protocol):
     """Score a query and a passage together."""
 
@@ -167,3 +194,29 @@ class EncoderOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+
+
+DEFAULT_REQUEST_TOKENS: Final = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteEncoderOptions:
+    """Set where the server of a remote encoder is, and how long it is waited for.
+
+    ``url`` has no path: https, or http to an address of a private network and, with ``allow_http``, to any. ``ca_file``
+    holds the certificates that the server's is checked against, None takes those of the system. ``references`` is the
+    folder of the vectors that the server's are compared with; it is created when it is needed. ``connect_s`` bounds a
+    connection, ``reply_s`` a reply. ``batch_tokens`` bounds one request, a longer text apart; ``in_flight`` requests of
+    one call run at once. All probe texts are compared again after ``check_every_s``.
+    """
+
+    url: str
+    references: Path
+    api_key: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    allow_http: bool = False
+    connect_s: float = 3.0
+    reply_s: float = 60.0
+    batch_tokens: int = DEFAULT_REQUEST_TOKENS
+    in_flight: int = 4
+    check_every_s: float = 3600.0

@@ -12,12 +12,12 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from models.encoders.base import CrossEncoder, Encoder, EncoderOptions
+from models.encoders.base import CrossEncoder, Encoder, EncoderOptions, RemoteEncoderOptions
 from models.encoders.hashing import HashingEncoder, OverlapCrossEncoder
 from models.encoders.model_files import ModelFolder, read_json, weight_files
 from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
 from models.encoders.specs import DEFAULT_ENCODER, HASHING, OVERLAP, CrossEncoderSpec, EncoderSpec
-from models.errors import ModelNotFound
+from models.errors import EncoderUnusable, ModelNotFound
 
 _ITEM_BYTES: Final = {"auto": 2, "bfloat16": 2, "float16": 2, "float32": 4}
 _GPU_BATCH_TOKENS: Final = 65_536
@@ -48,6 +48,24 @@ def create_encoder(spec_or_id: EncoderSpec | str = DEFAULT_ENCODER, options: Enc
     from models.encoders.transformers_encoder.encoder import TransformersEncoder
 
     return TransformersEncoder(resolved, options)
+
+
+def create_remote_encoder(
+    spec_or_id: EncoderSpec | str, remote: RemoteEncoderOptions, options: EncoderOptions | None = None
+) -> Encoder:
+    """Build an encoder whose vectors a server computes; reads its files here, but loads no weights.
+
+    Raises:
+        ModelNotFound: files are missing or damaged.
+        EncoderUnusable: the encoder cannot be remote.
+        EncoderUnavailable: passages would pass a public network in clear text, or the name is not known.
+    """
+    if spec_or_id == HASHING:
+        raise EncoderUnusable(f"{HASHING} has no weights, so no server computes its vectors")
+    resolved = resolve_encoder(spec_or_id, options or EncoderOptions())
+    from models.encoders.remote_encoder.encoder import RemoteEncoder
+
+    return RemoteEncoder(resolved, remote)
 
 
 def create_cross_encoder(spec_or_id: CrossEncoderSpec | str, options: EncoderOptions | None = None) -> CrossEncoder:

@@ -270,6 +270,21 @@ def positions(config: dict[str, Any]) -> int | None:
     return size - offset
 
 
+def check_tables(config: dict[str, Any], vocabulary: int, max_tokens: int, name: str) -> None:
+    """Check that every token and every position has a row in the tables of a model with this config.json.
+
+    ``vocabulary`` is the tokenizer's number of tokens.
+
+    Raises:
+        EncoderUnusable: one has none.
+    """
+    limit = positions(config)
+    if limit is not None and max_tokens > limit:
+        raise EncoderUnusable(f"{name} is to read {max_tokens} tokens, but its model has places for {limit}")
+    if vocabulary > config["vocab_size"]:
+        raise EncoderUnusable(f"{name}: the tokenizer has {vocabulary} tokens, the model only {config['vocab_size']}")
+
+
 def _steps(path: Path) -> list[tuple[str, str]]:
     """Return class name and folder of each step, in order.
 

@@ -135,7 +135,9 @@ def _encoders(settings: Settings) -> Finding:
     if chosen.cross_encoder not in (None, OVERLAP):
         resolve_cross_encoder(chosen.cross_encoder, options)
     judge = chosen.cross_encoder or "no cross-encoder"
-    return Finding("ok", "encoders", f"{', '.join(chosen.encoder_names)}; {judge}")
+    places = chosen.remote_encoders
+    names = [f"{name} at {places[name]}" if name in places else name for name in chosen.encoder_names]
+    return Finding("ok", "encoders", f"{', '.join(names)}; {judge}")
 
 
 def _indices(settings: Settings) -> Finding:

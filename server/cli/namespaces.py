@@ -121,6 +121,8 @@ def create(
         )
         if namespace_settings.encoder:
             retrieval.encoders.check(namespace_settings.encoder)
+            if namespace_settings.tokens:
+                retrieval.encoders.check_tokens(namespace_settings.encoder, "--no-tokens")
         retrieval.namespaces.create(name, namespace_settings, datetime.now(UTC).date().isoformat())
     print(f"{name}: made, encoder {encoder}, words {words}")
     return 0

@@ -14,11 +14,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
-from models.encoders.base import CrossEncoder, Encoder, EncoderOptions
-from models.encoders.registry import create_cross_encoder, create_encoder
+from models.encoders.base import (
+    DEFAULT_REQUEST_TOKENS,
+    CrossEncoder,
+    Encoder,
+    EncoderOptions,
+    RemoteEncoderOptions,
+    RemoteVectors,
+)
+from models.encoders.registry import create_cross_encoder, create_encoder, create_remote_encoder
+from models.errors import UnsupportedParam
 from retrieval.observer import NullObserver, RetrievalObserver
 from server.errors import EncoderUnknown
 from server.observability.instrumented import InstrumentedCrossEncoder, instrumented
+from server.settings.loading import xdg_dir
 from server.settings.retrieval import RetrievalSettings
 
 log = logging.getLogger(__name__)
@@ -34,12 +43,7 @@ class EncoderPool:
     def __init__(self, settings: RetrievalSettings, observer: RetrievalObserver | None = None) -> None:
         self._settings = settings
         self._observer = observer or NullObserver()
-        self._options = EncoderOptions(
-            device=settings.device,
-            dtype=settings.dtype,
-            batch_tokens=settings.batch_tokens,
-            allow_download=settings.allow_download,
-        )
+        self._options = encoder_options(settings)
         self._encoders: dict[str, Encoder] = {}
         self._cross_encoder: CrossEncoder | None = None
         self._loading = threading.Lock()
@@ -70,9 +74,24 @@ class EncoderPool:
         self.check(name)
         with self._loading:
             if name not in self._encoders:
-                loaded = _timed(name, lambda: create_encoder(name, self._options))
+                loaded = _timed(name, lambda: load_encoder(self._settings, name))
                 self._encoders[name] = instrumented(loaded, self._observer)
             return self._encoders[name]
+
+    def check_tokens(self, name: str, remedy: str) -> None:
+        """Check that the encoder gives token vectors where its weights do; a remote one does not.
+
+        ``remedy``: how the caller leaves them out.
+
+        Raises:
+            UnsupportedParam: the settings let a server compute its vectors.
+        """
+        if url := self._settings.remote_encoders.get(name):
+            raise UnsupportedParam(
+                f"tokens: {name} is computed at {url}, which gives no token vectors: create the namespace with "
+                f"{remedy}, or take {name} out of retrieval.encoder_urls",
+                param="tokens",
+            )
 
     @property
     def cross_encoder_name(self) -> str | None:
@@ -100,7 +119,42 @@ class EncoderPool:
         return await asyncio.get_running_loop().run_in_executor(self._worker, copy_context().run, work)
 
     async def close(self) -> None:
+        """Begin no more work, and close the connections to servers of encoders."""
         self._worker.shutdown(wait=False, cancel_futures=True)
+        for encoder in tuple(self._encoders.values()):
+            if isinstance(encoder, RemoteVectors):
+                encoder.close()
+
+
+def encoder_options(settings: RetrievalSettings) -> EncoderOptions:
+    return EncoderOptions(
+        device=settings.device,
+        dtype=settings.dtype,
+        batch_tokens=settings.batch_tokens,
+        allow_download=settings.allow_download,
+    )
+
+
+def load_encoder(settings: RetrievalSettings, name: str) -> Encoder:
+    """Load an encoder, or connect to the server that computes its vectors.
+
+    Raises:
+        ModelError: neither is possible.
+    """
+    options, url = encoder_options(settings), settings.remote_encoders.get(name)
+    if url is None:
+        return create_encoder(name, options)
+    key = settings.encoder_api_key
+    remote = RemoteEncoderOptions(
+        url=url,
+        references=xdg_dir("cache") / "encoders",
+        api_key=None if key is None else key.get_secret_value(),
+        ca_file=settings.encoder_ca_file,
+        allow_http=settings.encoder_allow_http,
+        reply_s=settings.encoder_reply_s,
+        batch_tokens=settings.batch_tokens or DEFAULT_REQUEST_TOKENS,
+    )
+    return create_remote_encoder(name, remote, options)
 
 
 def _timed(name: str, load: Callable[[], _T]) -> _T:

@@ -15,6 +15,7 @@ from models.encoders.base import (
     Floats,
     Metric,
     PassageText,
+    RemoteVectors,
     TokenEncoder,
 )
 from models.engines.base import Engine, OpenAiLayer, ServesOpenAi, Tokenizer
@@ -82,10 +83,22 @@ class InstrumentedTokenEncoder(InstrumentedEncoder):
         return found
 
 
+class InstrumentedRemoteEncoder(InstrumentedEncoder):
+    """Report the duration of encodings at a server; implements ``RemoteVectors``."""
+
+    def __init__(self, inner: RemoteVectors, observer: RetrievalObserver) -> None:
+        super().__init__(inner, observer)
+        self.url = inner.url
+        self.check = inner.check
+        self.close = inner.close
+
+
 def instrumented(encoder: Encoder, observer: RetrievalObserver) -> Encoder:
-    """Wrap an encoder; what is wrapped offers tokens where the encoder does."""
+    """Wrap an encoder; what is wrapped offers tokens, or has an address, where the encoder does."""
     if isinstance(encoder, TokenEncoder):
         return InstrumentedTokenEncoder(encoder, observer)
+    if isinstance(encoder, RemoteVectors):
+        return InstrumentedRemoteEncoder(encoder, observer)
     return InstrumentedEncoder(encoder, observer)
 
 

@@ -7,6 +7,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.engines.base import is_private
+
 
 def web_address(url: str) -> SplitResult:
     """Return the parts of an http or https address.
@@ -22,6 +24,15 @@ def web_address(url: str) -> SplitResult:
     if parts.username or parts.query or parts.fragment:
         raise ValueError("must hold no user name, query or fragment")
     return parts
+
+
+def is_unencrypted_to_public(url: str) -> bool:
+    """Return whether an address is http to an IP address beyond private networks; names are looked up at first use."""
+    parts = web_address(url)
+    try:
+        return parts.scheme == "http" and not is_private(parts.hostname or "")
+    except ValueError:
+        return False
 
 
 class SettingsGroup(BaseModel):

@@ -9,8 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from models.engines.base import is_private
-from server.settings.base import Seconds, SettingsGroup, web_address
+from server.settings.base import Seconds, SettingsGroup, is_unencrypted_to_public, web_address
 
 
 class ModelSettings(SettingsGroup):
@@ -111,7 +110,7 @@ class ModelSettings(SettingsGroup):
     def _urls_fit_engine(self) -> Self:
         if (self.engine == "remote") != bool(self.urls):
             raise ValueError("urls: the engine 'remote' needs the addresses of its replicas, and no other takes any")
-        public = [url for url in self.urls if url.startswith("http://") and _is_public(web_address(url).hostname or "")]
+        public = [url for url in self.urls if is_unencrypted_to_public(url)]
         if public and not self.allow_http:
             raise ValueError(
                 f"urls: {public[0]} would send prompts unencrypted to an address that is not private: use https, or "
@@ -124,14 +123,6 @@ class ModelSettings(SettingsGroup):
         if (self.engine == "scripted") != (self.script is not None):
             raise ValueError("script: the engine 'scripted' needs a script file, and no other engine takes one")
         return self
-
-
-def _is_public(host: str) -> bool:
-    """Return whether a host is an address beyond private networks; names are looked up when the engine starts."""
-    try:
-        return not is_private(host)
-    except ValueError:
-        return False
 
 
 class LoopSettings(SettingsGroup):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from server.settings.base import SettingsGroup, web_address
+from server.settings.base import Seconds, SettingsGroup, is_unencrypted_to_public, web_address
 from server.settings.server import is_loopback
 
 
@@ -50,6 +50,15 @@ class RetrievalSettings(SettingsGroup):
     encoders: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="further encoders that may be used; a,b"
     )
+    encoder_urls: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="encoders whose vectors a server computes (vLLM); name=url,name=url"
+    )
+    encoder_api_key: SecretStr | None = Field(default=None, description="key of these servers (vllm serve --api-key)")
+    encoder_ca_file: Path | None = Field(default=None, description="certificates that theirs are checked against")
+    encoder_allow_http: bool = Field(
+        default=False, description="send passages unencrypted to addresses that are not private"
+    )
+    encoder_reply_s: Seconds = Field(default=60.0, description="one reply of such a server; then 503")
     cross_encoder: str | None = Field(default=None, description="re-ranks hits and answers /v1/rerank")
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of the encoders")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -99,12 +108,51 @@ class RetrievalSettings(SettingsGroup):
             raise ValueError("must be an address of this machine, as http://127.0.0.1:8070; documents do not leave it")
         return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/api"), "", ""))
 
-    @field_validator("encoders", mode="before")
+    @field_validator("encoders", "encoder_urls", mode="before")
     @classmethod
     def _comma_list(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("encoder_urls")
+    @classmethod
+    def _named_addresses(cls, pairs: tuple[str, ...]) -> tuple[str, ...]:
+        split = [one.rpartition("=") for one in pairs]
+        for one, (name, _, url) in zip(pairs, split, strict=True):
+            if not name or web_address(url).path not in ("", "/"):
+                raise ValueError(
+                    f"{one!r} is not name=url, with an address without a path, as minilm=https://gpu-1:8000"
+                )
+        for values in ([name for name, _, _ in split], [url.rstrip("/") for _, _, url in split]):
+            if len(set(values)) < len(values):
+                raise ValueError("an encoder, or an address, is there twice")
+        return pairs
+
+    @model_validator(mode="after")
+    def _urls_fit_encoders(self) -> Self:
+        for name, url in self.remote_encoders.items():
+            if name not in self.encoder_names:
+                raise ValueError(f"encoder_urls: {name!r} is not among retrieval.encoder and retrieval.encoders")
+            if name == "hashing":
+                raise ValueError("encoder_urls: 'hashing' has no weights, so no server computes its vectors")
+            if is_unencrypted_to_public(url) and not self.encoder_allow_http:
+                raise ValueError(
+                    f"encoder_urls: {url} would send passages unencrypted to an address that is not private: "
+                    "use https, or set retrieval.encoder_allow_http"
+                )
+        return self
+
+    @property
+    def remote_encoders(self) -> dict[str, str]:
+        """Return the address of the server of each remote encoder by the encoder's name."""
+        pairs = (one.rpartition("=") for one in self.encoder_urls)
+        return {name: url.rstrip("/") for name, _, url in pairs}
 
     @property
     def encoder_names(self) -> tuple[str, ...]:
         """Return all encoders that may be used, the default first."""
         return tuple(dict.fromkeys((self.encoder, *self.encoders)))
+
+    @property
+    def local_encoders(self) -> tuple[str, ...]:
+        """Return the encoders whose vectors this process computes."""
+        return tuple(name for name in self.encoder_names if name not in self.remote_encoders)

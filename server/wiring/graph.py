@@ -5,13 +5,12 @@ Builds and loads nothing before it is needed.
 
 from __future__ import annotations
 
-from models.encoders.base import Encoder, EncoderOptions
-from models.encoders.registry import create_encoder
+from models.encoders.base import Encoder
 from retrieval.errors import NcbiRefusedByEgress
 from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions, SpokeSource
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.observer import Tracer
-from server.evidence.encoders import EncoderPool
+from server.evidence.encoders import EncoderPool, load_encoder
 from server.evidence.graph import GraphLocation, GraphService, Spoke
 from server.settings.loading import graphs_dir
 from server.settings.schema import Settings
@@ -29,11 +28,7 @@ def load_graph_encoder(settings: Settings, name: str = "") -> Encoder:
     Raises:
         ModelError: it cannot be loaded.
     """
-    of = settings.retrieval
-    options = EncoderOptions(
-        device=of.device, dtype=of.dtype, batch_tokens=of.batch_tokens, allow_download=of.allow_download
-    )
-    return create_encoder(name or graph_encoder_name(settings), options)
+    return load_encoder(settings.retrieval, name or graph_encoder_name(settings))
 
 
 def build_spoke(settings: Settings, sender: HttpSender, before_send: BeforeSend) -> SpokeSource | None:

@@ -134,7 +134,7 @@ def engine_reserve(settings: Settings) -> int:
         return 0
     options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
     total = 0
-    for name in chosen.encoder_names:
+    for name in chosen.local_encoders:
         with suppress(ArrowheadError):
             total += encoder_memory(name, options).activations
     if chosen.cross_encoder:
@@ -174,7 +174,7 @@ def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]
             if num_bytes := _index_bytes(namespaces, name):
                 yield MemoryClaim(f"vectors of namespace {log_name(name)}", "index", _CARD, num_bytes)
     options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
-    for name in chosen.encoder_names:
+    for name in chosen.local_encoders:
         yield MemoryClaim(name, "encoder", _CARD, encoder_memory(name, options).total)
     if chosen.cross_encoder:
         yield MemoryClaim(

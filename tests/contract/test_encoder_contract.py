@@ -1,20 +1,25 @@
-"""What every encoder and every cross-encoder promises, with weights or without."""
+"""What every encoder and every cross-encoder promises, with weights or without, here or at a server."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 from bert_models import build_bert, build_medcpt, build_sentence_folder
+from pooling_server import pooling_server
 
-from models.encoders.base import CrossEncoder, Encoder, EncoderOptions, Floats, PassageText
+from models.encoders.base import CrossEncoder, Encoder, EncoderOptions, Floats, PassageText, RemoteEncoderOptions
 from models.encoders.registry import create_cross_encoder, create_encoder
+from models.encoders.remote_encoder.encoder import RemoteEncoder
+from models.encoders.remote_encoder.references import probe_rows
+from models.encoders.resolve import resolve_encoder
 
 OPTIONS = EncoderOptions(device="cpu", dtype="float32", batch_tokens=256)
 # bfloat16 too, where the machine chooses it: its last bits depend on a batch's shape.
-ENCODERS = ["hashing", "minilm", "minilm-auto", "medcpt", "sentence"]
+ENCODERS = ["hashing", "minilm", "minilm-auto", "medcpt", "sentence", "minilm-remote", "sentence-remote"]
 CROSS_ENCODERS = ["overlap", "classifier"]
 WORDS = ("aspirin", "stroke", "TP53", "glucose", "β-blocker", "sepsis", "the", "in", "糖尿病")
 
@@ -30,17 +35,32 @@ def passages() -> list[PassageText]:
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
-def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encoder]:
+    folder = tmp_path_factory.mktemp("encoder") / "model"
     match request.param:
         case "medcpt":
-            return create_encoder(str(build_medcpt(tmp_path_factory.mktemp("medcpt"))), OPTIONS)
+            yield create_encoder(str(build_medcpt(folder)), OPTIONS)
         case "sentence":
-            folder = tmp_path_factory.mktemp("st") / "model"
-            return create_encoder(str(build_sentence_folder(folder, similarity_fn_name="euclidean")), OPTIONS)
+            yield create_encoder(str(build_sentence_folder(folder, similarity_fn_name="euclidean")), OPTIONS)
         case "minilm-auto":
-            return create_encoder("minilm", EncoderOptions(batch_tokens=256))
+            yield create_encoder("minilm", EncoderOptions(batch_tokens=256))
+        case "minilm-remote":
+            yield from remote("minilm")
+        case "sentence-remote":
+            yield from remote(str(build_sentence_folder(folder, similarity_fn_name="euclidean")))
         case name:
-            return create_encoder(name, OPTIONS)
+            yield create_encoder(name, OPTIONS)
+
+
+def remote(name: str) -> Iterator[Encoder]:
+    """Over HTTP, from a small server with the same weights; the vectors it is checked by are computed here."""
+    with pooling_server(name) as running:
+        options = RemoteEncoderOptions(url=running.url, references=Path("/nowhere"), batch_tokens=512)
+        encoder = RemoteEncoder(
+            resolve_encoder(name, OPTIONS), options, lambda: probe_rows(create_encoder(name, OPTIONS))
+        )
+        yield encoder
+        encoder.close()
 
 
 @pytest.fixture(scope="module", params=CROSS_ENCODERS)

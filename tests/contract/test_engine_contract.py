@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from replica_server import Behaviour, Replica
-from scripts.benchmarks.serving.vllm_replica import vllm_replicas
 
 from models.catalog import ModelCard
 from models.decoding.grammar import forced_call_grammar, identifier_grammar, quote_grammar, quote_line
@@ -25,6 +24,7 @@ from models.engines.registry import create_engine
 from models.engines.scripted_engine import ScriptedEngine
 from models.errors import ContextTooLong, GrammarInvalid, UnsupportedParam
 from models.types import Delta, GenerateParams, Grammar
+from scripts.benchmarks.serving.vllm_replica import vllm_replicas
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

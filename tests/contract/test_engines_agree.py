@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from scripts.benchmarks.serving.vllm_replica import VllmReplica, launch, vllm_replicas, wait_until_healthy
 
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request
 from models.decoding.call_loop import LoopRequest
@@ -25,6 +24,7 @@ from models.engines.base import Engine, EngineOptions, RemoteOptions
 from models.engines.remote_engine.engine import RemoteEngine
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import GenerateParams, Grammar
+from scripts.benchmarks.serving.vllm_replica import VllmReplica, launch, vllm_replicas, wait_until_healthy
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="session")]
 

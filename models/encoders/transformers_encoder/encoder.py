@@ -27,8 +27,16 @@ from models.encoders.base import (
 from models.encoders.model_files import ModelFolder, digests
 from models.encoders.resolve import ResolvedCrossEncoder, ResolvedEncoder
 from models.encoders.specs import EncoderSpec
+from models.encoders.texts import (
+    EncoderTexts,
+    Text,
+    TruncatingTokenizer,
+    file_digests,
+    fingerprint_of,
+    load_tokenizer,
+)
 from models.encoders.token_codes import kept_tokens, pack, rotation
-from models.encoders.transformers_encoder.batches import BatchRunner, Inputs, Text, TruncatingTokenizer, load_tokenizer
+from models.encoders.transformers_encoder.batches import BatchRunner, Inputs
 from models.encoders.transformers_encoder.loading import (
     SEGMENTS,
     FifoLock,
@@ -53,8 +61,9 @@ class TransformersEncoder:
 
     def __init__(self, resolved: ResolvedEncoder, options: EncoderOptions) -> None:
         self._spec = spec = resolved.spec
+        self._texts = EncoderTexts(spec)
         # Before the weights are loaded: a file that changes meanwhile must not get the digest of the new one.
-        sha256 = _sha256(resolved)
+        sha256 = file_digests(resolved)
         self._placement, lock = place(options), FifoLock()
         weights = [_Weights.load(folder, self._placement) for folder in resolved.folders]
         self._query = _Tower(weights[0], spec, spec.max_query, lock)
@@ -64,20 +73,7 @@ class TransformersEncoder:
                 f"{spec.name}: queries have {self._query.dim} numbers, passages {self._passage.dim}; "
                 "its two models do not belong together"
             )
-        self._fingerprint = EncoderFingerprint(
-            encoder_id=spec.name,
-            revision=",".join(folder.revision for folder in resolved.folders).strip(","),
-            sha256=sha256,
-            pooling=spec.pooling,
-            normalise=spec.normalise,
-            metric=spec.metric,
-            dim=self._passage.dim,
-            max_query=spec.max_query,
-            max_passage=spec.max_passage,
-            pairs=spec.pairs,
-            separator=spec.separator,
-            prefixes=spec.prefixes,
-        )
+        self._fingerprint = fingerprint_of(resolved, sha256, self._passage.dim)
 
     @property
     def name(self) -> str:
@@ -100,33 +96,19 @@ class TransformersEncoder:
         return self._placement
 
     def encode_queries(self, texts: Sequence[str], *, progress: Progress | None = None) -> Floats:
-        return self._query.encode(map(self._query_text, texts), len(texts), progress)
+        return self._query.encode(self._texts.queries(texts), len(texts), progress)
 
     def encode_passages(self, passages: Sequence[PassageText], *, progress: Progress | None = None) -> Floats:
-        return self._passage.encode(self._passage_texts(passages), len(passages), progress)
+        return self._passage.encode(self._texts.passages(passages), len(passages), progress)
 
     def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[Floats]]:
-        return self._query.encode_tokens(map(self._query_text, texts), len(texts), unit_rows)
+        return self._query.encode_tokens(self._texts.queries(texts), len(texts), unit_rows)
 
     def encode_passages_with_tokens(self, passages: Sequence[PassageText]) -> tuple[Floats, list[Codes]]:
-        return self._passage.encode_tokens(self._passage_texts(passages), len(passages), pack)
+        return self._passage.encode_tokens(self._texts.passages(passages), len(passages), pack)
 
     def count_query_tokens(self, text: str) -> int:
-        return self._query.cutter.count(self._query_text(text))
-
-    def _query_text(self, text: str) -> str:
-        return self._cased(self._spec.prefixes[0] + text)
-
-    def _passage_texts(self, passages: Sequence[PassageText]) -> Iterator[Text]:
-        prefix = self._spec.prefixes[1]
-        for passage in passages:
-            if self._spec.pairs:
-                yield self._cased(prefix + passage.title), self._cased(passage.text)
-            else:
-                yield self._cased(prefix + join_title(passage, self._spec.separator))
-
-    def _cased(self, text: str) -> str:
-        return text.lower() if self._spec.lower else text
+        return self._query.cutter.count(self._texts.query(text))
 
 
 class TransformersCrossEncoder:
@@ -269,17 +251,6 @@ def _mean(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     # Summed in float32: bfloat16 has 8 bits for a sum over hundreds of tokens.
     weights = mask.unsqueeze(-1).float()
     return (hidden.float() * weights).sum(dim=1) / weights.sum(dim=1)
-
-
-def _sha256(resolved: ResolvedEncoder) -> tuple[tuple[str, str], ...]:
-    folders = list(resolved.folders)
-    if len(folders) == 1:
-        return digests(folders[0])
-    return tuple(
-        (f"{role}/{name}", digest)
-        for role, folder in zip(("query", "passage"), folders, strict=True)
-        for name, digest in digests(folder)
-    )
 
 
 class _LogitForward:

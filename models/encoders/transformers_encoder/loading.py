@@ -18,7 +18,7 @@ import torch
 
 from models.encoders.base import EncoderOptions
 from models.encoders.model_files import ModelFolder, weight_files
-from models.encoders.resolve import positions
+from models.encoders.resolve import check_tables
 from models.encoders.transformers_encoder.plain_bert import load_plain_bert
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound
 from models.torch_runtime.devices import DTYPES, cpu_has_bfloat16, torch_device
@@ -124,13 +124,8 @@ def check_lengths(model: Any, tokenizer: Any, max_tokens: int, name: str) -> Non
     Raises:
         EncoderUnusable: one has none.
     """
-    limit = positions(model.config.to_dict())
-    if limit is not None and max_tokens > limit:
-        raise EncoderUnusable(f"{name} is to read {max_tokens} tokens, but its model has places for {limit}")
-    if len(tokenizer) > model.config.vocab_size:
-        raise EncoderUnusable(
-            f"{name}: the tokenizer has {len(tokenizer)} tokens, the model only {model.config.vocab_size}"
-        )
+    config = model.config.to_dict() | {"vocab_size": model.config.vocab_size}
+    check_tables(config, len(tokenizer), max_tokens, name)
 
 
 def takes_segments(model: Any, tokenizer: Any) -> bool:

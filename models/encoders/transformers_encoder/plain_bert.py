@@ -8,9 +8,7 @@ bits.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -28,12 +26,6 @@ _ORIGINAL: Final[dict[str, object]] = {
     "add_cross_attention": False,
 }
 _SIZES: Final = ("hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", "vocab_size")
-# Flag of tokenizer_config.json -> flag of the normalizer in tokenizer.json, and the default of the first.
-_NORMALIZER: Final = (
-    ("do_lower_case", "lowercase", True),
-    ("strip_accents", "strip_accents", None),
-    ("tokenize_chinese_chars", "handle_chinese_chars", True),
-)
 
 
 class TokenVectors(NamedTuple):
@@ -58,18 +50,6 @@ class PlainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.values)
-
-
-@dataclass(frozen=True, slots=True)
-class PlainTokenizer:
-    """Offer what the encoder reads of a transformers tokenizer."""
-
-    backend_tokenizer: Any
-    pad_token_id: int
-    model_input_names: tuple[str, ...] = ("input_ids", "token_type_ids", "attention_mask")
-
-    def __len__(self) -> int:
-        return int(self.backend_tokenizer.get_vocab_size(with_added_tokens=True))
 
 
 class PlainBert(nn.Module):
@@ -166,31 +146,6 @@ def load_plain_bert(folder: ModelFolder, dtype: torch.dtype) -> PlainBert | None
         weights[name] = tensor.to(dtype)
     model.load_state_dict(weights, assign=True)
     return model
-
-
-def load_plain_tokenizer(directory: Path) -> PlainTokenizer | None:
-    """Load a BERT tokenizer from its tokenizer.json, or return None where transformers has to read the folder.
-
-    transformers builds the normalizer from tokenizer_config.json: only where both files agree is the first one enough.
-    """
-    from tokenizers import Tokenizer
-
-    try:
-        config, text = read_json(directory / "tokenizer_config.json"), (directory / "tokenizer.json").read_text("utf-8")
-        parts = json.loads(text)
-        normalizer, model = parts["normalizer"], parts["model"]
-        agrees = normalizer["type"] == "BertNormalizer" and model["type"] == "WordPiece"
-        agrees = agrees and config["tokenizer_class"] in ("BertTokenizer", "BertTokenizerFast")
-        agrees = agrees and all(
-            config.get(config_key, usual) == normalizer[normalizer_key]
-            for config_key, normalizer_key, usual in _NORMALIZER
-        )
-        if not agrees or (directory / "added_tokens.json").exists():
-            return None
-        return PlainTokenizer(Tokenizer.from_str(text), int(model["vocab"][config["pad_token"]]))
-    except Exception:
-        # Whatever is wrong with the files, transformers says it; tokenizers' error has no base class but this one.
-        return None
 
 
 def _is_original(values: dict[str, Any]) -> bool:

@@ -19,6 +19,7 @@ import httpcore
 import httpx
 
 from models.engines.base import RemoteOptions, is_private
+from models.engines.http_client import KEEP_IDLE_S, Header, ServerKind, Timeouts, build_request
 from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost
 from models.errors import EngineUnavailable
 
@@ -26,9 +27,7 @@ _MAX_REPLY_BYTES: Final = 4 * 2**20
 # One event holds the tokens of one step; with 20 alternatives each some 2 KiB a token.
 _MAX_EVENT_BYTES: Final = 4 * 2**20
 _EVENT_END: Final = b"\n\n"
-# Below the 5 s after which vLLM closes an idle connection: one that it is just closing would look like its death.
-_KEEP_IDLE_S: Final = 2.0
-_WRITE_S: Final = 30.0
+_REPLICA: Final = ServerKind("model.", "prompts", EngineUnavailable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +55,9 @@ class Connection:
     def __init__(self, url: str, options: RemoteOptions) -> None:
         self.url = url.rstrip("/")
         self._options = options
-        is_https = self.url.startswith("https")
+        is_checked = self.url.startswith("http:") and not options.allow_http
         self._transport = _Transport(
-            _certificates(options) if is_https else ssl.create_default_context(),
-            None if is_https or options.allow_http else _PrivateNetwork(self.url),
+            _REPLICA.tls(self.url, options.ca_file), _PrivateNetwork(self.url) if is_checked else None
         )
 
     async def close(self) -> None:
@@ -71,7 +69,7 @@ class Connection:
         Raises:
             ReplicaLost: there is none in ``timeout_s``.
         """
-        return await self._whole("GET", path, None, timeout_s)
+        return await self._whole(path, None, timeout_s)
 
     async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Reply:
         """Return the reply to a POST, whatever its status.
@@ -79,7 +77,7 @@ class Connection:
         Raises:
             ReplicaLost: there is none in ``timeout_s``.
         """
-        return await self._whole("POST", path, body, timeout_s)
+        return await self._whole(path, body, timeout_s)
 
     @asynccontextmanager
     async def bounded(self, timeout_s: float) -> AsyncIterator[None]:
@@ -97,14 +95,14 @@ class Connection:
             raise ReplicaLost(f"no reply from {self.url} in {timeout_s:g} s") from error
 
     def open(
-        self, path: str, body: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]] = ()
+        self, path: str, body: Mapping[str, Any], headers: Sequence[Header] = ()
     ) -> AbstractAsyncContextManager[httpx.Response]:
         """Post ``body`` and give the reply as its head arrives; leaving the block closes the connection.
 
         Raises:
             ReplicaLost: the replica cannot be reached, or the connection breaks, also inside the block.
         """
-        return self._sent(self._request("POST", path, body, headers))
+        return self._sent(self._request(path, body, headers))
 
     @asynccontextmanager
     async def _sent(self, request: httpx.Request) -> AsyncIterator[httpx.Response]:
@@ -117,22 +115,14 @@ class Connection:
         except (httpx.TransportError, httpx.StreamError) as error:
             raise ReplicaLost(f"{type(error).__name__} at {self.url}: {error}") from error
 
-    async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Reply:
-        async with self.bounded(timeout_s), self._sent(self._request(method, path, body)) as response:
+    async def _whole(self, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Reply:
+        async with self.bounded(timeout_s), self._sent(self._request(path, body)) as response:
             return Reply(response.status_code, await read_whole(response))
 
-    def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Sequence[tuple[bytes, bytes]] = ()
-    ) -> httpx.Request:
-        sent = [(b"accept-encoding", b"identity"), *headers]
-        if body is not None:
-            sent.append((b"content-type", b"application/json"))
-        if self._options.api_key is not None:
-            sent.append((b"authorization", f"Bearer {self._options.api_key}".encode()))
+    def _request(self, path: str, body: Mapping[str, Any] | None, headers: Sequence[Header] = ()) -> httpx.Request:
         # Time spent on reading is bounded by the reader, which knows whether a reply may be silent.
-        limits = {"connect": self._options.connect_s, "read": None, "write": _WRITE_S, "pool": None}
-        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-        return httpx.Request(method, f"{self.url}{path}", headers=sent, content=content, extensions={"timeout": limits})
+        limits = Timeouts(self._options.connect_s)
+        return build_request(f"{self.url}{path}", body, self._options.api_key, limits, headers)
 
 
 async def read_whole(response: httpx.Response) -> bytes:
@@ -185,7 +175,7 @@ class _Transport(httpx.AsyncHTTPTransport):
             certificates,
             max_connections=None,
             max_keepalive_connections=64,
-            keepalive_expiry=_KEEP_IDLE_S,
+            keepalive_expiry=KEEP_IDLE_S,
             network_backend=network,
         )
 
@@ -244,10 +234,3 @@ class _PrivateNetwork(httpcore.AsyncNetworkBackend):
                     "https, or set model.allow_http"
                 )
         return addresses
-
-
-def _certificates(options: RemoteOptions) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=None if options.ca_file is None else str(options.ca_file))
-    except (OSError, ssl.SSLError) as error:
-        raise EngineUnavailable(f"model.ca_file: {options.ca_file} cannot be read: {error}") from error

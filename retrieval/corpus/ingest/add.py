@@ -256,6 +256,7 @@ class _Run:
         self.counts = dict.fromkeys(("added", "changed", "noted", "unchanged", "withdrawn"), 0)
         self.passed = 0
         self.stopped = False
+        self._checked = False
 
     @property
     def store(self) -> PassageStore:
@@ -272,13 +273,15 @@ class _Run:
     def take(self, items: Iterator[Item]) -> None:
         """Write documents, and index whenever the journal has enough entries.
 
-        What came before an error is kept and indexed.
+        What came before an error of the source is kept and indexed. Raises as ``Namespace.require_encoders`` before
+        anything is stored.
         """
         while not self.stopped:
             batch, error = _batch(items)
             with self._writer.transaction():
                 for item in batch:
                     self._put(item)
+                self._require_encoders()
             self._report(0)
             if error is not None:
                 self.index()
@@ -286,6 +289,12 @@ class _Run:
             if not batch:
                 return
             self.index(COMMIT)
+
+    def _require_encoders(self) -> None:
+        """Check the encoders once, inside the transaction of the first new passages, which an error undoes."""
+        if not self._checked and self.counts["added"] + self.counts["changed"]:
+            self._namespace.require_encoders()
+            self._checked = True
 
     def _put(self, item: Item) -> None:
         if isinstance(item, SkippedRecord):

@@ -8,12 +8,14 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from models.encoders.base import Encoder, PassageText, TokenEncoder
+from models.encoders.base import Encoder, PassageText, RemoteVectors, TokenEncoder, lacks_tokens
+from models.errors import EncoderUnavailable
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.namespaces.settings import (
@@ -130,6 +132,23 @@ def fingerprint_key(target: Target) -> str:
     return f"fingerprint:{encoder_id}" if further else "fingerprint"
 
 
+def require_tokens(namespace: str, encoder: Encoder) -> None:
+    """Check that an encoder gives the token vectors that a namespace stores.
+
+    Passages without them would be ordered after all others by late interaction.
+
+    Raises:
+        NamespaceInvalid: it is remote and does not give them.
+    """
+    if lacks_tokens(encoder):
+        raise NamespaceInvalid(
+            f"namespace {namespace} stores token vectors, and {encoder.name} runs at a server that gives none: change "
+            "it where the encoder runs in the process (without retrieval.encoder_urls), or create the namespace "
+            "without token vectors (--no-tokens)",
+            param="tokens",
+        )
+
+
 def fingerprint_text(encoder: Encoder) -> str:
     return json.dumps(encoder.fingerprint.as_dict(), sort_keys=True)
 
@@ -221,7 +240,8 @@ class Namespace:
         with self._lock:
             if self._tokens is None and self.settings.tokens and (self._write or (self.folder / TOKENS).is_dir()):
                 encoder = self.encoder
-                if isinstance(encoder, TokenEncoder) and encoder.fingerprint.pooling == "mean":
+                is_source = isinstance(encoder, TokenEncoder) or lacks_tokens(encoder)
+                if is_source and encoder.fingerprint.pooling == "mean":
                     self._tokens = TokenStore(self.folder / TOKENS, encoder.fingerprint, write=self._write)
             return self._tokens
 
@@ -356,6 +376,24 @@ class Namespace:
                 writer.set_meta("settings", self.settings.as_text())
         self.outdated = ()
 
+    def require_encoders(self) -> None:
+        """Check that all encoders can add passages to their vectors, so that none is stored which they refuse.
+
+        A server that does not answer is no reason to refuse them: stored passages wait for it.
+
+        Raises:
+            IndexMismatch: the stored vectors are of another encoder.
+            NamespaceInvalid: the namespace stores token vectors, and its encoder gives none.
+            ModelError: an encoder cannot be loaded, or its server computes other vectors.
+        """
+        for target in filter(is_dense, self.settings.targets):
+            encoder = self.dense(target).encoder
+            if target == VECTORS and self.settings.tokens:
+                require_tokens(self.name, encoder)
+            if isinstance(encoder, RemoteVectors):
+                with suppress(EncoderUnavailable):
+                    encoder.check()
+
     def catch_up(self, writer: PassageWriter, done: Done, *, at_least: int = 1) -> int:
         """Update every index that lacks ``at_least`` entries; return how many passages were indexed.
 
@@ -425,6 +463,8 @@ class Namespace:
         texts = [PassageText(embedded_title(passage), passage.text) for passage in passages]
         ids = [passage.passage_id for passage in passages]
         encoder, tokens = dense.encoder, self.tokens if target == VECTORS else None
+        if tokens is not None:
+            require_tokens(self.name, encoder)
         if tokens is not None and isinstance(encoder, TokenEncoder):
             vectors, codes = encoder.encode_passages_with_tokens(texts)
             tokens.put(ids, codes)

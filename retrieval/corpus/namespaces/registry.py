@@ -16,7 +16,14 @@ from pathlib import Path
 
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
-from retrieval.corpus.namespaces.namespace import TOKENS, Namespace, fingerprint_key, folder_name, further_folders
+from retrieval.corpus.namespaces.namespace import (
+    TOKENS,
+    Namespace,
+    fingerprint_key,
+    folder_name,
+    further_folders,
+    require_tokens,
+)
 from retrieval.corpus.namespaces.settings import (
     VECTORS,
     Backends,
@@ -235,6 +242,9 @@ class Namespaces:
         """Remove an index and mark it for a rebuild by the next change or ``catch_up``.
 
         Vectors are built again with token vectors, also in a namespace of a version that had none.
+
+        Raises:
+            NamespaceInvalid: the encoder of these vectors gives no token vectors; nothing is removed.
         """
         self._require(name)
         with (
@@ -242,6 +252,8 @@ class Namespaces:
             contextlib.closing(self._open(name, write=True)) as namespace,
             contextlib.closing(namespace.writer()) as writer,
         ):
+            if target == VECTORS:
+                self._require_tokens(name, with_tokens(namespace.store.meta("settings")))
             with writer.transaction():
                 writer.mark_all_pending(target)
                 if namespace.settings.encoder_of(target):
@@ -257,7 +269,8 @@ class Namespaces:
         too.
 
         Raises:
-            NamespaceInvalid: not a valid id, or too many encoders.
+            NamespaceInvalid: not a valid id, too many encoders, or the first one gives no token vectors and the
+                namespace is to store them.
         """
         self._require(name)
         with (
@@ -268,6 +281,8 @@ class Namespaces:
             known = namespace.settings.encoder_ids
             if encoder not in known:
                 text = with_encoders(namespace.store.meta("settings"), (*known, encoder))
+                if not known:
+                    self._require_tokens(name, text)
                 target = settings_of(text).target_of(encoder)
                 self._remove_files(name, target)  # of an encoder that was removed by a process that was killed
                 with writer.transaction():
@@ -298,6 +313,12 @@ class Namespaces:
                 writer.set_meta(fingerprint_key(target), "")
                 writer.forget_target(target)
             self._remove_files(name, target)
+
+    def _require_tokens(self, name: str, text: str) -> None:
+        """Check that the first encoder of these settings gives token vectors, where they are to be stored."""
+        settings = settings_of(text)
+        if settings.tokens and settings.encoder:
+            require_tokens(name, self.backends.encoders(settings.encoder))
 
     def _remove_files(self, name: str, target: Target) -> None:
         """Remove the files of an index; token vectors belong to the first encoder's."""

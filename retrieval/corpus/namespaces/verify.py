@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from models.encoders.base import TokenEncoder
+from models.encoders.base import TokenEncoder, lacks_tokens
 from retrieval.corpus.namespaces.namespace import Namespace, is_dense
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import VECTORS
@@ -121,7 +121,8 @@ def _missing_vectors(namespace: Namespace, target: Target) -> Iterator[str]:
 
 def _missing_tokens(namespace: Namespace) -> Iterator[str]:
     """Yield a fault for each batch of passages of which some have no token vectors, or damaged ones."""
-    if not namespace.settings.tokens or not isinstance(namespace.encoder, TokenEncoder):
+    encoder = namespace.encoder
+    if not namespace.settings.tokens or not (isinstance(encoder, TokenEncoder) or lacks_tokens(encoder)):
         return
     if namespace.encoder.fingerprint.pooling != "mean":
         return

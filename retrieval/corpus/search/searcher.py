@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from models.encoders.base import CrossEncoder, Encoder, Floats, PassageText, TokenEncoder
+from models.encoders.base import CrossEncoder, Encoder, Floats, PassageText, TokenEncoder, lacks_tokens
 from models.encoders.token_codes import max_sim
 from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.namespaces.namespace import DenseIndex, Namespace, fingerprint_text
@@ -45,6 +45,7 @@ _MAX_GONE: Final = 1000
 _FUSION_DEPTH: Final = 200
 # Hits of a hybrid search that late interaction orders again.
 LATE: Final = 50
+LATE_INTERACTION: Final = "late-interaction"
 _TARGETS: Final[dict[Ranker, Target]] = {DENSE: VECTORS, "bm25": "words", "pes2": "keywords"}
 
 
@@ -109,10 +110,14 @@ class Rankers:
 
 @dataclass(frozen=True, slots=True)
 class FusedLists:
-    """Name the rankings that a search fuses, and those of the paper that ``rrf-4`` lacks here."""
+    """Name the rankings that a search fuses, and those of the paper that ``rrf-4`` lacks here.
+
+    ``missing_stages``: ``late-interaction`` where namespaces store token vectors and their encoder gives none.
+    """
 
     rankers: tuple[Ranker, ...]
     missing: tuple[str, ...] = ()
+    missing_stages: tuple[str, ...] = ()
 
 
 class Searcher:
@@ -178,10 +183,14 @@ class Searcher:
         with ExitStack() as stack:
             opened = [stack.enter_context(self._namespaces.using(name)) for name in dict.fromkeys(names)]
             rankers = checked_rankers(opened, retriever)
+            # A search by words alone loads no encoder.
+            late = DENSE in rankers and any(map(_lacks_query_tokens, opened))
+            stages = (LATE_INTERACTION,) if late else ()
             if retriever != RRF_4:
-                return FusedLists(rankers)
+                return FusedLists(rankers, missing_stages=stages)
             targets = [target_of(opened[0], ranker) for ranker in rankers[1:]]
-            return FusedLists(rankers, missing_of_paper(opened[0].dense(target).known_as for target in targets))
+            missing = missing_of_paper(opened[0].dense(target).known_as for target in targets)
+            return FusedLists(rankers, missing, stages)
 
     def parts(self, queries: Sequence[str], name: str) -> list[HybridParts]:
         """Return what hybrid searches of a namespace fuse, for whoever fits weights; raises as ``search_many``."""
@@ -284,7 +293,9 @@ class _Rankings:
         """Return the token vectors of each namespace, none at all where one has none or encoders differ."""
         stores = [namespace.tokens for namespace in self._opened if namespace.settings.encoder]
         found = [store for store in stores if store is not None]
-        return found if len(found) == len(self._opened) and self._has_one_encoder() else []
+        if len(found) < len(self._opened) or not self._has_one_encoder():
+            return []
+        return [] if lacks_tokens(self._opened[0].encoder) else found
 
     def _has_one_encoder(self) -> bool:
         if not all(namespace.settings.encoder for namespace in self._opened):
@@ -403,6 +414,12 @@ class _Rankings:
             self._encoded[key], self._query_tokens = encoder.encode_queries_with_tokens(list(self._queries))
         else:
             self._encoded[key] = encoder.encode_queries(list(self._queries))
+
+
+def _lacks_query_tokens(namespace: Namespace) -> bool:
+    """Return whether a namespace stores token vectors and its encoder gives none of a query."""
+    has_tokens = namespace.settings.tokens and bool(namespace.settings.encoder) and namespace.tokens is not None
+    return has_tokens and lacks_tokens(namespace.encoder)
 
 
 def target_of(namespace: Namespace, ranker: Ranker) -> Target:

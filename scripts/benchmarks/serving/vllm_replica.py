@@ -48,13 +48,34 @@ def vllm_replicas(number: int, model: Path, name: str, options: Sequence[str] = 
 
 
 def launch(model: Path, name: str, options: Sequence[str] = (), port: int = 0) -> VllmReplica:
+    arguments = [
+        "--served-model-name", name, "--enable-scale-out", "--enable-prompt-tokens-details", "--dtype", "float32",
+        "--block-size", "32", "--scheduling-policy", "priority", "--kv-cache-memory-bytes", str(256 * 2**20),
+        "--structured-outputs-config", '{"backend": "xgrammar"}', *options,
+    ]  # fmt: skip
+    return _start(model, arguments, port)
+
+
+@contextmanager
+def vllm_pooling(model: Path, dtype: str, key: str) -> Iterator[VllmReplica]:
+    """Start vLLM as a server of an encoder's vectors, and end it at the end of the block."""
+    arguments = [
+        "--runner", "pooling", "--dtype", dtype, "--api-key", key, "--kv-cache-memory-bytes", str(128 * 2**20),
+        "--gpu-memory-utilization", "0.2",
+    ]  # fmt: skip
+    server = _start(model, arguments)
+    try:
+        wait_until_healthy(server)
+        yield server
+    finally:
+        server.kill()
+
+
+def _start(model: Path, arguments: Sequence[str], port: int = 0) -> VllmReplica:
     port = port or free_port()
     command = [
-        sys.executable, "-c", _SERVE, "--model", str(model), "--served-model-name", name, "--host", "127.0.0.1",
-        "--port", str(port), "--enable-scale-out", "--enable-prompt-tokens-details", "--dtype", "float32",
-        "--block-size", "32", "--enforce-eager", "--scheduling-policy", "priority", "--kv-cache-memory-bytes",
-        str(256 * 2**20), "--structured-outputs-config", '{"backend": "xgrammar"}', "--disable-uvicorn-access-log",
-        *options,
+        sys.executable, "-c", _SERVE, "--model", str(model), "--host", "127.0.0.1", "--port", str(port),
+        "--enforce-eager", "--disable-uvicorn-access-log", *arguments,
     ]  # fmt: skip
     environment = os.environ | {
         "VLLM_NO_USAGE_STATS": "1",

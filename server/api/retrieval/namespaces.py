@@ -131,6 +131,7 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
     Raises:
         InvalidRequest: a field is wrong; ``param`` names it.
         EncoderUnknown: the server has no such encoder.
+        UnsupportedParam: the encoder is remote and token vectors are requested.
     """
     encoder = services.settings.retrieval.encoder if body.encoder is None else body.encoder
     encoder = "" if encoder == "none" else encoder
@@ -139,6 +140,8 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
             services.encoders.check(encoder)
         except EncoderUnknown as error:
             raise EncoderUnknown(error.message, param="encoder") from error
+        if body.tokens:
+            services.encoders.check_tokens(encoder, '"tokens": false')
     if not (encoder or body.keywords or body.words != NO_WORDS):
         raise InvalidRequest("encoder: without vectors, words and keywords nothing could be found", param="encoder")
     try:

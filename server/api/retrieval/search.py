@@ -35,11 +35,13 @@ class SearchRecord(Reply):
     """Describe how a search was done.
 
     ``rankers`` are the rankings that were fused, ``missing`` those of the paper that ``rrf-4`` lacks here.
+    ``missing_stages``: ``late-interaction`` where a namespace stores token vectors and its encoder is remote.
     """
 
     retriever: str
     rankers: list[str]
     missing: list[str]
+    missing_stages: list[str]
     namespaces: list[str]
     waiting: dict[str, Any]
 
@@ -161,6 +163,7 @@ def _search(
     reply: dict[str, Any] = hits[0] if body.query is not None else {"object": "list", "results": hits}
     lists = retrieval.searcher.lists(names, retriever)
     record = {"retriever": retriever, "rankers": list(lists.rankers), "missing": list(lists.missing)}
+    record["missing_stages"] = list(lists.missing_stages)
     return _dumped(reply | {"arrowhead": {**record, "namespaces": names, "waiting": waiting}})
 
 

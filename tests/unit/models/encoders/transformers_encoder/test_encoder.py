@@ -16,7 +16,8 @@ from models.encoders.base import EncoderOptions, PassageText
 from models.encoders.registry import create_encoder, encoder_memory
 from models.encoders.resolve import resolve_encoder
 from models.encoders.specs import KNOWN_ENCODERS, EncoderSpec
-from models.encoders.transformers_encoder.batches import BatchRunner, Inputs, TruncatingTokenizer, load_tokenizer
+from models.encoders.texts import TruncatingTokenizer, load_tokenizer
+from models.encoders.transformers_encoder.batches import BatchRunner, Inputs
 from models.encoders.transformers_encoder.encoder import TransformersEncoder
 from models.encoders.transformers_encoder.loading import FifoLock, Placement, place
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound, UnsupportedParam

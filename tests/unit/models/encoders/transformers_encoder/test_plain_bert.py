@@ -14,7 +14,8 @@ import torch
 from models.encoders.base import EncoderOptions
 from models.encoders.model_files import ModelFolder
 from models.encoders.resolve import resolve_encoder
-from models.encoders.transformers_encoder.plain_bert import load_plain_bert, load_plain_tokenizer
+from models.encoders.texts import load_plain_tokenizer
+from models.encoders.transformers_encoder.plain_bert import load_plain_bert
 
 
 def _folder() -> Path:

@@ -1,0 +1,248 @@
+"""Encode texts with a server that computes the vectors of token ids.
+
+Tokenizer, truncation, prefixes, normalisation and fingerprint are those of the local encoder, from the same files. A
+server does not tell which weights it has, so every reply is checked: each request has a probe text more, whose local
+vector is known. The first request, one after a loss of the connection and one an hour are preceded by all probe texts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.encoders.base import (
+    SENTENCE,
+    EncoderFingerprint,
+    Floats,
+    Metric,
+    PassageText,
+    Progress,
+    RemoteEncoderOptions,
+)
+from models.encoders.model_files import read_json
+from models.encoders.remote_encoder.connection import Connection
+from models.encoders.remote_encoder.references import PROBES, probe_vectors, query_texts
+from models.encoders.remote_encoder.vectors import read_vectors, request_body, similarity, unit
+from models.encoders.resolve import ResolvedEncoder, check_tables
+from models.encoders.specs import EncoderSpec
+from models.encoders.texts import EncoderTexts, Text, TruncatingTokenizer, file_digests, fingerprint_of, load_tokenizer
+from models.errors import EncoderUnusable
+
+log = logging.getLogger(__name__)
+Ids = NDArray[np.int32]
+# Texts tokenised and sorted together.
+_CHUNK: Final = 2048
+# The probe text is one more; text-embeddings-inference and others take 32 inputs by default.
+_MAX_ROWS: Final = 31
+
+
+class RemoteEncoder:
+    """Implement ``Encoder`` with a server; safe from many threads, which send their requests side by side.
+
+    ``probes`` returns the local vectors of the probe texts and is called at first use.
+
+    Raises:
+        ModelNotFound: files are missing or damaged.
+        EncoderUnusable: the encoder reads pairs or has two models, so that a server cannot compute its vectors from
+            token ids; or tokenizer and config do not fit.
+    """
+
+    def __init__(
+        self,
+        resolved: ResolvedEncoder,
+        remote: RemoteEncoderOptions,
+        probes: Callable[[], Floats] | None = None,
+    ) -> None:
+        spec = resolved.spec
+        _check_sendable(spec, remote.url)
+        sha256 = file_digests(resolved)
+        config = read_json(resolved.passage.path / "config.json")
+        tokenizer = load_tokenizer(resolved.passage.path)
+        check_tables(config, len(tokenizer), max(spec.max_query, spec.max_passage), spec.name)
+        self._fingerprint = fingerprint_of(resolved, sha256, int(config["hidden_size"]))
+        literal = spec.separator == SENTENCE
+        self._query = TruncatingTokenizer(tokenizer, spec.max_query, literal=literal)
+        self._passage = TruncatingTokenizer(tokenizer, spec.max_passage, literal=literal)
+        self._texts = EncoderTexts(spec)
+        self._remote = remote
+        self._server = Connection(remote)
+        self._probes = probes or (lambda: probe_vectors(resolved, self._fingerprint, remote.references))
+        self._checking = threading.Lock()
+        self._expected: Floats | None = None
+        # Losses of the connection and time at the last comparison of all probe texts.
+        self._checked: tuple[int, float] | None = None
+        self._marker: Ids = self._passage.rows(list(self._texts.passages(PROBES[:1])))[0].ids
+
+    @property
+    def name(self) -> str:
+        return self._fingerprint.encoder_id
+
+    @property
+    def dim(self) -> int:
+        return self._fingerprint.dim
+
+    @property
+    def metric(self) -> Metric:
+        return self._fingerprint.metric
+
+    @property
+    def fingerprint(self) -> EncoderFingerprint:
+        return self._fingerprint
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def encode_queries(self, texts: Sequence[str], *, progress: Progress | None = None) -> Floats:
+        return self._encode(self._query, self._texts.queries(texts), len(texts), progress)
+
+    def encode_passages(self, passages: Sequence[PassageText], *, progress: Progress | None = None) -> Floats:
+        return self._encode(self._passage, self._texts.passages(passages), len(passages), progress)
+
+    def count_query_tokens(self, text: str) -> int:
+        return self._query.count(self._texts.query(text))
+
+    def close(self) -> None:
+        self._server.close()
+
+    def check(self) -> None:
+        """Compare the server's vectors of all probe texts with the local ones.
+
+        Raises:
+            EncoderUnavailable: the server does not answer.
+            EncoderUnusable: its vectors are not those of this encoder, or the local ones cannot be computed.
+        """
+        with self._checking:
+            self._check_all()
+
+    def _require_check(self) -> None:
+        """Do what ``check`` does, unless it was done lately."""
+        with self._checking:
+            if not self._is_checked():
+                self._check_all()
+
+    def _check_all(self) -> None:
+        if self._expected is None:
+            self._expected = self._probes()
+        losses = self._server.losses
+        passages = self._passage.rows(list(self._texts.passages(PROBES)))
+        queries = self._query.rows(list(self._texts.queries(query_texts(PROBES))))
+        rows = [row.ids for row in (*passages, *queries)]
+        # Short and long texts together, as they come later; no request beyond the bound of one.
+        parts = list(self._batches(rows))
+        found = np.concatenate([self._post([rows[number] for number in part]) for part in parts])
+        self._compare(found, self._expected[np.concatenate(parts)])
+        self._checked = (losses, time.monotonic())
+        log.info("remote encoder checked: name=%s url=%s", self.name, self.url)
+
+    def _is_checked(self) -> bool:
+        if self._checked is None:
+            return False
+        losses, since = self._checked
+        return losses == self._server.losses and time.monotonic() - since < self._remote.check_every_s
+
+    def _compare(self, found: Floats, expected: Floats) -> None:
+        measured = similarity(found, expected)
+        if measured.is_same:
+            return
+        self._checked = None
+        raise EncoderUnusable(
+            f"{self.url} does not compute the vectors of {self.name}: over the probe texts the lowest cosine with the "
+            f"local ones is {measured.cosine:.4f}, and their lengths differ by up to {measured.length_error:.1%}. "
+            "Start it with the same model files, pooling and context length; it must take token ids as they are"
+        )
+
+    def _encode(
+        self, cutter: TruncatingTokenizer, texts: Iterator[Text], total: int, progress: Progress | None
+    ) -> Floats:
+        result = np.empty((total, self.dim), np.float32)
+        start = 0
+        while chunk := list(islice(texts, _CHUNK)):
+            rows = [row.ids for row in cutter.rows(chunk)]
+            done = start
+            for part, vectors in self._sent(rows):
+                result[start + part] = vectors
+                done += len(part)
+                if progress is not None:
+                    progress(done, total)
+            start += len(chunk)
+        return result
+
+    def _sent(self, rows: Sequence[Ids]) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+        """Yield row numbers and vectors of each batch as it is done, a few of them under way at once."""
+        batches = self._batches(rows)
+        first = next(batches)
+        following = next(batches, None)
+        if following is None:
+            yield first, self._vectors(rows, first)
+            return
+        with ThreadPoolExecutor(self._remote.in_flight, thread_name_prefix="remote-encoder") as pool:
+            running: dict[Future[Floats], NDArray[np.int64]] = {}
+            try:
+                for part in (first, following, *batches):
+                    if len(running) >= self._remote.in_flight:
+                        yield from _finished(running)
+                    running[pool.submit(self._vectors, rows, part)] = part
+                while running:
+                    yield from _finished(running)
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def _batches(self, rows: Sequence[Ids]) -> Iterator[NDArray[np.int64]]:
+        """Yield the numbers of the rows of each request, longest rows first, within the bounds of one."""
+        part: list[int] = []
+        size = 0
+        for number in sorted(range(len(rows)), key=lambda number: (-len(rows[number]), number)):
+            length = len(rows[number])
+            if part and (size + length > self._remote.batch_tokens or len(part) == _MAX_ROWS):
+                yield np.array(part, np.int64)
+                part, size = [], 0
+            part.append(number)
+            size += length
+        if part:
+            yield np.array(part, np.int64)
+
+    def _vectors(self, rows: Sequence[Ids], part: NDArray[np.int64]) -> Floats:
+        """Return the vectors of some rows from a server that was checked, and whose reply proves that it still is."""
+        self._require_check()
+        vectors = self._post([*(rows[number] for number in part), self._marker])
+        if self._expected is None:
+            raise AssertionError("checked without the vectors of the probe texts")
+        self._compare(vectors[-1:], self._expected[:1])
+        # Does nothing unless the connection was lost since, so that another server may have replied.
+        self._require_check()
+        return vectors[:-1]
+
+    def _post(self, rows: Sequence[Ids]) -> Floats:
+        reply = self._server.post(request_body(rows, normalise=self._fingerprint.normalise))
+        try:
+            vectors = read_vectors(reply, len(rows), self.dim)
+        except EncoderUnusable as error:
+            raise EncoderUnusable(f"{self.url} is no server of {self.name}: its reply {error.message}") from error
+        return unit(vectors) if self._fingerprint.normalise else vectors
+
+
+def _finished(running: dict[Future[Floats], NDArray[np.int64]]) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    done, _ = wait(running, return_when=FIRST_COMPLETED)
+    for future in done:
+        yield running.pop(future), future.result()
+
+
+def _check_sendable(spec: EncoderSpec, url: str) -> None:
+    reason = ""
+    if spec.pairs:
+        reason = "reads title and text as a pair, and the segments of a pair cannot be sent as token ids"
+    elif len(spec.towers) > 1:
+        reason = "has two models, one for queries and one for passages, and a server has one"
+    if reason:
+        raise EncoderUnusable(
+            f"{spec.name} {reason}: it cannot run at {url}; take it out of retrieval.encoder_urls, so that it runs here"
+        )

@@ -1,0 +1,142 @@
+"""Keep the vectors of fixed probe texts as the local encoder computes them, one file for each fingerprint.
+
+They are computed once, in a process of its own: a server whose encoders are remote then needs no torch in its memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from models.encoders.base import Encoder, EncoderFingerprint, EncoderOptions, Floats, PassageText
+from models.encoders.model_files import ModelFolder
+from models.encoders.resolve import ResolvedEncoder
+from models.encoders.specs import EncoderSpec
+from models.errors import EncoderUnusable
+
+# The first one goes with every request, so it is short. The others differ in what a server may do otherwise: special
+# tokens, letters beyond ASCII, truncation, an empty text, and punctuation that a decoder may join to words ("do not",
+# "isn't") in a server that decodes ids and encodes the text again.
+PROBES: Final = (
+    PassageText("", "aspirin in stroke"),
+    PassageText("", ""),
+    PassageText("Früherkennung des Schlaganfalls", "β-Blocker und α-Synuklein: η θεραπεία, 5 µg täglich."),
+    PassageText("Statins.", "They do not lower mortality (n = 1,204); it's unclear, isn't it? TP53, IL-6 [SEP] p<0.05"),
+    PassageText("Metformin", "Glucose and insulin in patients with sepsis, hepatitis or neuropathy. " * 60),
+)
+_VERSION: Final = 1
+_TIMEOUT_S: Final = 600.0
+_PROGRAM: Final = "import sys; sys.path.append(sys.argv[1]); from {0} import main; main(sys.argv[2])"
+_ERROR: Final = "error: "
+
+
+def probe_vectors(resolved: ResolvedEncoder, fingerprint: EncoderFingerprint, folder: Path) -> Floats:
+    """Return the local vectors of ``PROBES``, first as passages, then as queries; compute them where none are stored.
+
+    Raises:
+        EncoderUnusable: they cannot be computed or stored here.
+    """
+    described = json.dumps([_VERSION, fingerprint.as_dict(), PROBES], sort_keys=True)
+    path = folder / f"{hashlib.sha256(described.encode()).hexdigest()[:32]}.npy"
+    rows = _stored(path, fingerprint.dim)
+    if rows is None:
+        _compute(resolved, path)
+        rows = _stored(path, fingerprint.dim)
+    if rows is None:
+        raise EncoderUnusable(f"{path}: the vectors that a server's are compared with cannot be read")
+    return rows
+
+
+def main(task: str) -> None:
+    """Compute the vectors of the probe texts in this process and store them."""
+    from models.encoders.transformers_encoder.encoder import TransformersEncoder
+    from models.errors import ModelError
+
+    given = json.loads(task)
+    try:
+        resolved = _resolved(given["resolved"])
+        encoder = TransformersEncoder(resolved, EncoderOptions(device="cpu", dtype="float32", batch_tokens=512))
+        _store(Path(given["path"]), probe_rows(encoder))
+    except (ModelError, OSError) as error:
+        print(f"{_ERROR}{error}", file=sys.stderr)  # noqa: T201 - read by the process that started this one
+        sys.exit(1)
+
+
+def query_texts(probes: Sequence[PassageText]) -> list[str]:
+    return [probe.text for probe in probes]
+
+
+def probe_rows(encoder: Encoder) -> Floats:
+    """Return an encoder's vectors of ``PROBES``, first as passages, then as queries."""
+    return np.concatenate([encoder.encode_passages(PROBES), encoder.encode_queries(query_texts(PROBES))])
+
+
+def _compute(resolved: ResolvedEncoder, path: Path) -> None:
+    task = json.dumps({"resolved": asdict(resolved), "path": str(path.absolute())}, default=str)
+    program = [sys.executable, "-I", "-c", _PROGRAM.format(__name__), str(Path(__file__).parents[3]), task]
+    environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    try:
+        done = subprocess.run(
+            program, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        failure = type(error).__name__
+    else:
+        if done.returncode == 0:
+            return
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {done.returncode}"]
+        failure = lines[-1].removeprefix(_ERROR)[:500]
+    raise EncoderUnusable(
+        f"{resolved.spec.name}: the vectors that a server's are compared with cannot be computed here ({failure}); "
+        f"a machine that has the same model files and torch can make the file {path}"
+    )
+
+
+def _resolved(fields: dict[str, Any]) -> ResolvedEncoder:
+    spec: dict[str, Any] = {}
+    for name, value in fields["spec"].items():
+        spec[name] = tuple(value) if isinstance(value, list) else value
+    query, passage = (
+        ModelFolder(Path(one["root"]), one["revision"], one["subfolder"])
+        for one in (fields["query"], fields["passage"])
+    )
+    return ResolvedEncoder(EncoderSpec(**spec), query, passage)
+
+
+def _stored(path: Path, dim: int) -> Floats | None:
+    try:
+        rows = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.float32 or rows.shape != (2 * len(PROBES), dim):
+        return None
+    return rows if bool(np.isfinite(rows).all()) else None
+
+
+def _store(path: Path, rows: Floats) -> None:
+    """Replace the file at once, readable by its owner alone; processes that do so together write the same."""
+    content = io.BytesIO()
+    np.save(content, rows, allow_pickle=False)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
