@@ -25,8 +25,11 @@ from server.methods.shared.evidence_table import FINDINGS, Finding
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.outcomes import says_nothing, why_cut
 from server.methods.shared.quoted import QuoteTask, Quoting
+from server.methods.shared.sentences import numbers_in
 
+# What the prompt asks the model to write where it finds no answer.
 NO_ANSWER: Final = "The articles do not answer this question."
+FOUND_NONE: Final = "The model found no answer to this question in the articles that it read."
 _OPENING: Final = "TL;DR:"
 _TABLE_TOKENS: Final = 400
 _MAX_NAMES: Final = 6
@@ -99,7 +102,7 @@ class Reader:
         return Conclusion(
             claims=claims,
             results={one.keys[0]: Finding(one.text, one.text) for one in reversed(claims)},
-            lack="" if claims else answer.reason,
+            lack="" if claims else f"{answer.reason}{_unread(answer.num_read, len(passages))}",
             limit=answer.reason if claims else "",
             outcome=answer.outcome,
             step=f"{answer.num_read} articles read, {len(claims)} sentences quoted by the model",
@@ -120,15 +123,14 @@ class Reader:
         found = await judge.generations.write(prompt, self.params)
         limit = why_cut(found.finish_reason, found.stop_reason)
         if NO_ANSWER.rstrip(".").lower() in found.text.lower() or says_nothing(found.text) == "whole":
-            return Conclusion(
-                lack=NO_ANSWER, outcome="abstained", written=found.text, step=f"{len(read)} articles read"
-            )
+            lack = f"{FOUND_NONE}{_unread(len(read), len(kept))}"
+            return Conclusion(lack=lack, outcome="abstained", written=found.text, step=f"{len(read)} articles read")
         sentences = sentences_of(_TLDR.sub("", f"{_OPENING}{found.text}"))
         if limit and sentences and not found.text.rstrip().endswith((".", "!", "?", "]")):
             sentences = sentences[:-1]
         checked = await verified(sentences, read, judge)
         denying = await self._denying(checked.claims[0], list(read.values())) if checked.claims else ()
-        lack = "" if checked.claims else "No sentence that the model wrote is supported by the articles that it cites."
+        lack = "" if checked.claims else lack_of(sentences, limit)
         return Conclusion(
             claims=checked.claims,
             disagreeing=denying,
@@ -136,7 +138,7 @@ class Reader:
             rewritten=checked.rewritten,
             lack=lack,
             limit=limit,
-            outcome="abstained" if lack else "cut" if limit else "answered",
+            outcome="abstained" if lack and lack != limit else "cut" if limit else "answered",
             step=_step(len(read), len(sentences), len(checked.struck), checked.rewritten),
             written=found.text,
             record={"articles_read": [article.key for article in read.values()]},
@@ -170,6 +172,20 @@ class Reader:
 
 def _step(read: int, written: int, struck: int, rewritten: int) -> str:
     return f"{read} articles read; {written} sentences written, {rewritten} written again, {struck} struck out"
+
+
+def _unread(read: int, kept: int) -> str:
+    """Return the sentence on the articles that the model had no room for, "" for none."""
+    return f" It had room for {read} of {kept} articles." if 0 < read < kept else ""
+
+
+def lack_of(sentences: Sequence[str], limit: str) -> str:
+    """Return why none of the sentences that a model wrote is an answer; ``limit`` is what ended the text before one."""
+    if not sentences:
+        return limit or "The model wrote no sentence."
+    if not any(map(numbers_in, sentences)):
+        return "The model named no article for what it wrote, so none of it could be checked."
+    return "No sentence that the model wrote is supported by the articles that it cites."
 
 
 def table_grammar() -> Grammar:

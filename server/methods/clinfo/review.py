@@ -342,7 +342,7 @@ class Review:
             yield NO_VERDICT
         if conclusion.struck:
             number = counted(len(conclusion.struck), "sentence")
-            yield f"{number} of the model left out, as the articles cited there do not state it."
+            yield f"{number} of the model left out, as no article cited there was found to state it."
         if conclusion.limit:
             yield conclusion.limit
         if self._flow.faults:

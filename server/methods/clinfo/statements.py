@@ -3,19 +3,21 @@
 A conclusion is what the synthesis of a review ends in, whichever way it is made; ``extract`` makes it without a model,
 of verbatim sentences chosen by their calibrated scores.
 
-Left out of the quotes are aims and methods ("We aimed to determine whether …"), which repeat a question without
-answering it, and text that addresses whoever reads it, as an abstract that was written to steer a model does. In the
-table, what is not stated stays empty; each value comes with the sentence that it stands in, and a design that only the
-record's publication types tell has that type as its quote.
+Left out of the quotes are aims and methods ("We aimed to determine whether …", "Here we review …"), which repeat a
+question without answering it, fragments of a few words, and text that addresses whoever reads it, as an abstract that
+was written to steer a model does. In the table, what is not stated stays empty; each value comes with the sentence that
+it stands in, and a design that only the record's publication types tell has that type as its quote.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from server.methods.base import AnswerOutcome
@@ -36,7 +38,8 @@ _NO_RESULT: Final = re.compile(
 _RESULT: Final = re.compile(r"\b(?:results?|findings?|conclusions?|interpretation|discussion)\b", re.IGNORECASE)
 _AIM: Final = re.compile(
     r"^(?:(?:here|therefore|thus|in this \w+),? )?(?:"
-    r"(?:we|the authors) (?:aim(?:ed)?|sought|set out|wished|hypothesi[sz]ed|planned|intend(?:ed)?) |"
+    r"(?:we|the authors) (?:aim(?:ed)?|sought|set out|wished|hypothesi[sz]ed|planned|intend(?:ed)?|"
+    r"review|discuss|summari[sz]e|describe (?:the|how)) |"
     r"(?:the|our) (?:\w+ )?(?:aim|objective|purpose|goal)s?\b|"
     r"to (?:investigate|evaluate|assess|determine|examine|explore|compare|study|review|describe|test|identify|"
     r"summari[sz]e|analy[sz]e|clarify|establish) |"
@@ -46,6 +49,9 @@ _AIM: Final = re.compile(
     r"we (?:searched|included|enrolled|recruited|reviewed|performed|conducted|randomi[sz]ed|randomly))",
     re.IGNORECASE,
 )
+# "carnitine translocase Slc25a20" names something and says nothing of it.
+_MIN_WORDS: Final = 4
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _INSTRUCTION: Final = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b[^.]{0,60}\b(?:above|previous|prior|earlier|instructions?|articles?|"
     r"evidence|sources?|context|rules?|question)\b|\b(?:system|developer) (?:prompt|message)\b|\bas an? (?:ai|language "
@@ -122,8 +128,13 @@ _TYPES: Final = (
 
 NO_SENTENCE: Final = "No sentence of the articles that were found answers this question."
 # Lower than where passages are not screened first (``shared.extractive``), as screened articles have fewer sentences
-# that only sound like an answer; fitted with the constants of ``screening`` (docs/clinfo.md).
-BAR: Final = 0.5
+# that only sound like an answer: the lowest of 0.5, 0.45, 0.4, … at which, on half of the questions of docs/clinfo.md, at
+# most 15 % are answered with their gold articles excluded.
+BAR: Final = 0.45
+# By how much the logarithm of the odds of a quote may be below the best one's.
+_FALL: Final = 1.0
+# No score is taken as surer than this.
+_LEAST: Final = 1e-4
 # Sentences of two articles that share so many of their words speak of the same thing.
 _SAME_THING: Final = 0.5
 _MAX_DISAGREEMENTS: Final = 2
@@ -150,8 +161,14 @@ def statements_of(article: Article, number: int = 0) -> Iterator[Statement]:
         if _NO_RESULT.search(section.label) and not _RESULT.search(section.label):
             continue
         for one in split_sentences(section.text[:_LONGEST]):
-            if not _AIM.match(one.line) and not addresses_reader(one.line):
+            if _states(one.line):
                 yield Statement(number, section.label, one.line)
+
+
+def _states(line: str) -> bool:
+    """Return whether a sentence states something: no aim, no fragment as of a title, no order to its reader."""
+    is_whole = sum(1 for _ in islice(_WORD.finditer(line), _MIN_WORDS)) == _MIN_WORDS
+    return is_whole and not _AIM.match(line) and not addresses_reader(line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +334,7 @@ class Conclusion:
 
 
 async def extract(question: str, kept: Sequence[Screened], literature: Literature, most: int) -> Conclusion:
-    """Choose at most ``most`` sentences above ``BAR``, those of the best articles first; articles come best first."""
+    """Choose at most ``most`` sentences above ``BAR``, the best first; articles come best first."""
     articles = [one.article for one in kept]
     text = readable(articles)
     candidates = await asyncio.to_thread(candidates_of, question, text.sources, with_titles=True)
@@ -325,11 +342,12 @@ async def extract(question: str, kept: Sequence[Screened], literature: Literatur
     scores = await literature.compare(question, lines) if lines else SentenceScores()
     ranked = scored(candidates.sentences, scores)
     usable = [one for one in ranked if is_verbatim(one.line, articles[text.origins[one.candidate.source][0]])]
-    by_article = sorted(usable, key=lambda one: (text.origins[one.candidate.source][0], -one.score))
-    picked = chosen(by_article, most, BAR)
-    pairs = _disagreeing(picked, [one for one in usable if one.score >= BAR], text.origins)
+    above = [one for one in usable if one.score >= BAR]
+    picked = chosen(nearly_best(above, kept, text.origins), most, BAR)
+    pairs = _disagreeing(picked, above, text.origins)
     key = partial(_key, articles=articles, origins=text.origins)
-    denied = [other for _, other in pairs if other not in picked]
+    shown = {one.candidate for one in picked}
+    denied = [other for _, other in pairs if other.candidate not in shown]
     best = max((one.score for one in usable), default=0.0)
     return Conclusion(
         claims=tuple(_claim(one, articles, text.origins) for one in [*picked, *denied]),
@@ -340,6 +358,18 @@ async def extract(question: str, kept: Sequence[Screened], literature: Literatur
         step=f"{candidates.num_found} sentences, best score {best:.2f}, {BAR:.2f} is needed; {len(picked)} quoted",
         record={"bar": BAR, "best": round(best, 4), "num_sentences": candidates.num_found},
     )
+
+
+def nearly_best(above: Sequence[ScoredSentence], kept: Sequence[Screened], origins: _Origins) -> list[ScoredSentence]:
+    """Return the sentences whose odds, times those of their article, are not far below the best one's, best first."""
+    joined = [replace(one, order=one.order + _logit(kept[origins[one.candidate.source][0]].score)) for one in above]
+    top = max((one.order for one in joined), default=0.0)
+    return sorted((one for one in joined if one.order >= top - _FALL), key=lambda one: -one.order)
+
+
+def _logit(score: float) -> float:
+    bounded = min(max(score, _LEAST), 1 - _LEAST)
+    return math.log(bounded / (1 - bounded))
 
 
 def _key(one: ScoredSentence, articles: Sequence[Article], origins: _Origins) -> str:

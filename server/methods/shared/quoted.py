@@ -34,6 +34,7 @@ MAX_QUOTES: Final = 8
 DEFAULT_QUOTES: Final = 3
 NOTHING: Final = "None of the passages answers the question."
 _NONE_QUOTED: Final = "The model found no sentence in the passages that answers this question."
+_NOT_A_QUOTE: Final = "What the model wrote is no sentence of the passages, so nothing is quoted."
 _NOT_QUOTABLE: Final = "The passages have no whole sentence that could be quoted."
 _NO_ROOM: Final = "The model has no room to read any of the passages."
 _LONGEST_PASSAGE: Final = 20_000
@@ -111,7 +112,7 @@ class QuotedAnswer:
             case "cut":
                 return why_cut(self.finish_reason, self.stop_reason)
             case "abstained":
-                return self.lack or _NONE_QUOTED
+                return self.lack or (_NOT_A_QUOTE if self.num_refused else _NONE_QUOTED)
             case "partial":
                 return "The model quoted these sentences and wrote no answer from them."
         return ""

@@ -12,7 +12,7 @@ from clinfo_bench import ARTICLES, QUESTION, ClinfoBench, article, pubmed
 from passage_bench import done, references, shown, steps
 
 from models.engines.scripted_engine import ScriptedBehaviour
-from server.methods.clinfo.generated import query_grammar, read_queries, read_row
+from server.methods.clinfo.generated import lack_of, query_grammar, read_queries, read_row
 from server.methods.clinfo.literature import Article, Section
 from server.methods.shared.evidence_table import Finding
 
@@ -98,6 +98,20 @@ async def test_a_model_that_finds_no_answer_abstains(bench: Any) -> None:
     async with bench(script=script(" The articles do not answer this question.")) as made:
         events = await made.ask()
     assert done(events).outcome == "abstained" and "Searched: gateway" in shown(events)
+    assert shown(events).startswith("The model found no answer to this question in the articles that it read. ")
+
+
+@pytest.mark.parametrize(
+    ("sentences", "limit", "reason"),
+    [
+        ((), "", "The model wrote no sentence."),
+        ((), "The answer is not complete: it repeated itself.", "The answer is not complete: it repeated itself."),
+        (("It is safe.",), "", "The model named no article for what it wrote, so none of it could be checked."),
+        (("It is safe [1].",), "", "No sentence that the model wrote is supported by the articles that it cites."),
+    ],
+)
+def test_the_reason_of_an_abstention_is_what_happened(sentences: tuple[str, ...], limit: str, reason: str) -> None:
+    assert lack_of(sentences, limit) == reason
 
 
 async def test_an_article_that_the_model_judges_irrelevant_is_excluded(bench: Any) -> None:
