@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
@@ -22,9 +22,11 @@ from server.methods.medrag.context import Context
 from server.methods.medrag.request import MARK
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import Source, candidates_of, scored
-from server.methods.shared.passages import Passages
+from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import numbers_in, sanitize
 
+# Compares sentences with a question.
+Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
 # As the training writes them.
 SILENT: Final = "No passage says it."
 _MAX_WORDS: Final = 42
@@ -56,9 +58,7 @@ def shortened(sentence: str) -> str:
     return " ".join(words) if len(words) <= _MAX_WORDS else " ".join(words[:_MAX_WORDS]) + " …"
 
 
-async def best_sentence(
-    question: str, context: Context, passages: Passages, namespaces: tuple[str, ...]
-) -> EvidenceSentence | None:
+async def best_sentence(question: str, context: Context, compare: Compare) -> EvidenceSentence | None:
     """Return the best sentence of the context, None where it has none; retracted articles are left out."""
     numbers = [n for n in context.best_first if not context.passages[n - 1].document.is_retracted]
     found = [context.passages[n - 1].passage for n in numbers]
@@ -66,7 +66,7 @@ async def best_sentence(
     candidates = (await asyncio.to_thread(candidates_of, question, sources)).sentences
     if not candidates:
         return None
-    scores = await passages.compare(question, [one.compared for one in candidates], namespaces)
+    scores = await compare(question, [one.compared for one in candidates])
     best = scored(candidates, scores)[0]
     return EvidenceSentence(numbers[best.candidate.source], best.line)
 

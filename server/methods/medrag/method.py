@@ -22,6 +22,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from models.engines.base import Engine
@@ -173,8 +174,8 @@ class MedRag:
         """Return the events of one chain, of several that vote, or of one that answers from a chosen sentence."""
         card, options, gathered = self._lifecycle.card, outcome.options, outcome.gathered
         if card.evidence_reasoning and chains.reasoned and not chains.question.choices and gathered is not None:
-            stem = chains.question.stem
-            evidence = await best_sentence(stem, outcome.context, passages, gathered.namespaces)
+            compare = partial(passages.compare, names=gathered.namespaces)
+            evidence = await best_sentence(chains.question.stem, outcome.context, compare)
             if evidence is not None:
                 return EvidenceChain(chains, evidence, card.yes_no_bias).events(inputs)
         return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
