@@ -42,6 +42,8 @@ _LLAMA = re.compile(r"^(?:meta-)?llama")
 _FALLBACK_CONTEXT = 4096
 # In a card, names the ability to answer messages without a method.
 CHAT: Final = "chat"
+# As far as ``logit_bias`` goes.
+_MOST_BIAS: Final = 20
 # As PEFT names them.
 _ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -61,8 +63,10 @@ class ModelCard:
     names the methods whose answers a model was trained to write, and ``chat`` where it chats, () for none; None for a
     general model, which is taken to write all. ``dtype`` applies where the options leave the choice open, for a model
     whose accuracy depends on it. ``context_tokens`` is how much evidence methods give it by default, for a model that
-    reads slowly or loses its way in long texts; None for as much as its context holds. ``allow_download`` lets an
-    engine fetch a hub id; otherwise only local files are used.
+    reads slowly or loses its way in long texts; None for as much as its context holds. ``evidence_reasoning`` says that
+    the model was trained to reason by quoting the one sentence that answers, which a method may then choose for it.
+    ``yes_no_bias`` is added to the log-odds of "No" against "Yes" where it decides after such a sentence, for a model
+    whose odds lean to one side. ``allow_download`` lets an engine fetch a hub id; otherwise only local files are used.
     """
 
     name: str
@@ -83,6 +87,8 @@ class ModelCard:
     quotes: bool = False
     dtype: Dtype = "auto"
     context_tokens: int | None = None
+    evidence_reasoning: bool = False
+    yes_no_bias: float = 0.0
     allow_download: bool = False
 
     def __post_init__(self) -> None:
@@ -198,6 +204,7 @@ def card_from_request(request: ModelRequest, converted_dir: Path | None = None) 
             "trained_for": _trained_for(path),
             "quotes": _quotes(path),
             "licence": _licence(path),
+            **_reasoning_of(_facts(path), path),
         }
     elif path.suffix == SUFFIX or not is_hub_id:
         raise ModelNotFound(f"{request.source} is neither a directory, a GGUF file nor a hub id (owner/name)")
@@ -220,7 +227,7 @@ def with_adapter(card: ModelCard, folder: Path) -> ModelCard:
     """
     if not has_adapter(folder):
         raise ModelNotFound(f"{folder} holds no LoRA adapter: it needs {' and '.join(_ADAPTER_FILES)}")
-    facts = _read_json(folder / CARD_FILE) if (folder / CARD_FILE).is_file() else {}
+    facts = _facts(folder)
     base = facts.get("base_gguf_sha256")
     if base is not None and card.gguf_sha256 is not None and base != card.gguf_sha256:
         raise ModelNotFound(f"{folder}: the adapter was trained over other weights than those of {card.name}")
@@ -233,6 +240,7 @@ def with_adapter(card: ModelCard, folder: Path) -> ModelCard:
         genegpt_mask=facts.get("genegpt_mask", card.genegpt_mask),
         summaries=facts.get("summaries", card.summaries),
         context_tokens=facts.get("context_tokens", card.context_tokens),
+        **_reasoning_of(facts, folder),
     )
 
 
@@ -360,6 +368,23 @@ def _quotes(directory: Path) -> bool:
     if not isinstance(quotes, bool):
         raise ModelNotFound(f"{file}: quotes is true or false")
     return quotes
+
+
+def _facts(directory: Path) -> dict[str, Any]:
+    """Return what a folder's own ``arrowhead.json`` says, {} without one."""
+    file = directory / CARD_FILE
+    return _read_json(file) if file.is_file() else {}
+
+
+def _reasoning_of(facts: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """Return the fields of a card that say how a model reasons, those that ``facts`` has."""
+    quotes, bias = facts.get("evidence_reasoning", False), facts.get("yes_no_bias", 0.0)
+    if not isinstance(quotes, bool):
+        raise ModelNotFound(f"{directory / CARD_FILE}: evidence_reasoning is true or false")
+    if isinstance(bias, bool) or not isinstance(bias, int | float) or not -_MOST_BIAS <= bias <= _MOST_BIAS:
+        raise ModelNotFound(f"{directory / CARD_FILE}: yes_no_bias is a number from -{_MOST_BIAS} to {_MOST_BIAS}")
+    known = {"evidence_reasoning": quotes, "yes_no_bias": float(bias)}
+    return {name: value for name, value in known.items() if name in facts}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

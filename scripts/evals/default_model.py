@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from scripts.training.tasks.graph_tasks import GraphTasks
 from scripts.training.tasks.reading import Asked, ReadingTasks, Source, numbers_of
 from scripts.training.tasks.samples import Sample, Writer
 from server.methods.kg_rag.prompts import NONE_OF_THESE, UNKNOWN
+from server.methods.medrag.context import Context
 from server.methods.medrag.request import MARK
 from server.methods.shared.sentences import numbers_in
 
@@ -52,6 +53,7 @@ class Item:
     names: tuple[tuple[str, ...], ...] = ()
     yes_no: str = ""
     gold: int = 0
+    context: Context = field(default_factory=Context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def bioasq_items(writer: Writer, questions: Sequence[Question]) -> list[Item]:
             context = tasks.context(sources)
             numbers = numbers_of(context, [gold.key])
             sample = tasks.sample(context, right, "reasoned")
-            items.append(Item(group, sample, names, question.yes_no, numbers[0] if numbers else 0))
+            items.append(Item(group, sample, names, question.yes_no, numbers[0] if numbers else 0, context))
     return items
 
 
@@ -176,6 +178,23 @@ def _others(questions: Sequence[Question], place: int, draw: random.Random) -> l
     return sources[: _NUM_OTHERS + 1]
 
 
+class Served:
+    """Answer with the product's engine and methods, as a server with this adapter does."""
+
+    def __init__(self, base: Path, adapter: Path | None, batch: int) -> None:
+        from scripts.evals.served_reading import ServedReader
+
+        self.writer = Writer.load(base)
+        self._reader, self._batch = ServedReader(base, adapter, batch), batch
+
+    def rows(self, items: Sequence[Item]) -> Iterator[list[Row]]:
+        """Yield the answers batch by batch, in the order of the items."""
+        batches = self._reader.answers([(item.sample, item.context) for item in items])
+        for number, batch in enumerate(batches):
+            some = items[number * self._batch : (number + 1) * self._batch]
+            yield [Row.of(item, Reply(*reply)) for item, reply in zip(some, batch, strict=True)]
+
+
 class Greedy:
     """Decode greedily in batches, with the mark put in where a model does not write it, as MedRAG does."""
 
@@ -183,10 +202,12 @@ class Greedy:
         import torch
         from transformers import AutoModelForCausalLM
 
+        from models.torch_runtime.devices import cpu_has_bfloat16
         from scripts.training.lora import add_adapter, load_adapter, merge_adapter, shape_of
 
         self.writer = Writer.load(base)
-        self.model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+        dtype = torch.bfloat16 if cpu_has_bfloat16() else torch.float32
+        self.model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
         if adapter is not None:
             add_adapter(self.model, shape_of(adapter), 0)
             load_adapter(self.model, adapter)
@@ -254,7 +275,7 @@ def main() -> None:
         lines = [line for file in args.score for line in file.read_text(encoding="utf-8").splitlines()]
         print(table(scores(Row(**json.loads(line)) for line in lines)))
         return
-    decoder = Greedy(args.base, args.adapter, args.batch)
+    decoder = (Served if args.served else Greedy)(args.base, args.adapter, args.batch)
     items = _items(decoder.writer, args)
     rows: list[Row] = []
     with args.out.open("a", encoding="utf-8") if args.out else nullcontext() as out:
@@ -288,6 +309,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--bioasq", type=Path, default=Path("../shared/data/qa/bioasq"))
     parser.add_argument("--limit", type=int, default=0, help="so many questions of BioASQ, 0 for all")
     parser.add_argument("--graphs", type=int, default=60, help="so many questions of each closed form of KG-RAG")
+    parser.add_argument("--served", action="store_true", help="with the product's engine and its choice of sentences")
     parser.add_argument("--batch", type=int, default=12)
     parser.add_argument("--part", default="1/1", help="2/3: the second of three parts, for several processes")
     parser.add_argument("--out", type=Path, help="append every question and answer, one JSON line each")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,10 @@ def fill(retrieval: Retrieval, name: str, documents: Sequence[tuple[str, str, st
 
 
 class PassageBench:
-    """``make(slot, service)`` builds the method. ``drugs`` is the one namespace unless ``documents`` says otherwise."""
+    """``make(slot, service)`` builds the method. ``drugs`` is the one namespace unless ``documents`` says otherwise.
+
+    ``facts`` are further fields of the model's card.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class PassageBench:
         behaviour: ScriptedBehaviour | None = None,
         cross_encoder: str | None = None,
         prompt_form: PromptForm = "base",
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         self._make = make
         self._folder = folder
@@ -60,11 +64,11 @@ class PassageBench:
         self._documents = documents
         self._max_model_len = max_model_len
         self._behaviour = behaviour
-        self._prompt_form = prompt_form
+        self._facts = {"prompt_form": prompt_form, **(facts or {})}
         self._settings = RetrievalSettings(encoder="hashing", cross_encoder=cross_encoder)
 
     async def __aenter__(self) -> PassageBench:
-        card = ModelCard(name="scripted", source="scripted", prompt_form=self._prompt_form)
+        card = ModelCard(name="scripted", source="scripted", **self._facts)
         options = EngineOptions(max_model_len=self._max_model_len, block_size=16)
         tokenizer = ByteTokenizer(())
         self.engine = ScriptedEngine(card, options, self._script, tokenizer=tokenizer, behaviour=self._behaviour)

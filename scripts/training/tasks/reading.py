@@ -13,14 +13,12 @@ from scripts.training.tasks.samples import NO_PASSAGE, Sample, Text, Writer
 from server.methods.i_medrag.rounds import IteratedPrompts
 from server.methods.medrag.chain_of_thought import Prompts
 from server.methods.medrag.context import Context, build_context
+from server.methods.medrag.evidence_reasoning import SILENT, EvidenceSentence
 from server.methods.medrag.request import MARK, IMedRagOptions, MedRagOptions, read_question
-from server.methods.shared.sentences import sanitize
 
 Way = Literal["reasoned", "direct", "sub"]
 _BUDGET: Final = 1400
 _NAMESPACE: Final = "library"
-_MAX_QUOTE: Final = 42
-NOTHING: Final = "No passage says it."
 NO_PASSAGE_GERMAN: Final = "Die Passagen sagen es nicht."
 
 
@@ -102,12 +100,6 @@ def answered(asked: Asked, numbers: Sequence[int]) -> str:
     return f"{asked.answer.rstrip('.')} {marks}."
 
 
-def shortened(sentence: str) -> str:
-    """Return the first words of a sentence, without what would read as a number of a passage."""
-    words = sanitize(sentence).split()
-    return " ".join(words) if len(words) <= _MAX_QUOTE else " ".join(words[:_MAX_QUOTE]) + " …"
-
-
 def draw_way(draw: random.Random) -> Way:
     return draw.choices(("reasoned", "direct", "sub"), (0.66, 0.2, 0.14))[0]
 
@@ -124,8 +116,8 @@ def _parts(asked: Asked, answer: str, numbers: Sequence[int], way: Way) -> tuple
 
 def _thought(asked: Asked, numbers: Sequence[int]) -> str:
     if not numbers:
-        return NOTHING
-    return f"[{numbers[0]}] says: {shortened(asked.quote)}" if asked.quote else f"[{numbers[0]}] is about it."
+        return SILENT
+    return EvidenceSentence(numbers[0], asked.quote).thought if asked.quote else f"[{numbers[0]}] is about it."
 
 
 def _ranked(source: Source) -> RankedPassage:

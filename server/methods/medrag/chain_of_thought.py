@@ -102,7 +102,7 @@ class Chains:
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is generated, then the chain; an answer that is a letter is not shown here."""
         reasoning, letter = "", ""
-        prompt = self.layout.ids(inputs.system, inputs.user, self._opening)
+        prompt = self.layout.ids(inputs.system, inputs.user, self.opening)
         bound = self._reasoning_bound(len(prompt))
         last = Delta(finish_reason="stop")
         if bound > 0:
@@ -129,7 +129,7 @@ class Chains:
             yield TranscriptDelta(written)
             yield Chain(reasoning, letter, letter, "stop", None)
             return
-        async with aclosing(self._answered(inputs, reasoning)) as rest:
+        async with aclosing(self.answered(inputs, reasoning)) as rest:
             async for event in rest:
                 yield event
 
@@ -141,11 +141,10 @@ class Chains:
                     return event
         return Chain("", "", "", "abort", None)
 
-    async def _answered(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
-        before = f"{self._opening} {reasoning.strip()}\n".lstrip() if reasoning.strip() else ""
-        prefix = f"{before}{MARK}"
-        prompt = self.layout.ids(inputs.system, inputs.user, prefix)
-        yield TranscriptDelta(f"\n{MARK}" if before else MARK, "injected")
+    async def answered(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
+        """Yield the answer that follows the reasoning, then the chain."""
+        prompt = self.answer_prompt(inputs, reasoning)
+        yield TranscriptDelta(f"\n{MARK}" if reasoning.strip() else MARK, "injected")
         answer, last = "", Delta(finish_reason="abort")
         async with aclosing(self.generations.stream(prompt, self._answer_params(reasoning))) as deltas:
             async for delta in deltas:
@@ -160,8 +159,14 @@ class Chains:
         letter = self.question.letter_in(answer) if self.question.choices else ""
         yield Chain(reasoning, answer, letter, last.finish_reason or "stop", last.stop_reason)
 
+    def answer_prompt(self, inputs: PromptInputs, reasoning: str) -> list[int]:
+        """Return the prompt's tokens up to the mark of the answer."""
+        before = f"{self.opening} {reasoning.strip()}\n".lstrip() if reasoning.strip() else ""
+        return self.layout.ids(inputs.system, inputs.user, f"{before}{MARK}")
+
     @property
-    def _opening(self) -> str:
+    def opening(self) -> str:
+        """Return how reasoning begins in the prompt, "" where the model needs no prefix."""
         return "" if self.layout.is_chat or not self.reasoned else _REASONING
 
     @property

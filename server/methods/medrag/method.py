@@ -22,6 +22,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from models.engines.base import Engine
@@ -42,6 +43,7 @@ from server.methods.base import (
 from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
+from server.methods.medrag.evidence_reasoning import EvidenceChain, best_sentence
 from server.methods.medrag.report import Ballot, Closing, Outcome
 from server.methods.medrag.request import (
     MAX_CONTEXT_TOKENS,
@@ -53,7 +55,7 @@ from server.methods.medrag.request import (
 )
 from server.methods.medrag.verbatim import Extraction, Quotation
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.passages import PassageSource
+from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 
@@ -111,9 +113,9 @@ class MedRag:
         self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions
     ) -> AsyncGenerator[Event, None]:
         chains = self._chains(ask, question, options, self._lifecycle.get())
-        gathered, context = None, Context()
+        gathered, context, passages = None, Context(), self._passages.open(ask)
         if options.retrieval:
-            gathered = await self._passages.open(ask).find([question.stem], options.passage_query)
+            gathered = await passages.find([question.stem], options.passage_query)
             yield Step(report.searched(gathered))
             context = await self._context(chains, gathered.lists[0], options)
             yield report.retrieved([question.stem], context.passages)
@@ -129,9 +131,8 @@ class MedRag:
             return
         inputs = self._prompts.answering(question, options.reasoning, context.text)
         chain: Chain | None = None
-        async with aclosing(
-            _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
-        ) as events:
+        writing = await self._writing(chains, inputs, outcome, passages)
+        async with aclosing(writing) as events:
             async for event in events:
                 match event:
                     case Chain():
@@ -166,6 +167,18 @@ class MedRag:
         async with aclosing(quotation.events(numbered, details)) as events:
             async for event in events:
                 yield event
+
+    async def _writing(
+        self, chains: Chains, inputs: PromptInputs, outcome: Outcome, passages: Passages
+    ) -> AsyncGenerator[Event | Ballot | Chain, None]:
+        """Return the events of one chain, of several that vote, or of one that answers from a chosen sentence."""
+        card, options, gathered = self._lifecycle.card, outcome.options, outcome.gathered
+        if card.evidence_reasoning and chains.reasoned and not chains.question.choices and gathered is not None:
+            compare = partial(passages.compare, names=gathered.namespaces)
+            evidence = await best_sentence(chains.question.stem, outcome.context, compare)
+            if evidence is not None:
+                return EvidenceChain(chains, evidence, card.yes_no_bias).events(inputs)
+        return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
 
     def _synthesis(self, options: MedRagOptions) -> Synthesis:
         return choose_synthesis(options.synthesis, self.name, self._lifecycle.card, quotes=options.quotes)

@@ -178,6 +178,17 @@ def test_an_adapter_says_what_the_model_can_do_with_it(tmp_path: Path) -> None:
         with_adapter(card, tmp_path)
 
 
+def test_an_adapter_says_how_the_model_reasons(tmp_path: Path) -> None:
+    """What it does not name stays as the model's card says; wrong values are refused by name."""
+    card = ModelCard(name="m", source="x", evidence_reasoning=True)
+    told = with_adapter(card, _adapter(tmp_path / "told", yes_no_bias=-0.5))
+    assert (told.evidence_reasoning, told.yes_no_bias) == (True, -0.5)
+    assert not with_adapter(card, _adapter(tmp_path / "not", evidence_reasoning=False)).evidence_reasoning
+    for name, value in (("evidence_reasoning", 1), ("yes_no_bias", "low"), ("yes_no_bias", 21), ("yes_no_bias", True)):
+        with pytest.raises(ModelNotFound, match=f"{name} is "):
+            with_adapter(card, _adapter(tmp_path / f"{name}{value}", **{name: value}))
+
+
 def test_a_damaged_adapter_is_found(tmp_path: Path) -> None:
     good = hashlib.sha256(b"lora").hexdigest()
     folder = _adapter(tmp_path / "a", weights_sha256={"adapter_model.safetensors": good})

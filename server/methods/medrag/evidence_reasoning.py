@@ -1,0 +1,143 @@
+"""Answer from one sentence of the passages, with a model that was trained to quote one before it answers.
+
+Such a model reasons in one line, ``[2] says: SENTENCE`` or ``No passage says it.`` The sentence is chosen by its score,
+as for extractive answers: this finds the right passage more often than a small model does, and saves the tokens of the
+quote. Whether a passage says it, and what follows from the sentence, the model decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Final
+
+from models.types import GenerateParams, Grammar
+from retrieval.corpus.namespaces.settings import embedded_title
+from server.methods.base import Event, TextDelta, TranscriptDelta
+from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
+from server.methods.medrag.context import Context
+from server.methods.medrag.request import MARK
+from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.extractive import Source, candidates_of, scored
+from server.methods.shared.passages import SentenceScores
+from server.methods.shared.sentences import numbers_in, sanitize
+
+# Compares sentences with a question.
+Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
+# As the training writes them.
+SILENT: Final = "No passage says it."
+_MAX_WORDS: Final = 42
+_YES: Final = " Yes"
+_NO: Final = " No"
+_VERDICT: Final = re.compile(r"\s*(Yes|No)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSentence:
+    """Hold the sentence of the passage ``number`` that fits the question best."""
+
+    number: int
+    text: str
+
+    @property
+    def opening(self) -> str:
+        return f"[{self.number}] says:"
+
+    @property
+    def thought(self) -> str:
+        """Return the line in which the model quotes the sentence."""
+        return f"{self.opening} {shortened(self.text)}"
+
+
+def shortened(sentence: str) -> str:
+    """Return the first words of a sentence, without what would read as a number of a passage."""
+    words = sanitize(sentence).split()
+    return " ".join(words) if len(words) <= _MAX_WORDS else " ".join(words[:_MAX_WORDS]) + " …"
+
+
+async def best_sentence(question: str, context: Context, compare: Compare) -> EvidenceSentence | None:
+    """Return the best sentence of the context, None where it has none; retracted articles are left out."""
+    numbers = [n for n in context.best_first if not context.passages[n - 1].document.is_retracted]
+    found = [context.passages[n - 1].passage for n in numbers]
+    sources = [Source(embedded_title(one), one.text) for one in found]
+    candidates = (await asyncio.to_thread(candidates_of, question, sources)).sentences
+    if not candidates:
+        return None
+    scores = await compare(question, [one.compared for one in candidates])
+    best = scored(candidates, scores)[0]
+    return EvidenceSentence(numbers[best.candidate.source], best.line)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceChain:
+    """Answer one open question from ``evidence``; ``yes_no_bias`` is that of the model's card."""
+
+    chains: Chains
+    evidence: EvidenceSentence
+    yes_no_bias: float = 0.0
+
+    async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
+        """Yield the text as it is made, then the chain."""
+        is_said = await self._is_said(inputs)
+        reasoning = self.evidence.thought if is_said else SILENT
+        yield TranscriptDelta(reasoning, "injected")
+        yield TextDelta(f"{reasoning}\n", "reasoning")
+        verdict = await self._verdict(inputs) if is_said and self._asks_yes_or_no else ""
+        if verdict:
+            answer = f"{verdict} [{self.evidence.number}]."
+            yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
+            yield TextDelta(answer)
+            yield Chain(reasoning, answer, "", "stop", None)
+            return
+        async with aclosing(self.chains.answered(inputs, reasoning)) as events:
+            async for event in events:
+                if not isinstance(event, Chain):
+                    yield event
+                    continue
+                mark = f" [{self.evidence.number}]" if is_said and self._lacks_mark(event.answer) else ""
+                if mark:
+                    yield TextDelta(mark)
+                yield replace(event, answer=event.answer + mark)
+
+    async def _is_said(self, inputs: PromptInputs) -> bool:
+        """Return whether the model begins to quote the sentence rather than to say that no passage says it."""
+        layout = self.chains.layout
+        opening = self.evidence.opening
+        grammar = Grammar("regex", f" ?({re.escape(opening)}|{re.escape(SILENT)})")
+        params = self._greedy(grammar, opening, SILENT)
+        written = await self.chains.generations.write(
+            layout.ids(inputs.system, inputs.user, self.chains.opening), params
+        )
+        return written.text.strip().startswith("[")
+
+    async def _verdict(self, inputs: PromptInputs) -> str:
+        """Return "Yes" or "No", "" from an engine that enforces no grammar and writes something else."""
+        prompt = self.chains.answer_prompt(inputs, self.evidence.thought)
+        params = self._greedy(Grammar("regex", f"{_YES}|{_NO}"), _YES, _NO)
+        biases = dict(params.logit_bias)
+        no = self._token_of_no()
+        biases[no] = biases.get(no, 0.0) + self.yes_no_bias
+        params = replace(params, logit_bias=tuple(biases.items()) if self.yes_no_bias else params.logit_bias)
+        written = await self.chains.generations.write(prompt, params)
+        found = _VERDICT.match(written.text)
+        return found[1] if found else ""
+
+    def _token_of_no(self) -> int:
+        """Return the token by which "No" first differs from "Yes"."""
+        encode = self.chains.generations.engine.tokenizer.encode
+        return next(no for no, yes in zip(encode(_NO), encode(_YES), strict=False) if no != yes)
+
+    def _greedy(self, grammar: Grammar, *texts: str) -> GenerateParams:
+        encode = self.chains.generations.engine.tokenizer.encode
+        most = max(len(encode(f" {text}")) for text in texts) + 1
+        return replace(self.chains.params, max_tokens=most, stop=(), grammar=grammar, temperature=0.0)
+
+    def _lacks_mark(self, answer: str) -> bool:
+        return bool(answer.strip()) and not numbers_in(answer)
+
+    @property
+    def _asks_yes_or_no(self) -> bool:
+        return asks_yes_or_no(self.chains.question.stem)

@@ -1,0 +1,103 @@
+"""Answers from one chosen sentence, for a model whose card says that it reasons from one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from passage_bench import PassageBench, Script, done, shown
+
+from scripts.training.tasks.samples import NO_PASSAGE
+from server.methods.medrag.evidence_reasoning import SILENT, EvidenceSentence, shortened
+from server.methods.medrag.method import MedRag
+
+OPEN = "Which drug reverses heparin?"
+CLOSED = "Does protamine reverse heparin?"
+CHOICE = "Which drug reverses heparin?\nA. Aspirin\nB. Protamine"
+SENTENCE = "Protamine reverses heparin."
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Any:
+    def make(script: Script, bias: float = 0.0) -> PassageBench:
+        facts = {"evidence_reasoning": True, "yes_no_bias": bias}
+        return PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, script, facts=facts)
+
+    return make
+
+
+def says(answer: str) -> Script:
+    """Return a model that quotes whatever it is given, and then writes ``answer``."""
+    return lambda prompt: answer if prompt.endswith("Answer:") else " [3] says:"
+
+
+def number_of(events: Any, title: str) -> int:
+    return next(one["number"] for one in done(events).details["passages"] if one["title"] == title)
+
+
+async def test_the_server_quotes_the_best_sentence_and_the_model_answers(bench: Any) -> None:
+    """The model writes no reasoning of its own; what it is asked first is whether any passage says it."""
+    async with bench(says(" Protamine")) as made:
+        events = await made.ask(OPEN, k=3)
+    number = number_of(events, "Heparin")
+    assert shown(events, "reasoning") == f"[{number}] says: {SENTENCE}\n"
+    first = made.engine.requests[0].params
+    assert first.grammar is not None and first.grammar.spec == rf" ?(\[{number}\]\ says:|No\ passage\ says\ it\.)"
+    assert made.prompts[1].endswith(f"\n\nReasoning: [{number}] says: {SENTENCE}\nAnswer:")
+    last = done(events)
+    assert last.answer == f"Protamine [{number}]"
+    assert [one["title"] for one in last.details["citations"]] == ["Heparin"]
+    assert last.details["citations"][0]["sentence"] == SENTENCE
+
+
+async def test_a_mark_that_the_model_writes_stays_the_only_one(bench: Any) -> None:
+    """Nothing is added to an answer that cites."""
+    async with bench(says(" Protamine [1].")) as made:
+        events = await made.ask(OPEN, k=3)
+    assert done(events).answer == "Protamine [1]."
+
+
+async def test_the_model_may_say_that_no_passage_says_it(bench: Any) -> None:
+    """Then no sentence is put before it, and no yes or no is asked of it."""
+    async with bench(lambda prompt: f" {NO_PASSAGE}" if prompt.endswith("Answer:") else f" {SILENT}") as made:
+        events = await made.ask(CLOSED, k=3)
+    assert shown(events, "reasoning") == f"{SILENT}\n"
+    assert made.prompts[1].endswith(f"Reasoning: {SILENT}\nAnswer:")
+    assert made.engine.requests[1].params.grammar is None
+    assert done(events).outcome == "abstained" and done(events).details["citations"] == []
+
+
+@pytest.mark.parametrize("verdict", ["Yes", "No"])
+async def test_yes_or_no_is_one_word_under_a_grammar(bench: Any, verdict: str) -> None:
+    """It cites the sentence it was decided on, and the bias of the card counts for "No"."""
+    async with bench(says(f" {verdict}"), bias=0.75) as made:
+        events = await made.ask(CLOSED, k=3)
+    params = made.engine.requests[1].params
+    assert params.grammar is not None and params.grammar.spec == " Yes| No"
+    assert params.logit_bias == ((ord("N"), 0.75),)
+    assert done(events).answer == f"{verdict} [{number_of(events, 'Heparin')}]."
+
+
+async def test_an_engine_without_grammars_is_asked_again(bench: Any) -> None:
+    """What is neither yes nor no is no verdict; the model then writes its answer freely."""
+    async with bench(says(" It does")) as made:
+        events = await made.ask(CLOSED, k=3)
+    assert len(made.engine.requests) == 3
+    assert done(events).answer == f"It does [{number_of(events, 'Heparin')}]"
+
+
+async def test_other_ways_to_answer_stay_as_they_are(bench: Any) -> None:
+    """Choices and direct answers have no sentence chosen for them, nor has an answer without passages."""
+    for question, options in ((CHOICE, {}), (OPEN, {"reasoning": "direct"}), (OPEN, {"retrieval": False})):
+        async with bench(says(" B")) as made:
+            await made.ask(question, k=3, **options)
+        assert all(SENTENCE + "\nAnswer:" not in prompt for prompt in made.prompts)
+        assert made.engine.requests[0].params.grammar is None or question == CHOICE
+
+
+def test_a_long_sentence_is_cut_and_its_own_marks_are_no_citations() -> None:
+    assert shortened("It binds [7].") == "It binds (7)."
+    assert shortened("word " * 50) == "word " * 42 + "…"
+    assert replace(EvidenceSentence(1, ""), text="It binds.").thought == "[1] says: It binds."
