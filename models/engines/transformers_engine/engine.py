@@ -253,6 +253,8 @@ class TransformersEngine:
             max_columns=loaded.max_model_len,
         )
         limits = BatchLimits(max_num_seqs=self._options.slots, block_size=self._options.block_size)
+        if self._options.draft_tokens is not None:
+            limits = replace(limits, draft_tokens=self._options.draft_tokens)
         prefixes = PrefixCache(loaded.prefix_bytes)
         decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, prefixes, limits)
         self._grammars = BoundedCompilations(GrammarCompiler(loaded.tokenizer, loaded.vocab_size).compile)
