@@ -100,7 +100,8 @@ class Delta:
 class EngineStats:
     """Count requests and tokens since the engine started.
 
-    ``tokens_forced`` are those of ``tokens_generated`` that a grammar forced, so that no step decoded them.
+    ``tokens_forced`` are those of ``tokens_generated`` that a grammar forced, so that no step decoded them,
+    ``tokens_drafted`` those that the model chose in the step of an earlier token, as a draft had them.
     ``kv_cache_used`` is the share of the KV cache memory in use, None where the engine does not report it: in use by
     sequences in the engine (vllm), or by cached prefixes (transformers, whose sequences have separate memory).
     """
@@ -112,6 +113,7 @@ class EngineStats:
     prompt_tokens_cached: int = 0
     tokens_generated: int = 0
     tokens_forced: int = 0
+    tokens_drafted: int = 0
     kv_cache_used: float | None = None
 
     def plus(self, other: EngineStats) -> EngineStats:

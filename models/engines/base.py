@@ -266,6 +266,10 @@ class EngineOptions:
     work. ``quantization`` is vLLM's name of a format, None reads it from the checkpoint. ``lora_adapters`` are
     served beside the model, none of a rank above ``max_lora_rank``.
 
+    ``draft_tokens`` is the most tokens that a step verifies beside the one it decodes, taken from where the last tokens
+    stood before. The texts stay the same. None: the transformers engine chooses, and vLLM drafts nothing, since it has
+    no ``min_p`` and ``logit_bias`` beside drafts.
+
     ``remote`` is for the remote engine alone, which needs it.
     """
 
@@ -286,6 +290,7 @@ class EngineOptions:
     quantization: str | None = None
     lora_adapters: tuple[LoraAdapter, ...] = ()
     max_lora_rank: int = 16
+    draft_tokens: int | None = None
     remote: RemoteOptions | None = None
 
     def __post_init__(self) -> None:
@@ -296,6 +301,8 @@ class EngineOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        if self.draft_tokens is not None and self.draft_tokens < 0:
+            raise ValueError(f"draft_tokens must be at least 0, not {self.draft_tokens}")
         share = self.gpu_memory_utilization
         if share is not None and not 0 < share <= 1:
             raise ValueError(f"gpu_memory_utilization must be above 0 and at most 1, not {share}")

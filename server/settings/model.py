@@ -66,6 +66,9 @@ class ModelSettings(SettingsGroup):
         description="LoRA adapter with which the model answers: folder, name of lora_adapters, shipped one or none",
     )
     max_lora_rank: int = Field(default=16, ge=1, le=512, description="the largest rank of the adapters")
+    draft_tokens: int | None = Field(
+        default=None, ge=0, le=64, description="tokens drafted from earlier text; unset: 12, and none with vLLM"
+    )
     restarts: int = Field(default=3, ge=0, le=100, description="tries to bring a dead engine back, in a window")
     restart_window_s: Seconds = Field(default=600.0, description="tries older than this do not count")
     seed: int = Field(default=0, ge=0)

@@ -1,159 +1,28 @@
 """Decode with continuous batching over one transformers model: requests join and leave between steps.
 
-Owns the sequences and the steps; ``scheduling`` decides who takes part. Everything here runs on one thread and knows
-nothing of asyncio. A step prefills a bounded number of prompt tokens, then decodes one token for every sequence whose
-prompt is done. Behind that token come those that its grammar forces, without being decoded; the next step computes them
-together.
+Owns the steps; ``scheduling`` decides which sequences take part. Everything here runs on one thread and knows nothing
+of asyncio. A step prefills a bounded number of prompt tokens, then decodes one token for every sequence whose prompt is
+done. Behind that token come those that its grammar forces, without being decoded; the next step computes them together.
+While few sequences run, it also computes a draft of what may follow, and decodes as many tokens as agree with it.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from models.engines.base import Tokenizer, block_hashes
-from models.engines.text_stream import TextStream
-from models.engines.transformers_engine.grammar_mask import GrammarState
+from models.engines.base import Tokenizer
 from models.engines.transformers_engine.kv_cache import KvCache, KvRow, PrefixCache
-from models.engines.transformers_engine.sampling import Draw, choose_tokens, logit_changes, token_logprobs
-from models.engines.transformers_engine.scheduling import Claim, Scheduler, prefill_order
+from models.engines.transformers_engine.running_sequence import RunningSequence
+from models.engines.transformers_engine.sampling import choose_tokens, token_logprobs
+from models.engines.transformers_engine.scheduling import Scheduler, prefill_order
 from models.errors import ContextTooLong, ModelError
-from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
-
-
-class RunningSequence(Claim):
-    """Track one sequence from its prompt to its last token.
-
-    ``tokens`` are prompt and continuation; the keys and values of the first ``num_computed`` exist in ``row``, which it
-    has while it runs. The first ``num_to_prefill`` are computed as a prompt: after a sequence was set back, these are
-    all that it has. ``max_tokens`` counts the continuation and already respects the context's end. ``seed`` fixes every
-    draw.
-    """
-
-    def __init__(
-        self, request_id: str, prompt_ids: Sequence[int], params: GenerateParams, *, seed: str, max_tokens: int
-    ) -> None:
-        super().__init__()
-        self.request_id = request_id
-        self.params = params
-        self.tokens = list(prompt_ids)
-        self.num_prompt = len(self.tokens)
-        self.max_tokens = max_tokens
-        self.num_to_prefill = self.num_prompt
-        self.num_computed = 0
-        self.num_cached: int | None = None  # unknown until the first prefix cache lookup
-        self.is_looked_up = False
-        self.digests: list[bytes] = []
-        self.row: KvRow
-        self.grammar: GrammarState | None = None
-        self.finished = False
-        self._random = random.Random(seed)
-        self._changes = logit_changes(self.tokens, params)
-        self._stream: TextStream | None = None
-
-    @property
-    def is_prefilling(self) -> bool:
-        """Return whether tokens of the prompt, or of what was written before a set-back, have to be computed."""
-        return self.num_computed < self.num_to_prefill
-
-    @property
-    def max_columns(self) -> int:
-        return self.num_prompt + self.max_tokens
-
-    @property
-    def num_pending(self) -> int:
-        """Return the tokens that are not computed: one, and more where the last ones were forced."""
-        return len(self.tokens) - self.num_computed
-
-    @property
-    def columns_next(self) -> int:
-        """Return the columns that all tokens so far and the next one need."""
-        return min(len(self.tokens) + 1, self.max_columns)
-
-    def rewind(self) -> None:
-        """Forget what was computed, not what was written: the sequence goes on later as if it had not stopped."""
-        self.num_to_prefill = len(self.tokens)
-        self.num_computed = 0
-        self.is_looked_up = False
-
-    def update_digests(self, block_size: int, num_tokens: int) -> list[bytes]:
-        """Return the digests of the full blocks among the first ``num_tokens`` tokens, and store them."""
-        self.digests = block_hashes(self.tokens[:num_tokens], block_size, self.params.cache_salt, self.digests)
-        return self.digests
-
-    def next_draw(self) -> Draw:
-        return Draw.of(self.params, self._random.random())
-
-    def mask(self, logits: Tensor) -> None:
-        """Set the logits of tokens that the grammar does not allow next to -inf, in place."""
-        if self.grammar is not None:
-            self.grammar.mask(logits)
-
-    @property
-    def changes_logits(self) -> bool:
-        return self._changes is not None
-
-    def changed(self, logits: Tensor) -> Tensor:
-        """Return the logits with the request's bias and penalties."""
-        return logits if self._changes is None else self._changes.apply(logits)
-
-    def forced(self, most: int) -> Sequence[int]:
-        """Return up to ``most`` tokens that the grammar forces next.
-
-        None too where their own numbers count: log-probabilities are reported, or a bias or penalty may prefer another
-        way to write the same text.
-        """
-        if self.finished or self.grammar is None or self.params.logprobs is not None or self.changes_logits:
-            return ()
-        return self.grammar.forced()[: min(most, self.max_columns - len(self.tokens))]
-
-    def append(self, token_id: int, logprob: TokenLogprob | None, tokenizer: Tokenizer) -> Delta:
-        """Append one sampled or forced token and return its delta, which says whether the sequence ends with it."""
-        self.tokens.append(token_id)
-        if self._changes is not None:
-            self._changes.count(token_id)
-        if self.grammar is not None:
-            self.grammar.accept(token_id)
-        is_eos = token_id in tokenizer.eos_token_ids and not self.params.ignore_eos
-        # A grammar that has ended allows nothing more, whatever ignore_eos says.
-        is_eos = is_eos or (self.grammar is not None and self.grammar.is_complete)
-        is_last = len(self.tokens) - self.num_prompt >= self.max_tokens
-        stream = self._text_stream(tokenizer)
-        text, finish = stream.advance(token_id, is_eos=is_eos, is_last=is_last)
-        delta = Delta(
-            text=text,
-            reasoning=stream.thought,
-            token_ids=(token_id,),
-            num_reasoning_tokens=int(stream.was_thought),
-            logprobs=None if logprob is None else (logprob,),
-            stop_reason=stream.stop_reason,
-        )
-        return delta if finish is None else self.finish(delta, finish)
-
-    def abort(self, tokenizer: Tokenizer) -> Delta:
-        stream = self._text_stream(tokenizer)
-        return self.finish(Delta(text=stream.flush(), reasoning=stream.thought), "abort")
-
-    def finish(self, delta: Delta, reason: FinishReason) -> Delta:
-        """Mark the sequence as finished and return the last delta, with the counts."""
-        self.finished = True
-        return replace(
-            delta,
-            finish_reason=reason,
-            num_prompt_tokens=self.num_prompt,
-            num_cached_tokens=self.num_cached or 0,
-        )
-
-    def _text_stream(self, tokenizer: Tokenizer) -> TextStream:
-        if self._stream is None:
-            self._stream = TextStream(tokenizer, self.params, self.tokens[: self.num_prompt])
-        return self._stream
+from models.types import Delta, EngineStats, TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +40,8 @@ class BatchLimits:
     ``prefill_tokens`` is the number of prompt tokens that a step computes before it decodes the running sequences;
     ``patience`` the number of steps that a sequence too large for the free memory lets later ones pass. Forced tokens
     are computed together, apart from the other sequences, if there is at least one for each ``running_per_forced`` that
-    decode, and else one in a step with the others.
+    decode, and else one in a step with the others. With at most ``running_per_forced`` sequences, up to
+    ``draft_tokens`` are drafted behind each.
     """
 
     max_num_seqs: int
@@ -179,6 +49,16 @@ class BatchLimits:
     prefill_tokens: int = 512
     patience: int = 256
     running_per_forced: int = 4
+    draft_tokens: int = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """Hold a sequence, the tokens drafted behind it, and the logits after each of them, [tokens, vocabulary]."""
+
+    sequence: RunningSequence
+    tokens: list[int]
+    logits: Tensor
 
 
 class BatchDecoder:
@@ -204,6 +84,7 @@ class BatchDecoder:
         self._prompt_cached = 0
         self._generated = 0
         self._forced = 0
+        self._drafted = 0
 
     @property
     def has_work(self) -> bool:
@@ -218,6 +99,7 @@ class BatchDecoder:
             prompt_tokens_cached=self._prompt_cached,
             tokens_generated=self._generated,
             tokens_forced=self._forced,
+            tokens_drafted=self._drafted,
             kv_cache_used=self._prefixes.used,
         )
 
@@ -261,7 +143,10 @@ class BatchDecoder:
         outputs = self._sample(ready, logits)
         decoding = self._with_room([s for s in self._schedule.running if not s.is_prefilling and s not in ready])
         if decoding:
-            outputs += self._sample(*self._decode(decoding))
+            rows, logits, drafts = self._decode(decoding)
+            outputs += self._sample(rows, logits)
+            for draft in drafts:
+                outputs += self._follow(draft)
         return outputs
 
     # Joining and leaving
@@ -299,6 +184,7 @@ class BatchDecoder:
         self._schedule.set_back(sequence, columns=self._slots.capacity_for(sequence.columns_next))
 
     def _leave(self, sequence: RunningSequence) -> None:
+        sequence.finished = True
         self._store(sequence)
         self._finished += 1
         self._schedule.remove(sequence)
@@ -355,24 +241,33 @@ class BatchDecoder:
                 logits.append(last)
         return ready, torch.cat(logits) if logits else torch.empty(0)
 
-    def _decode(self, sequences: Sequence[RunningSequence]) -> tuple[list[RunningSequence], Tensor]:
+    def _decode(self, sequences: Sequence[RunningSequence]) -> tuple[list[RunningSequence], Tensor, list[_Draft]]:
         """Compute one token of each sequence, or all of its pending ones; rows of one capacity stand together.
 
-        Returns the sequences of which none is pending any more, and the logits after them.
+        Returns the sequences of which none is pending any more, the logits after them, and what was drafted behind.
         """
         fewest = len(sequences) / self._limits.running_per_forced
-        one_each = [s for s in sequences if s.num_pending == 1 or s.num_pending < fewest]
-        several = [s for s in sequences if s.num_pending > 1 and s.num_pending >= fewest]
+        drafted = [sequence.draft(self._limits.draft_tokens) if fewest <= 1 else [] for sequence in sequences]
+        several = [
+            (sequence, draft)
+            for sequence, draft in zip(sequences, drafted, strict=True)
+            if draft or (sequence.num_pending > 1 and sequence.num_pending >= fewest)
+        ]
+        apart = {sequence.request_id for sequence, _ in several}
+        one_each = [sequence for sequence in sequences if sequence.request_id not in apart]
         logits = [self._forward_decoding(one_each)] if one_each else []
         for sequence in one_each:
             sequence.num_computed += 1
-        for sequence in several:
+        drafts: list[_Draft] = []
+        for sequence, draft in several:
             pending = sequence.tokens[sequence.num_computed :]
-            logits.append(self._forward([sequence.row], [sequence.num_computed], [pending]))
+            rows = self._forward([sequence.row], [sequence.num_computed], [[*pending, *draft]], 1 + len(draft))
             sequence.num_computed += len(pending)
-        rows = [*one_each, *several]
-        done = [index for index, sequence in enumerate(rows) if not sequence.num_pending]
-        return [rows[index] for index in done], torch.cat(logits)[done]
+            logits.append(rows[:1])
+            drafts.append(_Draft(sequence, draft, rows[1:]))
+        rows_of = [*one_each, *(sequence for sequence, _ in several)]
+        done = [index for index, sequence in enumerate(rows_of) if not sequence.num_pending]
+        return [rows_of[index] for index in done], torch.cat(logits)[done], drafts
 
     def _forward_decoding(self, sequences: Sequence[RunningSequence]) -> Tensor:
         rows, positions = [s.row for s in sequences], [s.num_computed for s in sequences]
@@ -390,8 +285,10 @@ class BatchDecoder:
             first = end
         return torch.cat(parts)
 
-    def _forward(self, rows: Sequence[KvRow], positions: Sequence[int], tokens: Sequence[Sequence[int]]) -> Tensor:
-        """Return the logits after the last token of each row, float32 [rows, vocabulary of the tokenizer]."""
+    def _forward(
+        self, rows: Sequence[KvRow], positions: Sequence[int], tokens: Sequence[Sequence[int]], last: int = 1
+    ) -> Tensor:
+        """Return the logits after the last tokens of each row, float32 [rows × last, vocabulary of the tokenizer]."""
         self._slots.set_write_positions(rows, positions, len(tokens[0]))
         split = {"row_batches": self._slots.row_batches} if self._slots.is_split else {}
         output = self._model(
@@ -400,12 +297,12 @@ class BatchDecoder:
             attention_mask=self._slots.attention_mask(),
             past_key_values=self._slots.cache,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=last,
             **split,
         )
         # Models pad their vocabulary; ids beyond the tokenizer's have no token.
-        logits: Tensor = output.logits[:, -1, : self._tokenizer.vocab_size]
-        return logits.float()
+        logits: Tensor = output.logits[:, -last:, : self._tokenizer.vocab_size]
+        return logits.flatten(0, 1).float()
 
     # Sampling
 
@@ -420,6 +317,23 @@ class BatchDecoder:
         for (_, sequence), token, logprob in zip(alive, tokens, logprobs, strict=True):
             outputs.append(self._append(sequence, token, logprob))
             outputs += self._append_forced(sequence)
+        return outputs
+
+    def _follow(self, draft: _Draft) -> list[Output]:
+        """Choose the tokens behind those of a draft, as long as the tokens before are the draft's.
+
+        The states of the others, computed in vain, are written over by the next step.
+        """
+        sequence, outputs, at = draft.sequence, list[Output](), 0
+        while not sequence.finished:
+            chosen = sequence.tokens[sequence.num_computed :]
+            same = _num_equal(chosen, draft.tokens[at:])
+            sequence.num_computed += same
+            at += same
+            if same < len(chosen):
+                break
+            outputs += self._sample([sequence], draft.logits[at - 1 : at])
+            self._drafted += 1
         return outputs
 
     def _masked(
@@ -459,6 +373,14 @@ class BatchDecoder:
         if sequence.finished:
             self._leave(sequence)
         return Output(sequence.request_id, delta)
+
+
+def _num_equal(some: Sequence[int], others: Sequence[int]) -> int:
+    """Return how many tokens two sequences have in common before they differ."""
+    for at, (one, other) in enumerate(zip(some, others, strict=False)):
+        if one != other:
+            return at
+    return min(len(some), len(others))
 
 
 def _changed(sequences: Sequence[RunningSequence], logits: Tensor) -> Tensor:

@@ -17,10 +17,11 @@ from typing import Final
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions, Tokenizer, check_request
-from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output, RunningSequence
+from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output
 from models.engines.transformers_engine.grammar_mask import BoundedCompilations, GrammarCompiler, GrammarState
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
+from models.engines.transformers_engine.running_sequence import RunningSequence
 from models.errors import ContextTooLong, EngineOverloaded, EngineUnavailable, ModelError, UnsupportedParam
 from models.torch_runtime.openmp import run_in_new_thread
 from models.types import Delta, EngineStats, GenerateParams, TokenLogprob
@@ -252,6 +253,8 @@ class TransformersEngine:
             max_columns=loaded.max_model_len,
         )
         limits = BatchLimits(max_num_seqs=self._options.slots, block_size=self._options.block_size)
+        if self._options.draft_tokens is not None:
+            limits = replace(limits, draft_tokens=self._options.draft_tokens)
         prefixes = PrefixCache(loaded.prefix_bytes)
         decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, prefixes, limits)
         self._grammars = BoundedCompilations(GrammarCompiler(loaded.tokenizer, loaded.vocab_size).compile)

@@ -67,6 +67,15 @@ class Matcher(Protocol):
         """Return the tokens that must come next, as far as they are certain: those of the text that must come next."""
         ...
 
+    @property
+    def may_end(self) -> bool:
+        """Return whether the text may end here, as free text may, and a call or a quote may not."""
+        ...
+
+    def count_allowed(self, token_ids: list[int]) -> int:
+        """Return how many of the tokens may follow in turn; 0 where that cannot be said. Does not advance."""
+        ...
+
 
 class CompiledGrammar(Protocol):
     """Hold a grammar that any number of sequences can be written under."""
@@ -216,6 +225,15 @@ class GrammarState:
         """Return the tokens that must come next, as the model would write them; none where that is not certain."""
         return self._matcher.forced()
 
+    @property
+    def may_end(self) -> bool:
+        """Return whether the text may end here, as free text may, and a call or a quote may not."""
+        return self._matcher.may_end
+
+    def count_allowed(self, token_ids: list[int]) -> int:
+        """Return how many of the tokens may follow in turn; 0 where that cannot be said."""
+        return self._matcher.count_allowed(token_ids)
+
     def accept(self, token_id: int) -> None:
         """Advance the grammar by one token.
 
@@ -250,6 +268,13 @@ class _XgrammarMatcher:
 
     def forced(self) -> Sequence[int]:
         return ()
+
+    @property
+    def may_end(self) -> bool:
+        return True
+
+    def count_allowed(self, token_ids: list[int]) -> int:
+        return 0
 
 
 class LarkCompiler:
@@ -337,6 +362,13 @@ class LarkMatcher:
         sure = tokens if control is None else tokens[: max(control - 1, 0)]
         # A token that begins with a space of its own, as some tokenizers write it, is not what the grammar takes.
         return sure[: self._matcher.validate_tokens(sure)] if sure else sure
+
+    @property
+    def may_end(self) -> bool:
+        return bool(self._matcher.is_accepting())
+
+    def count_allowed(self, token_ids: list[int]) -> int:
+        return 0 if self._matcher.is_stopped() else int(self._matcher.validate_tokens(token_ids))
 
     def accept(self, token_id: int) -> bool:
         self.is_complete = token_id in self._ends

@@ -24,7 +24,7 @@ from models.engines.vllm_engine import launch as vllm_launch
 from models.engines.vllm_engine.child_reaper import ProcessReaper
 from models.engines.vllm_engine.launch import DeviceQuery, query_devices
 from models.engines.vllm_engine.openai_layer import InstrumentedClient, build_layer
-from models.engines.vllm_engine.sampling_fields import check_penalties, sampling_fields
+from models.engines.vllm_engine.sampling_fields import check_beside_drafts, check_penalties, sampling_fields
 from models.engines.vllm_engine.stream import LatestSchedulerStats, VllmStream
 from models.errors import EngineOverloaded, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
 from models.types import Delta, EngineStats, GenerateParams, Grammar
@@ -202,8 +202,11 @@ class VllmEngine(ServesOpenAi):
             if device_type == "cpu":
                 os.environ.update(vllm_launch.CPU_ENVIRONMENT)
             arguments = vllm_launch.engine_arguments(self._card, self._options, device_type, self._query)
-            # Vocabularies are padded to round sizes. An id without a token has no text, so it must not be sampled.
-            arguments |= vllm_launch.padding_arguments(vocabulary)
+            if self._options.draft_tokens:
+                arguments |= vllm_launch.draft_arguments(self._card, self._options.draft_tokens, vocabulary)
+            else:
+                # Vocabularies are padded to round sizes. An id without a token has no text: it must not be sampled.
+                arguments |= vllm_launch.padding_arguments(vocabulary)
             built.append(vllm_compat.build_client(arguments, self._scheduler.record))
         except ModelError:
             raise
@@ -221,6 +224,8 @@ class VllmEngine(ServesOpenAi):
         self._running_client()
         check_request(prompt_ids, params, vocab_size=self.tokenizer.vocab_size, max_model_len=self.max_model_len)
         check_penalties(params)
+        if self._options.draft_tokens:
+            check_beside_drafts(params)
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
         if len(self._open) >= self._slots + self._options.max_queue:

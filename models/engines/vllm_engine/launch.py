@@ -226,6 +226,31 @@ def padding_arguments(vocabulary: int) -> dict[str, Any]:
     return {"logits_processors": [PADDING_MASK], "additional_config": {VOCABULARY_KEY: vocabulary}}
 
 
+def draft_arguments(card: ModelCard, most: int, vocabulary: int) -> dict[str, Any]:
+    """Return the arguments with which vLLM drafts up to ``most`` tokens from where the last ones stood before.
+
+    Raises:
+        UnsupportedParam: the model has ids beyond ``vocabulary``, or its config cannot be read: vLLM takes no mask of
+            them beside drafts.
+    """
+    if _num_ids(card) != vocabulary:
+        raise UnsupportedParam(
+            f"draft_tokens: vLLM cannot keep ids without a token from being drafted, and {card.name} is not known to "
+            f"have {vocabulary} ids alone; leave it unset",
+            param="draft_tokens",
+        )
+    lookup = {"method": "ngram", "num_speculative_tokens": most, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
+    return {"speculative_config": lookup}
+
+
+def _num_ids(card: ModelCard) -> int | None:
+    """Return how many ids a local checkpoint's config has, None where it does not say."""
+    try:
+        return int(json.loads((Path(card.source) / "config.json").read_text(encoding="utf-8"))["vocab_size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _dtype(card: ModelCard, options: EngineOptions, device_type: str) -> Dtype:
     wish = card.dtype_for(options.dtype)
     if wish == "auto":

@@ -69,6 +69,17 @@ def check_penalties(params: GenerateParams) -> None:
             )
 
 
+def check_beside_drafts(params: GenerateParams) -> None:
+    """Refuse what vLLM does not have while it drafts tokens.
+
+    Raises:
+        UnsupportedParam: names the field.
+    """
+    for name in ("min_p", "logit_bias"):
+        if getattr(params, name):
+            raise UnsupportedParam(f"{name}: not available where the server drafts tokens on vLLM", param=name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSizes:
     """Hold the places for one request in each table, or what one request fills of them.

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from models.engines.transformers_engine.continuous_batching import BatchDecoder, Output, RunningSequence
+from models.engines.transformers_engine.continuous_batching import BatchDecoder, Output
 from models.engines.transformers_engine.engine import DecodeWorker
+from models.engines.transformers_engine.running_sequence import RunningSequence
 from models.errors import EngineUnavailable
 from models.types import EngineStats, GenerateParams
 
