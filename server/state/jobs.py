@@ -194,9 +194,10 @@ class PostgresJobQueue:
             log.warning("waiting jobs of this process stay in the database")
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=self._limits.grace_s)
-        if self._follower is not None:
+        # In Python 3.11 a wait for the database that ends in the same moment takes a cancellation as its own.
+        while self._follower is not None and not self._follower.done():
             self._follower.cancel()
-            await asyncio.gather(self._follower, return_exceptions=True)
+            await asyncio.wait({self._follower}, timeout=_LOOK_S)
         for job_id in self._own.keys() - self._running.keys():
             self._forget(job_id)  # other servers have copies of the files
 

@@ -26,6 +26,7 @@ RETURNING length(body)
 # The end of an answer waits so long for its trace to be stored; a database that does not answer takes several seconds.
 _WAIT_S: Final = 1.0
 _MAX_PENDING: Final = 1024
+_CLOSE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class PostgresTraceStore:
         self._bounds = bounds
         self._file = file
         self._pending: set[asyncio.Task[None]] = set()
+        # Traces are stored one at a time in any case; many that wait would take all connections from rates and jobs.
+        self._turn = asyncio.Lock()
 
     async def put(self, head: TraceHead, choices: Sequence[Mapping[str, Any]]) -> None:
         text = trace_text(head, choices)
@@ -70,8 +73,13 @@ class PostgresTraceStore:
         return bytes(row[0]).decode() if row else None
 
     async def close(self) -> None:
-        """Wait until what runs in the background has been stored, or has failed."""
-        await asyncio.gather(*self._pending, return_exceptions=True)
+        """Wait for what is stored in the background, ten seconds at most."""
+        if self._pending:
+            _, late = await asyncio.wait(self._pending, timeout=_CLOSE_S)
+            for task in late:
+                task.cancel()
+            if late:
+                log.error("traces not stored: number=%d cause=the server ends", len(late))
 
     async def _put(self, head: TraceHead, body: bytes) -> None:
         if len(self._pending) >= _MAX_PENDING:
@@ -86,7 +94,8 @@ class PostgresTraceStore:
 
     async def _stored(self, head: TraceHead, body: bytes) -> None:
         try:
-            await self._insert(head, body)
+            async with self._turn:
+                await self._insert(head, body)
         except StateUnavailable:
             log.error("trace not stored: id=%s cause=the database does not answer", head.id)
 

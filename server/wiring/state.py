@@ -64,8 +64,8 @@ def open_answer_state(settings: Settings, database: Database | None) -> AnswerSt
     of = settings.traces
     file = TraceFile(of.dir, of.max_file_bytes) if of.dir else None
     if database is None:
-        traces = MemoryTraceStore(max_traces=of.max_traces, max_bytes=of.max_bytes, file=file)
-        return AnswerState(LocalRateLimiter(), traces)
+        in_memory = MemoryTraceStore(max_traces=of.max_traces, max_bytes=of.max_bytes, file=file)
+        return AnswerState(LocalRateLimiter(), in_memory)
     rates = PostgresRateLimiter(database)
     bounds = TraceBounds(of.max_traces, of.max_bytes, settings.state.max_trace_age_s)
     traces = PostgresTraceStore(database, bounds, file)

@@ -57,8 +57,8 @@ def over_replicas(names: Sequence[str], args: argparse.Namespace) -> Iterator[Ve
     with ExitStack() as stack:
         own: list[VllmReplica] = []
         if not args.urls:
-            own = stack.enter_context(vllm_replicas(2, EMBEDDED_DIR, replicas.NAME, replicas.OPTIONS))
-        urls = args.urls.split(",") if args.urls else [one.url for one in own]
+            own = stack.enter_context(vllm_replicas(args.replicas, EMBEDDED_DIR, replicas.NAME, replicas.OPTIONS))
+        urls = args.urls.split(",") if args.urls else [one.url for one in own[:2]]
         if "cached" in names:
             yield replicas.cached(urls, args.answers)
         if "latency" in names:
@@ -80,6 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", choices=[[], *OF_REPLICAS, *OF_SERVERS])
     parser.add_argument("--urls", default="", help="replicas that run already, for cached and latency")
+    parser.add_argument("--replicas", type=int, default=2, help="to start; more of them save starts after a kill")
     parser.add_argument("--answers", type=int, default=8, help="of four resumes each; throughput: four times as many")
     parser.add_argument("--streams", type=int, default=100)
     parser.add_argument("--group", type=int, default=34, help="streams at once over the replicas")

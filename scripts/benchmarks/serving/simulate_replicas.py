@@ -184,7 +184,11 @@ class Users:
         self._queue: deque[Answer] = deque()
         self._places = setup.replicas * setup.max_num_seqs
         for _ in range(work.users):
-            self.clock.after(self._random.uniform(0, work.pause_s), self._ask)
+            self.clock.after(self._pause(), self._ask)
+
+    def _pause(self) -> float:
+        """Return how long a user reads; as it has no memory, it is also the time until the first question."""
+        return self._random.expovariate(1 / self._work.pause_s) if self._work.pause_s else 0.0
 
     def _ask(self) -> None:
         home = self._random.randrange(self._setup.replicas)
@@ -223,7 +227,7 @@ class Users:
             self.result.admitted_s.append(self.clock.now - answer.admitted)
         self._places += 1
         self._admit()
-        self.clock.after(self._random.expovariate(1 / work.pause_s) if work.pause_s else 0.0, self._ask)
+        self.clock.after(self._pause(), self._ask)
 
 
 def simulate(work: Workload, setup: Setup, times: StepTimes) -> Result:

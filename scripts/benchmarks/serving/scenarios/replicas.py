@@ -133,24 +133,29 @@ async def _answer(engine: Engine, name: str, resumes: Resumes) -> None:
 
 
 def replica_kill(replicas: list[VllmReplica], streams: int, group: int) -> Verdict:
-    """Kill a replica in the middle of each group of streams; another one is started in its place for the next."""
+    """Run each group of streams over the first replica and another one, which is killed in the middle.
+
+    Where all others have been killed, they are started again.
+    """
     return asyncio.run(_replica_kill(replicas, streams, group))
 
 
 async def _replica_kill(replicas: list[VllmReplica], streams: int, group: int) -> Verdict:
     calm: list[Stream] = []
     hit: list[Stream | BaseException] = []
-    async with AsyncExitStack() as stack:
-        engine = await _engine("remote", [one.url for one in replicas], stack)
-        for number, first in enumerate(range(0, streams, group)):
-            if number:
-                await _start_again(replicas, (number - 1) % len(replicas))
-            names = [str(i) for i in range(first, min(first + group, streams))]
+    for number, first in enumerate(range(0, streams, group)):
+        victim = 1 + number % (len(replicas) - 1)
+        if number >= len(replicas) - 1:
+            replicas[victim] = launch(EMBEDDED_DIR, NAME, OPTIONS)
+            await asyncio.to_thread(wait_until_healthy, replicas[victim])
+        names = [str(i) for i in range(first, min(first + group, streams))]
+        async with AsyncExitStack() as stack:
+            engine = await remote_engine([replicas[0].url, replicas[victim].url], stack)
             calm += await asyncio.gather(*(_stream(engine, "calm", one, asyncio.Event()) for one in names))
             half = asyncio.Event()
             running = [asyncio.create_task(_stream(engine, "hit", one, half)) for one in names]
             await half.wait()
-            replicas[number % len(replicas)].kill()
+            replicas[victim].kill()
             hit += await asyncio.gather(*running, return_exceptions=True)
     return kill_verdict(calm, hit, group)
 
@@ -167,13 +172,6 @@ def kill_verdict(calm: Sequence[Stream], hit: Sequence[Stream | BaseException], 
         "longest_silence_undisturbed_s": round(max((one.silence_s for one in calm), default=0.0), 2),
     }
     return Verdict("replica-kill", len(done) == len(hit) and silence <= MAX_SILENCE_S, figures)
-
-
-async def _start_again(replicas: list[VllmReplica], number: int) -> None:
-    port = int(replicas[number].url.rpartition(":")[2])
-    replicas[number] = launch(EMBEDDED_DIR, NAME, OPTIONS, port)
-    await asyncio.to_thread(wait_until_healthy, replicas[number])
-    await asyncio.sleep(10)  # until the engine has checked it and takes it in
 
 
 async def _stream(engine: Engine, kind: str, name: str, half: asyncio.Event) -> Stream:

@@ -57,7 +57,7 @@ class PostgresServer:
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         with Database(self.url).connection() as connection:
-            return connection.execute(statement).fetchall()  # type: ignore[arg-type]  # statements of these scripts
+            return connection.execute(statement).fetchall()
 
 
 @contextmanager

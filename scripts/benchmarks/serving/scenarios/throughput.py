@@ -88,26 +88,26 @@ def _prompt(engine: Engine, tokens: int) -> list[int]:
 
 
 async def _closed_loop(engine: Engine, work: Workload, is_sticky: bool, answers: int, result: Result) -> None:
-    """Let the clients ask one question after the other; the time counts until the first finds no more to ask.
+    """Let the clients ask one question after the other; what runs when there is none left to ask is not counted.
 
-    What runs then is finished and not counted, so that all the time that counts has as many clients.
+    The time that counts is that of the answers over the clients (Little's law): cut at a moment, it would have the time
+    of those that are not counted too.
     """
-    began, left = time.monotonic(), answers
-    ended: list[float] = []
+    left, is_over = answers, False
 
     async def client() -> None:
-        nonlocal left
+        nonlocal left, is_over
         while left > 0:
             left -= 1
             asked = time.monotonic()
             computed = await _answer(engine, work, is_sticky)
-            if not ended:
+            if not is_over:
                 result.answer_s.append(time.monotonic() - asked)
                 result.computed_tokens += computed
-        ended.append(time.monotonic())
+        is_over = True
 
     await asyncio.gather(*(client() for _ in range(work.users)))
-    result.seconds += ended[0] - began
+    result.seconds = sum(result.answer_s) / work.users
 
 
 async def _answer(engine: Engine, work: Workload, is_sticky: bool) -> int:

@@ -207,3 +207,28 @@ async def test_a_dead_database_refuses_new_jobs_and_loses_none(
             break
         await asyncio.sleep(0.1)
     assert [one.state for one in found] == ["done", "done"]
+
+
+async def test_a_cancellation_that_is_lost_does_not_keep_a_server_from_ending(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python 3.11's wait_for loses one that comes as its wait ends."""
+    server = Server(url, tmp_path)
+    losses = 2
+
+    async def follow() -> None:
+        nonlocal losses
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                losses -= 1
+                if losses < 0:
+                    raise
+
+    monkeypatch.setattr(server.queue, "_follow", follow)
+    server.queue.start(server.perform)
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await server.close()
+    assert losses == -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -79,3 +80,26 @@ async def test_an_answer_does_not_fail_with_the_database(
         await store.close()
     assert "trace not stored: id=t9" in caplog.text and "private" not in caplog.text
     assert "t9" in written(tmp_path)
+
+
+async def test_traces_that_end_together_leave_connections_to_others(
+    databases: list[Database], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty wait for a slow one; a statement of another kind gets its connection at once, and all are stored."""
+    store = PostgresTraceStore(databases[0], BOUNDS)
+    slow = asyncio.Event()
+    insert = store._insert
+
+    async def inserted(head: TraceHead, body: bytes) -> None:
+        await slow.wait()
+        await insert(head, body)
+
+    monkeypatch.setattr(store, "_insert", inserted)
+    began = time.monotonic()
+    await asyncio.gather(*(store.put(head(f"t{n}"), []) for n in range(30)))
+    assert time.monotonic() - began < 5
+    async with databases[0].pooled() as connection:
+        await connection.execute("SELECT 1")
+    slow.set()
+    await store.close()
+    assert [await store.get(f"t{n}", "a") is not None for n in range(30)] == [True] * 30
