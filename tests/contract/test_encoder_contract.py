@@ -19,7 +19,7 @@ from models.encoders.resolve import resolve_encoder
 
 OPTIONS = EncoderOptions(device="cpu", dtype="float32", batch_tokens=256)
 # bfloat16 too, where the machine chooses it: its last bits depend on a batch's shape.
-ENCODERS = ["hashing", "minilm", "minilm-auto", "medcpt", "sentence", "minilm-remote", "sentence-remote"]
+ENCODERS = ["hashing", "minilm", "minilm-auto", "medcpt", "sentence", "normalised-remote", "sentence-remote"]
 CROSS_ENCODERS = ["overlap", "classifier"]
 WORDS = ("aspirin", "stroke", "TP53", "glucose", "β-blocker", "sepsis", "the", "in", "糖尿病")
 
@@ -44,8 +44,8 @@ def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             yield create_encoder(str(build_sentence_folder(folder, similarity_fn_name="euclidean")), OPTIONS)
         case "minilm-auto":
             yield create_encoder("minilm", EncoderOptions(batch_tokens=256))
-        case "minilm-remote":
-            yield from remote("minilm")
+        case "normalised-remote":
+            yield from remote(str(build_sentence_folder(folder)))
         case "sentence-remote":
             yield from remote(str(build_sentence_folder(folder, similarity_fn_name="euclidean")))
         case name:
@@ -55,7 +55,7 @@ def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def remote(name: str) -> Iterator[Encoder]:
     """Over HTTP, from a small server with the same weights; the vectors it is checked by are computed here."""
     with pooling_server(name) as running:
-        options = RemoteEncoderOptions(url=running.url, references=Path("/nowhere"), batch_tokens=512)
+        options = RemoteEncoderOptions(url=running.url, references=Path("/nowhere"), batch_tokens=512, reply_s=240.0)
         encoder = RemoteEncoder(
             resolve_encoder(name, OPTIONS), options, lambda: probe_rows(create_encoder(name, OPTIONS))
         )

@@ -20,6 +20,7 @@ from scripts.benchmarks.serving.vllm_replica import VllmReplica, vllm_pooling
 
 OPTIONS = EncoderOptions(device="cpu", dtype="float32", batch_tokens=512)
 KEY = "a-key-of-the-encoder"
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -107,6 +107,7 @@ def pooling_server(source: str | Path | Model, port: int = 0) -> Iterator[Poolin
 
 
 class _Listener(ThreadingHTTPServer):
+    request_queue_size = 64
     daemon_threads = True
     block_on_close = False
     running: PoolingServer

@@ -66,8 +66,14 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_stored_documents.py": ("server/api/retrieval/stored_documents.py",),
     "tests/unit/server/state/test_jobs.py": ("server/state/job_tables.py",),
     "tests/unit/models/encoders/transformers_encoder/test_encoder.py": (
+        "models/encoders/texts.py",
         "models/encoders/transformers_encoder/loading.py",
     ),
+    "tests/unit/models/encoders/remote_encoder/test_encoder.py": (
+        "models/encoders/remote_encoder/connection.py",
+        "models/encoders/remote_encoder/references.py",
+    ),
+    "tests/unit/models/engines/remote_engine/test_connection.py": ("models/engines/http_client.py",),
     "tests/unit/models/engines/transformers_engine/test_model_loading.py": ("models/torch_runtime/devices.py",),
     "tests/unit/models/engines/vllm_engine/test_endpoints.py": ("models/engines/vllm_engine/openai_layer.py",),
     "tests/unit/models/engines/vllm_engine/test_engine.py": ("models/engines/vllm_engine/compat.py",),
@@ -141,7 +147,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/audit/verification.py",
         "server/cli/audit.py",
     ),
-    "tests/unit/server/evidence/test_graph.py": ("server/evidence/encoders.py",),
     "tests/unit/server/jobs/test_queue.py": ("server/jobs/uploads.py",),
     "tests/unit/server/methods/genegpt/test_method.py": ("server/methods/shared/call_lines.py",),
     "tests/unit/server/methods/i_medrag/test_method.py": ("server/methods/i_medrag/sub_answers.py",),
