@@ -126,7 +126,7 @@ _TYPES: Final = (
     *("observational study", "multicenter study", "comparative study", "case reports", "review", "book chapter"),
 )
 
-NO_SENTENCE: Final = "No sentence of the articles that were found answers this question."
+NO_SENTENCE: Final = "No sentence of the articles that were found is close enough to an answer to be quoted."
 # Lower than where passages are not screened first (``shared.extractive``), as screened articles have fewer sentences
 # that only sound like an answer: of 0.5, 0.45, 0.4, … the lowest at which, on half of the questions of docs/clinfo.md,
 # at most 20 % are answered with their gold articles excluded.
