@@ -126,10 +126,10 @@ _TYPES: Final = (
     *("observational study", "multicenter study", "comparative study", "case reports", "review", "book chapter"),
 )
 
-NO_SENTENCE: Final = "No sentence of the articles that were found answers this question."
+NO_SENTENCE: Final = "No sentence of the articles that were found is close enough to an answer to be quoted."
 # Lower than where passages are not screened first (``shared.extractive``), as screened articles have fewer sentences
-# that only sound like an answer: the lowest of 0.5, 0.45, 0.4, … at which, on half of the questions of docs/clinfo.md, at
-# most 15 % are answered with their gold articles excluded.
+# that only sound like an answer: of 0.5, 0.45, 0.4, … the lowest at which, on half of the questions of docs/clinfo.md,
+# at most 20 % are answered with their gold articles excluded.
 BAR: Final = 0.45
 # By how much the logarithm of the odds of a quote may be below the best one's.
 _FALL: Final = 1.0
@@ -337,7 +337,7 @@ async def extract(question: str, kept: Sequence[Screened], literature: Literatur
     """Choose at most ``most`` sentences above ``BAR``, the best first; articles come best first."""
     articles = [one.article for one in kept]
     text = readable(articles)
-    candidates = await asyncio.to_thread(candidates_of, question, text.sources, with_titles=True)
+    candidates = await asyncio.to_thread(candidates_of, question, text.sources, with_titles=True, is_screened=True)
     lines = [one.sentence.line for one in candidates.sentences]
     scores = await literature.compare(question, lines) if lines else SentenceScores()
     ranked = scored(candidates.sentences, scores)

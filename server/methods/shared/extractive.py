@@ -51,6 +51,11 @@ _MIN_STEM: Final = 4
 # "Which drug", "what gene": the word names the kind of the answer, and most sentences that answer do not repeat it.
 _KIND_ASKED: Final = re.compile(r"\b(?:which|what)\s+([\w-]+)", re.IGNORECASE)
 _KIND_WEIGHT: Final = 0.3
+# So does the noun in "what is the function of" and "describe the mechanism of action of".
+_KIND_OF: Final = re.compile(
+    r"\b(?:(?:which|what) (?:is|are|was|were)|describe|explain) the (?:[\w-]+ ){0,2}?([\w-]+) (?:of (action) )?of\b",
+    re.IGNORECASE,
+)
 # Among a few sentences, a word that one of them lacks is not rare: the counts are as if there were so many more.
 _FEW: Final = 20
 
@@ -149,11 +154,14 @@ def stem_of(term: str) -> str:
     return term[: found.start()] if found else term
 
 
-def candidates_of(question: str, sources: Sequence[Source], *, with_titles: bool = False) -> Candidates:
+def candidates_of(
+    question: str, sources: Sequence[Source], *, with_titles: bool = False, is_screened: bool = False
+) -> Candidates:
     """Return the sentences that have most of the question's words, or stand in the best passages.
 
     ``with_titles``: the words of a passage's title count for each of its sentences, as in an abstract, whose sentences
-    seldom name their subject again.
+    seldom name their subject again. ``is_screened``: the sources are about the question as a whole, so that the words
+    of ``_KIND_OF`` need not stand in a sentence either.
     """
     asked = question_stems(question)
     split = [(place, s) for place, one in enumerate(sources) for s in split_sentences(one.text[:_LONGEST_PASSAGE])]
@@ -165,9 +173,7 @@ def candidates_of(question: str, sources: Sequence[Source], *, with_titles: bool
         for (place, _), words, subject in zip(split, own, meant, strict=True)
     ]
     weights = rarity(asked, stems)
-    for kind in {stem_of(term) for found in _KIND_ASKED.findall(question) for term in query_terms(found)} & set(
-        weights
-    ):
+    for kind in _kinds_asked(question, is_wide=is_screened) & set(weights):
         weights[kind] *= _KIND_WEIGHT
     distinct: dict[str, Candidate] = {}
     for (place, sentence), words, alone, subject in zip(split, stems, own, meant, strict=True):
@@ -175,6 +181,14 @@ def candidates_of(question: str, sources: Sequence[Source], *, with_titles: bool
         distinct.setdefault(sentence.line, one)
     best = sorted(distinct.values(), key=lambda one: -(one.covered + 0.5 / (1 + one.source)))
     return Candidates(tuple(best[:MAX_COMPARED]), len(split))
+
+
+def _kinds_asked(question: str, *, is_wide: bool) -> set[str]:
+    """Return the stems of the words that name the kind of the answer; ``is_wide`` adds those of ``_KIND_OF``."""
+    named = _KIND_ASKED.findall(question)
+    if is_wide:
+        named += [word for pair in _KIND_OF.findall(question) for word in pair]
+    return {stem_of(term) for found in named for term in query_terms(found)}
 
 
 def subject_of(sentence: Sentence, source: Source) -> str:

@@ -7,18 +7,23 @@ from typing import Any
 import pytest
 
 from server.methods.clinfo.literature import Article, Section
+from server.methods.clinfo.screening import Screened
+from server.methods.clinfo.search import Candidate as Found
 from server.methods.clinfo.statements import (
     PUBLICATION_TYPE,
     addresses_reader,
     design_of,
     is_negated,
     is_verbatim,
+    nearly_best,
     population_of,
     readable,
     risk_of_bias_of,
     sample_size_of,
     statements_of,
 )
+from server.methods.shared.extractive import Candidate, ScoredSentence
+from server.methods.shared.sentences import Sentence
 
 
 def _article(*sections: tuple[str, str], **more: Any) -> Article:
@@ -40,6 +45,38 @@ def test_aims_and_methods_are_not_quoted() -> None:
     ]
     text = readable([article, article])
     assert text.origins == ((0, "METHODS AND RESULTS"), (0, ""), (1, "METHODS AND RESULTS"), (1, ""))
+
+
+@pytest.mark.parametrize(
+    ("line", "is_quotable"),
+    [
+        ("Here we describe the pilot phase of the project.", False),
+        ("In this article, we review steroids for severe disease.", False),
+        ("carnitine translocase Slc25a20", False),
+        ("We describe a patient whose asthma was cured by steroids.", True),
+        ("Here we report that steroids lower mortality.", True),
+    ],
+)
+def test_announcements_and_fragments_are_not_quoted(line: str, is_quotable: bool) -> None:
+    assert bool(list(statements_of(_article(("", line))))) == is_quotable
+
+
+def test_quotes_are_ordered_by_sentence_and_article_and_far_worse_ones_left_out() -> None:
+    """A sentence of a likely article stands before a slightly better one of an unlikely article."""
+    articles = [Article(key=f"PMID:{number}", title="", sections=()) for number in (1, 2)]
+    kept = [
+        Screened(Found(one.key, 1.0, {}), one, "relevant", score)
+        for one, score in zip(articles, (0.9, 0.5), strict=True)
+    ]
+    scored = [
+        ScoredSentence(Candidate(Sentence(text, 0, len(text)), source, 1.0, frozenset({text})), 0.9, order)
+        for text, source, order in (("second", 1, 2.0), ("first", 0, 0.4), ("far", 0, -1.0))
+    ]
+    origins = ((0, ""), (1, ""))
+    assert [one.line for one in nearly_best(scored, kept, origins)] == ["first", "second"]
+    sure = [Screened(kept[0].candidate, articles[0], "relevant", score) for score in (1.0, 0.0)]
+    assert [one.line for one in nearly_best(scored, sure, origins)] == ["first"]
+    assert nearly_best([], kept, origins) == []
 
 
 @pytest.mark.parametrize(

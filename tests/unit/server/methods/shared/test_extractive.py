@@ -49,6 +49,16 @@ def test_a_pronoun_means_what_the_passage_is_about() -> None:
     assert all(not one.subject for one in candidates_of("What reverses heparin?", [paper]).sentences)
 
 
+@pytest.mark.parametrize(
+    "question", ["What is the mechanism of action of heparin?", "Describe the usual effect of heparin.", "Use heparin?"]
+)
+def test_the_noun_that_is_asked_for_need_not_stand_in_screened_sources(question: str) -> None:
+    """What is described is never taken for such a noun."""
+    strict = candidates_of(question, [HEPARIN]).sentences[0].covered
+    wide = candidates_of(question, [HEPARIN], is_screened=True).sentences[0].covered
+    assert wide > strict if " of heparin" in question else wide == strict
+
+
 def test_a_question_of_other_words_is_not_answered() -> None:
     """However near the passages are."""
     assert _lines("What is the half-life of heparin in dialysis?", HEPARIN, OTHER) == []
