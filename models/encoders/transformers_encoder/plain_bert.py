@@ -63,11 +63,8 @@ class PlainBert(nn.Module):
         self.encoder = nn.ModuleDict({"layer": nn.ModuleList(layers)})
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> TokenVectors:
-        mask = None
-        if not bool(attention_mask.all()):
-            rows, width = attention_mask.shape
-            mask = attention_mask.bool()[:, None, None, :].expand(rows, 1, width, width)
         hidden = self.embeddings(input_ids, token_type_ids)
+        mask = None if bool(attention_mask.all()) else _added_mask(attention_mask, hidden.dtype)
         for layer in self.encoder["layer"]:  # type: ignore[attr-defined]  # a ModuleList
             hidden = layer(hidden, mask)
         return TokenVectors(hidden)
@@ -112,6 +109,17 @@ class _Layer(nn.Module):
 
     def _by_head(self, rows: Tensor) -> Tensor:
         return rows.view(*rows.shape[:-1], self._heads, -1).transpose(1, 2)
+
+
+def _added_mask(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what attention adds to the scores, [rows, 1, width, width]: 0 for text, minus infinity for padding.
+
+    Of a mask of true and false, torch would make these numbers in every layer, for every pair of tokens.
+    """
+    rows, width = attention_mask.shape
+    added = torch.zeros(rows, 1, 1, width, dtype=dtype, device=attention_mask.device)
+    padding = attention_mask[:, None, None, :] == 0
+    return added.masked_fill_(padding, -torch.inf).expand(rows, 1, width, width)
 
 
 def _table(rows: int, width: int) -> nn.Embedding:
