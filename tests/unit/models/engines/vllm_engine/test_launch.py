@@ -264,5 +264,5 @@ def test_drafts_are_refused_where_ids_without_a_token_could_be_sampled(local: Mo
     """vLLM takes no logits processor beside drafts."""
     (Path(local.source) / "config.json").write_text(config)
 
-    with pytest.raises(UnsupportedParam, match="^draft_tokens: vLLM cannot"):
+    with pytest.raises(UnsupportedParam, match=r"^draft_tokens: vLLM cannot"):
         draft_arguments(local, 8, 300)
