@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -242,16 +242,25 @@ async def reply(call: Call) -> CallReply:
     return CallReply(next(text for part, text in REPLIES if part in call.text), "ok")
 
 
-async def answer(engine: Engine, question: str, mask: str, way: str, number: int) -> str:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the model is asked, and in how many tokens it answers at most."""
+
+    questions: Sequence[str]
+    mask: str
+    max_tokens: int
+
+
+async def answer(engine: Engine, question: str, asked: Asked, way: str, number: int) -> str:
     """Write one answer; "decoded" has a bias of nothing on one token, which turns jump-forward off."""
     prompt, tokenizer = Prompt.load(), engine.tokenizer
-    sequence = tokenizer.encode(prompt.base_form(mask, question))
+    sequence = tokenizer.encode(prompt.base_form(asked.mask, question))
     if tokenizer.has_chat_template:
-        sequence = tokenizer.encode_chat(prompt.chat_form(mask, question))
+        sequence = tokenizer.encode_chat(prompt.chat_form(asked.mask, question))
     request = LoopRequest(
         prompt_ids=tuple(sequence),
         params=GenerateParams(
-            max_tokens=400,
+            max_tokens=asked.max_tokens,
             grammar=call_grammar(call_regex(()), tokenizer),
             stop=("\n\n",),
             logit_bias=((0, 0.0),) if way == "decoded" else (),
@@ -265,18 +274,19 @@ async def answer(engine: Engine, question: str, mask: str, way: str, number: int
     return "".join([one.text async for one in run(engine, request, reply) if isinstance(one, TextSampled)])
 
 
-async def measure(name: str, mask: str, rounds: int) -> None:
+async def measure(name: str, asked: Asked, rounds: int) -> None:
     shipped = load_catalog(converted_dir=CONVERTED)
     card = shipped[name] if name in shipped else card_from_request(ModelRequest(source=name))
     engine = TransformersEngine(card, EngineOptions(dtype="float32", max_model_len=4096))
     await engine.start()
     ways = {way: Written() for way in ("decoded", "forced", "forced and drafted")}
     try:
-        for question in QUESTIONS:
-            await answer(engine, question, mask, "forced", -1)
+        # Computes the prompts, which the prefix cache keeps.
+        for question in asked.questions:
+            await answer(engine, question, replace(asked, max_tokens=1), "forced", -1)
         for number in range(rounds):
             for way, written in ways.items():
-                await measure_way(engine, mask, way, number, written)
+                await measure_way(engine, asked, way, number, written)
     finally:
         await engine.close()
     print("| way | s | processor s | ratio | tokens | steps | share | same texts |")
@@ -291,7 +301,7 @@ async def measure(name: str, mask: str, rounds: int) -> None:
         )
 
 
-async def measure_way(engine: Engine, mask: str, way: str, number: int, written: Written) -> None:
+async def measure_way(engine: Engine, asked: Asked, way: str, number: int, written: Written) -> None:
     """Write an answer to each question, without drafts unless ``way`` names them."""
     most = DRAFT_TOKENS if way == "forced and drafted" else 0
     real = PromptLookup.draft
@@ -299,8 +309,8 @@ async def measure_way(engine: Engine, mask: str, way: str, number: int, written:
         PromptLookup, "draft", lambda self, tokens, room, **how: real(self, tokens, min(room, most), **how)
     ):
         before, began, spent = engine.stats(), time.perf_counter(), time.process_time()
-        for question in QUESTIONS:
-            written.texts.append(await answer(engine, question, mask, way, number))
+        for question in asked.questions:
+            written.texts.append(await answer(engine, question, asked, way, number))
         after = engine.stats()
     written.seconds.append(time.perf_counter() - began)
     written.processor.append(time.process_time() - spent)
@@ -315,10 +325,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="walks through each call")
     parser.add_argument("--mask", default="001001", help="the parts of GeneGPT's prompt")
     parser.add_argument("--model", help="a model's name or folder, which then writes answers")
+    parser.add_argument("--questions", type=int, default=len(QUESTIONS), help="the first of so many questions")
+    parser.add_argument("--max-tokens", type=int, default=400, help="tokens of an answer, replies not counted")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     if arguments.model:
-        asyncio.run(measure(arguments.model, arguments.mask, arguments.rounds))
+        asked = Asked(QUESTIONS[: arguments.questions], arguments.mask, arguments.max_tokens)
+        asyncio.run(measure(arguments.model, asked, arguments.rounds))
         return
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:

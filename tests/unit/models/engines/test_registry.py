@@ -50,7 +50,9 @@ def test_devices_are_counted_from_the_chosen_one() -> None:
     assert EngineOptions(device="auto").device_indices == (0,)
 
 
-@pytest.mark.parametrize("given", [{"gpu_memory_utilization": 0.0}, {"tensor_parallel_size": 0}, {"max_num_seqs": 0}])
+@pytest.mark.parametrize(
+    "given", [{"gpu_memory_utilization": 0.0}, {"tensor_parallel_size": 0}, {"max_num_seqs": 0}, {"draft_tokens": -1}]
+)
 def test_options_out_of_range_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(given))):
         EngineOptions(**given)

@@ -20,6 +20,7 @@ from models.engines.vllm_engine.launch import (
     DEFAULT_SHARE,
     LORA_RANKS,
     DeviceMemory,
+    draft_arguments,
     engine_arguments,
     environment,
     padding_arguments,
@@ -250,3 +251,18 @@ def test_end_tokens_are_added_to_a_request_of_vllms_own_layer() -> None:
 
     assert (params.stop_token_ids, params.all_stop_token_ids) == ([3, 4, 9], {3, 4, 9})
     assert (ignoring.stop_token_ids, ignoring.all_stop_token_ids) == ([9], {9})
+
+
+def test_drafts_are_looked_up_in_earlier_text(local: ModelCard) -> None:
+    (Path(local.source) / "config.json").write_text('{"vocab_size": 300}')
+
+    assert draft_arguments(local, 8, 300)["speculative_config"]["num_speculative_tokens"] == 8
+
+
+@pytest.mark.parametrize("config", ['{"vocab_size": 320}', "{}", "no config"])
+def test_drafts_are_refused_where_ids_without_a_token_could_be_sampled(local: ModelCard, config: str) -> None:
+    """vLLM takes no logits processor beside drafts."""
+    (Path(local.source) / "config.json").write_text(config)
+
+    with pytest.raises(UnsupportedParam, match=r"^draft_tokens: vLLM cannot"):
+        draft_arguments(local, 8, 300)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from models.engines.vllm_engine.sampling_fields import check_penalties, sampling_fields, structured_field
+from models.engines.vllm_engine.sampling_fields import (
+    check_beside_drafts,
+    check_penalties,
+    sampling_fields,
+    structured_field,
+)
 from models.errors import UnsupportedParam
 from models.types import GenerateParams, Grammar
 
@@ -37,4 +42,12 @@ def test_penalties_over_inserted_text_are_refused(name: str) -> None:
     check_penalties(GenerateParams(max_tokens=5, **{name: 1.0}))  # type: ignore[arg-type]  # one of two names
     with pytest.raises(UnsupportedParam) as caught:
         check_penalties(GenerateParams(max_tokens=5, written=(), **{name: 1.0}))  # type: ignore[arg-type]
+    assert caught.value.param == name
+
+
+@pytest.mark.parametrize(("name", "value"), [("min_p", 0.1), ("logit_bias", ((1, 2.0),))])
+def test_what_vllm_lacks_beside_drafts_is_refused(name: str, value: object) -> None:
+    check_beside_drafts(GenerateParams(max_tokens=5))
+    with pytest.raises(UnsupportedParam) as caught:
+        check_beside_drafts(GenerateParams(max_tokens=5, **{name: value}))  # type: ignore[arg-type]  # one of two names
     assert caught.value.param == name
