@@ -23,7 +23,7 @@ from server.methods.medrag.request import MARK
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import Source, candidates_of, scored
 from server.methods.shared.passages import SentenceScores
-from server.methods.shared.sentences import numbers_in, sanitize
+from server.methods.shared.sentences import numbers_in, quoted_line, sanitize
 
 # Compares sentences with a question.
 Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
@@ -90,7 +90,7 @@ class EvidenceChain:
             answer = f"{verdict} [{self.evidence.number}]."
             yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
             yield TextDelta(answer)
-            yield Chain(reasoning, answer, "", "stop", None)
+            yield Chain(reasoning, answer, "", "stop", None, self._quotes)
             return
         async with aclosing(self.chains.answered(inputs, reasoning)) as events:
             async for event in events:
@@ -100,7 +100,7 @@ class EvidenceChain:
                 mark = f" [{self.evidence.number}]" if is_said and self._lacks_mark(event.answer) else ""
                 if mark:
                     yield TextDelta(mark)
-                yield replace(event, answer=event.answer + mark)
+                yield replace(event, answer=event.answer + mark, quotes=self._quotes if is_said else {})
 
     async def _is_said(self, inputs: PromptInputs) -> bool:
         """Return whether the model begins to quote the sentence rather than to say that no passage says it."""
@@ -137,6 +137,10 @@ class EvidenceChain:
 
     def _lacks_mark(self, answer: str) -> bool:
         return bool(answer.strip()) and not numbers_in(answer)
+
+    @property
+    def _quotes(self) -> dict[int, str]:
+        return {self.evidence.number: quoted_line(self.evidence.text)}
 
     @property
     def _asks_yes_or_no(self) -> bool:
