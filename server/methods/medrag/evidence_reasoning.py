@@ -73,11 +73,10 @@ async def best_sentence(question: str, context: Context, compare: Compare) -> Ev
 
 @dataclass(frozen=True, slots=True)
 class EvidenceChain:
-    """Answer one open question from ``evidence``; ``yes_no_bias`` is that of the model's card."""
+    """Answer one open question from ``evidence``."""
 
     chains: Chains
     evidence: EvidenceSentence
-    yes_no_bias: float = 0.0
 
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is made, then the chain."""
@@ -117,18 +116,9 @@ class EvidenceChain:
         """Return "Yes" or "No", "" from an engine that enforces no grammar and writes something else."""
         prompt = self.chains.answer_prompt(inputs, self.evidence.thought)
         params = self._greedy(Grammar("regex", f"{_YES}|{_NO}"), _YES, _NO)
-        biases = dict(params.logit_bias)
-        no = self._token_of_no()
-        biases[no] = biases.get(no, 0.0) + self.yes_no_bias
-        params = replace(params, logit_bias=tuple(biases.items()) if self.yes_no_bias else params.logit_bias)
         written = await self.chains.generations.write(prompt, params)
         found = _VERDICT.match(written.text)
         return found[1] if found else ""
-
-    def _token_of_no(self) -> int:
-        """Return the token by which "No" first differs from "Yes"."""
-        encode = self.chains.generations.engine.tokenizer.encode
-        return next(no for no, yes in zip(encode(_NO), encode(_YES), strict=False) if no != yes)
 
     def _greedy(self, grammar: Grammar, *texts: str) -> GenerateParams:
         encode = self.chains.generations.engine.tokenizer.encode
