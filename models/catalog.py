@@ -42,8 +42,6 @@ _LLAMA = re.compile(r"^(?:meta-)?llama")
 _FALLBACK_CONTEXT = 4096
 # In a card, names the ability to answer messages without a method.
 CHAT: Final = "chat"
-# As far as ``logit_bias`` goes.
-_MOST_BIAS: Final = 20
 # As PEFT names them.
 _ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -65,8 +63,7 @@ class ModelCard:
     whose accuracy depends on it. ``context_tokens`` is how much evidence methods give it by default, for a model that
     reads slowly or loses its way in long texts; None for as much as its context holds. ``evidence_reasoning`` says that
     the model was trained to reason by quoting the one sentence that answers, which a method may then choose for it.
-    ``yes_no_bias`` is added to the log-odds of "No" against "Yes" where it decides after such a sentence, for a model
-    whose odds lean to one side. ``allow_download`` lets an engine fetch a hub id; otherwise only local files are used.
+    ``allow_download`` lets an engine fetch a hub id; otherwise only local files are used.
     """
 
     name: str
@@ -88,7 +85,6 @@ class ModelCard:
     dtype: Dtype = "auto"
     context_tokens: int | None = None
     evidence_reasoning: bool = False
-    yes_no_bias: float = 0.0
     allow_download: bool = False
 
     def __post_init__(self) -> None:
@@ -376,15 +372,13 @@ def _facts(directory: Path) -> dict[str, Any]:
     return _read_json(file) if file.is_file() else {}
 
 
-def _reasoning_of(facts: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """Return the fields of a card that say how a model reasons, those that ``facts`` has."""
-    quotes, bias = facts.get("evidence_reasoning", False), facts.get("yes_no_bias", 0.0)
-    if not isinstance(quotes, bool):
+def _reasoning_of(facts: Mapping[str, Any], directory: Path) -> dict[str, bool]:
+    """Return the field of a card that says how a model reasons, {} where ``facts`` does not say it."""
+    if "evidence_reasoning" not in facts:
+        return {}
+    if not isinstance(facts["evidence_reasoning"], bool):
         raise ModelNotFound(f"{directory / CARD_FILE}: evidence_reasoning is true or false")
-    if isinstance(bias, bool) or not isinstance(bias, int | float) or not -_MOST_BIAS <= bias <= _MOST_BIAS:
-        raise ModelNotFound(f"{directory / CARD_FILE}: yes_no_bias is a number from -{_MOST_BIAS} to {_MOST_BIAS}")
-    known = {"evidence_reasoning": quotes, "yes_no_bias": float(bias)}
-    return {name: value for name, value in known.items() if name in facts}
+    return {"evidence_reasoning": facts["evidence_reasoning"]}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -154,6 +154,7 @@ def _scored(item: Row) -> list[tuple[str, bool]]:
         return [
             *found,
             ("factoid, lenient", any(has_phrase(answer, name) for name in names)),
+            ("factoid, in the sentence quoted", any(has_phrase(item.reasoning, name) for name in names)),
             ("factoid, strict", any(bare == name.casefold().rstrip(".") for name in names)),
         ]
     if item.group == "list":

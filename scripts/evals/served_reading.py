@@ -65,7 +65,7 @@ class ServedReader:
         evidence = None
         if self.card.evidence_reasoning:
             evidence = await best_sentence(question.stem, context, words_alone)
-        writing = EvidenceChain(chains, evidence, self.card.yes_no_bias) if evidence else chains
+        writing = EvidenceChain(chains, evidence) if evidence else chains
         async with aclosing(writing.events(inputs)) as events:
             async for event in events:
                 if isinstance(event, Chain):

@@ -23,7 +23,7 @@ from server.methods.medrag.request import MARK
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import Source, candidates_of, scored
 from server.methods.shared.passages import SentenceScores
-from server.methods.shared.sentences import numbers_in, sanitize
+from server.methods.shared.sentences import numbers_in, quoted_line, sanitize
 
 # Compares sentences with a question.
 Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
@@ -73,11 +73,10 @@ async def best_sentence(question: str, context: Context, compare: Compare) -> Ev
 
 @dataclass(frozen=True, slots=True)
 class EvidenceChain:
-    """Answer one open question from ``evidence``; ``yes_no_bias`` is that of the model's card."""
+    """Answer one open question from ``evidence``."""
 
     chains: Chains
     evidence: EvidenceSentence
-    yes_no_bias: float = 0.0
 
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is made, then the chain."""
@@ -90,7 +89,7 @@ class EvidenceChain:
             answer = f"{verdict} [{self.evidence.number}]."
             yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
             yield TextDelta(answer)
-            yield Chain(reasoning, answer, "", "stop", None)
+            yield Chain(reasoning, answer, "", "stop", None, self._quotes)
             return
         async with aclosing(self.chains.answered(inputs, reasoning)) as events:
             async for event in events:
@@ -100,7 +99,7 @@ class EvidenceChain:
                 mark = f" [{self.evidence.number}]" if is_said and self._lacks_mark(event.answer) else ""
                 if mark:
                     yield TextDelta(mark)
-                yield replace(event, answer=event.answer + mark)
+                yield replace(event, answer=event.answer + mark, quotes=self._quotes if is_said else {})
 
     async def _is_said(self, inputs: PromptInputs) -> bool:
         """Return whether the model begins to quote the sentence rather than to say that no passage says it."""
@@ -117,18 +116,9 @@ class EvidenceChain:
         """Return "Yes" or "No", "" from an engine that enforces no grammar and writes something else."""
         prompt = self.chains.answer_prompt(inputs, self.evidence.thought)
         params = self._greedy(Grammar("regex", f"{_YES}|{_NO}"), _YES, _NO)
-        biases = dict(params.logit_bias)
-        no = self._token_of_no()
-        biases[no] = biases.get(no, 0.0) + self.yes_no_bias
-        params = replace(params, logit_bias=tuple(biases.items()) if self.yes_no_bias else params.logit_bias)
         written = await self.chains.generations.write(prompt, params)
         found = _VERDICT.match(written.text)
         return found[1] if found else ""
-
-    def _token_of_no(self) -> int:
-        """Return the token by which "No" first differs from "Yes"."""
-        encode = self.chains.generations.engine.tokenizer.encode
-        return next(no for no, yes in zip(encode(_NO), encode(_YES), strict=False) if no != yes)
 
     def _greedy(self, grammar: Grammar, *texts: str) -> GenerateParams:
         encode = self.chains.generations.engine.tokenizer.encode
@@ -137,6 +127,10 @@ class EvidenceChain:
 
     def _lacks_mark(self, answer: str) -> bool:
         return bool(answer.strip()) and not numbers_in(answer)
+
+    @property
+    def _quotes(self) -> dict[int, str]:
+        return {self.evidence.number: quoted_line(self.evidence.text)}
 
     @property
     def _asks_yes_or_no(self) -> bool:

@@ -177,7 +177,7 @@ class MedRag:
             compare = partial(passages.compare, names=gathered.namespaces)
             evidence = await best_sentence(chains.question.stem, outcome.context, compare)
             if evidence is not None:
-                return EvidenceChain(chains, evidence, card.yes_no_bias).events(inputs)
+                return EvidenceChain(chains, evidence).events(inputs)
         return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
 
     def _synthesis(self, options: MedRagOptions) -> Synthesis:

@@ -183,7 +183,8 @@ def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]
     named = () if outcome == "abstained" else numbers_in(chain.answer) or numbers_in(chain.reasoning)
     known = [number for number in named if number in closing.passages] or ([] if outcome == "abstained" else [*basis])
     sources = [Numbered(number, closing.passages[number]) for number in known or closing.fallback]
-    support = {n: basis.get(n) or supporting_sentence(chain.answer, n, closing.passages[n]) for n in known}
+    given = {**chain.quotes, **basis}
+    support = {n: given.get(n) or supporting_sentence(chain.answer, n, closing.passages[n]) for n in known}
     is_listed = closing.references and bool(answer) and outcome != "abstained"
     text, references = render(sources, bool(known), num_chars, support) if is_listed else ("", ())
     if references:

@@ -179,14 +179,12 @@ def test_an_adapter_says_what_the_model_can_do_with_it(tmp_path: Path) -> None:
 
 
 def test_an_adapter_says_how_the_model_reasons(tmp_path: Path) -> None:
-    """What it does not name stays as the model's card says; wrong values are refused by name."""
+    """An adapter that does not say it leaves what the model's card says; a wrong value is refused by name."""
     card = ModelCard(name="m", source="x", evidence_reasoning=True)
-    told = with_adapter(card, _adapter(tmp_path / "told", yes_no_bias=-0.5))
-    assert (told.evidence_reasoning, told.yes_no_bias) == (True, -0.5)
+    assert with_adapter(card, _adapter(tmp_path / "silent", trained_for=[])).evidence_reasoning
     assert not with_adapter(card, _adapter(tmp_path / "not", evidence_reasoning=False)).evidence_reasoning
-    for name, value in (("evidence_reasoning", 1), ("yes_no_bias", "low"), ("yes_no_bias", 21), ("yes_no_bias", True)):
-        with pytest.raises(ModelNotFound, match=f"{name} is "):
-            with_adapter(card, _adapter(tmp_path / f"{name}{value}", **{name: value}))
+    with pytest.raises(ModelNotFound, match="evidence_reasoning is true or false"):
+        with_adapter(card, _adapter(tmp_path / "wrong", evidence_reasoning=1))
 
 
 def test_a_damaged_adapter_is_found(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ def test_a_factoid_is_right_with_any_of_its_names() -> None:
     assert _scores(item, "It is Protamine [1].")["factoid, strict"] == [0.0]
     assert _scores(item, "protamine [1].")["factoid, strict"] == [1.0]
     assert _scores(item, "protaminex [1].")["factoid, lenient"] == [0.0]
+    quoted = replace(item, reasoning="[1] says: Protamine reverses heparin.")
+    assert _scores(quoted, "It [1].")["factoid, in the sentence quoted"] == [1.0]
 
 
 def test_silence_is_right_where_nothing_is_there() -> None:

@@ -21,11 +21,8 @@ SENTENCE = "Protamine reverses heparin."
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Any:
-    def make(script: Script, bias: float = 0.0) -> PassageBench:
-        facts = {"evidence_reasoning": True, "yes_no_bias": bias}
-        return PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, script, facts=facts)
-
-    return make
+    facts = {"evidence_reasoning": True}
+    return lambda script: PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, script, facts=facts)
 
 
 def says(answer: str) -> Script:
@@ -71,13 +68,13 @@ async def test_the_model_may_say_that_no_passage_says_it(bench: Any) -> None:
 
 @pytest.mark.parametrize("verdict", ["Yes", "No"])
 async def test_yes_or_no_is_one_word_under_a_grammar(bench: Any, verdict: str) -> None:
-    """It cites the sentence it was decided on, and the bias of the card counts for "No"."""
-    async with bench(says(f" {verdict}"), bias=0.75) as made:
+    """It cites and quotes the sentence it was decided on."""
+    async with bench(says(f" {verdict}")) as made:
         events = await made.ask(CLOSED, k=3)
     params = made.engine.requests[1].params
     assert params.grammar is not None and params.grammar.spec == " Yes| No"
-    assert params.logit_bias == ((ord("N"), 0.75),)
     assert done(events).answer == f"{verdict} [{number_of(events, 'Heparin')}]."
+    assert f"(https://example.org/heparin): “{SENTENCE}”" in shown(events)
 
 
 async def test_an_engine_without_grammars_is_asked_again(bench: Any) -> None:
