@@ -14,25 +14,11 @@ from server.observability.metrics import Metrics
 from server.version import installed_version
 
 
-class Refusals(Protocol):
-    """Provide what was kept on this machine, by reason."""
-
-    @property
-    def refusals(self) -> Mapping[str, int]: ...
-
-
-class NcbiAccess(Protocol):
-    """Provide the router of calls."""
-
-    @property
-    def egress(self) -> Refusals: ...
-
-
 class EgressServiceState(Protocol):
     """Provide the state to collect; ``server.serving.egress_app.ServiceState`` implements it."""
 
     @property
-    def ncbi(self) -> NcbiAccess: ...
+    def kept(self) -> Mapping[str, int]: ...
 
     @property
     def in_flight(self) -> int: ...
@@ -62,7 +48,7 @@ class _ServiceCollector(Collector):
         yield refused
         text = "Calls that were kept on this machine, by what kept them"
         kept = CounterMetricFamily("arrowhead_egress_refusals", text, labels=("reason",))
-        for reason, number in self.state.ncbi.egress.refusals.items():
+        for reason, number in self.state.kept.items():
             kept.add_metric((reason,), number)
         yield kept
         version = GaugeMetricFamily("arrowhead_egress_service_info", "What runs, always 1", labels=("version",))

@@ -11,7 +11,7 @@ import hmac
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
@@ -75,6 +75,11 @@ class ServiceState:
     in_flight: int = 0
     is_draining: bool = False
     refused: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(REFUSALS, 0)))
+
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """Return how many calls were kept on this machine, by reason."""
+        return self.ncbi.egress.refusals
 
     def is_key(self, sent: str) -> bool:
         """Return whether a request has the shared key, in a time that does not depend on how much of it is right."""
