@@ -213,6 +213,14 @@ def service(outside: Ncbi, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     made.kill()
 
 
+def _wait_for(outside: Ncbi, term: str) -> None:
+    for _ in range(600):
+        if term in outside.terms():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{term} did not come")
+
+
 @dataclass
 class Server:
     """The access to NCBI of one server, as it builds it."""
@@ -324,8 +332,7 @@ async def test_a_killed_service_ends_in_errors_and_comes_back_with_a_whole_chain
     """The call under way may have left; later ones have not. After the restart calls go on, and the cache is there."""
     async with server(service.settings("a")) as asking:
         under_way = asyncio.create_task(asking.ask("SLOW"))
-        while "SLOW" not in outside.terms():
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(_wait_for, outside, "SLOW")
         service.kill()
         with pytest.raises(NcbiError) as broken:
             await under_way

@@ -46,9 +46,8 @@ def test_a_changed_or_foreign_webenv_is_unknown() -> None:
     history = SignedHistory(KEY)
     environment, key = history.keep("", StoredSearch("gene", {"term": "HBB", "webenv": "x" * 50}))
     assert history.find(environment, str(key)) == StoredSearch("gene", {"term": "HBB"})
-    sent = bytearray(
-        base64.urlsafe_b64decode(environment.removeprefix("MCID_") + "=="[: -len(environment) % 4 or 0] + "==")
-    )
+    text = environment.removeprefix("MCID_")
+    sent = bytearray(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     sent[-1] ^= 1
     changed = "MCID_" + base64.urlsafe_b64encode(bytes(sent)).rstrip(b"=").decode()
     for wrong in (changed, environment[:-4], environment[5:], "MCID_", "MCID_ä", "", "MCID_" + "A" * 100_000):
