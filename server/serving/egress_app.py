@@ -79,7 +79,7 @@ class ServiceState:
     @property
     def kept(self) -> Mapping[str, int]:
         """Return how many calls were kept on this machine, by reason."""
-        return self.ncbi.egress.refusals
+        return {str(reason): number for reason, number in self.ncbi.egress.refusals.items()}
 
     def is_key(self, sent: str) -> bool:
         """Return whether a request has the shared key, in a time that does not depend on how much of it is right."""

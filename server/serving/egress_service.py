@@ -51,9 +51,9 @@ def run_egress_service(settings: Settings) -> int:
         ArrowheadError: another error at start-up.
     """
     service = settings.egress_service
-    _require_protection(settings)
+    require_protection(settings)
     protect_data(settings)
-    with _only_one(audit_path(settings).parent), _listener(service) as listener:
+    with _only_one(audit_path(settings).parent), listener_of(service) as listener:
         metrics = Metrics()
         ncbi = build_egress_service(settings, metrics)
         key = settings.egress.service_key
@@ -61,13 +61,13 @@ def run_egress_service(settings: Settings) -> int:
         watch_service(metrics, state)
         ncbi.begin()
         try:
-            asyncio.run(_ServiceServer(_config(state, service), state).serve(sockets=[listener]))
+            asyncio.run(ServiceServer(service_config(state, service), state).serve(sockets=[listener]))
         except KeyboardInterrupt:
             return 0
     return 0
 
 
-class _ServiceServer(uvicorn.Server):
+class ServiceServer(uvicorn.Server):
     """Refuse new calls from the first signal on, and say where the service listens."""
 
     def __init__(self, config: uvicorn.Config, state: ServiceState) -> None:
@@ -88,7 +88,7 @@ class _ServiceServer(uvicorn.Server):
         self.should_exit = True
 
 
-def _config(state: ServiceState, service: EgressServiceSettings) -> uvicorn.Config:
+def service_config(state: ServiceState, service: EgressServiceSettings) -> uvicorn.Config:
     config = uvicorn.Config(
         create_egress_app(state),
         log_config=None,
@@ -111,7 +111,7 @@ def _config(state: ServiceState, service: EgressServiceSettings) -> uvicorn.Conf
     return config
 
 
-def _require_protection(settings: Settings) -> None:
+def require_protection(settings: Settings) -> None:
     """Refuse an address that anyone could use.
 
     Raises:
@@ -148,7 +148,7 @@ def _only_one(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _listener(service: EgressServiceSettings) -> Iterator[socket.socket]:
+def listener_of(service: EgressServiceSettings) -> Iterator[socket.socket]:
     listener = _bound(service) if service.socket is None else _bound_socket(service.socket)
     try:
         yield listener

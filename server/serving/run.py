@@ -236,6 +236,8 @@ def egress_lines(services: Services) -> str:
     policy = EgressPolicy.of(services.settings.egress)
     lines = [f"egress {policy.mode}: {_EGRESS[policy.mode]}"]
     if policy.mode != "off":
+        if service := services.settings.egress.service_host:
+            lines.append(f"calls to NCBI go through the egress service {service}")
         lines.append(f"may leave ({policy.profile}): {', '.join(policy.allowed) or 'nothing'}")
     keyring = services.keyring
     policy = replace(policy, mode_of_key=keyring.mode_of)

@@ -45,7 +45,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/cli/egress.py",
         "server/observability/egress_service.py",
         "server/serving/egress_app.py",
-        "server/serving/egress_service.py",
     ),
     "tests/http/test_egress_modes.py": ("server/cli/gateway.py",),
     "tests/http/test_keys.py": (
