@@ -96,6 +96,8 @@ def service_config(state: ServiceState, service: EgressServiceSettings) -> uvico
         server_header=False,
         lifespan="on",
         loop="asyncio",
+        # Longer than clients keep an idle connection, so that none is closed while a request is on its way.
+        timeout_keep_alive=60,
         timeout_graceful_shutdown=math.ceil(service.shutdown_grace_s),
         ssl_certfile=service.certificate,
         ssl_keyfile=service.certificate_key,
