@@ -87,8 +87,8 @@ def test_one_sender_is_made_and_shared() -> None:
         "retrieval/ncbi/client/client.py": ["HttpSender(config.limits)"],  # for a client on its own, as in tests
         "server/wiring/ncbi.py": [
             "HttpSender(send_limits(settings), app)",
-            "HttpSender(config.limits, connection=connection)",  # the institution's egress service, in NCBI's place
             "HttpSender(send_limits(settings))",
+            "HttpSender(config.limits, connection=connection)",  # the institution's egress service, in NCBI's place
         ],
     }
 
