@@ -13,6 +13,7 @@ RetrievalError
     ├── NcbiRefusedByEgress      the egress mode does not allow it
     ├── NcbiThrottled            429 or "rate limit exceeded", retries exhausted
     ├── NcbiUnavailable          5xx, connection refused, reset, name resolution
+    │   └── EgressServiceUnavailable   the institution's egress service took no call; nothing was sent to NCBI
     ├── NcbiTimeout              no (complete) reply in time
     ├── NcbiTooLarge             reply over the size limit
     ├── NcbiMalformed            not in the requested format (truncated JSON, an HTML error page)
@@ -65,6 +66,12 @@ class NcbiUnavailable(NcbiError):
     """Report a 5xx reply, a refused or reset connection, or failed name resolution."""
 
     retryable = True
+
+
+class EgressServiceUnavailable(NcbiUnavailable):
+    """Report that the institution's egress service took no call, so that nothing was sent to NCBI for it."""
+
+    hint = "egress.service_url names the service; `arrowhead egress serve` runs it"
 
 
 class NcbiTimeout(NcbiError):

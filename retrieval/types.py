@@ -63,6 +63,17 @@ class RawReply:
     rid: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Identify who makes a call, for the audit log of an egress service; NCBI never gets it.
+
+    ``key_id`` is "" on a server without keys.
+    """
+
+    request_id: str = ""
+    key_id: str = ""
+
+
 # Returns the reply to a checked call, or raises an NcbiError.
 FetchCall = Callable[[NcbiCall], Awaitable[RawReply]]
 

@@ -41,6 +41,7 @@ class _Readiness(Reply):
     egress: str
     egress_profile: str
     egress_allows: list[str]
+    egress_service: str | None = Field(default=None, description="host of the service that sends this server's calls")
     left: str = Field(description="what left this machine for this key since the start, in words")
     in_flight: int
     waiting: int
@@ -97,7 +98,8 @@ async def ready(request: Request) -> Response:
     """Return the server's state: 503 with the reason while the model loads, failed or restarts, and during shutdown.
 
     ``since`` is the Unix time at which that state began. ``egress`` is the key's own mode, and ``left`` describes what
-    was sent to other machines for it since the start.
+    was sent to other machines for it since the start; ``egress_service`` is the host that sends it, absent where this
+    server does.
     """
     services: Services = request.app.state.services
     lifecycle, key = services.lifecycle, id_of_digest(request.state.owner)
@@ -116,6 +118,8 @@ async def ready(request: Request) -> Response:
         "since": services.drained_at or lifecycle.since,
         "restarts": lifecycle.restarts.total,
     }
+    if service := services.settings.egress.service_host:
+        body["egress_service"] = service
     if lifecycle.reason:
         body["reason"] = lifecycle.reason
     if state == "ready":

@@ -215,6 +215,11 @@ def _egress(settings: Settings) -> Finding:
     if settings.egress.mode == "off":
         target = settings.ncbi.eutils_url or "the built-in gateway"
         return Finding("ok", "egress", f"off: nothing leaves this machine; calls go to {target}")
+    if settings.egress.service_url:
+        policy = EgressPolicy.of(settings.egress)
+        may = f"{policy.profile}: {', '.join(policy.allowed) or 'nothing'} may leave"
+        where = f"the egress service {settings.egress.service_host}"
+        return Finding("ok", "egress", f"{policy.mode}: calls go to {where}; {may}")
     limit = "10 requests/s" if settings.ncbi.api_key else "3 requests/s; an NCBI API key allows 10"
     policy, target = EgressPolicy.of(settings.egress), settings.ncbi.eutils_url or "NCBI"
     first = "the gateway first, then " if policy.mode == "local-first" else ""

@@ -39,10 +39,12 @@ def serve_gateway(host: str = "127.0.0.1", port: int = 8765, data: DataFolder = 
     from server.observability.observer import setup_logging
     from server.settings.loading import load_settings
     from server.settings.server import LogSettings
-    from server.wiring.ncbi import blast_options
+    from server.wiring.ncbi import blast_options, history_secret
 
     setup_logging(LogSettings())
-    serve(_data_dir(data), host, port, blast_options=blast_options(load_settings()))
+    settings = load_settings()
+    history = history_secret(settings)
+    serve(_data_dir(data), host, port, blast_options=blast_options(settings), history=history)
     return 0
 
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal, NoReturn
 
-from retrieval.errors import NcbiError, NcbiRefusedByEgress
+from retrieval.errors import EgressServiceUnavailable, NcbiError, NcbiRefusedByEgress
 from retrieval.ncbi.calls.parameter_classes import ParamClass, Vocabulary, classes_of
 from retrieval.ncbi.calls.urls import NcbiSite, build_request, public_url
-from retrieval.ncbi.client.client import NcbiClient
+from retrieval.ncbi.client.client import CallClient
 from retrieval.ncbi.replies.parse import is_empty_reply, is_not_found
-from retrieval.types import FetchCall, NcbiCall, RawReply, Route
+from retrieval.types import Caller, FetchCall, NcbiCall, RawReply, Route
 from server.audit.chain import AuditRecord
 from server.audit.log import AuditFailed, AuditRecorder
 from server.egress.gate import Gate, Kept, Passed
@@ -40,12 +40,14 @@ _MAX_KEYS: Final = 65_536
 class Destination:
     """Describe one destination of calls.
 
-    ``name`` is "gateway" or the host; ``leaves`` is whether it is another machine.
+    ``name`` is "gateway" or the host; ``leaves`` is whether it is another machine. ``via`` is the host of the egress
+    service that calls go through, "" where this process sends them itself.
     """
 
     name: str
-    client: NcbiClient
+    client: CallClient
     leaves: bool
+    via: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,22 @@ class Egress:
             self._refuse(outbound, place, judged)
         return await self._ask(outbound.as_passed(judged), place, judged)
 
+    async def find_cached(self, call: NcbiCall, egress_context: EgressContext) -> RawReply | None:
+        """Return the cache's reply to a call that may leave, None where the call would have to be sent.
+
+        Raises:
+            NcbiRefusedByEgress: the mode or the call's values forbid it to leave.
+        """
+        outbound = _OutboundCall(call, egress_context, classes_of(call, self._phrases))
+        place = self._places.first(egress_context.mode).of(call)
+        if not place.leaves:
+            return await place.client.cached(call)
+        judged = await self._gate.judge(call, outbound.classes, egress_context.key_id)
+        if isinstance(judged, Kept):
+            await self._note(outbound, "refused", judged)
+            self._refuse(outbound, place, judged)
+        return await place.client.cached(judged.call)
+
     async def fetch_here(self, call: NcbiCall, egress_context: EgressContext) -> RawReply:
         """Return the reply of the built-in gateway, whatever the mode; nothing leaves for it.
 
@@ -289,7 +307,7 @@ class Egress:
                 reply = await self._send(outbound, place, passed)
         except NcbiError as error:
             # The request may have left, even if no reply came.
-            left = place.leaves and not isinstance(error, NcbiRefusedByEgress)
+            left = place.leaves and not isinstance(error, NcbiRefusedByEgress | EgressServiceUnavailable)
             self._count(outbound, place, left=left)
             _raise(error, replace(route, left=left))
         left = place.leaves and not reply.from_cache
@@ -306,14 +324,16 @@ class Egress:
             sent = True
 
         try:
-            reply = await place.client.fetch(outbound.call, before=before)
+            context = outbound.egress_context
+            caller = Caller(context.request_id, context.key_id)
+            reply = await place.client.fetch(outbound.call, before=before, caller=caller)
         except asyncio.CancelledError:
             self._count(outbound, place, left=True)  # or it waited for an equal call that was already sent
             if sent:
                 await self._returned(outbound, place, AuditRecord(event="reply", status="cancelled"))
             raise
         except NcbiError as error:
-            if not isinstance(error, NcbiRefusedByEgress):
+            if sent or not isinstance(error, NcbiRefusedByEgress | EgressServiceUnavailable):
                 event = AuditRecord(event="reply" if sent else "shared", status=type(error).__name__)
                 await self._returned(outbound, place, event)
             raise
@@ -337,7 +357,7 @@ class Egress:
 
     async def _write_ahead(self, outbound: _OutboundCall, place: Destination) -> None:
         request = build_request(outbound.call, place.client.site)
-        record = self._record(outbound, AuditRecord(event="send", decision="allowed", where=place.name))
+        record = self._record(outbound, _allowed(AuditRecord(event="send"), place))
         await self._record_ahead(replace(record, request_bytes=len(request.url) + len(request.body)))
         self._count(outbound, place, left=True)
 
@@ -374,7 +394,7 @@ class Egress:
 
     async def _returned(self, outbound: _OutboundCall, place: Destination, record: AuditRecord) -> None:
         with suppress(AuditFailed):  # already logged; the line before records what left
-            await self._auditor.record(self._record(outbound, replace(record, decision="allowed", where=place.name)))
+            await self._auditor.record(self._record(outbound, _allowed(record, place)))
 
     async def _note(self, outbound: _OutboundCall, what: Literal["refused", "withheld"], kept: Kept) -> None:
         place = self._places.outside.of(outbound.call)
@@ -403,6 +423,11 @@ class Egress:
     def _route(self, outbound: _OutboundCall, place: Destination) -> Route:
         url = public_url(outbound.call, place.client.site)
         return Route(mode=outbound.egress_context.mode, went_to=place.name, url=url, classes=outbound.classes)
+
+
+def _allowed(record: AuditRecord, place: Destination) -> AuditRecord:
+    detail = {"via": place.via} if place.via else {}
+    return replace(record, decision="allowed", where=place.name, detail=detail)
 
 
 def _detail(kept: Kept) -> dict[str, object]:

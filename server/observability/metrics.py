@@ -171,6 +171,7 @@ FAILURES: Final = {
     "NcbiRefusedByEgress": "egress_refused",
     "NcbiThrottled": "throttled",
     "NcbiUnavailable": "unavailable",
+    "EgressServiceUnavailable": "service_unavailable",
     "NcbiTimeout": "timeout",
     "NcbiTooLarge": "too_large",
     "NcbiMalformed": "malformed",

@@ -9,15 +9,17 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
-from urllib.parse import urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from retrieval.ncbi.calls.parameter_classes import ParamClass
 from server.settings.base import Seconds, SettingsGroup, web_address
+from server.settings.server import is_loopback
 from server.types import _KEY_ID_CHARS, EGRESS_MODES, EgressMode, EgressProfile
 
+_LEAST_SERVICE_KEY: Final = 32
 _KEY_ID: Final = re.compile(rf"[0-9a-f]{{{_KEY_ID_CHARS}}}")
 
 
@@ -72,6 +74,10 @@ class GatewaySettings(SettingsGroup):
     """Configure the built-in gateway and its BLAST searches."""
 
     data_dir: Path | None = Field(default=None, description="store of the built-in gateway; unset: XDG data folder")
+    history_key: SecretStr | None = Field(
+        default=None,
+        description="signs WebEnv for all copies that have it; unset: a file in the data folder",
+    )
     blastdb_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(), description="further folders with BLAST databases, as NCBI's preformatted ones; a,b"
     )
@@ -108,6 +114,50 @@ class EgressSettings(SettingsGroup):
         default_factory=dict, description="lower mode of single keys, by key id: 1a2b3c4d=off"
     )
 
+    service_url: str | None = Field(
+        default=None, description="egress service that sends all calls: https://HOST:PORT, or unix:/PATH of its socket"
+    )
+    service_key: SecretStr | None = Field(
+        default=None, description="key that servers and the egress service share, 32 characters or more"
+    )
+    service_ca_file: Path | None = Field(
+        default=None, description="authority of the service's certificate, PEM; unset: those of the system"
+    )
+    service_certificate: Path | None = Field(
+        default=None, description="certificate that this server shows to the service, PEM"
+    )
+    service_certificate_key: Path | None = Field(default=None, description="private key of that certificate, PEM")
+
+    @field_validator("service_url")
+    @classmethod
+    def _is_protected(cls, url: str | None) -> str | None:
+        if not url:
+            return None
+        if url.startswith("unix:"):
+            if not url.removeprefix("unix:").startswith("/"):
+                raise ValueError("a Unix socket is written as unix:/PATH")
+            return url
+        parts = web_address(url)
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise ValueError("calls and the key would pass the network unencrypted: use https")
+        if parts.path.rstrip("/"):
+            raise ValueError("must be an address without a path")
+        return url.rstrip("/")
+
+    @field_validator("service_key")
+    @classmethod
+    def _is_long(cls, key: SecretStr | None) -> SecretStr | None:
+        text = key.get_secret_value() if key is not None else ""
+        if text and (len(text) < _LEAST_SERVICE_KEY or not text.isascii() or not text.isprintable() or " " in text):
+            raise ValueError(f"needs at least {_LEAST_SERVICE_KEY} printable characters: openssl rand -hex 24")
+        return key if text else None
+
+    @property
+    def service_host(self) -> str:
+        """Return the host of the egress service, or its socket's path; "" where there is no service."""
+        url = self.service_url or ""
+        return url.removeprefix("unix:") if url.startswith("unix:") else urlsplit(url).netloc
+
     @field_validator("allow", mode="before")
     @classmethod
     def _comma_list(cls, value: object) -> object:
@@ -132,6 +182,33 @@ class EgressSettings(SettingsGroup):
         for key, mode in self.key_modes.items():
             if EGRESS_MODES.index(mode) > EGRESS_MODES.index(self.mode):
                 raise ValueError(f"key_modes: {key} has {mode}, above egress.mode {self.mode}; a key can only lower it")
+        if (self.service_certificate is None) != (self.service_certificate_key is None):
+            raise ValueError("service_certificate: set egress.service_certificate_key too, or neither")
+        return self
+
+
+class EgressServiceSettings(SettingsGroup):
+    """Configure ``arrowhead egress serve``; servers read ``egress.service_url`` and what follows it."""
+
+    host: str = Field(default="127.0.0.1", description="address to listen on; not loopback: with certificates alone")
+    port: int = Field(default=8770, ge=0, le=65_535, description="0 takes a free port")
+    socket: Path | None = Field(
+        default=None, description="Unix socket in place of the address; who may open it decides who may use the service"
+    )
+    certificate: Path | None = Field(default=None, description="certificate of the service, PEM, with its chain")
+    certificate_key: Path | None = Field(default=None, description="private key of the certificate, PEM")
+    client_ca_file: Path | None = Field(
+        default=None, description="authority whose certificates servers must show, PEM; unset: egress.service_key alone"
+    )
+    max_waiting: int = Field(default=256, ge=1, le=100_000, description="calls at once, those that wait too; else 503")
+    shutdown_grace_s: Seconds = Field(default=10.0, description="calls under way may end for so long")
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if (self.certificate is None) != (self.certificate_key is None):
+            raise ValueError("certificate: egress_service.certificate and certificate_key belong together")
+        if self.client_ca_file is not None and self.certificate is None:
+            raise ValueError("client_ca_file: certificates of servers need TLS: set egress_service.certificate")
         return self
 
 

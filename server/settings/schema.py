@@ -12,7 +12,14 @@ from urllib.parse import urlsplit
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from server.settings.egress import NCBI_HOME, AuditSettings, EgressSettings, GatewaySettings, NcbiSettings
+from server.settings.egress import (
+    NCBI_HOME,
+    AuditSettings,
+    EgressServiceSettings,
+    EgressSettings,
+    GatewaySettings,
+    NcbiSettings,
+)
 from server.settings.model import LoopSettings, ModelSettings
 from server.settings.retrieval import GraphSettings, RetrievalSettings
 from server.settings.server import (
@@ -45,6 +52,7 @@ class Settings(BaseSettings):
     model: ModelSettings = ModelSettings()
     ncbi: NcbiSettings = NcbiSettings()
     egress: EgressSettings = EgressSettings()
+    egress_service: EgressServiceSettings = EgressServiceSettings()
     audit: AuditSettings = AuditSettings()
     loop: LoopSettings = LoopSettings()
     gateway: GatewaySettings = GatewaySettings()
@@ -77,9 +85,25 @@ class Settings(BaseSettings):
         if unknown := sorted(set(self.egress.key_modes) - known):
             ids = ", ".join(sorted(known)) or "none, as server.api_keys is not set"
             raise ValueError(f"egress.key_modes: no key has the id {unknown[0]}; ids: {ids}")
-        remote = any(not is_loopback(urlsplit(url or NCBI_HOME).hostname or "") for url in self.ncbi_urls)
+        remote = not self.egress.service_url and any(
+            not is_loopback(urlsplit(url or NCBI_HOME).hostname or "") for url in self.ncbi_urls
+        )
         if self.egress.mode != "off" and remote and not self.ncbi.email:
             raise ValueError("ncbi.email: NCBI asks for a contact address with every request: set ncbi.email")
+        return self
+
+    @model_validator(mode="after")
+    def _service_sends_all(self) -> Self:
+        if not self.egress.service_url:
+            return self
+        for name in ("eutils_url", "blast_url"):
+            if getattr(self.ncbi, name):
+                raise ValueError(f"ncbi.{name}: is for the egress service: unset it, or egress.service_url")
+        if self.graph.spoke_host and not is_loopback(self.graph.spoke_host):
+            raise ValueError(
+                "graph.spoke_url: the egress service sends calls to NCBI alone, and nothing else may leave a server "
+                "that uses it: unset one of them"
+            )
         return self
 
     @property

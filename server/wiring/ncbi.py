@@ -29,8 +29,9 @@ from retrieval.ncbi.calls.parameter_classes import is_organism
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.blast import BlastTiming
 from retrieval.ncbi.client.cache import ReplyCache
-from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
-from retrieval.ncbi.client.transport import AsgiApp, HttpSender, Message, Receive, Send, SendLimits
+from retrieval.ncbi.client.client import CallClient, ClientConfig, NcbiClient, RetryPolicy
+from retrieval.ncbi.client.service import ServiceClient, ServiceConfig
+from retrieval.ncbi.client.transport import AsgiApp, Connection, HttpSender, Message, Receive, Send, SendLimits
 from retrieval.observer import NullObserver, RetrievalObserver
 from retrieval.types import FetchCall, KnownName, KnownNames, NameKind
 from server.audit.chain import AuditRecord
@@ -39,7 +40,7 @@ from server.auth.authentication import Keyring
 from server.egress.policy import EgressPolicy
 from server.egress.recognition.vocabulary import PERSON_NAMES
 from server.egress.router import Destination, DestinationPair, Destinations, Egress, Knowledge
-from server.settings.loading import audit_path, gateway_dir, graphs_dir, xdg_dir
+from server.settings.loading import SettingsInvalid, audit_path, gateway_dir, graphs_dir, variable_name, xdg_dir
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
 from server.version import installed_version
@@ -60,9 +61,10 @@ _MAX_LISTED_KEYS: Final = 200
 class LazyGateway:
     """Serve the gateway as an ASGI application that opens its store at the first call."""
 
-    def __init__(self, folder: Path, options: BlastOptions) -> None:
+    def __init__(self, folder: Path, options: BlastOptions, history: str) -> None:
         self._folder = folder
         self._options = options
+        self._history = history
         self._app: AsgiApp | None = None
         self._opening = asyncio.Lock()
 
@@ -71,7 +73,7 @@ class LazyGateway:
             if self._app is None:
                 try:
                     store = await asyncio.to_thread(open_store, self._folder)
-                    self._app = create_gateway_app(store, self._options)
+                    self._app = create_gateway_app(store, self._options, self._history)
                 except ArrowheadError as error:
                     log.error("gateway not usable: %s", error.message)
                     raise
@@ -86,7 +88,7 @@ class BuiltDestinations:
     """
 
     places: Destinations
-    clients: tuple[NcbiClient, ...]
+    clients: tuple[CallClient, ...]
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     async def close(self) -> None:
@@ -111,6 +113,12 @@ def blast_options(settings: Settings) -> BlastOptions:
     )
 
 
+def history_secret(settings: Settings) -> str:
+    """Return what the gateway's WebEnvs are signed with, "" for the key in its folder."""
+    key = settings.gateway.history_key
+    return key.get_secret_value() if key else ""
+
+
 def build_destinations(
     settings: Settings, gateway_dir: Path, sender: HttpSender, observer: RetrievalObserver | None = None
 ) -> BuiltDestinations:
@@ -129,16 +137,18 @@ def build_destinations(
         local_hosts if mode == "off" else (_host(eutils or _NCBI.eutils_url), _host(blast or _NCBI.blast_url))
     )
     uses_gateway = mode == "local-first" or (mode == "off" and None in local_hosts)
-    options = blast_options(settings)
-    app, knowledge = cast(AsgiApp, LazyGateway(gateway_dir, options)), Knowledge()
+    options, history = blast_options(settings), history_secret(settings)
+    app, knowledge = cast(AsgiApp, LazyGateway(gateway_dir, options, history)), Knowledge()
     # Where only known names may leave, the store is needed to know them, even if no call goes to it.
     if uses_gateway or (mode != "off" and EgressPolicy.of(settings.egress).is_strict):
         store = open_store(gateway_dir)
-        app, knowledge = create_gateway_app(store, options), _knowledge(settings, store)
+        app, knowledge = create_gateway_app(store, options, history), _knowledge(settings, store)
     in_process = HttpSender(send_limits(settings), app)
     hosts = dict.fromkeys((None, *local_hosts, *outside_hosts))
     watcher = observer or NullObserver()
-    clients = {host: _client(settings, host, in_process if host is None else sender, watcher) for host in hosts}
+    clients: dict[str | None, NcbiClient] = {
+        host: _client(settings, host, in_process if host is None else sender, watcher) for host in hosts
+    }
 
     def place(host: str | None, url: str | None) -> Destination:
         name = urlsplit(url).hostname or "" if url and host is not None else GATEWAY
@@ -148,9 +158,43 @@ def build_destinations(
     outside = DestinationPair(
         place(outside_hosts[0], eutils or _NCBI.eutils_url), place(outside_hosts[1], blast or _NCBI.blast_url)
     )
+    service: tuple[CallClient, ...] = ()
+    if settings.egress.service_url and mode != "off":
+        client = service_client(settings, watcher)
+        outside, service = _through(client, settings.egress.service_host), (client,)
     local = DestinationPair(place(local_hosts[0], eutils), place(local_hosts[1], blast))
     destinations = Destinations(off=local, gateway=DestinationPair(gateway, gateway), outside=outside)
-    return BuiltDestinations(destinations, tuple(clients.values()), knowledge)
+    return BuiltDestinations(destinations, (*clients.values(), *service), knowledge)
+
+
+def _through(client: CallClient, service_host: str) -> DestinationPair:
+    """Return NCBI's two hosts as the destinations of calls that an egress service sends."""
+    eutils, blast = (urlsplit(url).hostname or "" for url in (client.site.eutils_url, client.site.blast_url))
+    return DestinationPair(
+        Destination(eutils, client, leaves=True, via=service_host),
+        Destination(blast, client, leaves=True, via=service_host),
+    )
+
+
+def service_client(settings: Settings, observer: RetrievalObserver) -> ServiceClient:
+    """Return the client of the egress service that the settings name."""
+    egress, total = settings.egress, settings.loop.call_timeout_s * _GRACE
+    url = egress.service_url or ""
+    config = ServiceConfig(
+        url=url,
+        key=egress.service_key.get_secret_value() if egress.service_key else "",
+        timeout_s=min(total, settings.ncbi.total_timeout_s),
+        blast_timeout_s=total,
+        limits=send_limits(settings),
+        observer=observer,
+    )
+    connection = Connection(
+        socket=Path(egress.service_host) if url.startswith("unix:") else None,
+        ca_file=egress.service_ca_file,
+        certificate=egress.service_certificate,
+        certificate_key=egress.service_certificate_key,
+    )
+    return ServiceClient(config, HttpSender(config.limits, connection=connection))
 
 
 def _knowledge(settings: Settings, store: GatewayStore) -> Knowledge:
@@ -235,14 +279,44 @@ def build_ncbi(settings: Settings, keyring: Keyring | None = None, observer: Ret
     Raises:
         GatewayError: the store of the built-in gateway cannot be built.
     """
+    keyring = keyring or Keyring([key.get_secret_value() for key in settings.server.api_keys])
+    policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
+    start = start_record(policy, keyring, settings.tracing.host)
+    if policy.mode != "off" and settings.egress.service_url:
+        start = replace(start, detail={**start.detail, "via": settings.egress.service_host})
+    return _assembled(settings, policy, start, observer)
+
+
+def build_egress_service(settings: Settings, observer: RetrievalObserver) -> Ncbi:
+    """Build the access to NCBI of the egress service, which applies its own policy to the calls of all servers.
+
+    The modes of keys are the servers' own.
+
+    Raises:
+        SettingsInvalid: the settings are those of no egress service.
+        GatewayError: the store of names that may leave cannot be opened.
+    """
+    if settings.egress.mode != "ncbi":
+        raise SettingsInvalid(
+            f"{variable_name('egress', 'mode')}: the egress service sends calls to NCBI: set ncbi; "
+            "egress.profile says which values may leave"
+        )
+    if settings.egress.service_url:
+        raise SettingsInvalid(f"{variable_name('egress', 'service_url')}: is for servers; the egress service has none")
+    policy = EgressPolicy.of(settings.egress)
+    detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed)}
+    start = AuditRecord(event="start", mode=policy.mode, detail={**detail, "egress_service": True})
+    return _assembled(settings, policy, start, observer)
+
+
+def _assembled(
+    settings: Settings, policy: EgressPolicy, start: AuditRecord, observer: RetrievalObserver | None
+) -> Ncbi:
     sender = HttpSender(send_limits(settings))
     built = build_destinations(settings, gateway_dir(settings), sender, observer)
     auditor = AuditRecorder(audit_log(settings), settings.audit.on_failure)
-    keyring = keyring or Keyring([key.get_secret_value() for key in settings.server.api_keys])
-    policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
     egress = Egress(policy, built.places, auditor, built.knowledge)
-    closers = (auditor.close, sender.close, built.close)
-    return Ncbi(egress, sender, auditor, start_record(policy, keyring, settings.tracing.host), closers)
+    return Ncbi(egress, sender, auditor, start, (auditor.close, sender.close, built.close))
 
 
 @asynccontextmanager

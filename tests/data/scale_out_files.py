@@ -11,6 +11,7 @@ import yaml
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "scale-out"
 MANIFESTS = FOLDER / "kubernetes"
+WITH_EGRESS = FOLDER / "kubernetes-egress"
 EXAMPLE = MANIFESTS / "secret.example.yaml"
 
 
@@ -24,9 +25,9 @@ def server_environment() -> dict[str, str]:
     return dict(compose()["services"]["server-1"]["environment"])
 
 
-def objects() -> Iterator[dict[str, Any]]:
+def objects(folder: Path = MANIFESTS) -> Iterator[dict[str, Any]]:
     """Every object of every manifest, that of the example too."""
-    for path in sorted(MANIFESTS.glob("*.yaml")):
+    for path in sorted(folder.glob("*.yaml")):
         if path.name != "kustomization.yaml":
             yield from yaml.safe_load_all(path.read_text())
 

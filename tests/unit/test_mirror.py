@@ -39,6 +39,13 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/http/test_command_line_corpora.py": ("server/cli/namespaces.py",),
     "tests/http/test_constrained_outputs.py": ("server/api/openai/schemas.py",),
+    "tests/http/test_draining.py": ("server/serving/run.py",),
+    "tests/http/test_egress_service.py": (
+        "retrieval/ncbi/client/service.py",
+        "server/cli/egress.py",
+        "server/observability/egress_service.py",
+        "server/serving/egress_app.py",
+    ),
     "tests/http/test_egress_modes.py": ("server/cli/gateway.py",),
     "tests/http/test_keys.py": (
         "server/cli/keys.py",

@@ -1,21 +1,13 @@
-"""Implement esearch (counts, UIDs, the translation of a query) and the history of searches that it stores.
-
-Replies are JSON and XML in NCBI's layout. The history is in memory and bounded: a WebEnv has searches, each with its
-query key, as Entrez's has.
-"""
+"""Implement esearch (counts, UIDs, the translation of a query), with replies as JSON and XML in NCBI's layout."""
 
 from __future__ import annotations
 
-import secrets
-import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from retrieval.formats.records import Database
+from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, whole_number, xml_reply
 from retrieval.gateway.query.search import Condition, Hits, Page, organism_of, search, term_condition
 from retrieval.gateway.query.syntax import (
@@ -31,11 +23,6 @@ from retrieval.gateway.query.syntax import (
 )
 from retrieval.gateway.store.reader import GatewayStore
 
-_MAX_ENVIRONMENTS: Final = 500
-_MAX_SEARCHES: Final = 100
-_MAX_BYTES: Final = 128 * 2**20
-_OF_A_TEXT: Final = 64  # bytes of overhead per string
-_TTL_S: Final = 8 * 3600.0
 _DOCTYPE: Final = "-//NLM//DTD esearch 20060628//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20060628/esearch.dtd"
 _RETMAX_DEFAULT: Final = 20
 _RETMAX_HIGHEST: Final = 100_000
@@ -281,85 +268,3 @@ def _stack_item(item: dict[str, str] | str) -> str:
         f"   <TermSet>    <Term>{text_of(item['term'])}</Term>    <Field>{text_of(item['field'])}</Field>"
         f"    <Count>{item['count']}</Count>    <Explode>{item['explode']}</Explode>   </TermSet>"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSearch:
-    """Hold a stored search, which is run again when used.
-
-    ``params`` are those of an esearch; ``uids`` are those of an epost.
-    """
-
-    db: Database
-    params: Mapping[str, str]
-    uids: tuple[str, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Return the approximate size in memory, in bytes."""
-        texts = (*self.params.values(), *self.uids)
-        return sum(map(len, texts)) + _OF_A_TEXT * (1 + len(texts))
-
-
-@dataclass(slots=True)
-class _Environment:
-    used: float
-    searches: list[StoredSearch] = field(default_factory=list)
-    size: int = 0
-
-
-class History:
-    """Store searches by WebEnv, for concurrent use by many threads.
-
-    An environment expires after eight hours without use. The least recently used ones are evicted when there are too
-    many or they hold more than ``max_bytes``; the one that a call has just used stays.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, max_bytes: int = _MAX_BYTES) -> None:
-        self._clock = clock
-        self._max_bytes = max_bytes
-        self._total_size = 0
-        self._lock = threading.Lock()
-        self._environments: OrderedDict[str, _Environment] = OrderedDict()
-
-    def keep(self, environment: str, search: StoredSearch) -> tuple[str, int]:
-        """Store a search and return (WebEnv, query key from 1).
-
-        The environment is a new one if the named one is unknown or full.
-        """
-        with self._lock:
-            self._forget_old()
-            known = self._environments.get(environment)
-            if known is None or len(known.searches) >= _MAX_SEARCHES or known.size >= self._max_bytes:
-                environment, known = f"MCID_{secrets.token_hex(16)}", _Environment(self._clock())
-                self._environments[environment] = known
-            known.searches.append(search)
-            known.size += search.size
-            self._total_size += search.size
-            self._touch(environment, known)
-            self._forget_old()
-            return environment, len(known.searches)
-
-    def find(self, environment: str, query_key: str) -> StoredSearch | None:
-        with self._lock:
-            self._forget_old()
-            known = self._environments.get(environment)
-            if known is None or not (query_key.isascii() and query_key.isdigit() and len(query_key) < 6):
-                return None
-            self._touch(environment, known)
-            number = int(query_key)
-            return known.searches[number - 1] if 0 < number <= len(known.searches) else None
-
-    def _touch(self, environment: str, known: _Environment) -> None:
-        known.used = self._clock()
-        self._environments.move_to_end(environment)
-
-    def _forget_old(self) -> None:
-        now = self._clock()
-        while self._environments:
-            oldest = next(iter(self._environments.values()))
-            fits = len(self._environments) <= _MAX_ENVIRONMENTS and self._total_size <= self._max_bytes
-            if now - oldest.used <= _TTL_S and (fits or len(self._environments) == 1):
-                return
-            self._environments.popitem(last=False)
-            self._total_size -= oldest.size

@@ -274,13 +274,14 @@ class NcbiSite:
 class OutgoingRequest:
     """Hold one request, ready to send; ``body`` is empty for GET.
 
-    It contains the key: display ``public_url`` instead.
+    It contains the key: display ``public_url`` instead. ``bearer`` is sent as a bearer token, "" for none.
     """
 
     method: Literal["GET", "POST"]
     url: str = field(repr=False)
     body: bytes = field(default=b"", repr=False)
     content_type: str = "application/x-www-form-urlencoded"
+    bearer: str = field(default="", repr=False)
 
 
 def build_request(call: NcbiCall, site: NcbiSite) -> OutgoingRequest:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, Protocol
 
 from retrieval.errors import (
     NcbiError,
@@ -40,7 +40,7 @@ from retrieval.ncbi.client.transport import (
     ncbi_rate,
 )
 from retrieval.observer import NullObserver, RetrievalObserver
-from retrieval.types import Endpoint, NcbiCall, RawReply
+from retrieval.types import Caller, Endpoint, NcbiCall, RawReply
 
 _HTML: Final = re.compile(r"\s*(<\?xml[^>]*>\s*)?<(!doctype html|html)\b", re.IGNORECASE)
 # Matched only as an error: an abstract may contain the same words.
@@ -194,6 +194,27 @@ class _InFlight:
     waiters: int = 0
 
 
+class CallClient(Protocol):
+    """Fetch checked calls from one destination, as ``NcbiClient`` does."""
+
+    @property
+    def site(self) -> NcbiSite: ...
+
+    async def fetch(
+        self, call: NcbiCall, *, before: BeforeSending | None = None, caller: Caller | None = None
+    ) -> RawReply:
+        """Return the reply to a checked call; ``NcbiClient.fetch`` says what ``before`` is.
+
+        Raises:
+            NcbiError: one of its subclasses.
+        """
+        ...
+
+    async def cached(self, call: NcbiCall) -> RawReply | None: ...
+
+    async def aclose(self) -> None: ...
+
+
 class NcbiClient:
     """Fetch calls under one rate limit, which all users of the client share: create one client per process.
 
@@ -224,12 +245,14 @@ class NcbiClient:
         self._blast = BlastRunner(self._send, config.blast, self._clock)
         self._in_flight: dict[str, _InFlight] = {}
 
-    async def fetch(self, call: NcbiCall, *, before: BeforeSending | None = None) -> RawReply:
+    async def fetch(
+        self, call: NcbiCall, *, before: BeforeSending | None = None, caller: Caller | None = None
+    ) -> RawReply:
         """Return the reply to a checked call: from the cache, from an equal call in flight, or from NCBI.
 
         A BLAST Put returns the search's result. Status and transport are valid; the body is not judged, except where a
         retry could fix it. ``before`` runs once, right before the first request of this call, and not at all if none is
-        made; its exception prevents the request.
+        made; its exception prevents the request. ``caller`` is not used: NCBI is not told who asks.
 
         Raises:
             NcbiError: one of its subclasses, with ``url`` (no key, no e-mail) and ``attempts``.
@@ -237,15 +260,20 @@ class NcbiClient:
         key = cache_key(call, self.site)
         try:
             self._check_egress(call)
-            if self._cache is not None:
-                cached = await self._cache.get(key)
-                self._observer.ncbi_cache(hit=cached is not None)
-                if cached is not None:
-                    return cached
+            if (cached := await self.cached(call)) is not None:
+                return cached
             return await self._fetch_once(call, key, before)
         except NcbiError as error:
             error.url = error.url or public_url(call, self.site)
             raise
+
+    async def cached(self, call: NcbiCall) -> RawReply | None:
+        """Return the cache's reply to a call, None where it has none."""
+        if self._cache is None:
+            return None
+        reply = await self._cache.get(cache_key(call, self.site))
+        self._observer.ncbi_cache(hit=reply is not None)
+        return reply
 
     async def aclose(self) -> None:
         if self._owns_sender:

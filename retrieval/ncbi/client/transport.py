@@ -8,9 +8,11 @@ question and the key. Knows nothing of calls, retries or caches.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import httpx
@@ -20,6 +22,7 @@ from retrieval.ncbi.calls.urls import OutgoingRequest
 
 # 1/rate exactly is not enough: NCBI refuses requests spaced 0.333 s apart and takes those 0.37 s apart.
 _MARGIN: Final = 1.1
+_MAX_SERVICE_CONNECTIONS: Final = 256
 
 
 class Clock(Protocol):
@@ -102,15 +105,42 @@ class HttpReply:
         return self.body.decode("utf-8", errors="replace")
 
 
-class HttpSender:
-    """Send requests over one connection pool, the only one of server and retrieval: all users share one sender.
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Say how a service of the institution is connected to.
 
-    With ``app``, requests go to that ASGI application in this process instead.
+    ``socket``: its Unix socket, None for its address. ``ca_file`` replaces the system's authorities; ``certificate``
+    and ``certificate_key`` are what the client shows.
     """
 
-    def __init__(self, limits: SendLimits, app: AsgiApp | None = None) -> None:
+    socket: Path | None = None
+    ca_file: Path | None = None
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Return what certificates are checked and shown with.
+
+        Raises:
+            OSError: a file cannot be read or holds no certificate or key (``ssl.SSLError`` is one).
+        """
+        context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.certificate is not None:
+            context.load_cert_chain(self.certificate, self.certificate_key)
+        return context
+
+
+class HttpSender:
+    """Send requests over one connection pool, shared by all users.
+
+    With ``app``, requests go to that ASGI application in this process instead; with ``connection``, to one service.
+    """
+
+    def __init__(self, limits: SendLimits, app: AsgiApp | None = None, *, connection: Connection | None = None) -> None:
         self._limits = limits
         self._app = app
+        self._connection = connection
         self._transport: httpx.AsyncBaseTransport | None = None
         self._opening = asyncio.Lock()
 
@@ -152,7 +182,7 @@ class HttpSender:
         async with self._opening:
             if self._transport is None:
                 # On a thread: it reads the certificate store, which would block the event loop.
-                self._transport = await asyncio.to_thread(_transport, self._app)
+                self._transport = await asyncio.to_thread(_transport, self._app, self._connection)
             return self._transport
 
 
@@ -186,12 +216,21 @@ def _to_httpx(request: OutgoingRequest, limits: SendLimits) -> httpx.Request:
     if request.body:
         headers["content-type"] = request.content_type
     timeout = httpx.Timeout(limits.timeout_s, connect=limits.connect_timeout_s).as_dict()
+    if request.bearer:
+        headers["authorization"] = f"Bearer {request.bearer}"
     content = request.body or None
     return httpx.Request(request.method, request.url, headers=headers, content=content, extensions={"timeout": timeout})
 
 
-def _transport(app: AsgiApp | None) -> httpx.AsyncBaseTransport:
+def _transport(app: AsgiApp | None, connection: Connection | None) -> httpx.AsyncBaseTransport:
     if app is not None:
         return httpx.ASGITransport(app=app, raise_app_exceptions=False)
     # The API permits few requests a second; open connections wait for slow replies.
-    return httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=64), trust_env=False, retries=0)
+    limits = httpx.Limits(max_connections=64)
+    if connection is None:
+        return httpx.AsyncHTTPTransport(limits=limits, trust_env=False, retries=0)
+    # The service waits in NCBI's place: as many connections as it has places.
+    limits = httpx.Limits(max_connections=_MAX_SERVICE_CONNECTIONS)
+    if connection.socket is not None:
+        return httpx.AsyncHTTPTransport(limits=limits, trust_env=False, uds=str(connection.socket))
+    return httpx.AsyncHTTPTransport(limits=limits, trust_env=False, verify=connection.tls_context())

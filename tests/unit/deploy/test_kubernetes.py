@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from scale_out_files import EXAMPLE, FOLDER, MANIFESTS, container, manifest, objects, of_kind, pod
+from scale_out_files import EXAMPLE, FOLDER, MANIFESTS, WITH_EGRESS, container, manifest, objects, of_kind, pod
+
+from server.settings.loading import load_settings
 
 OLDEST, NEWEST = "1.32", "1.37"
 PODS = ("server", "replica")
@@ -22,8 +24,10 @@ PODS = ("server", "replica")
 def test_every_object_is_what_its_schema_says(version: str) -> None:
     """No field that this version of Kubernetes does not have."""
     schemas = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
-    for found in objects():
-        schemas.validate(found, version, strict=True)
+    for found in (*objects(), *objects(WITH_EGRESS)):
+        # What patches the servers is a part of an object.
+        if found["metadata"]["name"] != "server" or "selector" in found["spec"]:
+            schemas.validate(found, version, strict=True)
 
 
 def test_every_manifest_is_in_the_base_but_the_example() -> None:
@@ -51,6 +55,54 @@ def test_the_base_can_be_built() -> None:
     assert done.returncode == 0, done.stderr
     assert "image: registry.example.org/arrowhead:0.1.0-cpu" in done.stdout
     assert "image: registry.example.org/arrowhead:0.1.0\n" in done.stdout
+
+
+def _with_egress(kind: str, name: str) -> dict[str, Any]:
+    (found,) = [it for it in objects(WITH_EGRESS) if (it["kind"], it["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def test_one_egress_service_has_the_way_to_ncbi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pod, as bounded as a server's; servers reach it with a certificate, and only it reaches out."""
+    service = _with_egress("StatefulSet", "egress")["spec"]
+    of = service["template"]["spec"]
+    (the,) = of["containers"]
+    labels = service["template"]["metadata"]["labels"]
+    out = _with_egress("NetworkPolicy", "egress")["spec"]
+    way = _with_egress("NetworkPolicy", "servers-to-egress")["spec"]
+
+    assert service["replicas"] == 1 and service["selector"]["matchLabels"] == labels
+    assert of["securityContext"] == pod("server")["securityContext"]
+    assert the["securityContext"] == container("server")["securityContext"]
+    assert the["args"] == ["egress", "serve"] and {"cpu", "memory"} <= set(the["resources"]["limits"])
+    assert {one["name"] for one in the["volumeMounts"]} <= {one["name"] for one in of["volumes"]} | {"data"}
+    assert out["podSelector"]["matchLabels"] == _with_egress("Service", "egress")["spec"]["selector"] == labels
+    assert way["egress"][0]["to"] == [{"podSelector": {"matchLabels": labels}}] and way["policyTypes"] == ["Egress"]
+    assert way["podSelector"] == out["ingress"][0]["from"][0]["podSelector"]
+    for name, value in _with_egress("ConfigMap", "egress-settings")["data"].items():
+        monkeypatch.setenv(name, value)
+    config = tmp_path / "config.toml"
+    config.write_text(_with_egress("Secret", "egress-config")["stringData"]["config.toml"])
+    settings = load_settings(config=config)
+    assert (settings.egress.mode, settings.egress_service.host) == ("ncbi", "0.0.0.0")
+    mounted = {one["mountPath"] for one in the["volumeMounts"]}
+    files = (settings.egress_service.certificate, settings.egress_service.client_ca_file)
+    assert all(one is not None and str(one.parent) in mounted for one in files)
+
+
+def test_the_servers_show_the_service_a_certificate() -> None:
+    """What patches them names objects that the base has, the service's port, and files of a mounted secret."""
+    data = _with_egress("ConfigMap", "server-settings")["data"]
+    url = urlsplit(data["ARROWHEAD_EGRESS__SERVICE_URL"])
+    part = _with_egress("StatefulSet", "server")["spec"]["template"]["spec"]
+    (mount,) = part["containers"][0]["volumeMounts"]
+
+    assert manifest("ConfigMap", "server-settings") and part["containers"][0]["name"] == container("server")["name"]
+    assert (url.scheme, url.hostname) == ("https", _with_egress("Service", "egress")["metadata"]["name"])
+    assert url.port == _with_egress("Service", "egress")["spec"]["ports"][0]["port"]
+    files = [value for name, value in data.items() if name.endswith(("FILE", "CERTIFICATE", "CERTIFICATE_KEY"))]
+    assert len(files) == 3 and all(value.startswith(f"{mount['mountPath']}/") for value in files)
+    assert _with_egress("Secret", part["volumes"][0]["secret"]["secretName"])["type"] == "kubernetes.io/tls"
 
 
 @pytest.mark.parametrize("name", PODS)

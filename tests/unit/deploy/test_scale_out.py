@@ -192,19 +192,43 @@ def test_our_command_line_takes_the_arguments_of_the_servers(services: dict[str,
     commands = get_command(_application()).commands  # type: ignore[attr-defined]
     for arguments in (services["server-1"]["command"], container("server")["args"]):
         commands[arguments[0]].make_context(arguments[0], list(arguments[1:]))
+    assert compose("egress.yaml")["services"]["egress"]["command"] == ["egress", "serve"]
+    commands["egress"].commands["serve"].make_context("serve", [])
     guide = (ROOT / "docs" / "scale-out.md").read_text()
     (words,) = re.findall(r"server-1 key create (.*)$", guide, re.MULTILINE)
     commands["key"].commands["create"].make_context("create", words.replace("''", "").split())
 
 
-def test_the_rates_of_the_servers_are_ncbis_rule_together() -> None:
-    """As the file that opens a way out divides it."""
-    over = compose("egress.yaml")["services"]
-    rates = [float(over[name]["environment"]["ARROWHEAD_NCBI__RATE_PER_S"]) for name in SERVERS]
+def test_one_service_has_the_way_to_ncbi(
+    services: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Off by default; with egress.yaml, both servers ask one service over its socket, and it alone reaches out."""
+    over = compose("egress.yaml")
+    egress, socket = over["services"]["egress"], "egress-socket:/run/egress"
 
-    assert set(over) == set(SERVERS) and sum(rates) <= 3
-    assert all(one["environment"]["ARROWHEAD_EGRESS__MODE"] != "off" for one in over.values())
-    assert all(set(compose()["services"][name]["networks"]) < set(over[name]["networks"]) for name in SERVERS)
+    assert set(over["services"]) == {*SERVERS, "egress"}
+    assert egress["networks"] == ["outside"] and "ports" not in egress
+    for name in SERVERS:
+        assert over["services"][name]["volumes"] == [socket] and "networks" not in over["services"][name]
+    assert socket in egress["volumes"] and "egress:/data" in egress["volumes"]
+    owner, options = services["server-1"]["user"], over["volumes"]["egress-socket"]["driver_opts"]["o"]
+    assert egress["user"] == owner and "uid={},gid={}".format(*owner.split(":")) in options
+
+    server = _settings(server_environment() | over["services"]["server-1"]["environment"], "", tmp_path, monkeypatch)
+    assert server.egress.mode == "local-first"
+    monkeypatch.undo()
+    service = _settings(egress["environment"], '[ncbi]\nemail = "a@example.org"\n', tmp_path, monkeypatch)
+    assert service.egress.mode == "ncbi"
+    assert server.egress.service_host == str(service.egress_service.socket) == "/run/egress/egress.sock"
+    assert str(service.egress_service.socket) in egress["healthcheck"]["test"][-1]
+
+
+def test_the_egress_service_has_as_little_as_it_needs(services: dict[str, Any]) -> None:
+    egress, server = compose("egress.yaml")["services"]["egress"], services["server-1"]
+    for name in ("read_only", "cap_drop", "security_opt", "user", "restart", "init"):
+        assert egress[name] == server[name], name
+    assert egress["deploy"]["resources"]["limits"]["memory"] and egress["secrets"] == ["egress_config"]
+    assert not any(SECRET.search(word) for word in egress["environment"])
 
 
 def test_haproxy_takes_its_file(tmp_path: Path) -> None:

@@ -85,7 +85,11 @@ def test_one_sender_is_made_and_shared() -> None:
     assert {path: calls for path, calls in made.items() if calls} == {
         "retrieval/corpus/ingest/cited_works.py": ["HttpSender(limits)"],  # GROBID, on a loopback address alone
         "retrieval/ncbi/client/client.py": ["HttpSender(config.limits)"],  # for a client on its own, as in tests
-        "server/wiring/ncbi.py": ["HttpSender(send_limits(settings), app)", "HttpSender(send_limits(settings))"],
+        "server/wiring/ncbi.py": [
+            "HttpSender(send_limits(settings), app)",
+            "HttpSender(send_limits(settings))",
+            "HttpSender(config.limits, connection=connection)",  # the institution's egress service, in NCBI's place
+        ],
     }
 
 
@@ -101,6 +105,8 @@ def _calling(wanted: str) -> dict[str, int]:
 def test_calls_reach_ncbi_through_the_router_alone() -> None:
     """One file makes the clients, one asks them: methods, jobs, commands and sessions get the router's function."""
     assert _calling("NcbiClient") == {"server/wiring/ncbi.py": 1}
+    assert _calling("ServiceClient") == {"server/wiring/ncbi.py": 1}
+    assert _calling(".client.cached") == {"server/egress/router.py": 2}
     assert _calling(".client.fetch") == {"server/egress/router.py": 2}
     assert _calling(".fetch_for").keys() == {
         "server/evidence/ncbi.py",
@@ -109,13 +115,15 @@ def test_calls_reach_ncbi_through_the_router_alone() -> None:
     }
 
 
-def test_the_sender_has_four_users() -> None:
-    """The clients behind the router; SPOKE, which the router authorizes; the exporter of spans, which has no values.
+def test_the_sender_has_five_users() -> None:
+    """Who sends: the clients of NCBI and of an egress service, behind the router; SPOKE; the exporter of spans.
 
-    GROBID's documents stay on this machine: its address is a loopback one.
+    The router authorizes SPOKE's requests; spans have no values. GROBID's documents stay on this machine: its address
+    is a loopback one.
     """
     assert _calling("sender.send").keys() | _calling("_sender.send").keys() == {
         "retrieval/ncbi/client/client.py",
+        "retrieval/ncbi/client/service.py",
         "retrieval/corpus/ingest/cited_works.py",
         "retrieval/graph/spoke/source.py",
         "server/observability/tracing.py",

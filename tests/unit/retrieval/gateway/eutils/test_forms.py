@@ -15,7 +15,7 @@ import pytest
 from gateway_records import ARTICLES, call, make_store, summary
 
 from retrieval.gateway.app import answer, create_gateway_app
-from retrieval.gateway.eutils.esearch import History
+from retrieval.gateway.eutils.history import History
 from retrieval.gateway.store.reader import GatewayStore
 from retrieval.gateway.store.writer import StoreWriter
 

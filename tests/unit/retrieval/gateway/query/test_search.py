@@ -10,7 +10,7 @@ import pytest
 
 from retrieval.formats.records import Article, Concept, Gene, Link, OmimEntry, Organism, Removal, Snp, Variation
 from retrieval.gateway.app import answer
-from retrieval.gateway.eutils.esearch import History, StoredSearch
+from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.query.search import Page, StorePhraseLookup, search
 from retrieval.gateway.query.syntax import parse_query
 from retrieval.gateway.store.reader import SCHEMA_VERSION, SITE, GatewayStore, create_tables

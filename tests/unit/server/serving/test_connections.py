@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
-from server.serving.run import HEAD_BUFFER, STREAM_BUFFER, configure_listener, with_slow_client_limits
+from server.serving.connections import HEAD_BUFFER, STREAM_BUFFER, configure_listener, with_slow_client_limits
 
 
 class _Sender(asyncio.Protocol):
