@@ -24,7 +24,7 @@ from retrieval.corpus.namespaces.settings import (
     has_replaced_words,
     settings_of,
 )
-from retrieval.corpus.store.base import PassageStore, PassageWriter, Target, log_name
+from retrieval.corpus.store.base import JournalEntry, PassageStore, PassageWriter, Target, log_name
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.errors import IndexFault, IndexMismatch
 from retrieval.index.token_store import TokenStore
@@ -371,10 +371,10 @@ class Namespace:
     def catch_up_index(self, writer: PassageWriter, target: Target, done: Done) -> int:
         """Update one index, as ``catch_up`` does."""
         indexed, after, stop = 0, 0, False
-        waiting: list[tuple[int, bool]] = []
+        waiting: list[JournalEntry] = []
         while not stop and (entries := self.store.pending(target, BATCH, after)):
             added = self._index_batch(target, entries, writer)
-            after = entries[-1][0]
+            after = entries[-1].place
             waiting += entries
             indexed += added
             if len(waiting) >= COMMIT:
@@ -385,7 +385,7 @@ class Namespace:
             self._commit(writer, target, waiting)
         return indexed
 
-    def _commit(self, writer: PassageWriter, target: Target, entries: list[tuple[int, bool]]) -> None:
+    def _commit(self, writer: PassageWriter, target: Target, entries: list[JournalEntry]) -> None:
         """Commit the index, then the journal.
 
         After a crash in between, the entries are indexed again with the same result.
@@ -400,10 +400,10 @@ class Namespace:
         with writer.transaction():
             writer.indexed(target, entries)
 
-    def _index_batch(self, target: Target, entries: list[tuple[int, bool]], writer: PassageWriter) -> int:
-        deleted = [number for number, is_deleted in entries if is_deleted]
+    def _index_batch(self, target: Target, entries: list[JournalEntry], writer: PassageWriter) -> int:
+        deleted = [entry.passage_id for entry in entries if entry.gone]
         passages = [
-            passage for passage, _ in self.store.get([number for number, is_deleted in entries if not is_deleted])
+            passage for passage, _ in self.store.get([entry.passage_id for entry in entries if not entry.gone])
         ]
         if is_dense(target):
             if deleted:
