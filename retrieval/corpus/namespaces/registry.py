@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
-from retrieval.corpus.namespaces.namespace import TOKENS, Namespace, fingerprint_key, folder_name, further_folders
+from retrieval.corpus.namespaces.namespace import FURTHER, TOKENS, Namespace, fingerprint_key, folder_name
 from retrieval.corpus.namespaces.settings import (
     VECTORS,
     Backends,
@@ -302,14 +301,14 @@ class Namespaces:
     def _remove_files(self, name: str, target: Target) -> None:
         """Remove the files of an index; token vectors belong to the first encoder's."""
         for part in (folder_name(target), *((TOKENS,) if target == VECTORS else ())):
-            shutil.rmtree(self.root / name / part, ignore_errors=True)
+            self.backends.storage.remove(self.root / name / part)
 
     def _remove_orphans(self, namespace: Namespace) -> None:
         """Remove vectors of encoders that the namespace no longer has, which a killed process may have left."""
         own = {folder_name(target) for target in namespace.settings.targets}
-        for folder in further_folders(namespace.folder):
+        for folder in self.backends.storage.starting(namespace.folder, FURTHER):
             if folder.name not in own:
-                shutil.rmtree(folder, ignore_errors=True)
+                self.backends.storage.remove(folder)
 
     def close(self) -> None:
         with self._lock:

@@ -39,7 +39,11 @@ class PgVectorIndex:
     works in one transaction of its own until ``commit``.
     """
 
-    def __init__(self, database: SharedDatabase, table: VectorTable, *, write: bool) -> None:
+    def __init__(
+        self, database: SharedDatabase, table: VectorTable, *, write: bool, exact_rows: int = EXACT_ROWS
+    ) -> None:
+        """``exact_rows``: where at most so many rows pass the filter, all of them are scored."""
+        self._exact_rows = exact_rows
         self._database = database
         self._table = table
         self._lock = threading.RLock()
@@ -113,7 +117,7 @@ class PgVectorIndex:
             if not rows:
                 raise IndexDamaged("the index was deleted while it was written")
             generation, live, measured = rows[0]
-            if live > EXACT_ROWS:
+            if live > self._exact_rows:
                 self._add_graph(connection)
             if live > measured * _GROWTH:
                 connection.run(f"ANALYZE {self._table.name}")
@@ -154,10 +158,12 @@ class PgVectorIndex:
         centre = self._known_centre()
         asked = query if self.metric == "inner_product" else query - centre
         text = halfvec_text(asked)
-        values = [*parameters, text, k] if exact else [text, *parameters, k + TIES]
+        rows: list[Row] = []
         if not exact:
             connection.rows(*search_settings(k + TIES))
-        rows = connection.rows(self._table.nearest(condition, exact=exact), values)
+            rows = connection.rows(self._table.nearest(condition, exact=False), [text, *parameters, k + TIES])
+        if len(rows) < k:  # a row that no path of the graph reaches is found by the scan
+            rows = connection.rows(self._table.nearest(condition, exact=True), [*parameters, text, k + TIES])
         shift = float(np.dot(query.astype(np.float64), centre)) if self.metric == "inner_product" else 0.0
         hits = [(int(number), self._score(distance, shift)) for number, distance in rows]
         return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:k]
@@ -167,11 +173,11 @@ class PgVectorIndex:
 
     def _is_small(self, connection: Connection, where: RowFilter | None) -> bool:
         """Return whether so few rows pass the filter that all of them are scored."""
-        if where is not None and where.ids is not None and len(where.ids) <= EXACT_ROWS:
+        if where is not None and where.ids is not None and len(where.ids) <= self._exact_rows:
             return True
         condition, parameters = condition_of(where)
         sql = f"SELECT count(*) FROM (SELECT 1 FROM {self._table.name} WHERE {condition} LIMIT %s) AS passing"
-        return bool(connection.rows(sql, [*parameters, EXACT_ROWS + 1])[0][0] <= EXACT_ROWS)
+        return bool(connection.rows(sql, [*parameters, self._exact_rows + 1])[0][0] <= self._exact_rows)
 
     def _add_graph(self, connection: Connection) -> None:
         if connection.rows("SELECT to_regclass(%s)", (self._table.graph,))[0][0] is None:
@@ -183,7 +189,7 @@ class PgVectorIndex:
     def _measure(self, connection: Connection, live: int) -> None:
         """Store the share of the 10 nearest other rows that a search finds, with a sample of rows as queries."""
         recall = 1.0
-        if live > EXACT_ROWS:
+        if live > self._exact_rows:
             sample = connection.rows(f"SELECT id FROM {self._table.name} ORDER BY hashint8(id) LIMIT %s", (_SAMPLE,))
             vectors = self.get([row[0] for row in sample])
             shares = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from retrieval.index.errors import BackendUnavailable, IndexDamaged, IndexMismatch
 from retrieval.index.pgvector.index import PgVectorIndex
-from retrieval.index.pgvector.sql import VectorTable
+from retrieval.index.pgvector.sql import EXACT_ROWS, VectorTable
 from retrieval.index.spec import IndexSpec
 from retrieval.storage.database import Connection, Row, SharedDatabase
 
@@ -26,8 +26,9 @@ class PgVectorIndices:
     Every method raises DatabaseUnavailable where the database does not answer or refuses.
     """
 
-    def __init__(self, database: SharedDatabase) -> None:
+    def __init__(self, database: SharedDatabase, *, exact_rows: int = EXACT_ROWS) -> None:
         self._database = database
+        self._exact_rows = exact_rows
 
     def open(self, place: IndexPlace, spec: IndexSpec, *, write: bool) -> PgVectorIndex:
         """Open an index; a writer makes one that is not there.
@@ -48,7 +49,8 @@ class PgVectorIndices:
         number, dim, metric, encoder = found[:4]
         if (dim, metric, encoder) != (spec.dim, spec.metric, _encoder_text(spec)):
             raise IndexMismatch(f"{place.name} of {place.namespace} are of another encoder, dimension or metric")
-        return PgVectorIndex(self._database, VectorTable(number, dim, metric), write=write)
+        table = VectorTable(number, dim, metric)
+        return PgVectorIndex(self._database, table, write=write, exact_rows=self._exact_rows)
 
     def exists(self, place: IndexPlace) -> bool:
         return self._row(place) is not None
@@ -117,4 +119,4 @@ def _require_extension(connection: Connection) -> None:
 
 
 def _encoder_text(spec: IndexSpec) -> str:
-    return json.dumps(spec.encoder, sort_keys=True)
+    return json.dumps(spec.encoder_json(), sort_keys=True)
