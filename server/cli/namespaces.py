@@ -39,7 +39,12 @@ def opened(config: Path | None) -> Iterator[tuple[Settings, Retrieval]]:
 
     settings = load_settings(None, config)
     protect(namespaces_dir(settings))
-    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
+    database = None
+    if settings.retrieval.storage == "postgresql":
+        from server.wiring.state import open_database, open_passage_database
+
+        database = open_passage_database(settings, open_database(settings))
+    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), database=database)
     try:
         yield settings, retrieval
     finally:

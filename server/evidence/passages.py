@@ -150,7 +150,7 @@ class PassageService:
         return (await self._searcher())[1]
 
     async def _searcher(self) -> tuple[Searcher, Namespaces]:
-        if self._retrieval.namespaces.names():
+        if await self._retrieval.run(self._retrieval.namespaces.names):
             return self._retrieval.searcher, self._retrieval.namespaces
         async with self._making:
             if self._notes is None or self._opened is None:

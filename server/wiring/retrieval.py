@@ -26,8 +26,7 @@ from retrieval.corpus.namespaces.namespace import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.search.searcher import Rankers, Searcher
-from retrieval.corpus.store.base import PassageStores, log_name
-from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
+from retrieval.corpus.store.base import log_name
 from retrieval.index.base import RowFilter, VectorIndex
 from retrieval.index.open import committed_recall, committed_rows, create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
@@ -40,6 +39,7 @@ from retrieval.lexical.keyword_frequency.pes2 import keyword_search
 from retrieval.lexical.question_keywords import KeywordQuery, parse_marked, query_keywords
 from retrieval.observer import RetrievalObserver
 from retrieval.passages import Hit
+from retrieval.storage.database import SharedDatabase
 from server.evidence.encoders import EncoderPool
 from server.evidence.passages import Retrieval
 from server.jobs.local_queue import LocalJobQueue
@@ -48,6 +48,7 @@ from server.jobs.uploads import Uploads
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.wiring.models import engine_options
+from server.wiring.shared_passages import SharedBackends, passage_stores, shared_root
 
 if TYPE_CHECKING:
     from retrieval.corpus.ingest.cited_works import Grobid
@@ -62,7 +63,9 @@ def build_retrieval(
     data_dir: Path,
     observer: RetrievalObserver | None = None,
     open_jobs: Callable[[JobLimits, Uploads], JobQueue] = lambda limits, files: LocalJobQueue(limits, files.conceal),
+    database: SharedDatabase | None = None,
 ) -> Retrieval:
+    """Build the services of namespaces, which lie in ``data_dir``, or in ``database`` where there is one."""
     pool = EncoderPool(settings, observer)
     opener = _VectorOpener(backend_name(settings), settings.device)
     backends = Backends(
@@ -74,7 +77,11 @@ def build_retrieval(
         vector_rows=committed_rows,
         vector_recall=committed_recall,
     )
-    namespaces = Namespaces(data_dir, backends)
+    root = data_dir
+    if database is not None:
+        root = shared_root(data_dir)
+        backends = SharedBackends(root, database, backends).backends()
+    namespaces = Namespaces(root, backends)
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
     searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
@@ -102,10 +109,6 @@ def grobid_of(settings: RetrievalSettings) -> Grobid | None:
     )  # loads httpx, which commands on namespaces need not wait for
 
     return Grobid(url=settings.grobid_url, timeout_s=settings.grobid_timeout_s) if settings.grobid_url else None
-
-
-def passage_stores(root: Path) -> PassageStores:
-    return SqlitePassageStores(root)
 
 
 def backend_name(settings: RetrievalSettings) -> BackendName:
@@ -250,7 +253,7 @@ class _CrossEncoder:
 
 def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]:
     chosen = settings.retrieval
-    if chosen.backend != "faiss":
+    if chosen.backend != "faiss" and chosen.storage == "files":
         for name in namespaces.names():
             if num_bytes := _index_bytes(namespaces, name):
                 yield MemoryClaim(f"vectors of namespace {log_name(name)}", "index", _CARD, num_bytes)

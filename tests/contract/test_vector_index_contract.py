@@ -63,7 +63,9 @@ FILTERS = {
     "all at once": RowFilter(namespaces=frozenset({1, 3}), date_from=20000000, without_types=0b11),
 }
 Make = Callable[..., Any]
-of_files = pytest.mark.parametrize("variant", VARIANTS, indirect=True, ids=lambda found: f"{found.backend}-{found.kind}")
+of_files = pytest.mark.parametrize(
+    "variant", VARIANTS, indirect=True, ids=lambda found: f"{found.backend}-{found.kind}"
+)
 
 
 @pytest.fixture(params=[*VARIANTS, *SHARED], ids=lambda variant: f"{variant.backend}-{variant.kind}")

@@ -394,9 +394,7 @@ class Namespace:
 
     def _index_batch(self, target: Target, entries: list[JournalEntry], writer: PassageWriter) -> int:
         deleted = [entry.passage_id for entry in entries if entry.gone]
-        passages = [
-            passage for passage, _ in self.store.get([entry.passage_id for entry in entries if not entry.gone])
-        ]
+        passages = [passage for passage, _ in self.store.get([entry.passage_id for entry in entries if not entry.gone])]
         if is_dense(target):
             if deleted:
                 self.dense(target).vectors.delete(np.array(deleted, dtype=np.int64))

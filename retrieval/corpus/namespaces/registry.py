@@ -15,6 +15,7 @@ from pathlib import Path
 
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
+from retrieval.corpus.namespaces.follower import Follower
 from retrieval.corpus.namespaces.namespace import FURTHER, TOKENS, Namespace, fingerprint_key, folder_name
 from retrieval.corpus.namespaces.settings import (
     VECTORS,
@@ -75,6 +76,7 @@ class Namespaces:
         self.stores = backends.stores(root)
         self._lock = threading.Lock()
         self._leases: dict[str, _Lease] = {}
+        self._follower = Follower(self.stores, self._open)
 
     def create(
         self, name: str, settings: NamespaceSettings, created: str = "", notes: Mapping[str, str] | None = None
@@ -120,11 +122,13 @@ class Namespaces:
     def using(self, name: str) -> Iterator[Namespace]:
         """Open a namespace for reading and searching, including changes of other processes since its last use.
 
-        An index of a removed back end or an earlier tokenizer is built again first.
+        An index of a removed back end or an earlier tokenizer is built again first. This server's own indices of a
+        shared namespace follow its changes: a few of them first, many in the background.
 
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
         """
+        self._follower.follow(checked_name(name))
         with contextlib.ExitStack() as stack:
             namespace = stack.enter_context(self._leased(name))
             if namespace.outdated:
@@ -311,6 +315,7 @@ class Namespaces:
                 self.backends.storage.remove(folder)
 
     def close(self) -> None:
+        self._follower.close()
         with self._lock:
             for name in list(self._leases):
                 self._retire(name)

@@ -47,8 +47,8 @@ _DOCUMENT: Final = (
     f"(SELECT coalesce(max(page), 0) FROM ({_OF_DOCUMENT}) AS b)"
 )
 _HAS_WORD: Final = (
-    "strpos(lower((d.document_id || chr(10) || d.file_name || chr(10) || d.title) COLLATE \"C\"), "
-    "lower(%s COLLATE \"C\")) > 0"
+    'strpos(lower((d.document_id || chr(10) || d.file_name || chr(10) || d.title) COLLATE "C"), '
+    'lower(%s COLLATE "C")) > 0'
 )
 _WAITING: Final = "namespace = %s AND number > %s"
 _TABLES: Final = ("arrowhead_passages", "arrowhead_passage_twins")
@@ -85,7 +85,9 @@ class PostgresPassageStore:
         """Do nothing: the connections are the database's."""
 
     def is_replaced(self) -> bool:
-        return not self._rows("SELECT 1 FROM arrowhead_namespaces WHERE id = %s AND uid = %s", self._of.id, self._of.uid)
+        return not self._rows(
+            "SELECT 1 FROM arrowhead_namespaces WHERE id = %s AND uid = %s", self._of.id, self._of.uid
+        )
 
     def writer(self, chunker: Chunker, targets: Sequence[Target] = TARGETS) -> PostgresPassageWriter:
         return self._write(chunker, targets)
@@ -259,18 +261,14 @@ class PostgresPassageStore:
         return [str(row[0]) for row in self._rows(sql, self._of.id, list(papers), list(papers))]
 
     def document_ids(self, prefix: str = "") -> Iterator[str]:
-        low, first = prefix, True
-        while True:
-            # The prefix itself may be an id; what the last page ended with is not returned again.
-            sql = (
-                f"SELECT document_id FROM arrowhead_documents WHERE namespace = %s AND document_id {'>=' if first else '>'}"
-                " %s AND starts_with(document_id, %s) ORDER BY document_id LIMIT 1000"
-            )
-            rows = self._rows(sql, self._of.id, low, prefix)
-            if not rows:
-                return
+        low = prefix
+        sql = (
+            "SELECT document_id FROM arrowhead_documents WHERE namespace = %s AND document_id > %s "
+            "AND starts_with(document_id, %s) ORDER BY document_id LIMIT 1000"
+        )
+        while rows := self._rows(sql, self._of.id, low, prefix):
             yield from (str(row[0]) for row in rows)
-            low, first = str(rows[-1][0]), False
+            low = str(rows[-1][0])
 
     def known(self, document_ids: Sequence[str]) -> set[str]:
         sql = "SELECT document_id FROM arrowhead_documents WHERE namespace = %s AND document_id = ANY(%s)"
@@ -318,7 +316,7 @@ class PostgresPassageStore:
     def passed(self, limit: int = 1000) -> list[SkippedRecord]:
         sql = (
             "SELECT file, line, reason FROM arrowhead_skipped_records WHERE namespace = %s "
-            "ORDER BY file COLLATE \"C\", line LIMIT %s"
+            'ORDER BY file COLLATE "C", line LIMIT %s'
         )
         return [SkippedRecord(*row) for row in self._rows(sql, self._of.id, limit)]
 

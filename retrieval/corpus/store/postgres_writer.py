@@ -222,9 +222,7 @@ class PostgresPassageWriter:
     def _delete_passages(self, rows: Sequence[tuple[int, bytes]], number: int) -> None:
         """Delete passages of document ``number`` and replace each with another document's twin, if any."""
         for passage, same in rows:
-            self._run(
-                "DELETE FROM arrowhead_passages WHERE namespace = %s AND passage_id = %s", self._of.id, passage
-            )
+            self._run("DELETE FROM arrowhead_passages WHERE namespace = %s AND passage_id = %s", self._of.id, passage)
             self._note(passage, gone=True)
             heir = self._enter().rows(
                 "DELETE FROM arrowhead_passage_twins WHERE namespace = %s AND passage_id = ("

@@ -304,7 +304,9 @@ class SqlitePassageStore:
 
     def pending(self, target: Target, limit: int, after: int = 0) -> list[JournalEntry]:
         sql = "SELECT passage_id, gone FROM pending WHERE target = ? AND passage_id > ? ORDER BY passage_id LIMIT ?"
-        return [JournalEntry(int(row[0]), bool(row[1]), int(row[0])) for row in self._query(sql, (target, after, limit))]
+        return [
+            JournalEntry(int(row[0]), bool(row[1]), int(row[0])) for row in self._query(sql, (target, after, limit))
+        ]
 
     def waiting(self, target: Target, limit: int) -> int:
         sql = "SELECT count(*) FROM (SELECT 1 FROM pending WHERE target = ? LIMIT ?)"

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from models.encoders.base import Floats, Metric
-from retrieval.index.base import Ids, IndexStats, Neighbours, NO_ID, RowFilter, Rows
+from retrieval.index.base import NO_ID, Ids, IndexStats, Neighbours, RowFilter, Rows
 from retrieval.index.errors import IndexDamaged, IndexFault
 from retrieval.index.pgvector.sql import (
     EXACT_ROWS,
@@ -18,8 +18,8 @@ from retrieval.index.pgvector.sql import (
     VectorTable,
     condition_of,
     floats_of,
-    halfvec_text,
     search_settings,
+    vector_text,
 )
 from retrieval.index.segments.index import checked_filter, checked_ids, checked_k, checked_rows, checked_vectors
 from retrieval.storage.database import Connection, Row, SharedDatabase
@@ -76,7 +76,7 @@ class PgVectorIndex:
             centred = vectors - self._centre
             for first in range(0, len(columns), _BATCH):
                 part = slice(first, first + _BATCH)
-                texts = [halfvec_text(vector) for vector in centred[part]]
+                texts = [vector_text(vector) for vector in centred[part]]
                 some = columns.take(part)
                 values = (some.ids.tolist(), some.dates.tolist(), some.types.tolist(), some.namespaces.tolist(), texts)
                 connection.run(sql, values)
@@ -157,13 +157,14 @@ class PgVectorIndex:
         condition, parameters = condition_of(where)
         centre = self._known_centre()
         asked = query if self.metric == "inner_product" else query - centre
-        text = halfvec_text(asked)
+        text = vector_text(asked)
+        values = [text, *parameters, text, k + TIES]
         rows: list[Row] = []
         if not exact:
             connection.rows(*search_settings(k + TIES))
-            rows = connection.rows(self._table.nearest(condition, exact=False), [text, *parameters, k + TIES])
+            rows = connection.rows(self._table.nearest(condition, exact=False), values)
         if len(rows) < k:  # a row that no path of the graph reaches is found by the scan
-            rows = connection.rows(self._table.nearest(condition, exact=True), [*parameters, text, k + TIES])
+            rows = connection.rows(self._table.nearest(condition, exact=True), values)
         shift = float(np.dot(query.astype(np.float64), centre)) if self.metric == "inner_product" else 0.0
         hits = [(int(number), self._score(distance, shift)) for number, distance in rows]
         return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:k]
@@ -216,9 +217,7 @@ class PgVectorIndex:
         return np.zeros(self.dim, np.float32) if self._centre is None else self._centre
 
     def _set_centre(self, connection: Connection, centre: Floats) -> None:
-        sql = (
-            "UPDATE arrowhead_vector_indices SET centre = coalesce(centre, %s) WHERE id = %s RETURNING centre"
-        )
+        sql = "UPDATE arrowhead_vector_indices SET centre = coalesce(centre, %s) WHERE id = %s RETURNING centre"
         rows: list[Row] = connection.rows(sql, (centre.tobytes(), self._table.id))
         if not rows:
             raise IndexDamaged("the index was deleted while it was written")

@@ -55,6 +55,15 @@ class PgVectorIndices:
     def exists(self, place: IndexPlace) -> bool:
         return self._row(place) is not None
 
+    def names(self, namespace: str) -> list[str]:
+        """Return the names of the indices of a namespace in alphabetical order."""
+        sql = (
+            "SELECT i.place FROM arrowhead_vector_indices i JOIN arrowhead_namespaces n ON n.id = i.namespace "
+            "WHERE n.name = %s ORDER BY i.place"
+        )
+        with self._database.connection() as connection:
+            return [str(row[0]) for row in connection.rows(sql, (namespace,))]
+
     def rows(self, place: IndexPlace) -> int:
         """Return the rows of the last commit, 0 where there is no such index."""
         found = self._row(place)

@@ -59,17 +59,19 @@ class VectorTable:
         )
 
     def nearest(self, condition: str, *, exact: bool) -> str:
-        """Return the search; its parameters: those of the condition and the query where exact, else the other way."""
-        distance = f"vector {_OPERATORS[self.metric][0]} %s::halfvec({self.dim})"
+        """Return the search for the nearest rows by halves, with their distances from the query as it was given.
+
+        Its parameters: the query, those of the condition, the query in halves, and the number of rows.
+        """
+        operator, _ = _OPERATORS[self.metric]
+        order = f"ORDER BY vector {operator} %s::halfvec({self.dim})"
         if exact:
             # A plan with the graph would be approximate.
-            return (
-                f"WITH passing AS MATERIALIZED (SELECT id, vector FROM {self.name} WHERE {condition}) "
-                f"SELECT id, {distance} AS distance FROM passing ORDER BY distance, id LIMIT %s"
-            )
-        return (
-            f"SELECT id, {distance} AS distance FROM {self.name} WHERE {condition} ORDER BY distance LIMIT %s"
-        )
+            rows = f"WITH passing AS MATERIALIZED (SELECT id, vector FROM {self.name} WHERE {condition}) "
+            rows += f"SELECT id, vector FROM passing {order}, id LIMIT %s"
+        else:
+            rows = f"SELECT id, vector FROM {self.name} WHERE {condition} {order} LIMIT %s"
+        return f"SELECT id, vector::vector({self.dim}) {operator} %s::vector({self.dim}) FROM ({rows}) AS found"
 
 
 def search_settings(k: int) -> tuple[str, tuple[str, ...]]:
@@ -109,8 +111,8 @@ def condition_of(where: RowFilter | None) -> tuple[str, list[object]]:
     return " AND ".join(conditions), parameters
 
 
-def halfvec_text(vector: Floats) -> str:
-    return "[" + ",".join(map(repr, vector.astype(np.float16).astype(np.float32).tolist())) + "]"
+def vector_text(vector: Floats) -> str:
+    return "[" + ",".join(map(repr, vector.tolist())) + "]"
 
 
 def floats_of(values: Sequence[float]) -> Floats:
