@@ -30,7 +30,14 @@ from retrieval.corpus.errors import (
     NamespaceInvalid,
     NamespaceUnknown,
 )
-from retrieval.errors import DatabaseUnavailable, NcbiError, NcbiRefusedByEgress, NcbiThrottled, NcbiTimeout, RetrievalError
+from retrieval.errors import (
+    DatabaseUnavailable,
+    NcbiError,
+    NcbiRefusedByEgress,
+    NcbiThrottled,
+    NcbiTimeout,
+    RetrievalError,
+)
 from retrieval.index.errors import (
     BackendUnavailable,
     IndexBusy,

@@ -20,7 +20,7 @@ from retrieval.index.token_store import TokenCodes, open_token_store
 from retrieval.storage.database import SharedDatabase
 
 # A change of a namespace waits so long for one of another server.
-_LOCK_WAIT_S: Final = 30.0
+_LOCK_WAIT_S: Final = 60.0
 _FOLDER: Final = ".shared"
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _MAX_PASSED: Final = 10_000
 _NUL: Final = "\0"
 _CUT: Final = "namespace, passage_id, document, start, stop, section, page, same"
+_UNNESTED: Final = (
+    "unnest(%s::bigint[], %s::int[], %s::int[], %s::text[], %s::int[], %s::bytea[]) AS cuts (p, a, b, s, g, h)"
+)
 
 
 class PostgresPassageWriter:
@@ -134,15 +137,14 @@ class PostgresPassageWriter:
                 return "unchanged"
             self._update_document(known[0][0], reading, (digest, body))
             return "noted"
+        rows = schema.cuts_of(self._of.name, reading, self._chunker.cut(reading) if cuts is None else cuts)
         if known:
             self._update_document(known[0][0], reading, (digest, body))
-            number = int(known[0][0])
-        else:
-            self._replace_file(reading)
-            number = self._insert_document(reading, (digest, body))
-        spans = self._chunker.cut(reading) if cuts is None else cuts
-        self._put_passages(number, schema.cuts_of(self._of.name, reading, spans), is_new=not known)
-        return "changed" if known else "added"
+            self._put_passages(int(known[0][0]), rows)
+            return "changed"
+        self._replace_file(reading)
+        self._insert_document(reading, (digest, body), rows)
+        return "added"
 
     def _replace_file(self, reading: ParsedDocument) -> None:
         """Remove earlier versions of a file, whose ids are the digests of their content."""
@@ -155,32 +157,38 @@ class PostgresPassageWriter:
         for (old,) in self._enter().rows(sql, (self._of.id, reading.document.provenance, FILE_ID)):
             self.remove(old)
 
-    def _insert_document(self, reading: ParsedDocument, sums: tuple[bytes, str]) -> int:
+    def _insert_document(self, reading: ParsedDocument, sums: tuple[bytes, str], cuts: Mapping[int, Cut]) -> None:
+        """Insert a document with its passages in one statement: each one is a way to the database and back."""
         values = _columns(reading, sums)
         marks = ", ".join(["%s"] * (len(values) + 2))
-        sql = (
-            f"INSERT INTO arrowhead_documents (namespace, document_id, {', '.join(values)}) VALUES ({marks}) "
-            "RETURNING number"
+        rows = self._enter().rows(
+            f"WITH d AS (INSERT INTO arrowhead_documents (namespace, document_id, {', '.join(values)}) "
+            f"VALUES ({marks}) RETURNING namespace, number), c AS (SELECT * FROM {_UNNESTED}), "
+            f"p AS (INSERT INTO arrowhead_passages ({_CUT}) SELECT namespace, p, number, a, b, s, g, h FROM d, c "
+            "ON CONFLICT (namespace, same) DO NOTHING RETURNING passage_id), "
+            f"t AS (INSERT INTO arrowhead_passage_twins ({_CUT}) SELECT namespace, p, number, a, b, s, g, h FROM d, c "
+            "WHERE p NOT IN (SELECT passage_id FROM p)) SELECT passage_id FROM p",
+            (self._of.id, reading.document.document_id, *values.values(), *_arrays(list(cuts.values()))),
         )
-        rows = self._enter().rows(sql, (self._of.id, reading.document.document_id, *values.values()))
-        return int(rows[0][0])
+        originals = {int(row[0]) for row in rows}
+        for one in cuts:
+            if one in originals:
+                self._note(one, gone=False)
 
     def _update_document(self, number: int, reading: ParsedDocument, sums: tuple[bytes, str]) -> None:
         values = _columns(reading, sums)
         assignments = ", ".join(f"{name} = %s" for name in values)
         self._run(f"UPDATE arrowhead_documents SET {assignments} WHERE number = %s", *values.values(), number)
 
-    def _put_passages(self, number: int, cuts: Mapping[int, Cut], *, is_new: bool) -> None:
+    def _put_passages(self, number: int, cuts: Mapping[int, Cut]) -> None:
         """Replace the passages of document ``number``.
 
         Unchanged passages keep their ids and are indexed again, since title, date or types may have changed.
         """
-        unchanged: set[int] = set()
-        if not is_new:
-            old = self._enter().rows("SELECT passage_id, same FROM arrowhead_passages WHERE document = %s", (number,))
-            self._run("DELETE FROM arrowhead_passage_twins WHERE document = %s", number)
-            self._delete_passages([(int(row[0]), bytes(row[1])) for row in old if row[0] not in cuts], number)
-            unchanged = {int(row[0]) for row in old if row[0] in cuts}
+        old = self._enter().rows("SELECT passage_id, same FROM arrowhead_passages WHERE document = %s", (number,))
+        self._run("DELETE FROM arrowhead_passage_twins WHERE document = %s", number)
+        self._delete_passages([(int(row[0]), bytes(row[1])) for row in old if row[0] not in cuts], number)
+        unchanged = {int(row[0]) for row in old if row[0] in cuts}
         for cut in (cuts[one] for one in unchanged):
             sql = "UPDATE arrowhead_passages SET section = %s, page = %s WHERE namespace = %s AND passage_id = %s"
             self._run(sql, cut.span.section, cut.span.page, self._of.id, cut.passage_id)
@@ -204,19 +212,10 @@ class PostgresPassageWriter:
     def _insert(self, table: str, number: int, cuts: Sequence[Cut]) -> None:
         if not cuts:
             return
-        columns = [
-            [cut.passage_id for cut in cuts],
-            [cut.span.start for cut in cuts],
-            [cut.span.end for cut in cuts],
-            [cut.span.section for cut in cuts],
-            [cut.span.page for cut in cuts],
-            [cut.same for cut in cuts],
-        ]
         again = "" if table == "arrowhead_passages" else "ON CONFLICT (namespace, passage_id) DO NOTHING"
         self._run(
-            f"INSERT INTO {table} ({_CUT}) SELECT %s, p, %s, a, b, s, g, d FROM unnest(%s::bigint[], %s::int[], "
-            f"%s::int[], %s::text[], %s::int[], %s::bytea[]) AS c (p, a, b, s, g, d) {again}",
-            self._of.id, number, *columns,
+            f"INSERT INTO {table} ({_CUT}) SELECT %s, p, %s, a, b, s, g, h FROM {_UNNESTED} {again}",
+            self._of.id, number, *_arrays(cuts),
         )  # fmt: skip
 
     def _delete_passages(self, rows: Sequence[tuple[int, bytes]], number: int) -> None:
@@ -247,7 +246,7 @@ class PostgresPassageWriter:
         )
         if not rows:
             return False
-        self._put_passages(int(rows[0][0]), {}, is_new=False)
+        self._put_passages(int(rows[0][0]), {})
         self._run("DELETE FROM arrowhead_documents WHERE number = %s", rows[0][0])
         return True
 
@@ -299,6 +298,18 @@ class PostgresPassageWriter:
             "reader = excluded.reader, done = excluded.done, counts = excluded.counts",
             self._of.id, *source, day, json.dumps(counts),
         )  # fmt: skip
+
+
+def _arrays(cuts: Sequence[Cut]) -> tuple[list[object], ...]:
+    """Return the columns of passages for ``_UNNESTED``."""
+    return (
+        [cut.passage_id for cut in cuts],
+        [cut.span.start for cut in cuts],
+        [cut.span.end for cut in cuts],
+        [cut.span.section for cut in cuts],
+        [cut.span.page for cut in cuts],
+        [cut.same for cut in cuts],
+    )
 
 
 def _columns(reading: ParsedDocument, sums: tuple[bytes, str]) -> dict[str, object]:

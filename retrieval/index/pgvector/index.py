@@ -71,9 +71,7 @@ class PgVectorIndex:
             "vector = excluded.vector"
         )
         with self._writing() as connection:
-            if self._centre is None:
-                self._set_centre(connection, vectors.mean(axis=0, dtype=np.float64).astype(np.float32))
-            centred = vectors - self._centre
+            centred = vectors - self._centre_for(connection, vectors)
             for first in range(0, len(columns), _BATCH):
                 part = slice(first, first + _BATCH)
                 texts = [vector_text(vector) for vector in centred[part]]
@@ -216,12 +214,16 @@ class PgVectorIndex:
             self._centre = self._stored_centre()
         return np.zeros(self.dim, np.float32) if self._centre is None else self._centre
 
-    def _set_centre(self, connection: Connection, centre: Floats) -> None:
-        sql = "UPDATE arrowhead_vector_indices SET centre = coalesce(centre, %s) WHERE id = %s RETURNING centre"
-        rows: list[Row] = connection.rows(sql, (centre.tobytes(), self._table.id))
-        if not rows:
-            raise IndexDamaged("the index was deleted while it was written")
-        self._centre = np.frombuffer(bytes(rows[0][0]), np.float32)
+    def _centre_for(self, connection: Connection, vectors: Floats) -> Floats:
+        """Return the centre, which the first vectors of the index determine."""
+        if self._centre is None:
+            centre = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
+            sql = "UPDATE arrowhead_vector_indices SET centre = coalesce(centre, %s) WHERE id = %s RETURNING centre"
+            rows: list[Row] = connection.rows(sql, (centre.tobytes(), self._table.id))
+            if not rows:
+                raise IndexDamaged("the index was deleted while it was written")
+            self._centre = np.frombuffer(bytes(rows[0][0]), np.float32)
+        return self._centre
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[Connection]:

@@ -100,6 +100,11 @@ class SharedTokenStore:
         found = self.get(ids)
         return [number for number in ids if number not in found]
 
+    def __len__(self) -> int:
+        sql = "SELECT count(*) FROM arrowhead_token_codes WHERE namespace = %s"
+        with self._database.connection() as connection:
+            return int(connection.rows(sql, (self._namespace,))[0][0])
+
     def close(self) -> None:
         """Close the store and discard uncommitted changes."""
         with self._lock:
