@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 # A statement of a session: an index of a large namespace is built by one.
 _LONG_S: Final = 6 * 3600.0
 _MIN_LOCK_MS: Final = 1
+_RETRY_S: Final = 0.5
+_UNAVAILABLE: Final = "the database of shared passages does not answer"
 
 
 class PassageDatabase:
@@ -33,12 +35,40 @@ class PassageDatabase:
         self._connections = connections
         self._lock = threading.Lock()
         self._pool: ConnectionPool[psycopg.Connection[Row]] | None = None
+        self._lost = threading.Event()
+        self._closed = threading.Event()
 
     @contextmanager
     def connection(self) -> Iterator[DatabaseConnection]:
+        from psycopg_pool import PoolTimeout
+
+        if self._lost.is_set():
+            raise DatabaseUnavailable(_UNAVAILABLE)
         pool = self._opened()
-        with _failures(), pool.connection() as connection:
-            yield DatabaseConnection(connection)
+        try:
+            with _failures(), pool.connection() as connection:
+                yield DatabaseConnection(connection)
+        except DatabaseUnavailable as error:
+            if isinstance(error.__cause__, PoolTimeout):
+                self._watch()
+            raise
+
+    def _watch(self) -> None:
+        """Refuse connections at once until the database answers, so that no further caller waits for the time limit."""
+        with self._lock:
+            if self._lost.is_set() or self._closed.is_set():
+                return
+            self._lost.set()
+        threading.Thread(target=self._wait_for_return, name="database-return", daemon=True).start()
+
+    def _wait_for_return(self) -> None:
+        while not self._closed.wait(_RETRY_S):
+            try:
+                self.session().close()
+            except DatabaseUnavailable:
+                continue
+            self._lost.clear()
+            return
 
     def session(self) -> DatabaseConnection:
         import psycopg
@@ -48,6 +78,7 @@ class PassageDatabase:
             return DatabaseConnection(psycopg.connect(**arguments, autocommit=True, prepare_threshold=None))
 
     def close(self) -> None:
+        self._closed.set()
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -134,4 +165,4 @@ def _failures() -> Iterator[None]:
     except (psycopg.Error, PoolTimeout, PoolClosed) as error:
         # Its text may cite a row or the address: the log has the kind alone.
         log.error("database of shared passages: %s %s", type(error).__name__, getattr(error, "sqlstate", None) or "")
-        raise DatabaseUnavailable("the database of shared passages does not answer") from error
+        raise DatabaseUnavailable(_UNAVAILABLE) from error

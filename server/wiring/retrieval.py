@@ -92,7 +92,7 @@ def build_retrieval(
         kept=settings.kept_jobs,
     )
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
-    return Retrieval(pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers)
+    return Retrieval(pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers, database)
 
 
 def read_options(settings: RetrievalSettings, kind: str = "", licence: str = "") -> ReadOptions:

@@ -24,8 +24,11 @@ _LOCK_WAIT_S: Final = 60.0
 _FOLDER: Final = ".shared"
 
 
-def passage_stores(root: Path) -> PassageStores:
-    return SqlitePassageStores(root)
+def passage_stores(data_dir: Path, database: SharedDatabase | None = None) -> PassageStores:
+    """Return the stores of a server's namespaces, in the database where there is one."""
+    if database is None:
+        return SqlitePassageStores(data_dir)
+    return PostgresPassageStores(shared_root(data_dir), database, drop_indices, wait_s=_LOCK_WAIT_S)
 
 
 def shared_root(data_dir: Path) -> Path:
@@ -58,9 +61,7 @@ class SharedBackends:
         )
 
     def stores(self, root: Path) -> PassageStores:
-        if root != self._root:
-            return self._files.stores(root)
-        return PostgresPassageStores(root, self._database, drop_indices, wait_s=_LOCK_WAIT_S)
+        return passage_stores(root.parent, self._database) if root == self._root else self._files.stores(root)
 
     def _vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
         place = place_of(self._root, folder)
