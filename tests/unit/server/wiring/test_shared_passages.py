@@ -91,8 +91,8 @@ def servers(server: Callable[[str], Retrieval]) -> Servers:
     return one, other
 
 
-def documents(word: str, numbers: range, **fields: object) -> list[ParsedDocument]:
-    return [reading(f"{word}:{n}", f"Passage {word}{n} tells of subject{n % 50}.", **fields) for n in numbers]
+def documents(word: str, numbers: range) -> list[ParsedDocument]:
+    return [reading(f"{word}:{n}", f"Passage {word}{n} tells of subject{n % 50}.") for n in numbers]
 
 
 def found(retrieval: Retrieval, query: str, retriever: str = "bm25", where: PassageFilter | None = None) -> list[str]:
