@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, LiteralString, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from retrieval.errors import DatabaseUnavailable
 from retrieval.storage.database import Row
@@ -111,11 +111,11 @@ class DatabaseConnection:
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
         with _failures():
-            return self._connection.execute(cast(LiteralString, sql), _stored(parameters)).fetchall()
+            return self._connection.execute(sql, _stored(parameters)).fetchall()
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> int:
         with _failures():
-            return self._connection.execute(cast(LiteralString, sql), _stored(parameters)).rowcount
+            return self._connection.execute(sql, _stored(parameters)).rowcount
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from corpus_files import reading
+from pydantic import SecretStr, ValidationError
 
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.add import add_items, remove
@@ -24,11 +25,15 @@ from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.corpus.store.base import PassageFilter
 from retrieval.errors import DatabaseUnavailable
+from server.error_mapping import error_reply
 from server.evidence.passages import Retrieval
 from server.settings.retrieval import RetrievalSettings
+from server.settings.schema import Settings
+from server.settings.server import StateSettings
 from server.state.database import Database
 from server.state.passages import PassageDatabase
 from server.wiring.retrieval import build_retrieval
+from server.wiring.state import open_database, open_passage_database
 
 if TYPE_CHECKING:
     from postgres_server import Postgres
@@ -102,6 +107,30 @@ def found(retrieval: Retrieval, query: str, retriever: str = "bm25", where: Pass
 
 def search(retrieval: Retrieval, query: str, options: SearchOptions) -> list[RankedPassage]:
     return retrieval.searcher.search(query, ["ns"], options)
+
+
+def test_settings_choose_the_database(url: str) -> None:
+    """Files of this server are the default, also where state is shared; the database needs its address."""
+    with pytest.raises(ValidationError, match=r"set state\.url"):
+        Settings(retrieval=RetrievalSettings(storage="postgresql"))
+    state = StateSettings(url=SecretStr(url))
+    files, shared = (
+        Settings(state=state, retrieval=RetrievalSettings(storage=storage)) for storage in ("files", "postgresql")
+    )
+    database = open_database(shared)
+    assert open_passage_database(files, database) is None
+    passages = open_passage_database(shared, database)
+    assert passages is not None
+    with passages.connection() as connection:
+        assert connection.rows("SELECT name FROM arrowhead_namespaces") == []
+    passages.close()
+
+
+def test_a_lost_database_is_a_reply_of_its_own() -> None:
+    """503, which tells clients to come again, and names what is lost."""
+    reply = error_reply(DatabaseUnavailable("the database of shared passages does not answer"))
+    assert (reply.status, reply.code) == (503, "passages_unavailable")
+    assert "shared passages" in reply.message
 
 
 def test_both_add_while_both_search(servers: Servers) -> None:
