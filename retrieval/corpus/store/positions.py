@@ -20,6 +20,16 @@ _FILE: Final = "positions.json"
 
 
 @dataclass(frozen=True, slots=True)
+class SharedNamespace:
+    """Name the rows of a namespace; ``own``: the indices that each server derives for itself."""
+
+    id: int
+    name: str
+    uid: str
+    own: frozenset[Target]
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """Hold the number of the last change in each index, 0 for none, and how often they changed."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,11 +15,12 @@ from retrieval.corpus.store.base import (
     Counts,
     JournalEntry,
     PassageFilter,
+    PassageWriter,
     StoredDocument,
     Target,
     row_filter_of,
 )
-from retrieval.corpus.store.positions import Positions
+from retrieval.corpus.store.positions import Positions, SharedNamespace
 from retrieval.corpus.store.schema import document_of, spans_of
 from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import Document, Passage
@@ -28,7 +28,6 @@ from retrieval.storage.database import Connection, Row, SharedDatabase
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker
-    from retrieval.corpus.store.postgres_writer import PostgresPassageWriter
 
 _DOCUMENTS: Final = 200
 _IDS: Final = 1000
@@ -54,16 +53,6 @@ _WAITING: Final = "namespace = %s AND number > %s"
 _TABLES: Final = ("arrowhead_passages", "arrowhead_passage_twins")
 
 
-@dataclass(frozen=True, slots=True)
-class SharedNamespace:
-    """Name the rows of a namespace; ``own``: the indices that each server derives for itself."""
-
-    id: int
-    name: str
-    uid: str
-    own: frozenset[Target]
-
-
 class PostgresPassageStore:
     """Implement ``PassageStore``; counts are computed once for each generation."""
 
@@ -72,7 +61,7 @@ class PostgresPassageStore:
         database: SharedDatabase,
         of: SharedNamespace,
         positions: Positions,
-        write: Callable[[Chunker, Sequence[Target]], PostgresPassageWriter],
+        write: Callable[[Chunker, Sequence[Target]], PassageWriter],
     ) -> None:
         self._database = database
         self._of = of
@@ -89,7 +78,7 @@ class PostgresPassageStore:
             "SELECT 1 FROM arrowhead_namespaces WHERE id = %s AND uid = %s", self._of.id, self._of.uid
         )
 
-    def writer(self, chunker: Chunker, targets: Sequence[Target] = TARGETS) -> PostgresPassageWriter:
+    def writer(self, chunker: Chunker, targets: Sequence[Target] = TARGETS) -> PassageWriter:
         return self._write(chunker, targets)
 
     def _rows(self, sql: str, *parameters: object) -> list[Row]:

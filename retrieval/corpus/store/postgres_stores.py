@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceExists, NamespaceUnknown
 from retrieval.corpus.store.base import Target
-from retrieval.corpus.store.positions import Positions
-from retrieval.corpus.store.postgres_reader import PostgresPassageStore, SharedNamespace
+from retrieval.corpus.store.positions import Positions, SharedNamespace
+from retrieval.corpus.store.postgres_reader import PostgresPassageStore
 from retrieval.corpus.store.postgres_writer import PostgresPassageWriter
 from retrieval.storage.database import Connection, SharedDatabase
 from retrieval.storage.files import build_lock, make_folder

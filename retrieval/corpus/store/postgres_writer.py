@@ -16,8 +16,7 @@ from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
 from retrieval.corpus.store.base import FILE_ID, Change, JournalEntry, Target
-from retrieval.corpus.store.positions import Positions
-from retrieval.corpus.store.postgres_reader import SharedNamespace
+from retrieval.corpus.store.positions import Positions, SharedNamespace
 from retrieval.corpus.store.schema import Cut
 from retrieval.storage.database import Connection
 
