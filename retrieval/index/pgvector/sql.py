@@ -14,7 +14,7 @@ from retrieval.index.base import RowFilter
 # Below so many rows that pass the filter, all are scored: exact, and no slower than the graph.
 EXACT_ROWS: Final = 10_000
 # Rows that the graph's search keeps at hand; with them recall at 10 is above 0.99 (docs/retrieval.md).
-_EF_SEARCH: Final = 200
+_EF_SEARCH: Final = 400
 _MAX_EF_SEARCH: Final = 1000
 _ALL_TUPLES: Final = 2_147_483_647
 # Equal scores are ordered by id, and the graph may return other ones of them.
