@@ -1,6 +1,7 @@
 """Define the errors of the retrieval layer; clients of the gateway see NCBI's own error bodies instead.
 
 RetrievalError
+├── DatabaseUnavailable          the database of shared passages does not answer, or refuses
 ├── ImportFileError              a file to import is unreadable, damaged or of another kind
 ├── GatewayError                 the gateway cannot start or work on its data
 │   ├── GatewayDataError         a sample file or the store is unreadable, damaged or incomplete
@@ -31,6 +32,13 @@ from retrieval.types import Route
 
 class RetrievalError(ArrowheadError):
     """Report a failure to find evidence."""
+
+
+class DatabaseUnavailable(RetrievalError):
+    """Report that the database of shared passages does not answer, or refuses; the message never has its address."""
+
+    retryable = True
+    hint = "start the database that state.url names; the log has the kind of its error"
 
 
 class NcbiError(RetrievalError):

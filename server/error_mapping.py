@@ -31,7 +31,14 @@ from retrieval.corpus.errors import (
     NamespaceInvalid,
     NamespaceUnknown,
 )
-from retrieval.errors import NcbiError, NcbiRefusedByEgress, NcbiThrottled, NcbiTimeout, RetrievalError
+from retrieval.errors import (
+    DatabaseUnavailable,
+    NcbiError,
+    NcbiRefusedByEgress,
+    NcbiThrottled,
+    NcbiTimeout,
+    RetrievalError,
+)
 from retrieval.index.errors import (
     BackendUnavailable,
     IndexBusy,
@@ -144,6 +151,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     JobNotFound: (404, _INVALID, "job_not_found"),
     ChangesRefused: (403, "permission_error", "changes_not_allowed"),
     StateUnavailable: (503, _SERVER, "state_unavailable"),
+    DatabaseUnavailable: (503, _SERVER, "passages_unavailable"),
     UploadNotWritten: (507, _SERVER, "upload_not_written"),
     EgressRaised: (403, "permission_error", "egress_not_allowed"),
     RateExceeded: (429, _BUSY, "rate_limit_exceeded"),

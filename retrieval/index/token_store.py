@@ -12,7 +12,7 @@ import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -29,6 +29,24 @@ _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS code (passage_id INTEGER PRIMARY KEY, crc INTEGER NOT NULL, data BLOB NOT NULL);
 """
+
+
+class TokenCodes(Protocol):
+    """Read and, as the single writer, change the codes of a namespace; thread-safe."""
+
+    def put(self, ids: Sequence[int], codes: Sequence[Codes]) -> None: ...
+
+    def delete(self, ids: Sequence[int]) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def get(self, ids: Sequence[int]) -> dict[int, Codes]: ...
+
+    def missing(self, ids: Sequence[int]) -> list[int]: ...
+
+    def __len__(self) -> int: ...
+
+    def close(self) -> None: ...
 
 
 class TokenStore:
@@ -49,7 +67,7 @@ class TokenStore:
         self._width = bytes_per_token(fingerprint.dim)
         self._lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
-        identity = _identity(fingerprint)
+        identity = identity_of(fingerprint)
         if write:
             self._writer = _writer(self._path, identity)
         try:
@@ -150,7 +168,12 @@ class TokenStore:
                 raise IndexWriteFailed(f"{self._path} could not be written: {error}") from error
 
 
-def _identity(fingerprint: EncoderFingerprint) -> str:
+def open_token_store(folder: Path, fingerprint: EncoderFingerprint, write: bool) -> TokenCodes:
+    return TokenStore(folder, fingerprint, write=write)
+
+
+def identity_of(fingerprint: EncoderFingerprint) -> str:
+    """Return the encoder and the version that made codes, as a text to compare."""
     made: Mapping[str, Any] = {"version": CODES_VERSION, "encoder": fingerprint.as_dict()}
     return json.dumps(made, sort_keys=True)
 

@@ -5,8 +5,8 @@ Apart from ``scopes``, which a command about keys needs without the libraries of
 
 from __future__ import annotations
 
-import os
 import threading
+from collections.abc import Hashable
 from typing import Final
 
 from models.errors import ArrowheadError
@@ -31,7 +31,7 @@ class NamespaceAccess:
     def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
         self._lock = threading.Lock()
-        self._owners: dict[tuple[str, int, int], str] = {}
+        self._owners: dict[tuple[str, Hashable], str] = {}
 
     def names(self, principal: Principal) -> list[str]:
         """Return the readable namespaces in alphabetical order."""
@@ -68,16 +68,15 @@ class NamespaceAccess:
         return principal.is_operator or principal.may_read(name, self._owner(name))
 
     def _owner(self, name: str) -> str:
-        try:
-            status = os.stat(self._namespaces.root / name)  # noqa: PTH116 (once for each namespace and request)
-        except OSError:
+        identity = self._namespaces.stores.identity(name)
+        if identity is None:
             return _UNKNOWN
-        state = (name, status.st_ino, status.st_ctime_ns)
+        state = (name, identity)
         with self._lock:
             known = self._owners.get(state)
         return self._read(state) if known is None else known
 
-    def _read(self, state: tuple[str, int, int]) -> str:
+    def _read(self, state: tuple[str, Hashable]) -> str:
         try:
             with self._namespaces.using(state[0]) as namespace:
                 owner = namespace.store.meta(OWNER)

@@ -152,14 +152,21 @@ def _indices(settings: Settings) -> Finding:
 
 def _namespaces(settings: Settings) -> Finding:
     from server.settings.loading import namespaces_dir
-    from server.wiring.namespaces import passage_stores
+    from server.wiring.shared_passages import passage_stores
+    from server.wiring.state import open_database, open_passage_database
 
     folder = namespaces_dir(settings)
-    stores = passage_stores(folder)
-    names = stores.names()
-    for name in names:
-        stores.open(name).close()
-    return Finding("ok", "namespaces", f"{len(names)} in {folder}")
+    shares = settings.retrieval.storage == "postgresql"
+    database = open_passage_database(settings, open_database(settings)) if shares else None
+    try:
+        stores = passage_stores(folder, database)
+        names = stores.names()
+        for name in names:
+            stores.open(name).close()
+    finally:
+        if database is not None:
+            database.close()
+    return Finding("ok", "namespaces", f"{len(names)} in {'the database' if shares else folder}")
 
 
 def _blast(settings: Settings) -> Finding:

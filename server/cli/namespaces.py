@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from retrieval.corpus.ingest.add import ChangeHooks, ChangeReport, FileResult
     from retrieval.corpus.ingest.pubmed_sync import FetchReport, PubmedQuery
     from retrieval.corpus.namespaces.registry import Namespaces
+    from retrieval.storage.database import SharedDatabase
     from server.evidence.passages import Retrieval
     from server.settings.schema import Settings
 
@@ -44,7 +45,7 @@ def opened(config: Path | None) -> Iterator[tuple[Settings, Retrieval]]:
 
     settings = load_settings(None, config)
     protect(namespaces_dir(settings))
-    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings))
+    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), database=_database(settings))
     try:
         yield settings, retrieval
     finally:
@@ -66,11 +67,23 @@ def _described(config: Path | None) -> Iterator[Namespaces]:
 
     settings = load_settings(None, config)
     protect(namespaces_dir(settings))
-    namespaces = build_namespaces(settings.retrieval, namespaces_dir(settings), encoder)
+    database = _database(settings)
+    namespaces = build_namespaces(settings.retrieval, namespaces_dir(settings), encoder, database)
     try:
         yield namespaces
     finally:
         namespaces.close()
+        if database is not None:
+            database.close()
+
+
+def _database(settings: Settings) -> SharedDatabase | None:
+    """Return the database that holds the namespaces, None where they are files."""
+    if settings.retrieval.storage == "files":
+        return None
+    from server.wiring.state import open_database, open_passage_database
+
+    return open_passage_database(settings, open_database(settings))
 
 
 def _import_numpy_without_threads() -> None:

@@ -26,6 +26,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import DENSE, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import FusedLists, Searcher, SearchOptions, default_retriever, target_of
 from retrieval.lexical.fusion import reciprocal_rank_fusion
+from retrieval.storage.database import SharedDatabase
 from server.evidence.encoders import EncoderPool
 from server.jobs.queue import JobQueue
 from server.jobs.uploads import Uploads
@@ -38,7 +39,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """Hold the encoders, the namespaces of the data folder, their searcher and the jobs that change them."""
+    """Hold the encoders, the namespaces, their searcher and the jobs that change them.
+
+    ``database`` has namespaces that several servers share, None where they are files of this one.
+    """
 
     encoders: EncoderPool
     namespaces: Namespaces
@@ -46,6 +50,7 @@ class Retrieval:
     jobs: JobQueue
     uploads: Uploads
     readers: ThreadPoolExecutor
+    database: SharedDatabase | None = None
 
     async def run(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` on a search thread.
@@ -59,6 +64,8 @@ class Retrieval:
         self.readers.shutdown(wait=False, cancel_futures=True)
         self.uploads.close()
         self.namespaces.close()
+        if self.database is not None:
+            self.database.close()
         await self.encoders.close()
 
 
@@ -150,7 +157,7 @@ class PassageService:
         return (await self._searcher())[1]
 
     async def _searcher(self) -> tuple[Searcher, Namespaces]:
-        if self._retrieval.namespaces.names():
+        if await self._retrieval.run(self._retrieval.namespaces.names):
             return self._retrieval.searcher, self._retrieval.namespaces
         async with self._making:
             if self._notes is None or self._opened is None:

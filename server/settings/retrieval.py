@@ -65,6 +65,9 @@ class RetrievalSettings(SettingsGroup):
     batch_tokens: int | None = Field(default=None, ge=64, description="tokens of one batch, padding counted")
     allow_download: bool = Field(default=False, description="fetch hub ids that are not here yet")
     data_dir: Path | None = Field(default=None, description="folder of the namespaces; unset: XDG data folder")
+    storage: Literal["files", "postgresql"] = Field(
+        default="files", description="of namespaces; postgresql: all servers share those in the database of state.url"
+    )
     backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(default="auto", description="of vector indices")
     card_gib: float | None = Field(default=None, gt=0, description="memory of the card; at the start all must fit it")
     preload: bool | None = Field(

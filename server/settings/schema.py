@@ -106,6 +106,12 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _storage_is_named(self) -> Self:
+        if self.retrieval.storage == "postgresql" and self.state.url is None:
+            raise ValueError("retrieval.storage: postgresql needs the database's address: set state.url")
+        return self
+
     @property
     def ncbi_urls(self) -> tuple[str | None, str | None]:
         """Return the configured URLs of E-utilities and BLAST, None where the egress mode decides."""

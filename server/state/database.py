@@ -46,7 +46,7 @@ class Database:
             raise SettingsInvalid("state.url: needs the extra postgres: pip install 'arrowhead[postgres]'")
         self._parameters = _parameters(url)
         self._connections = connections
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._pool: AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]] | None = None
         self._opening = asyncio.Lock()
 
@@ -80,7 +80,7 @@ class Database:
         import psycopg
 
         with _translated():
-            connection = psycopg.connect(**self._arguments(statement_timeout_s or self._timeout_s), autocommit=True)
+            connection = psycopg.connect(**self.arguments(statement_timeout_s or self.timeout_s), autocommit=True)
         with connection, _translated():
             yield connection
 
@@ -107,7 +107,7 @@ class Database:
         from psycopg import sql
 
         with _translated():
-            connection = await psycopg.AsyncConnection.connect(**self._arguments(self._timeout_s), autocommit=True)
+            connection = await psycopg.AsyncConnection.connect(**self.arguments(self.timeout_s), autocommit=True)
             async with connection:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
                 yield connection
@@ -123,12 +123,12 @@ class Database:
         async with self._opening:
             if self._pool is None:
                 pool = AsyncConnectionPool(
-                    kwargs=self._arguments(self._timeout_s),
+                    kwargs=self.arguments(self.timeout_s),
                     min_size=1,
                     max_size=self._connections,
-                    timeout=self._timeout_s,
+                    timeout=self.timeout_s,
                     # Beyond it the library waits longer and longer, also when the database is back.
-                    reconnect_timeout=self._timeout_s,
+                    reconnect_timeout=self.timeout_s,
                     open=False,
                     check=AsyncConnectionPool.check_connection,
                 )
@@ -136,9 +136,10 @@ class Database:
                 self._pool = pool
         return self._pool
 
-    def _arguments(self, statement_timeout_s: float) -> dict[str, Any]:
+    def arguments(self, statement_timeout_s: float) -> dict[str, Any]:
+        """Return what psycopg connects with."""
         return self._parameters | {
-            "connect_timeout": max(2, round(self._timeout_s)),
+            "connect_timeout": max(2, round(self.timeout_s)),
             "options": f"-c statement_timeout={round(statement_timeout_s * 1000)}",
             "application_name": "arrowhead",
         }

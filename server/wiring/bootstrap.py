@@ -46,7 +46,7 @@ from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import Ncbi, SiteNames, build_ncbi
 from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
-from server.wiring.state import job_queues, open_answer_state, open_database, open_keyring
+from server.wiring.state import job_queues, open_answer_state, open_database, open_keyring, open_passage_database
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,8 @@ class _Evidence:
 def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, opened: Opened) -> _Evidence:
     observer = observability.observer
     open_jobs = job_queues(settings, opened.database, opened.home)
-    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observer, open_jobs)
+    passages = open_passage_database(settings, opened.database)
+    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observer, open_jobs, passages)
     for line in check_memory(settings, retrieval):
         log.info("memory of the card: %s", line)
     return _Evidence(

@@ -15,7 +15,6 @@ from models.encoders.base import Encoder
 from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends
-from retrieval.corpus.store.base import PassageStores
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import VectorIndex
 from retrieval.index.spec import BackendName, IndexSpec
@@ -25,15 +24,21 @@ from server.settings.retrieval import RetrievalSettings
 if TYPE_CHECKING:
     from retrieval.index.segments.snapshot import IndexSnapshot
     from retrieval.lexical.keyword_frequency.index import KeywordIndex
+    from retrieval.storage.database import SharedDatabase
 
 _DRIVER: Final = Path("/proc/driver/nvidia/version")
 
 
-def build_namespaces(settings: RetrievalSettings, data_dir: Path, encoder: Callable[[str], Encoder]) -> Namespaces:
-    """Return the namespaces below a folder; ``encoder`` loads the encoder of an id."""
+def build_namespaces(
+    settings: RetrievalSettings,
+    data_dir: Path,
+    encoder: Callable[[str], Encoder],
+    database: SharedDatabase | None = None,
+) -> Namespaces:
+    """Return the namespaces of ``data_dir``, or of ``database`` where there is one; ``encoder`` loads one by its id."""
     opener = _VectorOpener(backend_name(settings), settings.device)
     backends = Backends(
-        stores=passage_stores,
+        stores=SqlitePassageStores,
         encoders=encoder,
         vectors=opener.vectors,
         words=_words,
@@ -41,11 +46,12 @@ def build_namespaces(settings: RetrievalSettings, data_dir: Path, encoder: Calla
         vector_rows=_vector_rows,
         vector_recall=_vector_recall,
     )
-    return Namespaces(data_dir, backends)
+    if database is None:
+        return Namespaces(data_dir, backends)
+    from server.wiring.shared_passages import SharedBackends, shared_root
 
-
-def passage_stores(root: Path) -> PassageStores:
-    return SqlitePassageStores(root)
+    root = shared_root(data_dir)
+    return Namespaces(root, SharedBackends(root, database, backends).backends())
 
 
 def backend_name(settings: RetrievalSettings) -> BackendName:

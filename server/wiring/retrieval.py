@@ -32,6 +32,7 @@ from retrieval.lexical.keyword_frequency.pes2 import keyword_search
 from retrieval.lexical.question_keywords import KeywordQuery, parse_marked, query_keywords
 from retrieval.observer import RetrievalObserver
 from retrieval.passages import Hit
+from retrieval.storage.database import SharedDatabase
 from server.evidence.encoders import EncoderPool
 from server.evidence.passages import Retrieval
 from server.jobs.local_queue import LocalJobQueue
@@ -54,9 +55,11 @@ def build_retrieval(
     data_dir: Path,
     observer: RetrievalObserver | None = None,
     open_jobs: Callable[[JobLimits, Uploads], JobQueue] = lambda limits, files: LocalJobQueue(limits, files.conceal),
+    database: SharedDatabase | None = None,
 ) -> Retrieval:
+    """Build the services of namespaces, which lie in ``data_dir``, or in ``database`` where there is one."""
     pool = EncoderPool(settings, observer)
-    namespaces = build_namespaces(settings, data_dir, pool.encoder)
+    namespaces = build_namespaces(settings, data_dir, pool.encoder, database)
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
     searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
@@ -67,7 +70,7 @@ def build_retrieval(
         kept=settings.kept_jobs,
     )
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
-    return Retrieval(pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers)
+    return Retrieval(pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers, database)
 
 
 def read_options(settings: RetrievalSettings, kind: str = "", licence: str = "") -> ReadOptions:
@@ -169,7 +172,7 @@ class _CrossEncoder:
 
 def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]:
     chosen = settings.retrieval
-    if chosen.backend != "faiss":
+    if chosen.backend != "faiss" and chosen.storage == "files":
         for name in namespaces.names():
             if num_bytes := _index_bytes(namespaces, name):
                 yield MemoryClaim(f"vectors of namespace {log_name(name)}", "index", _CARD, num_bytes)

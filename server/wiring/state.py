@@ -16,6 +16,7 @@ from server.settings.schema import Settings
 from server.state.database import Database
 from server.state.jobs import JobServer, PostgresJobQueue
 from server.state.keys import PostgresKeyStore, PostgresRateLimiter
+from server.state.passages import PassageDatabase
 from server.state.traces import PostgresTraceStore, TraceBounds
 from server.traces import MemoryTraceStore, TraceFile, TraceStore
 
@@ -42,6 +43,13 @@ def open_database(settings: Settings) -> Database | None:
     database = Database(of.url.get_secret_value(), connections=of.connections, timeout_s=of.timeout_s)
     database.migrate()
     return database
+
+
+def open_passage_database(settings: Settings, database: Database | None) -> PassageDatabase | None:
+    """Return the database of shared namespaces, None where they are files of this server."""
+    if database is None or settings.retrieval.storage != "postgresql":
+        return None
+    return PassageDatabase(database, connections=settings.state.connections)
 
 
 def open_key_store(settings: Settings, database: Database | None) -> KeyStore:
@@ -75,14 +83,16 @@ def open_answer_state(settings: Settings, database: Database | None) -> AnswerSt
 def job_queues(settings: Settings, database: Database | None, home: str) -> Callable[[JobLimits, Uploads], JobQueue]:
     """Return how to open the queue of jobs, in the database or in the memory of this process.
 
-    ``home`` names the folder of the namespaces that this server alone changes.
+    ``home`` names the folder of the namespaces that this server alone changes, "" where it can change none; jobs on
+    shared namespaces run on any server.
     """
+    shares = settings.retrieval.storage == "postgresql"
 
     def opened(limits: JobLimits, uploads: Uploads) -> JobQueue:
         if database is None or not home:
             return LocalJobQueue(limits, uploads.conceal)
         server = JobServer(
-            home=home,
+            home="" if shares else home,
             open_upload=uploads.open,
             conceal=uploads.conceal,
             max_file_bytes=settings.state.max_file_bytes,

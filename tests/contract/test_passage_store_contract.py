@@ -1,6 +1,6 @@
 """Every passage store keeps the promises of ``retrieval/corpus/store/base.py``.
 
-To add an implementation, add a line to ``IMPLEMENTATIONS``: a function that opens the stores of a place, which may be
+To add an implementation, add it to ``IMPLEMENTATIONS`` and to ``opened``, which opens the stores of a place that may be
 empty. Two openings of one place stand for two processes.
 """
 
@@ -18,21 +18,36 @@ from retrieval.corpus.chunking import Chunker, Chunking
 from retrieval.corpus.errors import NamespaceBusy, NamespaceExists, NamespaceUnknown
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store.base import Change, PassageFilter, PassageStore, PassageStores, PassageWriter, Target
+from retrieval.corpus.store.postgres_stores import PostgresPassageStores
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.passages import passage_id, type_bits
+from server.state.database import Database
+from server.state.passages import PassageDatabase
 
-Open = Callable[[Path], PassageStores]
-IMPLEMENTATIONS: dict[str, Open] = {"sqlite": SqlitePassageStores}
+IMPLEMENTATIONS = ("postgresql", "sqlite")
 CHUNKER = Chunker(Chunking(size=400))
 TARGETS: tuple[Target, ...] = ("vectors", "words")
 META = {"settings": "{}", "created": "2026-01-01"}
 LONG = "The same hundred letters and more, as publishers print an abstract twice: once in the journal, once elsewhere."
 
 
-@pytest.fixture(params=sorted(IMPLEMENTATIONS))
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], PassageStores]:
+@pytest.fixture(params=IMPLEMENTATIONS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], PassageStores]]:
     """Open the same stores at each call, as another process does."""
-    return lambda: IMPLEMENTATIONS[request.param](tmp_path / "deep" / "namespaces")
+    root = tmp_path / "deep" / "namespaces"
+    if request.param == "sqlite":
+        yield lambda: SqlitePassageStores(root)
+        return
+    databases: list[PassageDatabase] = []
+
+    def another() -> PassageStores:
+        databases.append(PassageDatabase(Database(url), connections=4))
+        return PostgresPassageStores(root, databases[-1], lambda connection, namespace: None)
+
+    url = request.getfixturevalue("postgres").new_database()
+    yield another
+    for database in databases:
+        database.close()
 
 
 @pytest.fixture
@@ -62,6 +77,10 @@ def create(stores: PassageStores, name: str, *documents: ParsedDocument) -> None
 def ids_of(stores: PassageStores, name: str) -> list[str]:
     with contextlib.closing(stores.open(name)) as store:
         return list(store.document_ids())
+
+
+def journal(store: PassageStore, target: Target) -> dict[int, bool]:
+    return {entry.passage_id: entry.gone for entry in store.pending(target, 10)}
 
 
 def _put(writer: PassageWriter, *documents: ParsedDocument) -> list[Change]:
@@ -217,8 +236,8 @@ def test_the_journal_is_read_in_pages(store: PassageStore, writer: PassageWriter
     _put(writer, *(reading(f"PMID:{number}", f"Text {number}.") for number in range(7)))
     pages, after = list[list[int]](), 0
     while entries := store.pending("vectors", 3, after):
-        pages.append([number for number, _ in entries])
-        after = entries[-1][0]
+        pages.append([entry.passage_id for entry in entries])
+        after = entries[-1].place
     assert [len(page) for page in pages] == [3, 3, 1]
     assert [number for page in pages for number in page] == sorted(passage.passage_id for passage in store.passages())
     assert (store.waiting("vectors", 100), store.waiting("vectors", 2), store.waiting("keywords", 9)) == (7, 2, 0)
@@ -230,7 +249,7 @@ def test_every_passage_can_be_indexed_again(store: PassageStore, writer: Passage
     _strike(store, writer)
     with writer.transaction():
         writer.mark_all_pending("words")
-    assert [gone for _, gone in store.pending("words", 10)] == [False, False]
+    assert [entry.gone for entry in store.pending("words", 10)] == [False, False]
     assert store.pending("vectors", 10) == []
 
 
@@ -356,7 +375,7 @@ def test_a_changed_document_keeps_the_passages_that_stayed(store: PassageStore, 
     assert _put(writer, reading("PMID:1", "One.", "Three.")) == ["changed"]
     third = [passage.passage_id for passage in store.passages()][1]
     for target in ("vectors", "words"):
-        entries = dict(store.pending(target, 10))
+        entries = journal(store, target)
         assert entries == {first: False, second: True, third: False}
 
 
@@ -371,7 +390,7 @@ def test_twins_are_kept_and_take_the_place_of_what_goes(store: PassageStore, wri
         assert writer.remove("PMID:1")
     (heir,) = store.passages()
     assert (heir.document_id, store.counts().twins) == ("PMID:2", 1)
-    assert dict(store.pending("words", 10)) == {kept.passage_id: True, heir.passage_id: False}
+    assert journal(store, "words") == {kept.passage_id: True, heir.passage_id: False}
 
 
 def test_short_texts_are_never_twins(store: PassageStore, writer: PassageWriter) -> None:

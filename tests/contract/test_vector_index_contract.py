@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from index_rows import DIM, clustered, like_medcpt, matching_mask, nearest, part_of, recall, rows_for
 
 from models.encoders.base import Metric
+from retrieval.corpus.chunking import Chunker, Chunking
+from retrieval.corpus.store.postgres_stores import PostgresPassageStores
 from retrieval.index.base import NO_ID, RowFilter, Rows, VectorIndex
 from retrieval.index.errors import IndexFault, IndexInputInvalid
 from retrieval.index.open import create_index, open_index
-from retrieval.index.segments.index import SegmentedIndex
+from retrieval.index.pgvector.indices import IndexPlace, PgVectorIndices, drop_indices
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import BackendName, IndexSpec, KindChoice
+from server.state.database import Database
+from server.state.passages import PassageDatabase
 
 ROWS = 2_000
 
@@ -26,12 +31,13 @@ ROWS = 2_000
 class Variant:
     """A back end with a type, and the recall at 10 that it must reach on clustered vectors."""
 
-    backend: BackendName
+    backend: BackendName | Literal["pgvector"]
     kind: KindChoice
     recall: float
 
     def spec(self, dim: int = DIM, metric: Metric = "inner_product") -> IndexSpec:
-        return IndexSpec(dim=dim, metric=metric, kind=self.kind, backend=self.backend, encoder={"encoder_id": "test"})
+        backend: BackendName = "faiss" if self.backend == "pgvector" else self.backend
+        return IndexSpec(dim=dim, metric=metric, kind=self.kind, backend=backend, encoder={"encoder_id": "test"})
 
 
 VARIANTS = [
@@ -43,6 +49,8 @@ VARIANTS = [
     Variant("faiss", "ivf-rabitq", 0.9),
     Variant("torch", "flat", 0.999),
 ]
+# The table without a graph, and with one that is searched whatever the filter.
+SHARED = [Variant("pgvector", "flat", 0.999), Variant("pgvector", "hnsw", 0.99)]
 FILTERS = {
     "namespace": RowFilter(namespaces=frozenset({2})),
     "no namespace": RowFilter(namespaces=frozenset({9})),
@@ -54,29 +62,65 @@ FILTERS = {
     "ids": RowFilter(ids=np.arange(1, 300, dtype=np.int64)),
     "all at once": RowFilter(namespaces=frozenset({1, 3}), date_from=20000000, without_types=0b11),
 }
-Make = Callable[..., SegmentedIndex]
+Make = Callable[..., Any]
+of_files = pytest.mark.parametrize(
+    "variant", VARIANTS, indirect=True, ids=lambda found: f"{found.backend}-{found.kind}"
+)
 
 
-@pytest.fixture(params=VARIANTS, ids=lambda variant: f"{variant.backend}-{variant.kind}")
+@pytest.fixture(params=[*VARIANTS, *SHARED], ids=lambda variant: f"{variant.backend}-{variant.kind}")
 def variant(request: pytest.FixtureRequest) -> Variant:
     found: Variant = request.param
-    pytest.importorskip("faiss" if found.backend == "faiss" else "torch")
+    if found.backend in {"faiss", "torch"}:
+        pytest.importorskip(found.backend)
     return found
 
 
+@dataclass
+class Place:
+    """Where indices are made and opened again: a folder, or a database."""
+
+    folder: Path
+    variant: Variant
+    shared: PgVectorIndices | None = None
+    made: list[VectorIndex] = field(default_factory=list)
+
+    def make(self, dim: int = DIM, metric: Metric = "inner_product", **options: int) -> VectorIndex:
+        """A new index of the variant; keyword arguments are the options', which a database has none of."""
+        spec, name = self.variant.spec(dim, metric), f"index{len(self.made)}"
+        if self.shared is not None:
+            self.made.append(self.shared.open(IndexPlace("ns", name), spec, write=True))
+        else:
+            chosen = OpenOptions(threads=1, **options)  # type: ignore[arg-type]
+            self.made.append(create_index(self.folder / name, spec, chosen))
+        return self.made[-1]
+
+    def reader(self) -> VectorIndex:
+        if self.shared is not None:
+            return self.shared.open(IndexPlace("ns", "index0"), self.variant.spec(), write=False)
+        return open_index(self.folder / "index0", self.variant.spec())
+
+
 @pytest.fixture
-def make(variant: Variant, tmp_path: Path) -> Iterator[Make]:
-    """A new index of the variant; keyword arguments are the options'."""
-    made: list[SegmentedIndex] = []
-
-    def build(dim: int = DIM, metric: Metric = "inner_product", **options: int) -> SegmentedIndex:
-        chosen = OpenOptions(threads=1, **options)  # type: ignore[arg-type]
-        made.append(create_index(tmp_path / f"index{len(made)}", variant.spec(dim, metric), chosen))
-        return made[-1]
-
-    yield build
-    for index in made:
+def place(variant: Variant, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    place = Place(tmp_path, variant)
+    database: PassageDatabase | None = None
+    if variant.backend == "pgvector":
+        database = PassageDatabase(Database(request.getfixturevalue("postgres").new_database()), connections=4)
+        stores = PostgresPassageStores(tmp_path, database, drop_indices)
+        with stores.creating("ns", {}, Chunker(Chunking()), ()):
+            pass
+        place.shared = PgVectorIndices(database, exact_rows=10_000 if variant.kind == "flat" else 0)
+    yield place
+    for index in place.made:
         index.close()
+    if database is not None:
+        database.close()
+
+
+@pytest.fixture
+def make(place: Place) -> Make:
+    return place.make
 
 
 @pytest.mark.parametrize("metric", ["inner_product", "l2"])
@@ -163,7 +207,7 @@ def test_a_row_added_again_takes_the_place_of_the_old_one(make: Make) -> None:
     assert index.search(-rows.vectors[:1], 1).ids[0, 0] == rows.ids[0]
 
 
-def test_deleted_rows_are_never_found_again(make: Make, variant: Variant, tmp_path: Path) -> None:
+def test_deleted_rows_are_never_found_again(make: Make, place: Place) -> None:
     """Before a commit, after it, after a compaction and after the index is opened again."""
     rows = rows_for(clustered(ROWS))
     index = make()
@@ -173,12 +217,12 @@ def test_deleted_rows_are_never_found_again(make: Make, variant: Variant, tmp_pa
 
     assert index.delete(np.concatenate([gone, gone, [10**15]])) == 200
     assert index.delete(gone) == 0
-    for step in (index.commit, index.compact, lambda: None):
+    for step in (index.commit, getattr(index, "compact", index.commit), lambda: None):
         step()
         assert not np.isin(index.search(rows.vectors[:200], 30).ids, gone).any()
     assert index.stats().deleted == 0
     index.close()
-    again = open_index(tmp_path / "index0", variant.spec())
+    again = place.reader()
     assert not np.isin(again.search(rows.vectors[:200], 30).ids, gone).any()
     assert again.stats().rows == ROWS - 200
     again.close()
@@ -302,6 +346,7 @@ def test_queries_that_cannot_be_are_refused(make: Make) -> None:
         index.search(one, 3, RowFilter(ids=np.array([3, 1])))
 
 
+@of_files
 def test_an_index_that_is_opened_again_answers_the_same(make: Make, variant: Variant, tmp_path: Path) -> None:
     """Ids and scores, to the bit, with tombstones; columns and vectors too."""
     rows, queries = rows_for(clustered(ROWS)), clustered(20, seed=1)
@@ -328,6 +373,7 @@ def test_an_index_that_is_opened_again_answers_the_same(make: Make, variant: Var
     again.close()
 
 
+@of_files
 def test_small_segments_are_merged_and_every_row_stays(make: Make) -> None:
     """Ten commits leave a few segments, and each row is found by its own vector."""
     rows = rows_for(clustered(300))
@@ -343,6 +389,7 @@ def test_small_segments_are_merged_and_every_row_stays(make: Make) -> None:
     assert (index.search(rows.vectors, 1).ids[:, 0] == rows.ids).mean() > 0.99
 
 
+@of_files
 def test_readers_see_whole_commits_while_a_writer_goes_on(make: Make, variant: Variant, tmp_path: Path) -> None:
     """Each commit replaces all rows by those of its own namespace: a search never finds two commits mixed."""
     vectors = clustered(300)
@@ -381,12 +428,12 @@ def test_readers_see_whole_commits_while_a_writer_goes_on(make: Make, variant: V
     reader.close()
 
 
-def test_a_closed_index_and_a_reader_say_so(make: Make, variant: Variant, tmp_path: Path) -> None:
+def test_a_closed_index_and_a_reader_say_so(make: Make, place: Place) -> None:
     """No silent nothing."""
     index = make()
     index.add(rows_for(clustered(10)))
     index.commit()
-    reader = open_index(tmp_path / "index0", variant.spec())
+    reader = place.reader()
     with pytest.raises(IndexFault, match="reading"):
         reader.add(rows_for(clustered(10)))
     reader.close()

@@ -24,7 +24,7 @@ from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.store.base import PassageWriter
+from retrieval.corpus.store.base import JournalEntry, PassageWriter
 from retrieval.errors import ImportFileError
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Source
@@ -339,7 +339,7 @@ class _ImportTarget:
         self._writer = writer
         self._watch = watch
         self._articles = 0
-        self._struck: list[tuple[int, bool]] = []
+        self._struck: list[JournalEntry] = []
 
     def store(self, batch: ImportBatch) -> None:
         with self._writer.transaction():
@@ -357,7 +357,7 @@ class _ImportTarget:
         there = {passage.passage_id for passage, _ in self._namespace.store.get([int(number) for number in rows.ids])}
         mask = np.array([int(number) in there for number in rows.ids], np.bool_)
         self._namespace.vectors.add(_selected(rows, mask))
-        self._struck += [(int(number), False) for number in rows.ids[mask]]
+        self._struck += [JournalEntry(int(number), gone=False, place=int(number)) for number in rows.ids[mask]]
 
     def commit(self) -> int:
         self._namespace.note_encoder(self._writer)

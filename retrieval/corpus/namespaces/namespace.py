@@ -26,15 +26,15 @@ from retrieval.corpus.namespaces.settings import (
     has_replaced_words,
     settings_of,
 )
-from retrieval.corpus.store.base import PassageStore, PassageWriter, Target, log_name
+from retrieval.corpus.store.base import JournalEntry, PassageStore, PassageWriter, Target, log_name
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.errors import IndexFault, IndexMismatch
-from retrieval.index.token_store import TokenStore
+from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.base import LexicalIndex, is_outdated
 from retrieval.lexical.fusion import FusionWeights
 from retrieval.passages import Passage, type_bits
 
-_FURTHER: Final = f"{VECTORS}-"
+FURTHER: Final = f"{VECTORS}-"
 log = logging.getLogger(__name__)
 BATCH: Final = 4096
 # Journal entries between two commits of an index. A crash costs encoding them again; a smaller number would split the
@@ -97,7 +97,7 @@ class DenseIndex:
         """
         with self._lock:
             if self._vectors is None:
-                if not self._write and not has_files(self.folder):
+                if not self._write and not self._backends.storage.exists(self.folder):
                     raise NamespaceDamaged(f"the index of {self.target} of {self.folder.parent.name} is not made yet")
                 self._vectors = self._backends.vectors(self.folder, self.encoder, self._write)
             return self._vectors
@@ -118,12 +118,7 @@ class DenseIndex:
 def folder_name(target: Target) -> str:
     """Return the name of an index's folder; an encoder's id can be a path, so of further ones it has a digest."""
     _, further, encoder_id = target.partition(":")
-    return f"{_FURTHER}{hashlib.sha256(encoder_id.encode()).hexdigest()[:16]}" if further else target
-
-
-def further_folders(folder: Path) -> list[Path]:
-    """Return the folders of the vectors of further encoders below a namespace's folder, listed in it or not."""
-    return sorted(path for path in folder.glob(f"{_FURTHER}*") if path.is_dir())
+    return f"{FURTHER}{hashlib.sha256(encoder_id.encode()).hexdigest()[:16]}" if further else target
 
 
 def fingerprint_key(target: Target) -> str:
@@ -153,10 +148,6 @@ def fingerprint_text(encoder: Encoder) -> str:
     return json.dumps(encoder.fingerprint.as_dict(), sort_keys=True)
 
 
-def has_files(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
-
-
 class Namespace:
     """Hold the store and the indices of one namespace.
 
@@ -179,7 +170,7 @@ class Namespace:
         self._write = write
         self._lock = threading.RLock()
         self._dense: dict[Target, DenseIndex] = {}
-        self._tokens: TokenStore | None = None
+        self._tokens: TokenCodes | None = None
         self._words: LexicalIndex | None = None
         self._keywords: TextIndex | None = None
         try:
@@ -232,17 +223,18 @@ class Namespace:
             return self._dense[target]
 
     @property
-    def tokens(self) -> TokenStore | None:
+    def tokens(self) -> TokenCodes | None:
         """Return the token vectors of the passages, which belong to the vectors; None where there are none.
 
         Those of [CLS] pooling were not trained to mean their tokens.
         """
         with self._lock:
-            if self._tokens is None and self.settings.tokens and (self._write or (self.folder / TOKENS).is_dir()):
+            folder, has = self.folder / TOKENS, self._backends.storage.exists
+            if self._tokens is None and self.settings.tokens and (self._write or has(folder)):
                 encoder = self.encoder
                 is_source = isinstance(encoder, TokenEncoder) or lacks_tokens(encoder)
                 if is_source and encoder.fingerprint.pooling == "mean":
-                    self._tokens = TokenStore(self.folder / TOKENS, encoder.fingerprint, write=self._write)
+                    self._tokens = self._backends.tokens(folder, encoder.fingerprint, self._write)
             return self._tokens
 
     @property
@@ -276,7 +268,7 @@ class Namespace:
         """Return whether an index has files; before the first passage it may have none."""
         if target in self.outdated:
             return False
-        return has_files(self.folder / folder_name(target))
+        return self._backends.storage.exists(self.folder / folder_name(target))
 
     def rows(self, target: Target) -> int:
         """Return how many passages an index holds."""
@@ -409,10 +401,10 @@ class Namespace:
     def catch_up_index(self, writer: PassageWriter, target: Target, done: Done) -> int:
         """Update one index, as ``catch_up`` does."""
         indexed, after, stop = 0, 0, False
-        waiting: list[tuple[int, bool]] = []
+        waiting: list[JournalEntry] = []
         while not stop and (entries := self.store.pending(target, BATCH, after)):
             added = self._index_batch(target, entries, writer)
-            after = entries[-1][0]
+            after = entries[-1].place
             waiting += entries
             indexed += added
             if len(waiting) >= COMMIT:
@@ -423,7 +415,7 @@ class Namespace:
             self._commit(writer, target, waiting)
         return indexed
 
-    def _commit(self, writer: PassageWriter, target: Target, entries: list[tuple[int, bool]]) -> None:
+    def _commit(self, writer: PassageWriter, target: Target, entries: list[JournalEntry]) -> None:
         """Commit the index, then the journal.
 
         After a crash in between, the entries are indexed again with the same result.
@@ -438,11 +430,9 @@ class Namespace:
         with writer.transaction():
             writer.indexed(target, entries)
 
-    def _index_batch(self, target: Target, entries: list[tuple[int, bool]], writer: PassageWriter) -> int:
-        deleted = [number for number, is_deleted in entries if is_deleted]
-        passages = [
-            passage for passage, _ in self.store.get([number for number, is_deleted in entries if not is_deleted])
-        ]
+    def _index_batch(self, target: Target, entries: list[JournalEntry], writer: PassageWriter) -> int:
+        deleted = [entry.passage_id for entry in entries if entry.gone]
+        passages = [passage for passage, _ in self.store.get([entry.passage_id for entry in entries if not entry.gone])]
         if is_dense(target):
             if deleted:
                 self.dense(target).vectors.delete(np.array(deleted, dtype=np.int64))

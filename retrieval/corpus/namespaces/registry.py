@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,12 +15,13 @@ from pathlib import Path
 
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
+from retrieval.corpus.namespaces.follower import Follower
 from retrieval.corpus.namespaces.namespace import (
+    FURTHER,
     TOKENS,
     Namespace,
     fingerprint_key,
     folder_name,
-    further_folders,
     require_tokens,
 )
 from retrieval.corpus.namespaces.settings import (
@@ -83,6 +83,7 @@ class Namespaces:
         self.stores = backends.stores(root)
         self._lock = threading.Lock()
         self._leases: dict[str, _Lease] = {}
+        self._follower = Follower(self.stores, self._open)
 
     def create(
         self, name: str, settings: NamespaceSettings, created: str = "", notes: Mapping[str, str] | None = None
@@ -128,11 +129,13 @@ class Namespaces:
     def using(self, name: str) -> Iterator[Namespace]:
         """Open a namespace for reading and searching, including changes of other processes since its last use.
 
-        An index of a removed back end or an earlier tokenizer is built again first.
+        An index of a removed back end or an earlier tokenizer is built again first. This server's own indices of a
+        shared namespace follow its changes: a few of them first, many in the background.
 
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
         """
+        self._follower.follow(checked_name(name))
         with contextlib.ExitStack() as stack:
             namespace = stack.enter_context(self._leased(name))
             if namespace.outdated:
@@ -323,16 +326,17 @@ class Namespaces:
     def _remove_files(self, name: str, target: Target) -> None:
         """Remove the files of an index; token vectors belong to the first encoder's."""
         for part in (folder_name(target), *((TOKENS,) if target == VECTORS else ())):
-            shutil.rmtree(self.root / name / part, ignore_errors=True)
+            self.backends.storage.remove(self.root / name / part)
 
     def _remove_orphans(self, namespace: Namespace) -> None:
         """Remove vectors of encoders that the namespace no longer has, which a killed process may have left."""
         own = {folder_name(target) for target in namespace.settings.targets}
-        for folder in further_folders(namespace.folder):
+        for folder in self.backends.storage.starting(namespace.folder, FURTHER):
             if folder.name not in own:
-                shutil.rmtree(folder, ignore_errors=True)
+                self.backends.storage.remove(folder)
 
     def close(self) -> None:
+        self._follower.close()
         with self._lock:
             for name in list(self._leases):
                 self._retire(name)

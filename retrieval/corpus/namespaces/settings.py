@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from models.encoders.base import Encoder
+from models.encoders.base import Encoder, EncoderFingerprint
 from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.store.base import TARGETS, PassageStores, Target
 from retrieval.index.base import VectorIndex
+from retrieval.index.token_store import TokenCodes, open_token_store
 from retrieval.lexical.base import LexicalIndex
 from retrieval.passages import Passage
 
@@ -94,6 +96,32 @@ class TextIndex(Protocol):
     def close(self) -> None: ...
 
 
+class IndexStorage(Protocol):
+    """Tell which indices exist, by the folders that they have, or would have where they lie elsewhere; remove them."""
+
+    def exists(self, folder: Path) -> bool:
+        """Return whether there is an index; before the first passage there may be none."""
+
+    def remove(self, folder: Path) -> None:
+        """Remove an index, if there is one."""
+
+    def starting(self, folder: Path, prefix: str) -> list[Path]:
+        """Return the folders of the indices of a namespace whose names begin with ``prefix``, sorted."""
+
+
+class FolderStorage:
+    """Implement ``IndexStorage`` for indices that are folders."""
+
+    def exists(self, folder: Path) -> bool:
+        return folder.is_dir() and any(folder.iterdir())
+
+    def remove(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def starting(self, folder: Path, prefix: str) -> list[Path]:
+        return sorted(path for path in folder.glob(f"{prefix}*") if path.is_dir())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backends:
     """Open the stores, encoders and indices of namespaces.
@@ -106,7 +134,8 @@ class Backends:
 
     ``encoders`` returns the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
     ``vector_rows`` returns the rows that the vectors of a folder have committed, without an encoder; None where only
-    the open index tells. ``vector_recall``: their measured recall at 10, None where it is not known.
+    the open index tells. ``vector_recall``: their measured recall at 10, None where it is not known. ``tokens`` opens
+    token vectors; ``storage`` knows where indices lie.
     """
 
     stores: Callable[[Path], PassageStores]
@@ -116,6 +145,8 @@ class Backends:
     keywords: Callable[[Path, bool], TextIndex]
     vector_rows: Callable[[Path], int] | None = None
     vector_recall: Callable[[Path], float | None] | None = None
+    tokens: Callable[[Path, EncoderFingerprint, bool], TokenCodes] = open_token_store
+    storage: IndexStorage = field(default_factory=FolderStorage)
 
 
 def settings_of(text: str) -> NamespaceSettings:

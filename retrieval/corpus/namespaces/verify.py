@@ -14,7 +14,7 @@ from models.encoders.base import TokenEncoder, lacks_tokens
 from retrieval.corpus.namespaces.namespace import Namespace, is_dense
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import VECTORS
-from retrieval.corpus.store.base import Target
+from retrieval.corpus.store.base import JournalEntry, Target
 from retrieval.corpus.store.schema import digest_of, document_text
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.errors import IndexDamaged
@@ -105,7 +105,7 @@ def _missing_vectors(namespace: Namespace, target: Target) -> Iterator[str]:
 
     A search filtered by ids returns every row that exists, whatever the query vector.
     """
-    waiting = {number for number, is_deleted in _journal(namespace, target) if not is_deleted}
+    waiting = {number for number, is_deleted, _ in _journal(namespace, target) if not is_deleted}
     numbers = (passage.passage_id for passage in namespace.store.passages())
     indexed = (number for number in numbers if number not in waiting)
     vectors = namespace.dense(target).vectors
@@ -130,7 +130,7 @@ def _missing_tokens(namespace: Namespace) -> Iterator[str]:
         if namespace.tokens is None:
             yield "tokens: there are no token vectors; build the vectors again: arrowhead index rebuild"
             return
-        waiting = {number for number, _ in _journal(namespace, "vectors")}
+        waiting = {entry.passage_id for entry in _journal(namespace, "vectors")}
         numbers = (passage.passage_id for passage in namespace.store.passages() if passage.passage_id not in waiting)
         while batch := list(islice(numbers, _BATCH)):
             if missing := namespace.tokens.missing(batch):
@@ -139,11 +139,11 @@ def _missing_tokens(namespace: Namespace) -> Iterator[str]:
         yield f"tokens: {error.message}"
 
 
-def _journal(namespace: Namespace, target: Target) -> Iterator[tuple[int, bool]]:
+def _journal(namespace: Namespace, target: Target) -> Iterator[JournalEntry]:
     after = 0
     while entries := namespace.store.pending(target, _BATCH, after):
         yield from entries
-        after = entries[-1][0]
+        after = entries[-1].place
 
 
 def _sha256(namespace: Namespace) -> str:

@@ -35,7 +35,7 @@ from retrieval.corpus.search.ranking import (
 from retrieval.corpus.store.base import MATCH_ALL, PassageFilter, Target
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.errors import BackendUnavailable, IndexDamaged
-from retrieval.index.token_store import TokenStore
+from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.fusion import EVEN, FusionWeights, feedback_seeds, late_interaction, leaning
 from retrieval.observer import NullObserver, RetrievalObserver, TraceSpan
 from retrieval.passages import Hit
@@ -289,7 +289,7 @@ class _Rankings:
         wanted = max(self._options.k, self._options.rerank) + self._gone
         return self._found(hits[:wanted], ranks, homes)
 
-    def _token_stores(self) -> list[TokenStore]:
+    def _token_stores(self) -> list[TokenCodes]:
         """Return the token vectors of each namespace, none at all where one has none or encoders differ."""
         stores = [namespace.tokens for namespace in self._opened if namespace.settings.encoder]
         found = [store for store in stores if store is not None]

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.index.base import Ids, RowFilter
-from retrieval.passages import Document, Passage
+from retrieval.passages import PUBLICATION_TYPES, Document, Passage, type_bits
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker
@@ -99,6 +99,24 @@ def _small(types: tuple[str, ...]) -> tuple[str, ...]:
 MATCH_ALL = PassageFilter()
 
 
+def row_filter_of(where: PassageFilter, ids_of: Callable[[PassageFilter], Ids]) -> RowFilter | None:
+    """Return the filter for the indices, None where every passage may be found.
+
+    ``ids_of`` returns the passages whose documents pass by id and type, ascending; it is asked where bits cannot tell.
+    """
+    if where.is_open:
+        return None
+    bitless = [name for name in (*where.types, *where.without_types) if name not in PUBLICATION_TYPES]
+    ids = ids_of(where) if bitless or where.documents is not None else None
+    return RowFilter(
+        date_from=where.date_from,
+        date_to=where.date_to,
+        types=0 if bitless else type_bits(where.types),
+        without_types=type_bits(where.without_types),
+        ids=ids,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Count the rows of a store.
@@ -135,6 +153,14 @@ class StoredDocument:
         return document.provenance.rpartition("/")[2] if document.document_id.startswith(FILE_ID) else ""
 
 
+class JournalEntry(NamedTuple):
+    """Name a passage that an index lacks or must still delete, and its place in the journal of that index."""
+
+    passage_id: int
+    gone: bool
+    place: int
+
+
 class PassageStore(Protocol):
     """Read the store of one namespace; the indices are derived from it and can be rebuilt.
 
@@ -142,7 +168,8 @@ class PassageStore(Protocol):
     short, and iterators hold one batch in memory. A reader sees whole transactions of a writer, in this process or
     another.
 
-    Every method raises NamespaceDamaged where the store cannot be read.
+    Every method raises NamespaceDamaged where the store cannot be read, and DatabaseUnavailable where it is in a
+    database that does not answer.
     """
 
     def close(self) -> None: ...
@@ -213,11 +240,8 @@ class PassageStore(Protocol):
     def also_in(self, passage_id: int) -> list[Document]:
         """Return other documents with the same words, which were not indexed again."""
 
-    def pending(self, target: Target, limit: int, after: int = 0) -> list[tuple[int, bool]]:
-        """Return entries of the journal as (passage id, whether it was deleted), ascending.
-
-        Only passages with ids above ``after`` are returned.
-        """
+    def pending(self, target: Target, limit: int, after: int = 0) -> list[JournalEntry]:
+        """Return the first entries of an index's journal whose place is above ``after``, in the order of places."""
 
     def waiting(self, target: Target, limit: int) -> int:
         """Return the number of journal entries for an index, counted up to ``limit``."""
@@ -277,8 +301,11 @@ class PassageWriter(Protocol):
     def remove(self, document_id: str) -> bool:
         """Remove a document and return whether it was stored."""
 
-    def indexed(self, target: Target, entries: Sequence[tuple[int, bool]]) -> None:
-        """Remove entries from the journal, and mark the open indices of other processes as stale."""
+    def indexed(self, target: Target, entries: Sequence[JournalEntry]) -> None:
+        """Remove entries from the journal, and mark the open indices of other processes as stale.
+
+        Of an index that each server derives for itself (``PassageStores.own_targets``) they are the journal's first.
+        """
 
     def mark_all_pending(self, target: Target) -> None:
         """Enter every passage into the journal, to be indexed again."""
@@ -303,7 +330,23 @@ class PassageStores(Protocol):
     """Create, open and delete the stores of namespaces, and lock their names.
 
     Thread-safe and safe between processes. Methods block, so they are called on threads. All names are valid ones.
+    ``own_targets``: the indices that each server derives for itself from rows that all servers share; their journals
+    are this server's. Empty where the stores are one server's.
     """
+
+    @property
+    def own_targets(self) -> frozenset[Target]: ...
+
+    def own_lock(self, name: str) -> AbstractContextManager[None]:
+        """Hold the lock of this server's own indices of a name, which ``lock`` holds too.
+
+        Raises:
+            NamespaceBusy: another thread, or another process of this server, holds it.
+            NamespaceDamaged: nothing can be written.
+        """
+
+    def identity(self, name: str) -> Hashable | None:
+        """Return a value that differs between stores that had this name; quick. None where there is no such store."""
 
     def names(self) -> list[str]:
         """Return the names in alphabetical order."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from retrieval.corpus.items import ParsedDocument, Span
-from retrieval.passages import Document, Passage, type_bits
+from retrieval.passages import Document, Passage, passage_id, type_bits
 
 SCHEMA_VERSION: Final = "1"
 STORE_NAME: Final = "passages.sqlite"
@@ -165,6 +165,16 @@ def passage_of(cut: tuple[int, int, int, str, int], document: Document, text: st
         date=document.date,
         types=document.types,
     )
+
+
+def cuts_of(namespace: str, reading: ParsedDocument, spans: Iterable[Span]) -> dict[int, Cut]:
+    """Return the rows of a document's passages by their ids."""
+    cuts: dict[int, Cut] = {}
+    for span in spans:
+        text = reading.text[span.start : span.end]
+        number = passage_id(namespace, reading.document.document_id, span.start, text)
+        cuts[number] = Cut(number, span, duplicate_key(text, number))
+    return cuts
 
 
 def bits_of(document: Document) -> int:

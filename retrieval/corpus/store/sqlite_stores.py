@@ -20,16 +20,24 @@ import numpy as np
 from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceExists, NamespaceUnknown
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
-from retrieval.corpus.store.base import FILE_ID, TARGETS, Counts, PassageFilter, StoredDocument, Target, is_name
+from retrieval.corpus.store.base import (
+    FILE_ID,
+    TARGETS,
+    Counts,
+    JournalEntry,
+    PassageFilter,
+    StoredDocument,
+    Target,
+    is_name,
+    row_filter_of,
+)
 from retrieval.corpus.store.schema import STORE_NAME, document_of, passage_of, unpack
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
 from retrieval.index.base import Ids, RowFilter
-from retrieval.passages import PUBLICATION_TYPES, Document, Passage, type_bits
+from retrieval.passages import Document, Passage
 from retrieval.storage.files import build_lock, create_draft, make_folder, recover, replace_folder
 from retrieval.storage.sqlite_pool import ReadPool
 
-if TYPE_CHECKING:
-    from retrieval.corpus.chunking import Chunker
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker
 
@@ -294,9 +302,11 @@ class SqlitePassageStore:
         )
         return [document_of(body) for (body,) in self._query(sql, (passage_id,))]
 
-    def pending(self, target: Target, limit: int, after: int = 0) -> list[tuple[int, bool]]:
+    def pending(self, target: Target, limit: int, after: int = 0) -> list[JournalEntry]:
         sql = "SELECT passage_id, gone FROM pending WHERE target = ? AND passage_id > ? ORDER BY passage_id LIMIT ?"
-        return [(int(number), bool(gone)) for number, gone in self._query(sql, (target, after, limit))]
+        return [
+            JournalEntry(int(row[0]), bool(row[1]), int(row[0])) for row in self._query(sql, (target, after, limit))
+        ]
 
     def waiting(self, target: Target, limit: int) -> int:
         sql = "SELECT count(*) FROM (SELECT 1 FROM pending WHERE target = ? LIMIT ?)"
@@ -322,17 +332,7 @@ class SqlitePassageStore:
             yield f"store: {lost} passages are kept as twins of none"
 
     def row_filter(self, where: PassageFilter) -> RowFilter | None:
-        if where.is_open:
-            return None
-        bitless = [name for name in (*where.types, *where.without_types) if name not in PUBLICATION_TYPES]
-        ids = self._ids(where) if bitless or where.documents is not None else None
-        return RowFilter(
-            date_from=where.date_from,
-            date_to=where.date_to,
-            types=0 if bitless else type_bits(where.types),
-            without_types=type_bits(where.without_types),
-            ids=ids,
-        )
+        return row_filter_of(where, self._ids)
 
     def _ids(self, where: PassageFilter) -> np.ndarray[Any, np.dtype[np.int64]]:
         conditions, parameters = list[str](), list[object]()
@@ -365,8 +365,20 @@ class SqlitePassageStores:
     Not for network file systems, on which SQLite's write-ahead log does not work.
     """
 
+    own_targets: Final[frozenset[Target]] = frozenset()
+
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    def own_lock(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return self.lock(name)
+
+    def identity(self, name: str) -> tuple[int, int] | None:
+        try:
+            status = (self._root / name).stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_ctime_ns
 
     def names(self) -> list[str]:
         if not self._root.is_dir():

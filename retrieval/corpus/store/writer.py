@@ -8,16 +8,15 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from retrieval.corpus.errors import NamespaceDamaged
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
-from retrieval.corpus.store.base import TARGETS, Change, Target
+from retrieval.corpus.store.base import TARGETS, Change, JournalEntry, Target
 from retrieval.corpus.store.schema import Cut
-from retrieval.passages import passage_id
 from retrieval.storage.files import create_file
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class SqlitePassageWriter:
             self._replace_file(reading)
         number = self._put_document(known[0] if known else None, reading, (digest, body))
         spans = self._chunker.cut(reading) if cuts is None else cuts
-        self._put_passages(number, self._cuts(reading, spans))
+        self._put_passages(number, schema.cuts_of(self._namespace, reading, spans))
         return "changed" if known else "added"
 
     def _replace_file(self, reading: ParsedDocument) -> None:
@@ -128,14 +127,6 @@ class SqlitePassageWriter:
             (document.document_id, *values),
         ).fetchone()
         return int(row[0])
-
-    def _cuts(self, reading: ParsedDocument, spans: Iterable[Span]) -> dict[int, Cut]:
-        cuts: dict[int, Cut] = {}
-        for span in spans:
-            text = reading.text[span.start : span.end]
-            number = passage_id(self._namespace, reading.document.document_id, span.start, text)
-            cuts[number] = Cut(number, span, schema.duplicate_key(text, number))
-        return cuts
 
     def _put_passages(self, number: int, cuts: dict[int, Cut]) -> None:
         """Replace the passages of document ``number``.
@@ -183,9 +174,9 @@ class SqlitePassageWriter:
         self._connection.execute("DELETE FROM document WHERE number = ?", row)
         return True
 
-    def indexed(self, target: Target, entries: Sequence[tuple[int, bool]]) -> None:
+    def indexed(self, target: Target, entries: Sequence[JournalEntry]) -> None:
         sql = "DELETE FROM pending WHERE target = ? AND passage_id = ? AND gone = ?"
-        self._connection.executemany(sql, [(target, passage, gone) for passage, gone in entries])
+        self._connection.executemany(sql, [(target, passage, gone) for passage, gone, _ in entries])
         self._count_change()
 
     def mark_all_pending(self, target: Target) -> None:
