@@ -372,7 +372,7 @@ def _facts(directory: Path) -> dict[str, Any]:
     return _read_json(file) if file.is_file() else {}
 
 
-def _reasoning_of(facts: Mapping[str, Any], directory: Path) -> dict[str, bool]:
+def _reasoning_of(facts: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """Return the field of a card that says how a model reasons, {} where ``facts`` does not say it."""
     if "evidence_reasoning" not in facts:
         return {}

@@ -28,8 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import Codes, EncoderOptions, Floats, PassageText, join_title
 from models.encoders.model_files import ModelFolder
 from models.encoders.resolve import resolve_encoder
+from models.encoders.texts import TruncatingTokenizer, load_tokenizer
 from models.encoders.token_codes import kept_tokens, max_sim, pack
-from models.encoders.transformers_encoder.batches import BatchRunner, TruncatingTokenizer, load_tokenizer
+from models.encoders.transformers_encoder.batches import BatchRunner
 from models.encoders.transformers_encoder.encoder import PooledForward, TokenForward, unit_rows
 from models.encoders.transformers_encoder.loading import FifoLock, load_transformer, place
 from models.encoders.transformers_encoder.plain_bert import TokenVectors, load_plain_bert
