@@ -71,6 +71,11 @@ async def best_sentence(question: str, context: Context, compare: Compare) -> Ev
     return EvidenceSentence(numbers[best.candidate.source], best.line)
 
 
+def _literal(text: str) -> str:
+    """Return a regex for the text; not by ``re.escape``, since engines differ in the escapes that they read."""
+    return re.sub(r"[\[\].]", r"\\\g<0>", text)
+
+
 @dataclass(frozen=True, slots=True)
 class EvidenceChain:
     """Answer one open question from ``evidence``."""
@@ -105,7 +110,7 @@ class EvidenceChain:
         """Return whether the model begins to quote the sentence rather than to say that no passage says it."""
         layout = self.chains.layout
         opening = self.evidence.opening
-        grammar = Grammar("regex", f" ?({re.escape(opening)}|{re.escape(SILENT)})")
+        grammar = Grammar("regex", f" ?({_literal(opening)}|{_literal(SILENT)})")
         params = self._greedy(grammar, opening, SILENT)
         written = await self.chains.generations.write(
             layout.ids(inputs.system, inputs.user, self.chains.opening), params

@@ -41,7 +41,7 @@ async def test_the_server_quotes_the_best_sentence_and_the_model_answers(bench: 
     number = number_of(events, "Heparin")
     assert shown(events, "reasoning") == f"[{number}] says: {SENTENCE}\n"
     first = made.engine.requests[0].params
-    assert first.grammar is not None and first.grammar.spec == rf" ?(\[{number}\]\ says:|No\ passage\ says\ it\.)"
+    assert first.grammar is not None and first.grammar.spec == rf" ?(\[{number}\] says:|No passage says it\.)"
     assert made.prompts[1].endswith(f"\n\nReasoning: [{number}] says: {SENTENCE}\nAnswer:")
     last = done(events)
     assert last.answer == f"Protamine [{number}]"
