@@ -373,7 +373,7 @@ def _facts(directory: Path) -> dict[str, Any]:
 
 
 def _reasons_from_evidence(directory: Path, default: bool) -> bool:
-    """Return what a folder's own ``arrowhead.json`` says of reasoning from a sentence, ``default`` where it is silent."""
+    """Return whether the folder's ``arrowhead.json`` says that the model reasons from a sentence, else ``default``."""
     reasons = _facts(directory).get("evidence_reasoning", default)
     if not isinstance(reasons, bool):
         raise ModelNotFound(f"{directory / CARD_FILE}: evidence_reasoning is true or false")
