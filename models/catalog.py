@@ -200,7 +200,7 @@ def card_from_request(request: ModelRequest, converted_dir: Path | None = None) 
             "trained_for": _trained_for(path),
             "quotes": _quotes(path),
             "licence": _licence(path),
-            **_reasoning_of(_facts(path), path),
+            "evidence_reasoning": _reasons_from_evidence(path, False),
         }
     elif path.suffix == SUFFIX or not is_hub_id:
         raise ModelNotFound(f"{request.source} is neither a directory, a GGUF file nor a hub id (owner/name)")
@@ -236,7 +236,7 @@ def with_adapter(card: ModelCard, folder: Path) -> ModelCard:
         genegpt_mask=facts.get("genegpt_mask", card.genegpt_mask),
         summaries=facts.get("summaries", card.summaries),
         context_tokens=facts.get("context_tokens", card.context_tokens),
-        **_reasoning_of(facts, folder),
+        evidence_reasoning=_reasons_from_evidence(folder, card.evidence_reasoning),
     )
 
 
@@ -372,13 +372,20 @@ def _facts(directory: Path) -> dict[str, Any]:
     return _read_json(file) if file.is_file() else {}
 
 
+<<<<<<< HEAD
 def _reasoning_of(facts: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """Return the field of a card that says how a model reasons, {} where ``facts`` does not say it."""
     if "evidence_reasoning" not in facts:
         return {}
     if not isinstance(facts["evidence_reasoning"], bool):
+=======
+def _reasons_from_evidence(directory: Path, default: bool) -> bool:
+    """Return whether the folder's ``arrowhead.json`` says that the model reasons from a sentence, else ``default``."""
+    reasons = _facts(directory).get("evidence_reasoning", default)
+    if not isinstance(reasons, bool):
+>>>>>>> wt-an
         raise ModelNotFound(f"{directory / CARD_FILE}: evidence_reasoning is true or false")
-    return {"evidence_reasoning": facts["evidence_reasoning"]}
+    return reasons
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class ServedReader:
         self._engine = create_engine("transformers", self.card, EngineOptions(max_model_len=4096, max_num_seqs=batch))
         self._layout = PromptFormatter(self._engine, self.card)
         self._prompts = Prompts.load()
-        self._batch = batch
+        self._batch, self._num_asked = batch, 0
 
     def answers(self, questions: Sequence[tuple[Sample, Context]]) -> Iterator[list[tuple[str, str]]]:
         """Yield reasoning and answer of each question, batch by batch; one without a context is a closed form."""
@@ -54,7 +54,8 @@ class ServedReader:
         return list(await asyncio.gather(*(self._one(sample, context) for sample, context in questions)))
 
     async def _one(self, sample: Sample, context: Context) -> tuple[str, str]:
-        generations = Generations(self._engine, "reading")
+        self._num_asked += 1
+        generations = Generations(self._engine, f"reading-{self._num_asked}")
         if not context.passages:
             params = GenerateParams(max_tokens=_CLOSED_TOKENS, stop=("\n",))
             return "", (await generations.write(list(sample.prompt), params)).text.strip()
