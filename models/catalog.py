@@ -372,18 +372,10 @@ def _facts(directory: Path) -> dict[str, Any]:
     return _read_json(file) if file.is_file() else {}
 
 
-<<<<<<< HEAD
-def _reasoning_of(facts: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """Return the field of a card that says how a model reasons, {} where ``facts`` does not say it."""
-    if "evidence_reasoning" not in facts:
-        return {}
-    if not isinstance(facts["evidence_reasoning"], bool):
-=======
 def _reasons_from_evidence(directory: Path, default: bool) -> bool:
     """Return whether the folder's ``arrowhead.json`` says that the model reasons from a sentence, else ``default``."""
     reasons = _facts(directory).get("evidence_reasoning", default)
     if not isinstance(reasons, bool):
->>>>>>> wt-an
         raise ModelNotFound(f"{directory / CARD_FILE}: evidence_reasoning is true or false")
     return reasons
 

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from models.engines.base import Tokenizer
 from models.engines.transformers_engine.kv_cache import KvCache, KvRow, PrefixCache
-from models.engines.transformers_engine.running_sequence import RunningSequence
 from models.engines.transformers_engine.sampling import choose_tokens, token_logprobs
-from models.engines.transformers_engine.scheduling import Scheduler, prefill_order
+from models.engines.transformers_engine.sequences import RunningSequence, Scheduler, prefill_order
 from models.errors import ContextTooLong, ModelError
 from models.types import Delta, EngineStats, TokenLogprob
 

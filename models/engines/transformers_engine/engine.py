@@ -21,7 +21,7 @@ from models.engines.transformers_engine.continuous_batching import BatchDecoder,
 from models.engines.transformers_engine.grammar_mask import BoundedCompilations, GrammarCompiler, GrammarState
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
-from models.engines.transformers_engine.running_sequence import RunningSequence
+from models.engines.transformers_engine.sequences import RunningSequence
 from models.errors import ContextTooLong, EngineOverloaded, EngineUnavailable, ModelError, UnsupportedParam
 from models.torch_runtime.openmp import run_in_new_thread
 from models.types import Delta, EngineStats, GenerateParams, TokenLogprob

@@ -36,7 +36,7 @@ from models.engines.base import EngineOptions
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
-from models.engines.transformers_engine.running_sequence import RunningSequence
+from models.engines.transformers_engine.sequences import RunningSequence
 from models.torch_runtime.layers import NAME
 from models.torch_runtime.openmp import run_in_new_thread
 from models.types import GenerateParams

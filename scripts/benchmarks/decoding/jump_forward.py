@@ -35,9 +35,9 @@ from models.decoding.types import Call, CallReply, LoopLimits, TextSampled
 from models.engines.base import Engine, EngineOptions
 from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.continuous_batching import BatchLimits
-from models.engines.transformers_engine.drafts import PromptLookup
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.engines.transformers_engine.grammar_mask import CompiledGrammar, GrammarCompiler, GrammarState
+from models.engines.transformers_engine.sequences import PromptLookup
 from models.types import GenerateParams, Grammar
 from retrieval.ncbi.calls.urls import call_regex, parse_call_url
 from server.methods.genegpt.method import SYNTAX

@@ -13,8 +13,8 @@ import pytest_asyncio
 from models.catalog import ModelCard
 from models.decoding.grammar import call_grammar, forced_call_grammar
 from models.engines.base import EngineOptions
-from models.engines.transformers_engine.drafts import PromptLookup
 from models.engines.transformers_engine.engine import TransformersEngine
+from models.engines.transformers_engine.sequences import PromptLookup
 from models.types import GenerateParams
 
 CALLS = (

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output
 from models.engines.transformers_engine.kv_cache import KvCache, KvShape, PrefixCache
-from models.engines.transformers_engine.running_sequence import RunningSequence
+from models.engines.transformers_engine.sequences import RunningSequence
 from models.errors import ContextTooLong
 from models.torch_runtime.layers import NAME, register
 from models.types import Delta, GenerateParams

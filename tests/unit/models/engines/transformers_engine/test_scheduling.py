@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.engines.transformers_engine.scheduling import Claim, Scheduler, prefill_order
+from models.engines.transformers_engine.sequences import Claim, Scheduler, prefill_order
 
 MEMORY = 1000
 PATIENCE = 10

@@ -9,7 +9,7 @@ import pytest
 
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, Output
 from models.engines.transformers_engine.engine import DecodeWorker
-from models.engines.transformers_engine.running_sequence import RunningSequence
+from models.engines.transformers_engine.sequences import RunningSequence
 from models.errors import EngineUnavailable
 from models.types import EngineStats, GenerateParams
 

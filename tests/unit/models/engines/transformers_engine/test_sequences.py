@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from models.engines.transformers_engine.grammar_mask import GrammarState
-from models.engines.transformers_engine.running_sequence import RunningSequence
+from models.engines.transformers_engine.sequences import RunningSequence
 from models.types import GenerateParams
 
 PROMPT = [1, 2, 3, 4, 5, 6, 1, 2, 3]
