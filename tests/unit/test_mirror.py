@@ -26,9 +26,18 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/corpus/search/test_several_encoders.py": ("retrieval/corpus/namespaces/namespace.py",),
     "tests/contract/test_engine_contract.py": ("models/engines/base.py",),
     "tests/contract/test_lexical_contract.py": ("retrieval/lexical/base.py",),
+    "tests/contract/test_passage_store_contract.py": (
+        "retrieval/corpus/store/positions.py",
+        "retrieval/corpus/store/postgres_reader.py",
+        "retrieval/corpus/store/postgres_stores.py",
+        "retrieval/corpus/store/postgres_writer.py",
+    ),
     "tests/contract/test_vector_index_contract.py": (
         "retrieval/index/backends/faiss_cpu.py",
         "retrieval/index/base.py",
+        "retrieval/index/pgvector/index.py",
+        "retrieval/index/pgvector/indices.py",
+        "retrieval/index/pgvector/sql.py",
     ),
     "tests/gpu/test_index_gpu.py": ("retrieval/index/backends/faiss_gpu.py",),
     "tests/http/test_command_line.py": (
@@ -175,6 +184,11 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/settings/model.py",
         "server/settings/retrieval.py",
         "server/settings/schema.py",
+    ),
+    "tests/unit/server/wiring/test_shared_passages.py": (
+        "retrieval/corpus/namespaces/follower.py",
+        "retrieval/index/pgvector/token_store.py",
+        "server/state/passages.py",
     ),
     "tests/unit/server/test_every_route.py": (
         "server/app.py",
