@@ -9,6 +9,6 @@ if [ -n "${PGPASSWORD_FILE:-}" ]; then PGPASSWORD="$(cat "$PGPASSWORD_FILE")"; e
 umask 077
 trap 'rm -f "$1.part"' EXIT
 pg_dump --format=custom --no-owner --no-privileges --file="$1.part"
-# A file that cannot be read back is no backup.
-pg_restore --list "$1.part" | grep -q ' TABLE DATA [^ ]* arrowhead_keys '
+# A file that cannot be read back is no backup. The list is read to its end, as pg_restore fails where it cannot write.
+pg_restore --list "$1.part" | grep ' TABLE DATA [^ ]* arrowhead_keys ' >/dev/null
 mv "$1.part" "$1"

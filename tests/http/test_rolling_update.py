@@ -79,7 +79,7 @@ def haproxy(folder: Path, urls: list[str]) -> Iterator[str]:
         process.wait()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def site(
     serve_with: Callable[..., AbstractContextManager[Running]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:

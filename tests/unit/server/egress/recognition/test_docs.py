@@ -42,7 +42,8 @@ def test_the_fixed_lists_are_those_of_the_code() -> None:
 
 def test_the_budgets_are_the_defaults_of_the_settings() -> None:
     """By name and number."""
-    said = {_names(row[0])[0]: int(row[1]) for row in ROWS if len(row) == 3 and row[1].isdecimal()}
+    numbers = {_names(row[0])[0]: int(row[1]) for row in ROWS if len(row) == 3 and row[1].isdecimal()}
+    said = {name: number for name, number in numbers.items() if name.startswith("egress.max_chars")}
 
     assert said == {f"egress.{name}": field.default for name, field in EgressSettings.model_fields.items()
                     if name.startswith("max_chars")}  # fmt: skip
