@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -35,28 +34,13 @@ class ServerKind:
     sent: str
     error: type[ModelError]
 
-    def unencrypted_host(self, url: str, allow_http: bool) -> tuple[str, int] | None:
-        """Return host and port whose addresses have to be private, None where any address is safe."""
-        parts = urlsplit(url)
-        if parts.scheme == "https" or allow_http:
-            return None
-        return parts.hostname or "", parts.port or 80
-
-    def unknown_host(self, host: str, error: OSError) -> ModelError:
-        return self.error(f"{self.settings}urls: the name {host} is not known: {error}")
-
-    def check_private(self, url: str, addresses: Iterable[Sequence[Any]]) -> None:
-        """Check that all results of ``getaddrinfo`` for an http address are in private networks.
-
-        Raises:
-            ModelError: one is not; of the class ``error``.
-        """
-        public = [str(found[4][0]) for found in addresses if not is_private(str(found[4][0]))]
-        if public:
-            raise self.error(
-                f"{self.settings}urls: {url} would send {self.sent} unencrypted to {public[0]}, which is no private "
-                f"address: use https, or set {self.settings}allow_http"
-            )
+    def refusal(self, url: str, addresses: Iterable[str]) -> str:
+        """Return why an http server with these addresses may not be asked, "" where all are in private networks."""
+        public = next((address for address in addresses if not is_private(address)), "")
+        return public and (
+            f"{self.settings}urls: {url} would send {self.sent} unencrypted to {public}, which is no private address: "
+            f"use https, or set {self.settings}allow_http"
+        )
 
     def tls(self, url: str, ca_file: Path | None) -> ssl.SSLContext:
         """Return what the certificate of a server is checked with; one that is not read from a file for http.

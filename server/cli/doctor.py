@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from models.errors import ArrowheadError
+from server.cli.namespaces import shared_database
 from server.cli.options import GivenSettings, with_setting_flags
 
 if TYPE_CHECKING:
@@ -153,11 +154,8 @@ def _indices(settings: Settings) -> Finding:
 def _namespaces(settings: Settings) -> Finding:
     from server.settings.loading import namespaces_dir
     from server.wiring.shared_passages import passage_stores
-    from server.wiring.state import open_database, open_passage_database
 
-    folder = namespaces_dir(settings)
-    shares = settings.retrieval.storage == "postgresql"
-    database = open_passage_database(settings, open_database(settings)) if shares else None
+    folder, database = namespaces_dir(settings), shared_database(settings)
     try:
         stores = passage_stores(folder, database)
         names = stores.names()
@@ -166,7 +164,7 @@ def _namespaces(settings: Settings) -> Finding:
     finally:
         if database is not None:
             database.close()
-    return Finding("ok", "namespaces", f"{len(names)} in {'the database' if shares else folder}")
+    return Finding("ok", "namespaces", f"{len(names)} in {folder if database is None else 'the database'}")
 
 
 def _blast(settings: Settings) -> Finding:

@@ -45,7 +45,7 @@ def opened(config: Path | None) -> Iterator[tuple[Settings, Retrieval]]:
 
     settings = load_settings(None, config)
     protect(namespaces_dir(settings))
-    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), database=_database(settings))
+    retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), database=shared_database(settings))
     try:
         yield settings, retrieval
     finally:
@@ -67,7 +67,7 @@ def _described(config: Path | None) -> Iterator[Namespaces]:
 
     settings = load_settings(None, config)
     protect(namespaces_dir(settings))
-    database = _database(settings)
+    database = shared_database(settings)
     namespaces = build_namespaces(settings.retrieval, namespaces_dir(settings), encoder, database)
     try:
         yield namespaces
@@ -77,7 +77,7 @@ def _described(config: Path | None) -> Iterator[Namespaces]:
             database.close()
 
 
-def _database(settings: Settings) -> SharedDatabase | None:
+def shared_database(settings: Settings) -> SharedDatabase | None:
     """Return the database that holds the namespaces, None where they are files."""
     if settings.retrieval.storage == "files":
         return None

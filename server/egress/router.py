@@ -426,7 +426,7 @@ class Egress:
 
 
 def _allowed(record: AuditRecord, place: Destination) -> AuditRecord:
-    detail = {"via": place.via} if place.via else {}
+    detail = {**record.detail, "via": place.via} if place.via else record.detail
     return replace(record, decision="allowed", where=place.name, detail=detail)
 
 

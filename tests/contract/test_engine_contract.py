@@ -7,76 +7,26 @@ import importlib.util
 import json
 import random
 import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from replica_server import Behaviour, Replica
+from small_engines import CONTEXT, SHORT_PROMPT, SLOTS, build_engine, remote_engine
 
-from models.catalog import ModelCard
 from models.decoding.grammar import forced_call_grammar, identifier_grammar, quote_grammar, quote_line
-from models.engines.base import Engine, EngineOptions, RemoteOptions
-from models.engines.registry import create_engine
+from models.engines.base import Engine
 from models.engines.scripted_engine import ScriptedEngine
 from models.errors import ContextTooLong, GrammarInvalid, UnsupportedParam
 from models.types import Delta, GenerateParams, Grammar
-from scripts.benchmarks.serving.vllm_replica import vllm_replicas
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-CONTEXT = 512
-SLOTS = 4
 PROMPT = "Question: What is the official gene symbol of LMP10?\n"
-SHORT_PROMPT = "Write three letters:"
 THREE_LETTERS = Grammar("regex", "[a-z]{3}")
-
-
-def script(prompt: str) -> str:
-    """A long text of mixed scripts that depends on nothing but the prompt; three letters where they are asked for."""
-    if prompt.endswith(SHORT_PROMPT):
-        return "abc"
-    chooser = random.Random(prompt)
-    return "".join(chooser.choice("abcdefgh 0123456789éß→基因") for _ in range(2000))
-
-
-def build_engine(kind: str, directory: Path, vllm_device: str = "cpu") -> Engine:
-    card = ModelCard(name="tiny", source=str(directory), context_length=CONTEXT)
-    options = EngineOptions(dtype="float32", device="cpu", max_model_len=CONTEXT, max_num_seqs=SLOTS)
-    if kind == "scripted":
-        return ScriptedEngine(card, options, script)
-    if kind == "vllm":
-        return create_engine("vllm", card, replace(options, device=vllm_device))
-    return create_engine("transformers", card, options)
-
-
-def over(urls: Sequence[str], directory: Path) -> Engine:
-    """The remote engine, with the tokenizer of ``directory``."""
-    card = ModelCard(name="tiny", source=str(directory), context_length=CONTEXT)
-    remote = RemoteOptions(urls=tuple(urls), start_s=300.0)
-    return create_engine("remote", card, EngineOptions(max_num_seqs=SLOTS, remote=remote))
-
-
-@asynccontextmanager
-async def remote_engine(kind: str, directory: Path) -> AsyncIterator[Engine]:
-    """The remote engine over two stand-ins that share a transformers engine, or over two real replicas."""
-    async with AsyncExitStack() as stack:
-        if kind == "remote-vllm":
-            options = ("--max-model-len", str(CONTEXT), "--max-num-seqs", str(SLOTS))
-            real = stack.enter_context(vllm_replicas(2, directory, "tiny", options))
-            yield over([one.url for one in real], directory)
-            return
-        inner = build_engine("transformers", directory)
-        await inner.start()
-        stack.push_async_callback(inner.close)
-        vocabulary = json.loads((directory / "config.json").read_text())["vocab_size"]
-        stand_ins = [await Replica(inner, Behaviour(vocabulary=vocabulary)).start() for _ in range(2)]
-        for one in stand_ins:
-            stack.push_async_callback(one.stop)
-        yield over([one.url for one in stand_ins], directory)
 
 
 @pytest_asyncio.fixture(

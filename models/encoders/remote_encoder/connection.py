@@ -6,12 +6,15 @@ Messages hold the address and the status, never what was sent or received.
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+import httpcore
 import httpx
 
 from models.encoders.base import RemoteEncoderOptions
@@ -38,18 +41,21 @@ _REFUSED: Final = {
 class Connection:
     """Reach one server from many threads.
 
+    An address with http must be private unless ``allow_http`` is on; this is checked for each connection.
+
     Raises:
-        EncoderUnavailable: the address is http, not private, and ``allow_http`` is off; or its name is not known.
+        EncoderUnavailable: the file of certificates cannot be read.
+        EncoderUnusable: the address is not private, and no name.
     """
 
     def __init__(self, remote: RemoteEncoderOptions) -> None:
         self.url = remote.url.rstrip("/")
         self._remote = remote
-        _check_address(self.url, remote)
-        self._transport = httpx.HTTPTransport(
-            verify=_ENCODER.tls(self.url, remote.ca_file),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=KEEP_IDLE_S),
-            trust_env=False,
+        is_checked = self.url.startswith("http:") and not remote.allow_http
+        if is_checked:
+            _refuse_public(self.url)
+        self._transport = _Transport(
+            _ENCODER.tls(self.url, remote.ca_file), _PrivateNetwork(self.url) if is_checked else None
         )
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -76,7 +82,7 @@ class Connection:
         Raises:
             EncoderUnavailable: the server does not answer, or reports that it cannot now, at the last try; or this
                 connection is closed.
-            EncoderUnusable: it refuses the request.
+            EncoderUnusable: it refuses the request, or must not be asked, as its address is not private.
         """
         failure = ""
         for pause in (*_PAUSES_S, 0.0):
@@ -142,12 +148,56 @@ class Connection:
         return EncoderUnavailable(f"the encoder server {self.url} does not answer ({failure})")
 
 
-def _check_address(url: str, remote: RemoteEncoderOptions) -> None:
-    host = _ENCODER.unencrypted_host(url, remote.allow_http)
-    if host is None:
-        return
-    try:
-        found = socket.getaddrinfo(*host, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise _ENCODER.unknown_host(host[0], error) from error
-    _ENCODER.check_private(url, found)
+def _refuse_public(url: str) -> None:
+    with suppress(ValueError):  # a name, which is looked up for each connection
+        if reason := _ENCODER.refusal(url, [urlsplit(url).hostname or ""]):
+            raise EncoderUnusable(reason)
+
+
+class _Transport(httpx.HTTPTransport):
+    """Pool the connections to one server; ``network`` makes them, httpcore's own where it is None."""
+
+    def __init__(self, certificates: ssl.SSLContext, network: httpcore.NetworkBackend | None) -> None:
+        super().__init__(verify=certificates, trust_env=False)
+        # httpx passes no network on to the pool.
+        self._pool = httpcore.ConnectionPool(
+            certificates,
+            max_connections=None,
+            max_keepalive_connections=16,
+            keepalive_expiry=KEEP_IDLE_S,
+            network_backend=network,
+        )
+
+
+class _PrivateNetwork(httpcore.NetworkBackend):
+    """Connect to private addresses only, each looked up and checked for its connection, as the remote engine does."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._inner = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpcore.ConnectError(f"the name {host} is not known") from error
+        addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+        if reason := _ENCODER.refusal(self._url, addresses):
+            raise EncoderUnusable(reason)
+        failure: Exception = httpcore.ConnectError(f"the name {host} has no address")
+        for address in addresses:
+            try:
+                return self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    def sleep(self, seconds: float) -> None:
+        self._inner.sleep(seconds)

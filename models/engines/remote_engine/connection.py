@@ -18,7 +18,7 @@ from typing import Any, Final
 import httpcore
 import httpx
 
-from models.engines.base import RemoteOptions, is_private
+from models.engines.base import RemoteOptions
 from models.engines.http_client import KEEP_IDLE_S, Header, ServerKind, Timeouts, build_request
 from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost
 from models.errors import EngineUnavailable
@@ -227,10 +227,6 @@ class _PrivateNetwork(httpcore.AsyncNetworkBackend):
         except OSError as error:
             raise httpcore.ConnectError(f"the name {host} is not known") from error
         addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
-        for address in addresses:
-            if not is_private(address):
-                raise AddressNotPrivate(
-                    f"{self._url} would send prompts unencrypted to {address}, which is no private address: use "
-                    "https, or set model.allow_http"
-                )
+        if reason := _REPLICA.refusal(self._url, addresses):
+            raise AddressNotPrivate(reason)
         return addresses

@@ -218,7 +218,7 @@ class ReplicaPool:
 
 
 def _refused(error: AddressNotPrivate) -> EngineUnavailable:
-    return EngineUnavailable(f"model.urls: {error}")
+    return EngineUnavailable(str(error))
 
 
 def ranked(session: str, replicas: Sequence[Replica]) -> list[Replica]:

@@ -1,6 +1,6 @@
 """Decode with continuous batching over one transformers model: requests join and leave between steps.
 
-Owns the steps; ``scheduling`` decides which sequences take part. Everything here runs on one thread and knows nothing
+Owns the steps; ``sequences.Scheduler`` decides who takes part. Everything here runs on one thread and knows nothing
 of asyncio. A step prefills a bounded number of prompt tokens, then decodes one token for every sequence whose prompt is
 done. Behind that token come those that its grammar forces, without being decoded; the next step computes them together.
 While few sequences run, it also computes a draft of what may follow, and decodes as many tokens as agree with it.

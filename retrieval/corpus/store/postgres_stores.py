@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceExists, NamespaceUnknown
+from retrieval.corpus.errors import NamespaceBusy, NamespaceExists, NamespaceUnknown
 from retrieval.corpus.store.base import Target
 from retrieval.corpus.store.positions import Positions, SharedNamespace
 from retrieval.corpus.store.postgres_reader import PostgresPassageStore
 from retrieval.corpus.store.postgres_writer import PostgresPassageWriter
+from retrieval.corpus.store.sqlite_stores import locked
 from retrieval.storage.database import Connection, SharedDatabase
-from retrieval.storage.files import build_lock, make_folder
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker
@@ -82,21 +82,12 @@ class PostgresPassageStores:
 
     @contextlib.contextmanager
     def _own_lock(self, name: str, wait_s: float) -> Iterator[None]:
-        lock = build_lock(self._root / name, wait_s)
-        try:
-            make_folder(self._root)
-            lock.__enter__()
-        except TimeoutError:
-            raise NamespaceBusy(f"namespace {name} is being changed by another process of this server") from None
-        except OSError as error:
-            raise NamespaceDamaged(f"{self._root}: cannot be written: {error.strerror}") from error
-        try:
+        busy = f"namespace {name} is being changed by another process of this server"
+        with locked(self._root / name, wait_s, busy):
             found = self._found(name)
             if found is not None:
                 self._positions(found).claim()
             yield
-        finally:
-            lock.__exit__(None, None, None)
 
     @contextlib.contextmanager
     def creating(

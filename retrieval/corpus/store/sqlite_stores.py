@@ -359,6 +359,28 @@ def _having(words: Sequence[str]) -> tuple[str, list[object]]:
     return " AND ".join(["1", *(_HAS_WORD for _ in words)]), list(words)
 
 
+@contextlib.contextmanager
+def locked(folder: Path, wait_s: float, busy: str) -> Iterator[None]:
+    """Lock the name of a namespace's folder, which need not exist, against other threads and processes.
+
+    Raises:
+        NamespaceBusy: another one holds the lock after ``wait_s``; with the message ``busy``.
+        NamespaceDamaged: the folder above cannot be written.
+    """
+    lock = build_lock(folder, wait_s)
+    try:
+        make_folder(folder.parent)
+        lock.__enter__()
+    except TimeoutError:
+        raise NamespaceBusy(busy) from None
+    except OSError as error:
+        raise NamespaceDamaged(f"{folder.parent}: cannot be written: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
+
+
 class SqlitePassageStores:
     """Manage the stores below one folder, which need not exist yet.
 
@@ -391,19 +413,9 @@ class SqlitePassageStores:
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
         target = self._root / name
-        lock = build_lock(target, wait_s=0.0)
-        try:
-            make_folder(self._root)
-            lock.__enter__()
-        except TimeoutError:
-            raise NamespaceBusy(f"namespace {name} is being changed by another process") from None
-        except OSError as error:
-            raise NamespaceDamaged(f"{self._root}: cannot be written: {error.strerror}") from error
-        try:
+        with locked(target, 0.0, f"namespace {name} is being changed by another process"):
             recover(target)
             yield
-        finally:
-            lock.__exit__(None, None, None)
 
     @contextlib.contextmanager
     def creating(

@@ -194,8 +194,7 @@ def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]
         **closing.details,
         "abstained": outcome == "abstained",
         "reasoning": chain.reasoning,
-        "citations": [passage_record(closing.passages[n], number=n, sentence=support[n]) for n in known],
-        "cited": known,
+        **_cited(closing, support),
         "unknown_citations": sum(number not in closing.passages for number in named),
         **({"reason": reason} if reason else {}),
         **({"answer_letter": chain.letter, "supported": bool(basis)} if question.choices else {}),
@@ -208,6 +207,12 @@ def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]
         details=details,
         outcome=outcome,
     )
+
+
+def _cited(closing: Closing, support: Mapping[int, str]) -> dict[str, Any]:
+    """Return the fields of the trace on the passages that an answer cites; ``support``: the sentence of each."""
+    records = [passage_record(closing.passages[n], number=n, sentence=text) for n, text in support.items()]
+    return {"citations": records, "cited": [*support]}
 
 
 def _basis(closing: Closing, chain: Chain) -> dict[int, str]:

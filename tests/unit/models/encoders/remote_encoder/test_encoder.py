@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -369,6 +371,30 @@ def test_an_encoder_without_weights_is_refused() -> None:
 def test_a_public_address_needs_https() -> None:
     with pytest.raises(ModelError, match=r"unencrypted to 8\.8\.8\.8"):
         create_remote_encoder("minilm", options("http://8.8.8.8:8000"))
+
+
+def test_a_name_is_looked_up_and_checked_for_each_connection(
+    server: PoolingServer, remote: Callable[..., RemoteEncoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not known, then that of a public address, then of private ones, at the first of which nothing listens."""
+    known = {"127.0.0.1": ["127.0.0.1"], "127.0.0.2": ["127.0.0.2"]}
+    look_up = socket.getaddrinfo
+
+    def addresses(host: str, port: int, *rest: Any, **kinds: Any) -> list[Any]:
+        if host not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [entry for address in known[host] for entry in look_up(address, port, *rest, **kinds)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
+    encoder = remote(server.url.replace("127.0.0.1", "encoders-1"))
+    with pytest.raises(EncoderUnavailable, match="does not answer"):
+        encoder.encode_queries(["IL-6"])
+    known["encoders-1"] = ["127.0.0.1", "8.8.8.8"]
+    with pytest.raises(EncoderUnusable, match=r"unencrypted to 8\.8\.8\.8.*retrieval\.encoder_allow_http"):
+        encoder.encode_queries(["IL-6"])
+    known["encoders-1"] = ["127.0.0.2", "127.0.0.1"]
+    assert encoder.encode_queries(["IL-6"]).shape == (1, encoder.dim)
+    encoder.close()
 
 
 def test_local_vectors_of_the_probe_texts_are_made_once_for_the_owner_alone(

@@ -141,7 +141,7 @@ async def test_a_public_address_stops_the_start_and_is_not_used_later(
     stand_ins = [await start(), await start()]
 
     async def refused(connection: Connection) -> Dialect:
-        raise AddressNotPrivate("would send prompts unencrypted to 8.8.8.8")
+        raise AddressNotPrivate("model.urls: would send prompts unencrypted to 8.8.8.8")
 
     async def check(_: Connection) -> Dialect:
         return DIALECT
@@ -155,7 +155,7 @@ async def test_a_public_address_stops_the_start_and_is_not_used_later(
     moved = pool.replicas[0]
 
     async def get(path: str, timeout_s: float) -> Reply:
-        raise AddressNotPrivate("would send prompts unencrypted to 8.8.8.8")
+        raise AddressNotPrivate("model.urls: would send prompts unencrypted to 8.8.8.8")
 
     moved.connection.get = get  # type: ignore[method-assign]
     async with asyncio.timeout(5):
