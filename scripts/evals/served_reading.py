@@ -15,7 +15,7 @@ from models.types import GenerateParams
 from scripts.training.tasks.samples import Sample
 from server.methods.medrag.chain_of_thought import Chain, Chains, Prompts
 from server.methods.medrag.context import Context
-from server.methods.medrag.evidence_reasoning import EvidenceChain, best_sentence
+from server.methods.medrag.evidence_reasoning import EvidenceChain, best_sentences
 from server.methods.medrag.request import MedRagOptions, read_question
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import SentenceScores
@@ -63,10 +63,11 @@ class ServedReader:
         inputs = self._prompts.answering(question, "chain_of_thought", context.text)
         params = GenerateParams(max_tokens=_MAX_TOKENS, stop_on_repetition=True)
         chains = Chains(generations, self._layout, question, params, True)
-        evidence = None
+        options = MedRagOptions(form="open")
+        sentences = ()
         if self.card.evidence_reasoning:
-            evidence = await best_sentence(question.stem, context, words_alone)
-        writing = EvidenceChain(chains, evidence) if evidence else chains
+            sentences = await best_sentences(question.stem, context, words_alone, options.sentences)
+        writing = EvidenceChain(chains, sentences) if sentences else chains
         async with aclosing(writing.events(inputs)) as events:
             async for event in events:
                 if isinstance(event, Chain):

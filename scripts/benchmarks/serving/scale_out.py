@@ -23,6 +23,7 @@ Without a name, all of them. The status is 1 where one fails.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -35,7 +36,7 @@ from scripts.benchmarks.serving.scenarios import replicas, servers, shared_state
 from scripts.benchmarks.serving.scenarios.site import Site, site
 from scripts.benchmarks.serving.scenarios.throughput import throughput
 from scripts.benchmarks.serving.scenarios.verdict import Verdict
-from scripts.benchmarks.serving.vllm_replica import VllmReplica, vllm_replicas
+from scripts.benchmarks.serving.vllm_replica import THREADS, VllmReplica, vllm_replicas
 
 OF_REPLICAS: Final = ("cached", "latency", "throughput", "replica-kill")
 OF_SERVERS: Final[dict[str, Callable[[Site, argparse.Namespace], Verdict]]] = {
@@ -90,6 +91,8 @@ def main() -> None:
     names = args.scenarios or [*OF_REPLICAS, *OF_SERVERS]
     if args.urls and "replica-kill" in args.scenarios:
         parser.error("replica-kill starts its own replicas: leave --urls out")
+    # As the replicas have: one core for each engine.
+    os.environ.setdefault(THREADS, "0")
     failed = False
     for run, known in ((over_replicas, OF_REPLICAS), (over_servers, tuple(OF_SERVERS))):
         if set(names) & set(known):

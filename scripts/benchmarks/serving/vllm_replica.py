@@ -17,6 +17,8 @@ from pathlib import Path
 # What `vllm serve` calls; the command itself needs a package called vllm, which the CPU build is not.
 _SERVE = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 _START_S = 400.0
+# The cores on which vLLM's CPU build computes, one thread on each.
+THREADS = "VLLM_CPU_OMP_THREADS_BIND"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class VllmReplica:
 @contextmanager
 def vllm_replicas(number: int, model: Path, name: str, options: Sequence[str] = ()) -> Iterator[list[VllmReplica]]:
     """Start some together and wait until they are healthy; ends them at the end of the block."""
-    replicas = [launch(model, name, options) for _ in range(number)]
+    cores = os.cpu_count() or 1
+    replicas = [launch(model, name, options, core=place % cores) for place in range(number)]
     try:
         for replica in replicas:
             wait_until_healthy(replica)
@@ -47,13 +50,17 @@ def vllm_replicas(number: int, model: Path, name: str, options: Sequence[str] = 
             replica.kill()
 
 
-def launch(model: Path, name: str, options: Sequence[str] = (), port: int = 0) -> VllmReplica:
+def launch(model: Path, name: str, options: Sequence[str] = (), port: int = 0, core: int = 0) -> VllmReplica:
+    """Start a replica whose model computes on one core.
+
+    With a thread on each core, two replicas and their client wait for one another at every layer on a small machine.
+    """
     arguments = [
         "--served-model-name", name, "--enable-scale-out", "--enable-prompt-tokens-details", "--dtype", "float32",
         "--block-size", "32", "--scheduling-policy", "priority", "--kv-cache-memory-bytes", str(256 * 2**20),
         "--structured-outputs-config", '{"backend": "xgrammar"}', *options,
     ]  # fmt: skip
-    return _start(model, arguments, port)
+    return _start(model, arguments, port, core)
 
 
 @contextmanager
@@ -71,7 +78,7 @@ def vllm_pooling(model: Path, dtype: str, key: str) -> Iterator[VllmReplica]:
         server.kill()
 
 
-def _start(model: Path, arguments: Sequence[str], port: int = 0) -> VllmReplica:
+def _start(model: Path, arguments: Sequence[str], port: int = 0, core: int = 0) -> VllmReplica:
     port = port or free_port()
     command = [
         sys.executable, "-c", _SERVE, "--model", str(model), "--host", "127.0.0.1", "--port", str(port),
@@ -86,7 +93,7 @@ def _start(model: Path, arguments: Sequence[str], port: int = 0) -> VllmReplica:
         "GLOO_SOCKET_IFNAME": "lo",
         "HF_HUB_OFFLINE": "1",
         "TORCHDYNAMO_DISABLE": "1",
-        "OMP_NUM_THREADS": "1",
+        THREADS: str(core),
     }
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True

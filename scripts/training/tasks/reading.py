@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.passages import Document, Hit, Passage, passage_id
-from scripts.training.tasks.samples import NO_PASSAGE, Sample, Text, Writer
+from scripts.training.tasks.samples import Sample, Text, Writer
 from server.methods.i_medrag.rounds import IteratedPrompts
 from server.methods.medrag.chain_of_thought import Prompts
 from server.methods.medrag.context import Context, build_context
-from server.methods.medrag.evidence_reasoning import SILENT, EvidenceSentence
+from server.methods.medrag.evidence_reasoning import NO_PASSAGE, SILENT, EvidenceSentence
 from server.methods.medrag.request import MARK, IMedRagOptions, MedRagOptions, read_question
 
 Way = Literal["reasoned", "direct", "sub"]

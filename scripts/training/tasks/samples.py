@@ -14,7 +14,6 @@ from scripts.training.packing import Encoded
 from server.methods.shared.generation import PromptFormatter
 
 END: Final = "<|im_end|>"
-NO_PASSAGE: Final = "The passages do not say."
 NO_STATEMENT: Final = "The statements do not say."
 
 

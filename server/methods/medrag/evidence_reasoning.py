@@ -1,8 +1,9 @@
-"""Answer from one sentence of the passages, with a model that was trained to quote one before it answers.
+"""Answer with sentences of the passages, with a model that was trained to quote one before it answers.
 
 Such a model reasons in one line, ``[2] says: SENTENCE`` or ``No passage says it.`` The sentence is chosen by its score,
 as for extractive answers: this finds the right passage more often than a small model does, and saves the tokens of the
-quote. Whether a passage says it, and what follows from the sentence, the model decides.
+quote. The model decides whether a passage says it, and yes or no. Everything else is answered with the sentence itself,
+since a small model's own words are wrong more often than the sentence is (docs/evals.md).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
 from server.methods.medrag.context import Context
 from server.methods.medrag.request import MARK
 from server.methods.shared.choices import asks_yes_or_no
-from server.methods.shared.extractive import Source, candidates_of, scored
+from server.methods.shared.extractive import ScoredSentence, Source, bar_for, candidates_of, chosen, scored
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import numbers_in, quoted_line, sanitize
 
@@ -29,6 +30,7 @@ from server.methods.shared.sentences import numbers_in, quoted_line, sanitize
 Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
 # As the training writes them.
 SILENT: Final = "No passage says it."
+NO_PASSAGE: Final = "The passages do not say."
 _MAX_WORDS: Final = 42
 _YES: Final = " Yes"
 _NO: Final = " No"
@@ -37,10 +39,11 @@ _VERDICT: Final = re.compile(r"\s*(Yes|No)\b")
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSentence:
-    """Hold the sentence of the passage ``number`` that fits the question best."""
+    """Hold a sentence of the passage ``number`` that fits the question; ``subject`` is what a pronoun in it means."""
 
     number: int
     text: str
+    subject: str = ""
 
     @property
     def opening(self) -> str:
@@ -51,6 +54,12 @@ class EvidenceSentence:
         """Return the line in which the model quotes the sentence."""
         return f"{self.opening} {shortened(self.text)}"
 
+    @property
+    def line(self) -> str:
+        """Return the sentence as an answer quotes it."""
+        about = f"{quoted_line(self.subject)}: " if self.subject else ""
+        return f"{about}“{quoted_line(self.text)}” [{self.number}]"
+
 
 def shortened(sentence: str) -> str:
     """Return the first words of a sentence, without what would read as a number of a passage."""
@@ -58,17 +67,25 @@ def shortened(sentence: str) -> str:
     return " ".join(words) if len(words) <= _MAX_WORDS else " ".join(words[:_MAX_WORDS]) + " …"
 
 
-async def best_sentence(question: str, context: Context, compare: Compare) -> EvidenceSentence | None:
-    """Return the best sentence of the context, None where it has none; retracted articles are left out."""
+async def best_sentences(question: str, context: Context, compare: Compare, most: int) -> tuple[EvidenceSentence, ...]:
+    """Return the best sentence of the context, and up to ``most`` in all that are above the calibrated score.
+
+    None of them repeats a better one; retracted articles are left out. () where the context has no sentence.
+    """
     numbers = [n for n in context.best_first if not context.passages[n - 1].document.is_retracted]
     found = [context.passages[n - 1].passage for n in numbers]
     sources = [Source(embedded_title(one), one.text) for one in found]
     candidates = (await asyncio.to_thread(candidates_of, question, sources)).sentences
     if not candidates:
-        return None
+        return ()
     scores = await compare(question, [one.compared for one in candidates])
-    best = scored(candidates, scores)[0]
-    return EvidenceSentence(numbers[best.candidate.source], best.line)
+    best, *others = scored(candidates, scores)
+    bar = min(bar_for(scores), best.score)
+    return tuple(_evidence(one, numbers) for one in chosen([best, *others], most, bar))
+
+
+def _evidence(one: ScoredSentence, numbers: Sequence[int]) -> EvidenceSentence:
+    return EvidenceSentence(numbers[one.candidate.source], one.line, one.candidate.subject)
 
 
 def _literal(text: str) -> str:
@@ -78,38 +95,54 @@ def _literal(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceChain:
-    """Answer one open question from ``evidence``."""
+    """Answer one open question with ``sentences``, the best first; the model is asked about that one."""
 
     chains: Chains
-    evidence: EvidenceSentence
+    sentences: tuple[EvidenceSentence, ...]
 
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is made, then the chain."""
         is_said = await self._is_said(inputs)
-        reasoning = self.evidence.thought if is_said else SILENT
+        reasoning = self._best.thought if is_said else SILENT
         yield TranscriptDelta(reasoning, "injected")
         yield TextDelta(f"{reasoning}\n", "reasoning")
-        verdict = await self._verdict(inputs) if is_said and self._asks_yes_or_no else ""
-        if verdict:
-            answer = f"{verdict} [{self.evidence.number}]."
-            yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
-            yield TextDelta(answer)
-            yield Chain(reasoning, answer, "", "stop", None, self._quotes)
-            return
+        quoted = self.sentences if is_said else ()
+        verdict = ""
+        if is_said and asks_yes_or_no(self.chains.question.stem):
+            verdict = await self._verdict(inputs)
+            if not verdict:
+                async with aclosing(self._free(inputs, reasoning)) as events:
+                    async for event in events:
+                        yield event
+                return
+            # One that was not asked about might tell the opposite.
+            quoted = self.sentences[:1]
+        lines = [f"{verdict} [{self._best.number}]."] if verdict else []
+        answer = "\n".join([*lines, *(one.line for one in quoted)]) or NO_PASSAGE
+        yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
+        yield TextDelta(answer)
+        yield Chain(reasoning, answer, "", "stop", None, _quotes(quoted))
+
+    async def _free(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
+        """Yield what an engine writes that enforces no grammar, with the mark of the sentence where it has none."""
         async with aclosing(self.chains.answered(inputs, reasoning)) as events:
             async for event in events:
                 if not isinstance(event, Chain):
                     yield event
                     continue
-                mark = f" [{self.evidence.number}]" if is_said and self._lacks_mark(event.answer) else ""
+                mark = f" [{self._best.number}]" if event.answer.strip() and not numbers_in(event.answer) else ""
                 if mark:
                     yield TextDelta(mark)
-                yield replace(event, answer=event.answer + mark, quotes=self._quotes if is_said else {})
+                yield replace(event, answer=event.answer + mark, quotes=_quotes(self.sentences[:1]))
+
+    @property
+    def _best(self) -> EvidenceSentence:
+        return self.sentences[0]
 
     async def _is_said(self, inputs: PromptInputs) -> bool:
         """Return whether the model begins to quote the sentence rather than to say that no passage says it."""
         layout = self.chains.layout
-        opening = self.evidence.opening
+        opening = self._best.opening
         grammar = Grammar("regex", f" ?({_literal(opening)}|{_literal(SILENT)})")
         params = self._greedy(grammar, opening, SILENT)
         written = await self.chains.generations.write(
@@ -119,7 +152,7 @@ class EvidenceChain:
 
     async def _verdict(self, inputs: PromptInputs) -> str:
         """Return "Yes" or "No", "" from an engine that enforces no grammar and writes something else."""
-        prompt = self.chains.answer_prompt(inputs, self.evidence.thought)
+        prompt = self.chains.answer_prompt(inputs, self._best.thought)
         params = self._greedy(Grammar("regex", f"{_YES}|{_NO}"), _YES, _NO)
         written = await self.chains.generations.write(prompt, params)
         found = _VERDICT.match(written.text)
@@ -130,13 +163,7 @@ class EvidenceChain:
         most = max(len(encode(f" {text}")) for text in texts) + 1
         return replace(self.chains.params, max_tokens=most, stop=(), grammar=grammar, temperature=0.0)
 
-    def _lacks_mark(self, answer: str) -> bool:
-        return bool(answer.strip()) and not numbers_in(answer)
 
-    @property
-    def _quotes(self) -> dict[int, str]:
-        return {self.evidence.number: quoted_line(self.evidence.text)}
-
-    @property
-    def _asks_yes_or_no(self) -> bool:
-        return asks_yes_or_no(self.chains.question.stem)
+def _quotes(sentences: Sequence[EvidenceSentence]) -> dict[int, str]:
+    """Return the first sentence of each passage by its number."""
+    return {one.number: quoted_line(one.text) for one in reversed(sentences)}

@@ -43,7 +43,7 @@ from server.methods.base import (
 from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
-from server.methods.medrag.evidence_reasoning import EvidenceChain, best_sentence
+from server.methods.medrag.evidence_reasoning import EvidenceChain, best_sentences
 from server.methods.medrag.report import Ballot, Closing, Outcome
 from server.methods.medrag.request import (
     MAX_CONTEXT_TOKENS,
@@ -171,13 +171,13 @@ class MedRag:
     async def _writing(
         self, chains: Chains, inputs: PromptInputs, outcome: Outcome, passages: Passages
     ) -> AsyncGenerator[Event | Ballot | Chain, None]:
-        """Return the events of one chain, of several that vote, or of one that answers from a chosen sentence."""
+        """Return the events of one chain, of several that vote, or of one that answers with chosen sentences."""
         card, options, gathered = self._lifecycle.card, outcome.options, outcome.gathered
         if card.evidence_reasoning and chains.reasoned and not chains.question.choices and gathered is not None:
             compare = partial(passages.compare, names=gathered.namespaces)
-            evidence = await best_sentence(chains.question.stem, outcome.context, compare)
-            if evidence is not None:
-                return EvidenceChain(chains, evidence).events(inputs)
+            sentences = await best_sentences(chains.question.stem, outcome.context, compare, options.sentences)
+            if sentences:
+                return EvidenceChain(chains, sentences).events(inputs)
         return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
 
     def _synthesis(self, options: MedRagOptions) -> Synthesis:

@@ -186,7 +186,8 @@ def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]
     given = {**chain.quotes, **basis}
     support = {n: given.get(n) or supporting_sentence(chain.answer, n, closing.passages[n]) for n in known}
     is_listed = closing.references and bool(answer) and outcome != "abstained"
-    text, references = render(sources, bool(known), num_chars, support) if is_listed else ("", ())
+    beside = {n: sentence for n, sentence in support.items() if sentence not in chain.answer}
+    text, references = render(sources, bool(known), num_chars, beside) if is_listed else ("", ())
     if references:
         yield TextDelta(text, is_ours=True)
         yield Evidence(references)
@@ -252,7 +253,8 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
         return "cut", why_cut(chain.finish_reason, chain.stop_reason)
     if not (chain.letter if choices else chain.answer.strip()):
         return "abstained", _NO_CHOICE if choices else _NO_TEXT
-    covers = "none" if choices else says_nothing(chain.answer)
+    # What is quoted speaks of its own matter, not of the passages.
+    covers = "none" if choices or chain.quotes else says_nothing(chain.answer)
     if covers == "whole":
         return "abstained", closing.without or _read_in_vain(closing)
     if closing.without:

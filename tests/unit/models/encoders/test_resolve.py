@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from bert_models import TEXTS, build_sentence_folder, minilm_folder, write_json
 
+from models.catalog import disable_hub_access
 from models.encoders.base import EncoderOptions, PassageText
 from models.encoders.model_files import ModelFolder
 from models.encoders.registry import create_encoder
@@ -159,6 +160,8 @@ def test_a_folder_without_any_length_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_vectors_equal_those_of_sentence_transformers(tmp_path: Path, pooling: str) -> None:
     """For a folder that the library itself wrote, with prompts for queries and passages."""
+    # The library looks its model card's base up at the hub, unless another test of this process has put it offline.
+    disable_hub_access()
     from sentence_transformers import SentenceTransformer
 
     settings = {"prompts": {"query": "query: ", "document": "passage: "}, "similarity_fn_name": "dot"}

@@ -1,4 +1,4 @@
-"""Answers from one chosen sentence, for a model whose card says that it reasons from one."""
+"""Answers with chosen sentences, for a model whose card says that it reasons from one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from passage_bench import PassageBench, Script, done, shown
 
-from scripts.training.tasks.samples import NO_PASSAGE
-from server.methods.medrag.evidence_reasoning import SILENT, EvidenceSentence, shortened
+from server.methods.medrag.evidence_reasoning import NO_PASSAGE, SILENT, EvidenceSentence, shortened
 from server.methods.medrag.method import MedRag
 
 OPEN = "Which drug reverses heparin?"
@@ -35,35 +34,37 @@ def number_of(events: Any, title: str) -> int:
     return numbers[title]
 
 
-async def test_the_server_quotes_the_best_sentence_and_the_model_answers(bench: Any) -> None:
-    """The model writes no reasoning of its own; what it is asked first is whether any passage says it."""
-    async with bench(says(" Protamine")) as made:
+async def test_a_question_is_answered_with_the_sentence_that_the_model_finds_to_say_it(bench: Any) -> None:
+    """The model writes no words of its own; it is asked whether any passage says it."""
+    async with bench(says(" Aspirin")) as made:
         events = await made.ask(OPEN, k=3)
     number = number_of(events, "Heparin")
     assert shown(events, "reasoning") == f"[{number}] says: {SENTENCE}\n"
     first = made.engine.requests[0].params
     assert first.grammar is not None and first.grammar.spec == rf" ?(\[{number}\] says:|No passage says it\.)"
-    assert made.prompts[1].endswith(f"\n\nReasoning: [{number}] says: {SENTENCE}\nAnswer:")
+    assert len(made.prompts) == 1
     last = done(events)
-    assert last.answer == f"Protamine [{number}]"
+    assert last.answer == f"“{SENTENCE}” [{number}]" and last.outcome == "answered"
     assert [one["title"] for one in last.details["citations"]] == ["Heparin"]
     assert last.details["citations"][0]["sentence"] == SENTENCE
+    assert shown(events).count(SENTENCE) == 1
 
 
-async def test_a_mark_that_the_model_writes_stays_the_only_one(bench: Any) -> None:
-    """Nothing is added to an answer that cites."""
-    async with bench(says(" Protamine [1].")) as made:
-        events = await made.ask(OPEN, k=3)
-    assert done(events).answer == "Protamine [1]."
+async def test_further_sentences_need_the_calibrated_score(bench: Any) -> None:
+    """The model vouches for the first alone; others are quoted where an extractive answer would quote them."""
+    async with bench(says("")) as made:
+        events = await made.ask("What do heparin and protamine do?", k=3)
+        single = await made.ask("What do heparin and protamine do?", k=3, sentences=1)
+    assert done(events).answer.startswith("“") and done(single).answer.count("“") == 1
+    assert done(events).answer.startswith(done(single).answer)
 
 
 async def test_the_model_may_say_that_no_passage_says_it(bench: Any) -> None:
-    """Then no sentence is put before it, and no yes or no is asked of it."""
-    async with bench(lambda prompt: f" {NO_PASSAGE}" if prompt.endswith("Answer:") else f" {SILENT}") as made:
+    """Then nothing is quoted, and no yes or no is asked of it."""
+    async with bench(lambda prompt: f" {SILENT}") as made:
         events = await made.ask(CLOSED, k=3)
     assert shown(events, "reasoning") == f"{SILENT}\n"
-    assert made.prompts[1].endswith(f"Reasoning: {SILENT}\nAnswer:")
-    assert made.engine.requests[1].params.grammar is None
+    assert len(made.prompts) == 1 and shown(events).startswith(NO_PASSAGE)
     assert done(events).outcome == "abstained" and done(events).details["citations"] == []
 
 
@@ -74,8 +75,9 @@ async def test_yes_or_no_is_one_word_under_a_grammar(bench: Any, verdict: str) -
         events = await made.ask(CLOSED, k=3)
     params = made.engine.requests[1].params
     assert params.grammar is not None and params.grammar.spec == " Yes| No"
-    assert done(events).answer == f"{verdict} [{number_of(events, 'Heparin')}]."
-    assert f"(https://example.org/heparin): “{SENTENCE}”" in shown(events)
+    number = number_of(events, "Heparin")
+    assert done(events).answer == f"{verdict} [{number}].\n“{SENTENCE}” [{number}]"
+    assert shown(events).count(SENTENCE) == 1
 
 
 async def test_an_engine_without_grammars_is_asked_again(bench: Any) -> None:
@@ -99,3 +101,7 @@ def test_a_long_sentence_is_cut_and_its_own_marks_are_no_citations() -> None:
     assert shortened("It binds [7].") == "It binds (7)."
     assert shortened("word " * 50) == "word " * 42 + "…"
     assert replace(EvidenceSentence(1, ""), text="It binds.").thought == "[1] says: It binds."
+
+
+def test_a_pronoun_is_quoted_behind_what_it_means() -> None:
+    assert EvidenceSentence(2, "It binds [7].", "Heparin").line == "Heparin: “It binds (7).” [2]"
