@@ -87,7 +87,7 @@ def _hash(text: str) -> int:
     return int(hashlib.sha256(text.encode()).hexdigest()[:12], 16)
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
@@ -228,9 +228,9 @@ def _share(flags: Iterable[bool]) -> float:
 
 
 async def run(options: argparse.Namespace, folder: Path) -> None:
-    questions = read_questions(_read(options.data / "questions_dev.jsonl.gz"), options.questions)
+    questions = read_questions(read_rows(options.data / "questions_dev.jsonl.gz"), options.questions)
     gold = frozenset(pmid for question in questions for pmid in question.gold)
-    rows = choose_documents(_read(options.data / "corpus.jsonl.gz"), gold, options.distractors)
+    rows = choose_documents(read_rows(options.data / "corpus.jsonl.gz"), gold, options.distractors)
     settings = RetrievalSettings(encoder=options.encoder)
     retrieval = build_retrieval(settings, folder)
     service = PassageService(retrieval, settings)

@@ -34,7 +34,7 @@ SECOND: Final = (
 )
 TASKS: Final = frozenset({*FIRST, *SECOND})
 _TRANSCRIPTS: Final = 2
-_MAX_TRANSCRIPT: Final = 1000
+_MAX_TRANSCRIPT: Final = 1300
 
 
 class Mixture:
