@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from models.catalog import ModelCard, context_length, with_adapter
+from models.encoders.base import EncoderOptions, PassageText
+from models.encoders.registry import create_encoder
 from models.engines.base import EngineOptions
 from models.engines.registry import create_engine
 from models.types import GenerateParams
@@ -20,13 +22,21 @@ from server.methods.medrag.request import MedRagOptions, read_question
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import SentenceScores
 
+_ENCODER: Final = "minilm"
 _MAX_TOKENS: Final = 172
 _CLOSED_TOKENS: Final = 16
 
 
-async def words_alone(question: str, sentences: Sequence[str]) -> SentenceScores:
-    """Compare no sentences, so that their words alone decide."""
-    return SentenceScores()
+class BuiltInEncoder:
+    """Compare sentences with a question by the encoder that the server has without further models."""
+
+    def __init__(self) -> None:
+        self._encoder = create_encoder(_ENCODER, EncoderOptions(device="cpu"))
+
+    async def compare(self, question: str, sentences: Sequence[str]) -> SentenceScores:
+        vectors = self._encoder.encode_passages([PassageText("", sentence) for sentence in sentences])
+        cosines = vectors @ self._encoder.encode_queries([question])[0]
+        return SentenceScores(encoder=_ENCODER, cosines=tuple(map(float, cosines)))
 
 
 class ServedReader:
@@ -38,6 +48,7 @@ class ServedReader:
         self._engine = create_engine("transformers", self.card, EngineOptions(max_model_len=4096, max_num_seqs=batch))
         self._layout = PromptFormatter(self._engine, self.card)
         self._prompts = Prompts.load()
+        self._encoder = BuiltInEncoder()
         self._batch, self._num_asked = batch, 0
 
     def answers(self, questions: Sequence[tuple[Sample, Context]]) -> Iterator[list[tuple[str, str]]]:
@@ -66,7 +77,7 @@ class ServedReader:
         options = MedRagOptions(form="open")
         sentences = ()
         if self.card.evidence_reasoning:
-            sentences = await best_sentences(question.stem, context, words_alone, options.sentences)
+            sentences = await best_sentences(question.stem, context, self._encoder.compare, options.sentences)
         writing = EvidenceChain(chains, sentences) if sentences else chains
         async with aclosing(writing.events(inputs)) as events:
             async for event in events:
