@@ -49,7 +49,8 @@ SUBJECT: Final = re.compile(
 )
 _LINE: Final = re.compile(r"^\d+\. (?P<record>.+)$", re.MULTILINE)
 _ALIASES: Final = re.compile(r"(?:^|; )aliases ([^;]+)")
-_TYPED: Final = re.compile(r"\([^()]*\) (?:protein-coding|pseudogene|ncRNA)\b")
+# The organism of a record, then the type of the gene.
+GENE_TYPE: Final = re.compile(r"\((?P<organism>[^()]*)\) (?P<type>protein-coding|pseudogene|ncRNA)\b")
 NO_FIELD: Final = "not found"
 _SENTENCE: Final = re.compile(r"(?<=[.?!])[\"'”’)]*\s+")
 _SEQUENCE: Final = re.compile(r"(?<![A-Za-z])[ACGTN]{20,}(?![A-Za-z])", re.IGNORECASE)
@@ -320,13 +321,16 @@ def asking_part(question: str) -> str:
 def field_of(asked: Asked, answer: str, read: str) -> str:
     """Return the answer as it stands in the record, for relations that a field of it answers as a whole.
 
-    A model that copies a few words cannot copy a sentence or a list. The record is the first one that names the
-    subject; ``NO_FIELD`` where it has no such field.
+    A small model cannot copy a sentence or a list, and says "yes" to a pseudogene. The record is the first one that
+    names the subject; ``NO_FIELD`` where it has no such field.
     """
-    if asked.relation not in ("aliases", "function") or not answer.strip():
+    if asked.relation not in ("aliases", "coding", "function") or not answer.strip():
         return answer
     named = re.compile(rf"(?<!\w){re.escape(asked.subject)}(?!\w)", re.IGNORECASE)
     record = next((found["record"] for found in _LINE.finditer(read) if named.search(found["record"])), "")
+    if asked.relation == "coding":
+        typed = GENE_TYPE.search(record)
+        return answer if typed is None else "Yes" if typed["type"] == "protein-coding" else "No"
     if asked.relation == "aliases":
         found = _ALIASES.search(record)
         return found[1].strip() if found and "replaced by" not in record else NO_FIELD
@@ -334,4 +338,4 @@ def field_of(asked: Asked, answer: str, read: str) -> str:
     first = record.partition("; ")[0].strip()
     if not first.startswith(answer.strip()):
         return answer
-    return NO_FIELD if _TYPED.search(first) else first.rstrip(";")
+    return NO_FIELD if GENE_TYPE.search(first) else first.rstrip(";")

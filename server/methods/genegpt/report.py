@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from models.decoding.types import CallFinished, CallStatus, LoopDone, LoopFinish
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, TextDelta
-from server.methods.genegpt.prompt import SUBJECT, Asked, field_of, is_in_scope
+from server.methods.genegpt.prompt import GENE_TYPE, SUBJECT, Asked, field_of, is_in_scope
 from server.methods.shared.call_lines import MAX_REFERENCES, collect, render, standing, summary
 from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.outcomes import YES_NO, OpeningGate, notice, says_nothing, why_cut
@@ -23,7 +23,6 @@ _NOT_FOUND: Final = re.compile(
     r"(?:(?:not|none|nothing|no \w+) found\b[^.;]{0,40}|none|unknown|n/?a)\W*", re.IGNORECASE
 )
 _CODING: Final = re.compile(r"protein[- ]?coding|(?:en)?codes? (?:for )?(?:an? )?protein", re.IGNORECASE)
-_GENE_TYPE: Final = re.compile(r"\((?P<organism>[^()]*)\) (?P<type>protein-coding|pseudogene|ncRNA)\b")
 _WORD: Final = re.compile(r"[^\W_][\w'./*+-]*")
 _TAG: Final = re.compile(r"\[[^\]]*\]|\b(?:AND|OR|NOT)\b")
 _STOP_WORDS_TEXT: Final = (
@@ -197,7 +196,7 @@ def _words(text: str) -> list[str]:
 def _states(answer: str, made_from: Transcript) -> bool:
     """Return whether what was read states what a yes or no says."""
     if _CODING.search(made_from.question):
-        found = _GENE_TYPE.search(_lines_naming(made_from))
+        found = GENE_TYPE.search(_lines_naming(made_from))
         says_yes = answer.strip().casefold().startswith("yes")
         return found is not None and (found["type"] == "protein-coding") == says_yes
     if not answer.strip().casefold().startswith("yes"):

@@ -87,7 +87,8 @@ def test_the_sentence_that_asks_is_taken_from_a_long_message() -> None:
 
 READ = """[2 gene records
 1. Stops the cell cycle after damage; TP53 (human) protein-coding chr17 17p13.1; aliases BCC7, P53; id 7157
-2. ERBB2 (human) protein-coding chr17 17q12; aliases CD340, HER2; id 2064]"""
+2. ERBB2 (human) protein-coding chr17 17q12; aliases CD340, HER2; id 2064
+3. MYCP1 (human) pseudogene chr4 4q13; id 4610]"""
 
 
 @pytest.mark.parametrize(
@@ -99,9 +100,12 @@ READ = """[2 gene records
         ("aliases", "HER2", "ERBB2", "CD340, HER2"),
         ("aliases", "XYZ1", "ERBB2", NO_FIELD),
         ("location", "TP53", "chr17", "chr17"),
+        ("coding", "HER2", "No", "Yes"),
+        ("coding", "MYCP1", "Yes", "No"),
+        ("coding", "XYZ1", "Yes", "Yes"),
     ],
 )
 def test_an_answer_is_the_whole_field_of_the_record(relation: str, subject: str, written: str, answer: str) -> None:
-    """A model that copies two words of a sentence has found it, not told it."""
+    """A model that copies two words of a sentence has found it, not told it; a record's type is no opinion."""
     asked = Asked("?", relation, subject)  # type: ignore[arg-type]
     assert field_of(asked, written, READ) == answer
