@@ -51,8 +51,13 @@ MARK = "Answer:"
 CALL_OPENER = "[https://"
 # What the model writes between two replies; a call has about 60 tokens, the reasoning of a hop as many.
 _OWN_TOKENS: Final = 512
-# Of a model that was trained for look-ups alone: for a call with its margin, and calls of one answer by their length.
+# Of a model that was trained for look-ups alone: a call with its margin, the longest one where each digit is a token, and
+# calls of one answer by their length.
 _LOOKUP_TOKENS: Final = 128
+_LONGEST_LOOKUP: Final = (
+    "[https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esummary.fcgi?db=omim&retmax=20&retmode=json&id="
+    f"{','.join(['123456789'] * 20)}]->"
+)
 _LOOKUP_CALLS: Final = 3
 _MULTI_HOP_CALLS: Final = 8
 
@@ -344,7 +349,9 @@ class GeneGpt:
         """
         own, whole = _OWN_TOKENS, self._max_answer_tokens
         if self._lifecycle.card.trained_for is not None:
-            own = _LOOKUP_TOKENS + sum(len(engine.tokenizer.encode(one)) for one in _SEQUENCE.findall(question))
+            encode = engine.tokenizer.encode
+            own = max(_LOOKUP_TOKENS, len(encode(_LONGEST_LOOKUP)))
+            own += sum(len(encode(one)) for one in _SEQUENCE.findall(question))
             whole = min(whole, own * (_MULTI_HOP_CALLS if COT_TRIGGER in question else _LOOKUP_CALLS))
         requested, most = ask.sampling.max_tokens, self._max_answer_tokens
         return answer_limit(requested, own, most, engine), answer_limit(requested, whole, most, engine)
