@@ -60,7 +60,7 @@ from server.methods.clinfo.search import (
     search_place,
     with_full_texts,
 )
-from server.methods.clinfo.statements import Conclusion, extract
+from server.methods.clinfo.statements import Conclusion, extract, nearest_sentence
 from server.methods.shared.choices import asks_yes_or_no, one_line
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageSource, SentenceScores
@@ -383,14 +383,19 @@ class Review:
 
 
 def _cited(conclusion: Conclusion, articles: Mapping[str, Article]) -> list[dict[str, object]]:
-    """Return each citation for the trace; of a quote with its text, its section and score."""
+    """Return each citation for the trace; an article that only disagrees has no ``text``.
+
+    ``quote`` is the sentence of the article that a reader is shown: the quoted one, or the one nearest to what the
+    model wrote, "" where none is near.
+    """
     numbers = conclusion.numbers
-    return [
+    told = [
         {
             "number": numbers[key],
             "key": key,
             "url": articles[key].url,
             "text": claim.text,
+            "quote": claim.text if claim.is_quote else nearest_sentence(claim.text, articles[key]),
             "is_quote": claim.is_quote,
             "section": claim.section,
             "score": round(claim.score, 4),
@@ -398,3 +403,12 @@ def _cited(conclusion: Conclusion, articles: Mapping[str, Article]) -> list[dict
         for claim in conclusion.claims
         for key in claim.keys
     ]
+    listed = {one["key"] for one in told}
+    for first, other in conclusion.disagreeing:
+        if other not in listed:
+            denied = next(claim.text for claim in conclusion.claims if first in claim.keys)
+            quote = nearest_sentence(denied, articles[other], may_deny=True)
+            told.append(
+                {"number": numbers[other], "key": other, "url": articles[other].url, "text": "", "quote": quote}
+            )
+    return told

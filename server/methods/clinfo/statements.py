@@ -24,7 +24,17 @@ from server.methods.base import AnswerOutcome
 from server.methods.clinfo.literature import Article, Literature
 from server.methods.clinfo.screening import Screened
 from server.methods.shared.evidence_table import Finding
-from server.methods.shared.extractive import ScoredSentence, Source, candidates_of, chosen, scored
+from server.methods.shared.extractive import (
+    ScoredSentence,
+    Source,
+    candidates_of,
+    chosen,
+    question_stems,
+    rarity,
+    scored,
+    share_of,
+    stems_of,
+)
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import Sentence, plain_marks, split_sentences
 
@@ -138,6 +148,8 @@ _LEAST: Final = 1e-4
 # Sentences of two articles that share so many of their words speak of the same thing.
 _SAME_THING: Final = 0.5
 _MAX_DISAGREEMENTS: Final = 2
+# A sentence with a smaller share of a text's words, by weight, is not what the text was read from.
+_NEAR: Final = 0.3
 _Origins = Sequence[tuple[int, str]]
 
 
@@ -198,6 +210,20 @@ def is_verbatim(quote: str, article: Article) -> bool:
     wanted = " ".join(quote.split())
     texts = (article.title, *(one.text for one in article.sections))
     return bool(wanted) and any(wanted in " ".join(text.split()) for text in texts)
+
+
+def nearest_sentence(text: str, article: Article, *, may_deny: bool = False) -> str:
+    """Return the article's own sentence that has most of a text's words, by their rarity in it; "" where none is near.
+
+    A sentence that denies supports none that does not, nor the reverse, unless it ``may_deny``.
+    """
+    lines = [one.line for _, one in _sentences(article) if may_deny or is_negated(one.line) == is_negated(text)]
+    stems = [stems_of(line) for line in lines]
+    asked = question_stems(text)
+    weights = rarity(asked, stems)
+    shares = [share_of(asked, words, weights) for words in stems]
+    best = max(shares, default=0.0)
+    return lines[shares.index(best)] if best >= _NEAR else ""
 
 
 def is_negated(line: str) -> bool:

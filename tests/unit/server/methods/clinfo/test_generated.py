@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clinfo_bench import ARTICLES, QUESTION, ClinfoBench, article, pubmed
-from passage_bench import done, references, shown, steps
+from passage_bench import done, marked, references, shown, steps
 
 from models.engines.scripted_engine import ScriptedBehaviour
 from server.methods.clinfo.generated import lack_of, query_grammar, read_queries, read_row
@@ -19,6 +19,7 @@ from server.methods.shared.evidence_table import Finding
 SEARCHES = {
     "searches": [[{"names": ["dexamethasone", "decadron"], "heading": True}, {"names": ["COVID-19"], "heading": False}]]
 }
+_SEVEN = "Seven trials showed lower mortality with dexamethasone in severe COVID-19."
 GOOD = " Dexamethasone lowered mortality in severe COVID-19 [1].\n\nSeven trials agree on lower mortality [2]."
 
 
@@ -51,6 +52,17 @@ async def test_the_synthesis_cites_what_was_read(bench: Any) -> None:
     assert done(events).outcome == "answered" and [one.number for one in references(events)] == [1, 2]
     assert done(events).usage.segments >= 6
     assert done(events).details["synthesis"] == "generated"
+
+
+async def test_a_citation_has_the_sentence_that_the_model_read(bench: Any) -> None:
+    """In the words of the article, so that a reader of the reference finds it marked; none where none is near."""
+    text = " Severe COVID-19 kills fewer with dexamethasone: lower mortality [1]. Doctors welcomed it [2]."
+    async with bench(pubmed({"101": ARTICLES["101"], "102": ARTICLES["102"]}), script=script(text)) as made:
+        events = await made.ask()
+    near, far = done(events).details["citations"]
+    assert near["text"].startswith("Severe COVID-19 kills") and not near["is_quote"]
+    assert near["quote"] in ("Dexamethasone lowered mortality in severe COVID-19.", _SEVEN) and marked(events, near)
+    assert far["quote"] == ""
 
 
 async def test_the_models_queries_are_built_from_data(bench: Any) -> None:
@@ -131,6 +143,9 @@ async def test_an_article_that_states_the_contrary_is_told_and_listed(bench: Any
         events = await made.ask()
     assert "seem to disagree." in shown(events)
     assert any(one.url.endswith("/600/") for one in references(events))
+    contrary = done(events).details["citations"][-1]
+    assert contrary["url"].endswith("/600/") and contrary["text"] == ""
+    assert contrary["quote"] == "Dexamethasone raised mortality in severe COVID-19." and marked(events, contrary)
 
 
 async def test_without_evidence_nothing_is_written(bench: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from clinfo_bench import ARTICLES, QUESTION, ClinfoBench, Names, article, pubmed
 from ncbi_server import Answer, Seen
-from passage_bench import done, references, shown, steps
+from passage_bench import done, marked, references, shown, steps
 
 from scripts.evals.review.data import Regime, reviews
 from server.methods.base import OptionInvalid
@@ -54,6 +54,7 @@ async def test_sentences_that_answer_are_quoted_with_their_own_references(bench:
             assert not cell.quote or cell.section == "publication type" or cell.quote in record, name
     for one in done(events).details["citations"]:
         assert one["text"] in ARTICLES[one["key"].removeprefix("PMID:")]
+        assert one["quote"] == one["text"] and marked(events, one)
 
 
 async def test_what_happens_to_each_article_is_counted(bench: Any) -> None:

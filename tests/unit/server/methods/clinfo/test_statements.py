@@ -15,6 +15,7 @@ from server.methods.clinfo.statements import (
     design_of,
     is_negated,
     is_verbatim,
+    nearest_sentence,
     nearly_best,
     population_of,
     readable,
@@ -166,3 +167,20 @@ def test_verbatim_and_denial() -> None:
     assert not is_verbatim("Steroids did lower mortality.", article) and not is_verbatim("", article)
     assert is_negated("Steroids did not lower mortality.") and is_negated("No significant difference was seen.")
     assert not is_negated("Steroids lowered mortality.")
+
+
+def test_the_sentence_that_a_text_was_read_from_is_found() -> None:
+    """By its rarer words; none that says the reverse, and none where nothing is near."""
+    article = _article(
+        ("METHODS", "In this trial, 6425 patients with COVID-19 were randomised."),
+        ("RESULTS", "Dexamethasone lowered deaths in ventilated patients.\n It did not lower deaths at home."),
+    )
+    lowered = "Dexamethasone lowered deaths in ventilated patients."
+    assert nearest_sentence("Among ventilated patients, deaths were lowered by dexamethasone.", article) == lowered
+    assert nearest_sentence("A total of 6425 were randomised.", article).startswith("In this trial, 6425")
+    denied = nearest_sentence("At home, it did not lower deaths.", article)
+    assert denied == "It did not lower deaths at home."
+    assert nearest_sentence("At home, it lowers deaths.", article) in (lowered, "")
+    assert nearest_sentence("At home, it lowers deaths.", article, may_deny=True) == denied
+    assert nearest_sentence("Protamine reverses heparin.", article) == ""
+    assert nearest_sentence("Protamine reverses heparin.", _article()) == ""
