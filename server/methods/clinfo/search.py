@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from models.errors import ArrowheadError, ModelError
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiError, RetrievalError
-from retrieval.references.csl import item_of_link
+from retrieval.references.csl import document_item
 from server.methods.clinfo.literature import Article, Hits, Link, Place, Section
 from server.methods.clinfo.options import Expansion
 from server.methods.clinfo.queries import (
@@ -210,7 +210,6 @@ def _document(key: str, ranked: Sequence[RankedPassage]) -> Article:
     notices = {"RetractionIn"} if document.is_retracted else set()
     first = ranked[0]
     address = document.url or f"/v1/passages/{first.namespace}/{first.passage.passage_id}"
-    item = item_of_link(document.title or key, address)
     return Article(
         key=key,
         title=" ".join(document.title.split()),
@@ -222,16 +221,11 @@ def _document(key: str, ranked: Sequence[RankedPassage]) -> Article:
         authors=document.authors,
         types=document.types,
         notices=frozenset({*notices, *(["ErratumIn"] if document.corrected_by else [])}),
-        item=item | ({"container-title": document.journal} if document.journal else {}) | _issued(document.date),
+        item=document_item(document),
         url=address,
         place=first.namespace,
         namespace=first.namespace,
     )
-
-
-def _issued(day: int) -> dict[str, Any]:
-    parts = [part for part in (day // 10000, day // 100 % 100, day % 100) if part]
-    return {"issued": {"date-parts": [parts]}} if day else {}
 
 
 def merge(searched: Searched, excluded: frozenset[str]) -> Merged:

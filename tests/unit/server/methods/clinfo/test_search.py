@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiTimeout
+from retrieval.passages import Document, Hit, Passage
+from retrieval.references.csl import ris
+from retrieval.references.styles import ReferenceStyles
 from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
 from server.methods.clinfo.queries import MAX_HITS, Clause, Query
-from server.methods.clinfo.search import Candidate, Searched, SearchRun, fetch, merge, search_place
+from server.methods.clinfo.search import (
+    Candidate,
+    Searched,
+    SearchRun,
+    fetch,
+    merge,
+    search_passages,
+    search_place,
+)
+from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
 
 
 @dataclass
@@ -46,6 +60,29 @@ class FixedPlace:
         if self.failure:
             raise NcbiTimeout("NCBI gave no answer within 1 s")
         return Fetched(tuple(one for one in self.articles if one.pmid in pmids))
+
+
+@dataclass
+class FixedPassages:
+    """Find one passage of each document, for every query."""
+
+    documents: Sequence[Document]
+    names: tuple[str, ...] = ("own",)
+
+    def check(self, passage_query: PassageQuery) -> None:
+        return
+
+    async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
+        ranked = tuple(map(_ranked, self.documents))
+        return Gathered(namespaces=("own",), retriever="bm25", lists=(ranked,) * len(queries))
+
+    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
+        return SentenceScores()
+
+
+def _ranked(document: Document) -> RankedPassage:
+    passage = Passage(passage_id=1, document_id=document.document_id, title=document.title, text="X.")
+    return RankedPassage(passage=passage, document=document, hit=Hit(1, 1.0), namespace="own")
 
 
 def _run(place: str, *pmids: str, weight: float = 1.0) -> SearchRun:
@@ -144,3 +181,19 @@ async def test_records_of_one_doi_are_one_article() -> None:
     got = await fetch(places, wanted)
     assert [one.key for one in got.candidates] == ["PMID:1"] and got.num_same_doi == 1
     assert got.missing == ("PMID:3", "PMID:4") and got.errors == ("NcbiTimeout: NCBI gave no answer within 1 s",)
+
+
+async def test_an_article_of_a_namespace_is_cited_with_its_authors() -> None:
+    """In references and exports: what its source told of it, also of one that was fetched from PubMed."""
+    known: dict[str, Any] = {"authors": ("Horby P", "Lim WS"), "journal": "N Engl J Med", "date": 20210225}
+    documents = [
+        Document(document_id="PMID:32678530", title="Dexamethasone in Covid-19.", **known),
+        Document(document_id="sha256:1", title="Notes of the ward", url="https://example.org/notes"),
+    ]
+    found = await search_passages(FixedPassages(documents), ["own"], ["q"])
+    article, notes = (found.local[document.document_id] for document in documents)
+    shown = ReferenceStyles().text(article.item, "vancouver")
+    assert shown.startswith("Horby P, Lim WS. Dexamethasone in Covid-19. N Engl J Med") and "2021" in shown
+    record = ris([article.item])
+    assert "AU  - Horby, P" in record and "AN  - 32678530" in record and "T2  - N Engl J Med" in record
+    assert "author" not in notes.item and notes.item["URL"] == "https://example.org/notes"
