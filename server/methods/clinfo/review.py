@@ -33,8 +33,10 @@ from server.methods.clinfo.report import (
     counted,
     disagreements,
     ending,
+    fetched_step,
     found_step,
     included_step,
+    queries_step,
     screened_step,
     searched_step,
 )
@@ -60,6 +62,7 @@ from server.methods.clinfo.search import (
     search_place,
     with_full_texts,
 )
+from server.methods.clinfo.stages import Deadline, as_they_come, finished
 from server.methods.clinfo.statements import Conclusion, extract, nearest_sentence
 from server.methods.shared.choices import asks_yes_or_no, one_line
 from server.methods.shared.outcomes import notice
@@ -73,17 +76,6 @@ NO_VERDICT: Final = (
 )
 # Of so many of the best articles the full text is read.
 _FULL_TEXTS: Final = 5
-# Shares of the time of an answer that a stage may take; what is left is for the synthesis.
-_SHARES: Final = {
-    "linking": 0.05,
-    "queries": 0.15,
-    "search": 0.3,
-    "citations": 0.15,
-    "fetch": 0.25,
-    "screening": 0.3,
-    "judging": 0.3,
-    "full texts": 0.2,
-}
 
 
 class Names(Protocol):
@@ -108,18 +100,6 @@ class Library:
     citations: Citations
 
 
-class Deadline:
-    """Measure the time of one answer and give each stage its share."""
-
-    def __init__(self, seconds: float) -> None:
-        self._whole = seconds
-        self._end = asyncio.get_running_loop().time() + seconds
-
-    def share(self, part: float) -> float:
-        """Return the seconds that a stage with this share may take now."""
-        return max(0.05, min(part * self._whole, self._end - asyncio.get_running_loop().time()))
-
-
 class Review:
     """Run one review; ``events`` is called once."""
 
@@ -135,40 +115,43 @@ class Review:
         self._reader = reader
         self._flow = Flow()
         self._deadline = Deadline(options.max_seconds)
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 
-    async def events(self) -> AsyncGenerator[Event, None]:
+    def events(self) -> AsyncGenerator[Event, None]:
+        """Return the events, each as soon as it happens; closing the iterator ends the review."""
+        return as_they_come(self._run, self._events)
+
+    def _tell(self, *events: Event) -> None:
+        for event in events:
+            self._events.put_nowait(event)
+
+    async def _run(self) -> None:
         queries = await self._queries()
-        searched = await self._search(queries)
-        for run in searched.runs:
-            yield Step(searched_step(run))
-        num_told = len(searched.runs)
-        merged, searched = await self._merged(searched)
-        for run in searched.runs[num_told:]:
-            yield Step(searched_step(run))
-        yield Step(found_step(self._flow))
+        self._tell(Step(queries_step(queries)))
+        merged, searched = await self._merged(await self._search(queries))
+        self._tell(Step(found_step(self._flow)))
         screened = await self._screened(await self._fetched(merged))
         kept = by_evidence([one for one in screened if one.is_kept])
         if self._options.full_text:
             kept = await self._with_full_texts(kept)
         self._flow.included = len(kept)
-        yield Step(screened_step(self._flow, screened))
+        self._tell(Step(screened_step(self._flow, screened)))
         report = self._report(searched, screened, kept)
         if not kept:
-            for event in self._without_evidence(report):
-                yield event
+            self._tell(*self._without_evidence(report))
             return
-        yield Step(included_step(kept))
-        yield Retrieved(tuple(run.query for run in searched.runs), tuple(one.article.url for one in kept))
-        yield EvidenceRead(tuple(f"{one.article.title}\n{one.article.text}".strip() for one in kept))
+        self._tell(
+            Step(included_step(kept)),
+            Retrieved(tuple(run.query for run in searched.runs), tuple(one.article.url for one in kept)),
+            EvidenceRead(tuple(f"{one.article.title}\n{one.article.text}".strip() for one in kept)),
+        )
         conclusion = await self._concluded(kept)
-        yield Step(conclusion.step)
+        self._tell(Step(conclusion.step))
         if conclusion.lack:
             report = report.concluded(conclusion)
-            for event in abstention(report, conclusion.lack, conclusion.outcome, self._usage):
-                yield event
+            self._tell(*abstention(report, conclusion.lack, conclusion.outcome, self._usage))
             return
-        for event in self._told(report, conclusion):
-            yield event
+        self._tell(*self._told(report, conclusion))
 
     def _report(self, searched: Searched, screened: Sequence[Screened], kept: Sequence[Screened]) -> Report:
         return Report(
@@ -198,7 +181,7 @@ class Review:
     async def _linked(self) -> Linked | None:
         """Return the linked names; without them, the queries have the question's own words, and nothing is lost."""
         try:
-            async with asyncio.timeout(self._deadline.share(_SHARES["linking"])):
+            async with asyncio.timeout(self._deadline.share("linking")):
                 return await self._library.names.link(self._question)
         except (ArrowheadError, TimeoutError):
             return None
@@ -222,26 +205,30 @@ class Review:
         return found
 
     async def _all_within(self, stage: str, works: Sequence[tuple[SearchRun, Awaitable[Searched]]]) -> Searched:
-        """Return what the searches found that ended in time; the others are recorded as failed."""
-        tasks = [asyncio.ensure_future(work) for _, work in works]
-        try:
-            if tasks:
-                await asyncio.wait(tasks, timeout=self._deadline.share(_SHARES[stage]))
-            found = Searched()
-            for (run, _), task in zip(works, tasks, strict=True):
-                late = Searched((replace(run, error="it took too long"),))
-                found = found.plus(task.result() if task.done() else late)
-            return found
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        """Return what the searches found, each told as it ends; one that takes too long is recorded as failed."""
+        ended = await finished([self._searched(work) for _, work in works], self._deadline.share(stage))
+        found = Searched()
+        for (run, _), result in zip(works, ended, strict=True):
+            if result is None:
+                result = Searched((replace(run, error="it took too long"),))
+                self._tell_runs(result)
+            found = found.plus(result)
+        return found
+
+    async def _searched(self, work: Awaitable[Searched]) -> Searched:
+        found = await work
+        self._tell_runs(found)
+        return found
+
+    def _tell_runs(self, found: Searched) -> None:
+        self._tell(*(Step(searched_step(run)) for run in found.runs))
 
     async def _merged(self, searched: Searched) -> tuple[Merged, Searched]:
         excluded = frozenset(self._options.exclude_pmids)
         merged = merge(searched, excluded)
         if self._options.expand != "none" and merged.candidates:
             more = await self._within("citations", expanded(self._places, merged, self._options.expand), Searched())
+            self._tell_runs(more)
             searched = searched.plus(more)
             self._flow.faults += [f"{run.place}: {run.error}" for run in more.runs if run.error]
             merged = merge(searched, excluded)
@@ -260,6 +247,8 @@ class Review:
         self._flow.missing = len(wanted) - len(got.candidates) - got.num_same_doi
         self._flow.duplicates += got.num_same_doi
         self._flow.faults += list(got.errors)
+        if wanted:
+            self._tell(Step(fetched_step(len(wanted), self._flow.missing, got.num_same_doi)))
         return got.candidates
 
     # --- 3. screening
@@ -375,7 +364,7 @@ class Review:
     async def _within(self, stage: str, work: Awaitable[_T], otherwise: _T) -> _T:
         """Return the result of a stage, or ``otherwise`` after its share of the time."""
         try:
-            async with asyncio.timeout(self._deadline.share(_SHARES.get(stage, 1.0))):
+            async with asyncio.timeout(self._deadline.share(stage)):
                 return await work
         except TimeoutError:
             self._flow.faults.append(f"{stage} took too long")

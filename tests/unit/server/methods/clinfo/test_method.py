@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ncbi_server import Answer, Seen
 from passage_bench import done, marked, references, shown, steps
 
 from scripts.evals.review.data import Regime, reviews
-from server.methods.base import OptionInvalid
+from server.methods.base import OptionInvalid, Step
 from server.methods.clinfo.review import NO_VERDICT
 from server.methods.shared.evidence_table import review_of
 
@@ -70,6 +71,36 @@ async def test_what_happens_to_each_article_is_counted(bench: Any) -> None:
     assert any("excluded 2 (no abstract 1, retracted 1)" in line for line in steps(events))
     assert any(line.endswith("retracted, so no evidence: PMID:104") for line in steps(events))
     assert {one["key"]: one["reason"] for one in details["screening"]}["PMID:104"] == "retracted"
+
+
+async def test_each_search_is_told_when_it_ends(bench: Any) -> None:
+    """Before a slower one has ended; the queries are told before, and closing the answer ends what still runs."""
+    handler = pubmed(ARTICLES)
+
+    def handle(seen: Seen) -> Answer:
+        return Answer(hang=True) if " OR " in seen.params.get("term", "") else handler(seen)
+
+    told: list[str] = []
+    async with bench(handle) as made, asyncio.timeout(20), aclosing(made.method.answer(made.made())) as events:
+        async for event in events:
+            told += [event.text] if isinstance(event, Step) else []
+            if told[-1:] and " at gateway (" in told[-1]:
+                break
+    assert told[0] == "queries: 3 by rules" and len(told) == 2
+
+
+async def test_what_could_not_be_fetched_is_counted(bench: Any) -> None:
+    handler = pubmed({name: text for name, text in ARTICLES.items() if name != "102"})
+
+    def handle(seen: Seen) -> Answer:
+        return handler(seen) if seen.path.endswith("efetch.fcgi") else pubmed(ARTICLES)(seen)
+
+    async with bench(handle) as made:
+        events = await made.ask()
+        nothing = await made.ask("What is it?")
+    assert "fetched 3 of 4 articles, missing 1" in steps(events)
+    assert done(events).details["review"]["counts"]["missing"] == 1
+    assert steps(nothing)[0] == "no query, as the question has no words to search for"
 
 
 async def test_a_retracted_article_is_never_evidence(bench: Any) -> None:
