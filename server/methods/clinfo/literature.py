@@ -6,16 +6,18 @@ Knows nothing of calls, stores and egress: ``server.evidence.literature`` implem
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from retrieval.references.csl import Item
 from retrieval.references.styles import Style
-from server.methods.base import AnswerRequest
+from server.methods.base import AnswerRequest, CallReplied
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.shared.passages import SentenceScores
 
+# Hears of each call that a place has made, when its reply has come; the ordinal is left to the hearer.
+Hear = Callable[[CallReplied], None]
 Link = Literal["citedin", "refs"]
 Flag = Literal["retracted", "expression of concern", "erratum", "preprint", "retraction notice"]
 Level = Literal["synthesis", "trial", "cohort", "case", "other"]
@@ -213,7 +215,9 @@ class Literature(Protocol):
         """
         ...
 
-    def open(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[Place, ...]: ...
+    def open(self, ask: AnswerRequest, options: ClinfoOptions, hear: Hear) -> tuple[Place, ...]:
+        """Return the places of a request, each of which lets ``hear`` know of its calls."""
+        ...
 
     def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:
         """Return the namespaces to search, () for none; the notes of the package are no literature."""

@@ -13,6 +13,8 @@ from retrieval.graph.types import Linked
 from server.methods.base import (
     AnswerOutcome,
     AnswerRequest,
+    CallMade,
+    CallReplied,
     Done,
     Event,
     EvidenceRead,
@@ -64,6 +66,7 @@ from server.methods.clinfo.search import (
 )
 from server.methods.clinfo.stages import Deadline, as_they_come, finished
 from server.methods.clinfo.statements import Conclusion, extract, nearest_sentence
+from server.methods.shared.call_lines import call_line
 from server.methods.shared.choices import asks_yes_or_no, one_line
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageSource, SentenceScores
@@ -115,6 +118,7 @@ class Review:
         self._reader = reader
         self._flow = Flow()
         self._deadline = Deadline(options.max_seconds)
+        self._num_calls = 0
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 
     def events(self) -> AsyncGenerator[Event, None]:
@@ -124,6 +128,15 @@ class Review:
     def _tell(self, *events: Event) -> None:
         for event in events:
             self._events.put_nowait(event)
+
+    def _hear(self, call: CallReplied) -> None:
+        """Tell a call with its reply, as other methods do; many run side by side, so that none is told before."""
+        self._num_calls += 1
+        self._tell(
+            CallMade(call.url, self._num_calls),
+            replace(call, ordinal=self._num_calls),
+            TextDelta(f"{call_line(call.url, call.summary)}\n", "reasoning"),
+        )
 
     async def _run(self) -> None:
         queries = await self._queries()
@@ -189,11 +202,10 @@ class Review:
     # --- 2. search
 
     async def _search(self, queries: Sequence[Query]) -> Searched:
-        places = self._library.literature.open(self._ask, self._options)
         names = self._library.literature.namespaces(self._ask, self._options)
         works: list[tuple[SearchRun, Awaitable[Searched]]] = [
             (SearchRun(place=place.name, query=query.term, writer=query.writer), search_place(number, place, query))
-            for number, place in enumerate(places)
+            for number, place in enumerate(self._places)
             for query in queries
         ]
         if names:
@@ -238,7 +250,7 @@ class Review:
 
     @property
     def _places(self) -> Sequence[Place]:
-        return self._library.literature.open(self._ask, self._options)
+        return self._library.literature.open(self._ask, self._options, self._hear)
 
     async def _fetched(self, merged: Merged) -> tuple[Candidate, ...]:
         wanted = merged.candidates[: self._options.max_articles]

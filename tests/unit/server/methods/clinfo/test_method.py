@@ -15,9 +15,10 @@ from ncbi_server import Answer, Seen
 from passage_bench import done, marked, references, shown, steps
 
 from scripts.evals.review.data import Regime, reviews
-from server.methods.base import OptionInvalid, Step
+from server.methods.base import CallMade, OptionInvalid, Step
 from server.methods.clinfo.review import NO_VERDICT
 from server.methods.shared.evidence_table import review_of
+from server.traces import TraceRecorder
 
 _LATE = ("RESULTS", "Seven trials showed lower mortality with dexamethasone in severe COVID-19.")
 _FAILURES = {
@@ -87,6 +88,25 @@ async def test_each_search_is_told_when_it_ends(bench: Any) -> None:
             if told[-1:] and " at gateway (" in told[-1]:
                 break
     assert told[0] == "queries: 3 by rules" and len(told) == 2
+
+
+async def test_the_calls_of_a_review_are_told_and_recorded(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """As those of other methods: address, short reply, a line of the stream, and in the trace where each went."""
+    caplog.set_level("DEBUG", "server")
+    async with bench() as made:
+        events = await made.ask()
+        recorder = TraceRecorder(made.made())
+    for event in events:
+        recorder.feed(event)
+    calls = recorder.record()["calls"]
+    assert [call["record"]["endpoint"] for call in calls] == ["esearch", "esearch", "esearch", "efetch"]
+    assert [call["ordinal"] for call in calls] == [1, 2, 3, 4]
+    assert calls[-1]["summary"] == "4 records" and calls[-1]["record"]["egress"]["went_to"]
+    lines = shown(events, "reasoning").splitlines()
+    assert len(lines) == 4 and lines[-1].endswith("efetch.fcgi?db=pubmed&id=101,102,104,106&…]-> 4 records")
+    made_calls = [event.url for event in events if isinstance(event, CallMade)]
+    assert made_calls == [call["url"] for call in calls]
+    assert "dexamethasone" not in caplog.text  # what was asked stays out of logs
 
 
 async def test_what_could_not_be_fetched_is_counted(bench: Any) -> None:
