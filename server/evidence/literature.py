@@ -47,6 +47,7 @@ from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, CallReplied, OptionInvalid
 from server.methods.clinfo.literature import Article, Fetched, Hear, Hits, Link, Section
 from server.methods.clinfo.options import ClinfoOptions, SourceName
+from server.methods.clinfo.stages import finished
 from server.methods.shared.call_lines import summary
 from server.methods.shared.passages import SentenceScores
 from server.types import EgressMode
@@ -179,7 +180,7 @@ class EntrezPlace:
         _, found = await self._asked(call, lambda reply: read_full_texts(reply.body))
         return {name: found[name] for name in pmcs if name in found}
 
-    async def fetch(self, pmids: Sequence[str]) -> Fetched:
+    async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
         batches = [pmids[first : first + self._batch] for first in range(0, len(pmids), self._batch)]
         slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -190,13 +191,14 @@ class EntrezPlace:
                 except NcbiError as error:
                     return error
 
-        results = await asyncio.gather(*map(one, batches))
+        results = await finished([one(batch) for batch in batches], seconds)
         errors = [result for result in results if isinstance(result, NcbiError)]
         if errors and len(errors) == len(results):
             raise errors[0]
-        articles = tuple(one for result in results if isinstance(result, Fetched) for one in result.articles)
-        unread = [reason for result in results if isinstance(result, Fetched) for reason in result.unread]
-        return Fetched(articles, (*unread, *(error.message for error in errors)))
+        fetched = [result for result in results if isinstance(result, Fetched)]
+        articles = tuple(one for result in fetched for one in result.articles)
+        unread = [reason for result in fetched for reason in result.unread]
+        return Fetched(articles, (*unread, *(error.message for error in errors)), is_late=None in results)
 
     @property
     def _batch(self) -> int:

@@ -128,7 +128,7 @@ class Memory:
     async def full_texts(self, pmcs: Sequence[str]) -> Mapping[str, tuple[Section, ...]]:
         return {}
 
-    async def fetch(self, pmids: Sequence[str]) -> Fetched:
+    async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
         return Fetched(tuple(self._articles[pmid] for pmid in pmids))
 
 

@@ -141,10 +141,14 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Hold fetched articles in the order asked for; ``unread`` are reasons for records that could not be read."""
+    """Hold fetched articles in the order asked for; ``unread`` are reasons for records that could not be read.
+
+    ``is_late``: the time ended before all calls had; what they would have fetched is left out.
+    """
 
     articles: tuple[Article, ...]
     unread: tuple[str, ...] = ()
+    is_late: bool = False
 
 
 class Place(Protocol):
@@ -195,11 +199,11 @@ class Place(Protocol):
         """
         ...
 
-    async def fetch(self, pmids: Sequence[str]) -> Fetched:
-        """Fetch records, 200 in one call; what is not there is left out.
+    async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
+        """Fetch records, 200 in one call; what is not there, or not there in time, is left out.
 
         Raises:
-            NcbiError: the call failed; articles of earlier calls are lost with it.
+            NcbiError: all calls failed.
         """
         ...
 

@@ -53,7 +53,6 @@ from server.methods.clinfo.screening import (
 )
 from server.methods.clinfo.search import (
     Candidate,
-    FetchedCandidates,
     Merged,
     Searched,
     SearchRun,
@@ -254,8 +253,7 @@ class Review:
 
     async def _fetched(self, merged: Merged) -> tuple[Candidate, ...]:
         wanted = merged.candidates[: self._options.max_articles]
-        local = FetchedCandidates(tuple(one for one in wanted if one.article is not None))
-        got = await self._within("fetch", fetch(self._places, wanted), local)
+        got = await fetch(self._places, wanted, self._deadline.share("fetch"))
         self._flow.missing = len(wanted) - len(got.candidates) - got.num_same_doi
         self._flow.duplicates += got.num_same_doi
         self._flow.faults += list(got.errors)
@@ -272,8 +270,9 @@ class Review:
         screened = await asyncio.to_thread(screen, self._question, candidates, scores, self._options)
         if self._reader is not None:
             asked = [one.article for one in to_judge(screened, bar_of(scores))]
-            judged = self._reader.judge.relevant(self._question, asked)
-            screened = with_judgements(screened, await self._within("judging", judged, {}))
+            judged = await self._reader.judge.relevant(self._question, asked, self._deadline.share("judging"))
+            self._flow.faults += ["judging took too long"] if judged.is_late else []
+            screened = with_judgements(screened, judged.yes)
         self._flow.screened = len(screened)
         self._flow.excluded.update(one.reason for one in screened if not one.is_kept)
         return screened

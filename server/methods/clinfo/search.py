@@ -286,11 +286,14 @@ class FetchedCandidates:
     num_same_doi: int = 0
 
 
-async def fetch(places: Sequence[Place], wanted: Sequence[Candidate]) -> FetchedCandidates:
-    """Fetch the records of the candidates, each from the place that found it, all places at once."""
+async def fetch(places: Sequence[Place], wanted: Sequence[Candidate], seconds: float) -> FetchedCandidates:
+    """Fetch the records of the candidates, each from the place that found it, all places at once.
+
+    What has come by then is kept.
+    """
     pmids = [[one.pmid for one in wanted if one.place == number] for number in range(len(places))]
     results = await asyncio.gather(
-        *(_attempt(place.fetch(ids)) for place, ids in zip(places, pmids, strict=True) if ids)
+        *(_attempt(place.fetch(ids, seconds)) for place, ids in zip(places, pmids, strict=True) if ids)
     )
     errors = [_told(result) for result in results if isinstance(result, NcbiError)]
     fetched: dict[str, Article] = {}
@@ -298,6 +301,8 @@ async def fetch(places: Sequence[Place], wanted: Sequence[Candidate]) -> Fetched
         if not isinstance(result, NcbiError):
             errors += result.unread
             fetched |= {article.key: article for article in result.articles}
+    if any(not isinstance(result, NcbiError) and result.is_late for result in results):
+        errors.append("fetch took too long")
     whole = [replace(one, article=_joined(fetched.get(one.key), one.article)) for one in wanted]
     missing = tuple(one.key for one in whole if one.article is None)
     seen: dict[str, Candidate] = {}

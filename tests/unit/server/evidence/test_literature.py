@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_reported_and_costs_no_other() -> None:
 async def test_many_records_take_one_call_for_each_two_hundred(bench: Any) -> None:
     many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 451)}
     async with bench(pubmed(many)) as made:
-        found = await (await _place(made)).fetch(list(many))
+        found = await (await _place(made)).fetch(list(many), 60)
         calls = [seen for seen in made.server.seen if seen.path.endswith("efetch.fcgi")]
     assert len(found.articles) == 450 and sorted(len(seen.params["id"].split(",")) for seen in calls) == [50, 200, 200]
 
@@ -116,10 +116,22 @@ async def test_a_batch_that_fails_costs_only_its_articles(bench: Any) -> None:
         return Answer(status=503) if seen.params.get("id", "").startswith("1,") else handler(seen)
 
     async with bench(handle) as made:
-        found = await (await _place(made)).fetch(list(many))
+        found = await (await _place(made)).fetch(list(many), 60)
         with pytest.raises(NcbiUnavailable):
-            await (await _place(made)).fetch(["1", "2"])
+            await (await _place(made)).fetch(["1", "2"], 60)
     assert len(found.articles) == 100 and found.unread == ("NCBI is in trouble (HTTP 503)",)
+
+
+async def test_a_batch_that_is_late_costs_only_its_articles(bench: Any) -> None:
+    many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 301)}
+    handler = pubmed(many)
+
+    def handle(seen: Seen) -> Answer:
+        return Answer(hang=True) if seen.params.get("id", "").startswith("1,") else handler(seen)
+
+    async with bench(handle) as made:
+        found = await (await _place(made)).fetch(list(many), 1)
+    assert len(found.articles) == 100 and found.is_late and found.unread == ()
 
 
 async def test_sources_follow_the_egress_mode(bench: Any) -> None:
@@ -163,7 +175,7 @@ async def test_each_call_is_heard_with_its_address_and_what_came_of_it(bench: An
     async with bench(handle) as made:
         place = await _place(made, heard.append)
         await place.search("dexamethasone", 20)
-        await place.fetch(["101", "102"])
+        await place.fetch(["101", "102"], 60)
         with pytest.raises(NcbiUnavailable):
             await place.linked(["101"], "refs")
         with pytest.raises(TimeoutError):

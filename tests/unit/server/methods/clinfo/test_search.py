@@ -56,10 +56,10 @@ class FixedPlace:
     async def full_texts(self, pmcs: Sequence[str]) -> dict[str, tuple[Section, ...]]:
         return {}
 
-    async def fetch(self, pmids: Sequence[str]) -> Fetched:
+    async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
         if self.failure:
             raise NcbiTimeout("NCBI gave no answer within 1 s")
-        return Fetched(tuple(one for one in self.articles if one.pmid in pmids))
+        return Fetched(tuple(one for one in self.articles if one.pmid in pmids), is_late=seconds < 1)
 
 
 @dataclass
@@ -178,7 +178,7 @@ async def test_records_of_one_doi_are_one_article() -> None:
     """A preprint and its article under one DOI; what is nowhere is missing, a dead place is an error."""
     places = [FixedPlace(articles=[_article("1", doi="10.1/x"), _article("2", doi="10.1/x")]), FixedPlace(failure=True)]
     wanted = [Candidate(f"PMID:{n}", 1.0, {0: n}, 0 if n < 4 else 1) for n in (1, 2, 3, 4)]
-    got = await fetch(places, wanted)
+    got = await fetch(places, wanted, 1)
     assert [one.key for one in got.candidates] == ["PMID:1"] and got.num_same_doi == 1
     assert got.missing == ("PMID:3", "PMID:4") and got.errors == ("NcbiTimeout: NCBI gave no answer within 1 s",)
 
@@ -197,3 +197,12 @@ async def test_an_article_of_a_namespace_is_cited_with_its_authors() -> None:
     record = ris([article.item])
     assert "AU  - Horby, P" in record and "AN  - 32678530" in record and "T2  - N Engl J Med" in record
     assert "author" not in notes.item and notes.item["URL"] == "https://example.org/notes"
+
+
+async def test_what_was_fetched_in_time_is_kept() -> None:
+    """What a later call would have fetched is missing, and the stage is said to have taken too long."""
+    places = [FixedPlace(articles=[_article("1")]), FixedPlace(articles=[_article("3")])]
+    wanted = [Candidate(f"PMID:{n}", 1.0, {0: n}, place) for n, place in ((1, 0), (2, 0), (3, 1))]
+    got = await fetch(places, wanted, 0.5)
+    assert [one.key for one in got.candidates] == ["PMID:1", "PMID:3"]
+    assert (got.missing, got.errors) == (("PMID:2",), ("fetch took too long",))
