@@ -29,8 +29,6 @@ from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding
 from server.methods.shared.outcomes import notice
 
 NO_USAGE: Final = LoopUsage()
-# References stand under the text; the trace and the exports have all.
-MAX_LISTED: Final = 20
 _MAX_EXCLUDED: Final = 400
 _MAX_NAMED: Final = 5
 _WRITERS: Final[Mapping[Writer, str]] = {"model": "the model", "rules": "rules", "request": "the request"}
@@ -246,7 +244,7 @@ def listed_references(
     if not cited:
         return "", ()
     text, references = HEADING, []
-    for number, article in enumerate(cited[:MAX_LISTED], 1):
+    for number, article in enumerate(cited, 1):
         marker, start = f"[{number}]", offset + len(text)
         shown = _plain(citations.text(article.item, options.style))
         flags = f" ({', '.join(article.flags).upper()})" if article.flags else ""

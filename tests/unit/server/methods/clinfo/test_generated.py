@@ -65,6 +65,21 @@ async def test_a_citation_has_the_sentence_that_the_model_read(bench: Any) -> No
     assert far["quote"] == ""
 
 
+async def test_every_number_that_is_cited_has_its_reference(bench: Any) -> None:
+    """Also beyond twenty: a line of the list, and a marker that an annotation can point to."""
+    many = {
+        str(n): article(str(n), f"Trial {n}.", ("RESULTS", f"Dexamethasone lowered mortality in COVID-19, trial {n}."))
+        for n in range(801, 826)
+    }
+    text = " Dexamethasone lowered mortality in severe COVID-19 [1-13].\n\nTrials agree on lower mortality [14-25]."
+    async with bench(pubmed(many), script=script(text)) as made:
+        events = await made.ask()
+    told = shown(events)
+    assert "[14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25]" in told
+    assert [one.number for one in references(events)] == list(range(1, 26))
+    assert all(told[one.start : one.end] == f"[{one.number}]" for one in references(events))
+
+
 async def test_the_models_queries_are_built_from_data(bench: Any) -> None:
     async with bench(script=script()) as made:
         await made.ask()
