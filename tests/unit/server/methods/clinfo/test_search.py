@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiTimeout
 from retrieval.passages import Document, Hit, Passage
@@ -17,6 +19,7 @@ from server.methods.clinfo.search import (
     Candidate,
     Searched,
     SearchRun,
+    doi_in,
     fetch,
     merge,
     search_passages,
@@ -206,3 +209,43 @@ async def test_what_was_fetched_in_time_is_kept() -> None:
     got = await fetch(places, wanted, 0.5)
     assert [one.key for one in got.candidates] == ["PMID:1", "PMID:3"]
     assert (got.missing, got.errors) == (("PMID:2",), ("fetch took too long",))
+
+
+@pytest.mark.parametrize(
+    ("text", "doi"),
+    [
+        ("https://doi.org/10.1056/NEJMoa2021436", "10.1056/nejmoa2021436"),
+        ("https://www.nejm.org/doi/full/10.1056/NEJMoa2021436", "10.1056/nejmoa2021436"),
+        ("https://onlinelibrary.wiley.com/doi/10.1002/14651858.CD013600.pub5/full", "10.1002/14651858.cd013600.pub5"),
+        (
+            "https://journals.plos.org/plosone/article?id=10.1371/journal.pone.0000308&type=x",
+            "10.1371/journal.pone.0000308",
+        ),
+        ("https://example.org/10.1101%2F2020.06.22.20137273.pdf", "10.1101/2020.06.22.20137273"),
+        ("doi:10.1000/ABC(1)2", "10.1000/abc(1)2"),
+        ("https://example.org/v110.1234/x", ""),
+        ("sha256:10.12", ""),
+        ("", ""),
+    ],
+)
+def test_a_doi_is_read_from_an_address_or_id(text: str, doi: str) -> None:
+    """Without what publishers write behind it."""
+    assert doi_in(text) == doi
+
+
+async def test_a_document_with_the_doi_of_an_article_is_that_article() -> None:
+    """At the place of the better rank, with the record of PubMed, and found by the searches of both."""
+    address = "https://doi.org/10.1056/NEJMoa2021436"
+    documents = [Document(document_id="sha256:1", title="Dexamethasone", url=address, retracted_by=("PMID:9",))]
+    local = (await search_passages(FixedPassages(documents), ["own"], ["q"])).local
+    assert local["sha256:1"].item["DOI"] == "10.1056/nejmoa2021436"
+    own = Candidate("sha256:1", 2.0, {1: 1}, article=local["sha256:1"])
+    record, other = Candidate("PMID:1", 1.0, {0: 1, 1: 9}, 0), Candidate("PMID:2", 1.5, {0: 2}, 0)
+    place = FixedPlace(articles=[_article("1", doi="10.1056/nejmoa2021436"), _article("2")])
+    got = await fetch([place], [own, other, record], 1)
+    assert [one.key for one in got.candidates] == ["PMID:1", "PMID:2"] and got.num_same_doi == 1
+    first = got.candidates[0]
+    assert (first.score, first.found_by, first.place) == (2.0, {0: 1, 1: 1}, 0)
+    assert first.article is not None and first.article.flags == ("retracted",)  # as the document says
+    (alone,) = (await fetch([place], [own], 1)).candidates
+    assert alone.key == "sha256:1"
