@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, Protocol, TypeVar
 
 from models.decoding.types import LoopUsage
@@ -46,6 +47,8 @@ from server.methods.clinfo.screening import (
     Screened,
     bar_of,
     by_evidence,
+    level_first,
+    logit,
     screen,
     texts_to_compare,
     to_judge,
@@ -117,7 +120,7 @@ class Review:
         self._reader = reader
         self._flow = Flow()
         self._deadline = Deadline(options.max_seconds)
-        self._num_calls = 0
+        self._ordinals = count()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 
     def events(self) -> AsyncGenerator[Event, None]:
@@ -130,12 +133,9 @@ class Review:
 
     def _hear(self, call: CallReplied) -> None:
         """Tell a call with its reply, as other methods do; many run side by side, so that none is told before."""
-        self._num_calls += 1
-        self._tell(
-            CallMade(call.url, self._num_calls),
-            replace(call, ordinal=self._num_calls),
-            TextDelta(f"{call_line(call.url, call.summary)}\n", "reasoning"),
-        )
+        numbered = replace(call, ordinal=next(self._ordinals))
+        line = TextDelta(f"{call_line(call.url, call.summary)}\n", "reasoning")
+        self._tell(CallMade(call.url, numbered.ordinal), numbered, line)
 
     async def _run(self) -> None:
         queries = await self._queries()
@@ -288,7 +288,8 @@ class Review:
 
     async def _concluded(self, kept: Sequence[Screened]) -> Conclusion:
         """Return the synthesis in the way of the request; where the model fails, its sentences are quoted instead."""
-        best_first = sorted(kept, key=lambda one: -one.score)
+        ranked = sorted(kept, key=lambda one: -one.score)
+        best_first = level_first(ranked, lambda one: logit(one.score), lambda one: one.article.level)
         late = Conclusion(lack="There was no time left to read the articles.", outcome="cut")
         reader = self._reader
         if reader is not None:

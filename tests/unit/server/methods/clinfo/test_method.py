@@ -100,7 +100,7 @@ async def test_the_calls_of_a_review_are_told_and_recorded(bench: Any, caplog: p
         recorder.feed(event)
     calls = recorder.record()["calls"]
     assert [call["record"]["endpoint"] for call in calls] == ["esearch", "esearch", "esearch", "efetch"]
-    assert [call["ordinal"] for call in calls] == [1, 2, 3, 4]
+    assert [call["ordinal"] for call in calls] == [0, 1, 2, 3]
     assert calls[-1]["summary"] == "4 records" and calls[-1]["record"]["egress"]["went_to"]
     lines = shown(events, "reasoning").splitlines()
     assert len(lines) == 4 and lines[-1].endswith("efetch.fcgi?db=pubmed&id=101,102,104,106&…]-> 4 records")

@@ -80,6 +80,21 @@ def test_quotes_are_ordered_by_sentence_and_article_and_far_worse_ones_left_out(
     assert nearly_best([], kept, origins) == []
 
 
+def test_of_nearly_equal_quotes_the_better_evidence_goes_first() -> None:
+    """A meta-analysis stands before a case report that is hardly better, not before one that is clearly better."""
+    articles = [Article(key="1", title="", types=("case reports",)), Article(key="2", title="A meta-analysis.")]
+    kept = [Screened(Found(one.key, 1.0, {}), one, "relevant", 0.5) for one in articles]
+
+    def order(first: float) -> list[str]:
+        scored = [
+            ScoredSentence(Candidate(Sentence(text, 0, len(text)), source, 1.0, frozenset({text})), 0.9, odds)
+            for text, source, odds in (("case", 0, first), ("pooled", 1, 1.0))
+        ]
+        return [one.line for one in nearly_best(scored, kept, ((0, ""), (1, "")))]
+
+    assert order(1.15) == ["pooled", "case"] and order(1.3) == ["case", "pooled"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
