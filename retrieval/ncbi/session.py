@@ -109,23 +109,25 @@ class NcbiSession:
         try:
             call = parse_call_url(url_text)
         except CallRejected as error:
-            return _failed("refused", f"call refused: {error.message}", _record(started, error=error))
+            return _failed("refused", f"call refused: {error.message}", call_record(started, error=error))
         known = {"endpoint": call.endpoint, "db": call.db, "url": public_url(call, self._site)}
         key = cache_key(call, self._site)
         if key in self._replies:
-            return _repeated(self._replies[key], _record(started) | known)
+            return _repeated(self._replies[key], call_record(started) | known)
         raw: RawReply | None = None
         try:
             raw = _readable(await self._fetch(call))
             parsed = _within_retmax(call, await _parsed(call, raw))
         except NcbiError as error:
-            destination = _destination(raw.route if raw else error.route)
-            reply = _failed(_status_of(error), error.message, _record(started, error=error) | known | destination)
+            destination = destination_of(raw.route if raw else error.route)
+            reply = _failed(status_of(error), error.message, call_record(started, error=error) | known | destination)
             if not error.retryable:
                 self._replies[key] = reply
             return reply
         condensed = await self._condense(call, parsed, raw.num_bytes)
-        record = _record(started, raw=raw, condensed=condensed) | known | _destination(raw.route) | _retracted(parsed)
+        record = (
+            call_record(started, raw=raw, condensed=condensed) | known | destination_of(raw.route) | _retracted(parsed)
+        )
         record["records"] = titled(parsed, self._focus(call))
         reply = CallReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
         self._replies[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
@@ -224,13 +226,15 @@ def _failed(status: CallStatus, message: str, record: dict[str, Any]) -> CallRep
     return CallReply(f"[error: {text}]", status, record)
 
 
-def _status_of(error: NcbiError) -> CallStatus:
+def status_of(error: NcbiError) -> CallStatus:
+    """Return the status of a call that failed."""
     return "refused" if isinstance(error, CallRejected | NcbiRefusedByEgress) else "error"
 
 
-def _record(
+def call_record(
     started: float, *, raw: RawReply | None = None, condensed: Condensed | None = None, error: NcbiError | None = None
 ) -> dict[str, Any]:
+    """Return the record of a call that began at the monotonic time ``started``; its endpoint and address are added."""
     return {
         "endpoint": None,
         "db": None,
@@ -250,7 +254,7 @@ def _record(
     }
 
 
-def _destination(route: Route | None) -> dict[str, Any]:
+def destination_of(route: Route | None) -> dict[str, Any]:
     """Return the call's destination for the record, {} if it is unknown."""
     if route is None:
         return {}

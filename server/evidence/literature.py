@@ -10,43 +10,53 @@ import asyncio
 import logging
 import re
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from xml.etree import ElementTree
 
 import numpy as np
 
+from models.decoding.types import CallReply, CallStatus
 from models.encoders.base import Encoder, Floats, PassageText
 from models.errors import ModelError
 from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.items import ParsedDocument
 from retrieval.corpus.readers.ncbi_xml import read_pmc
-from retrieval.errors import GatewayDataError, ImportFileError, NcbiError, NcbiMalformed
+from retrieval.errors import GatewayDataError, ImportFileError, NcbiError, NcbiMalformed, NcbiTimeout
 from retrieval.formats import pubmed_xml
 from retrieval.formats import records as formats
 from retrieval.formats.items import Bad
 from retrieval.formats.sources import Source
 from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.gateway.citations.exports import article_item
+from retrieval.ncbi.calls.urls import NcbiSite, public_url
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList
+from retrieval.ncbi.session import call_record, destination_of, status_of
 from retrieval.references.csl import item_of_link
-from retrieval.types import Endpoint, NcbiCall, RawReply
+from retrieval.types import Condensed, Endpoint, NcbiCall, RawReply, Route
 from server.egress.policy import EgressContext
 from server.egress.router import Egress
 from server.evidence.encoders import EncoderPool
 from server.evidence.graph import StatementVectors
 from server.evidence.passages import PassageService
-from server.methods.base import AnswerRequest, OptionInvalid
-from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
+from server.methods.base import AnswerRequest, CallReplied, OptionInvalid
+from server.methods.clinfo.literature import Article, Fetched, Hear, Hits, Link, Section
 from server.methods.clinfo.options import ClinfoOptions, SourceName
+from server.methods.clinfo.stages import finished
+from server.methods.shared.call_lines import summary
 from server.methods.shared.passages import SentenceScores
 from server.types import EgressMode
 
 log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_NCBI: Final = NcbiSite()
+# A longer reply is read on a thread.
+_SHORT: Final = 20_000
 _BATCH: Final = 200
 # Of these, a strict egress policy recognizes no more in one call.
 _STRICT_BATCH: Final = 10
@@ -85,13 +95,13 @@ class LiteratureService:
                 "arrowhead.sources: this server has no namespace that this request may read", param="arrowhead.sources"
             )
 
-    def open(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[EntrezPlace, ...]:
+    def open(self, ask: AnswerRequest, options: ClinfoOptions, hear: Hear) -> tuple[EntrezPlace, ...]:
         requested = self._egress.admit(ask.request_id, ask.key_id, options.egress)
         usual: tuple[SourceName, ...] = ("gateway",) if requested.mode == "off" else ("pubmed",)
         names = [name for name in options.sources or usual if name != "namespaces"]
         modes: dict[SourceName, EgressMode] = {"gateway": "off", "pubmed": requested.mode}
         return tuple(
-            EntrezPlace(self._egress, EgressContext(ask.request_id, ask.key_id, modes[name])) for name in names
+            EntrezPlace(self._egress, EgressContext(ask.request_id, ask.key_id, modes[name]), hear) for name in names
         )
 
     def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:
@@ -139,6 +149,7 @@ class EntrezPlace:
 
     egress: Egress
     context: EgressContext
+    hear: Hear
 
     @property
     def name(self) -> str:
@@ -155,7 +166,8 @@ class EntrezPlace:
 
     async def spelled(self, words: Sequence[str]) -> dict[str, str]:
         call = NcbiCall("espell", "pubmed", {"db": "pubmed", "term": " ".join(words)})
-        return read_spellings((await self.egress.fetch(call, self.context)).body, words)
+        _, found = await self._asked(call, lambda reply: read_spellings(reply.body, words))
+        return found
 
     async def linked(self, pmids: Sequence[str], link: Link) -> tuple[str, ...]:
         ids = ",".join(pmids[: self._batch])
@@ -165,11 +177,10 @@ class EntrezPlace:
     async def full_texts(self, pmcs: Sequence[str]) -> dict[str, tuple[Section, ...]]:
         ids = ",".join(name.removeprefix("PMC") for name in pmcs[:_STRICT_BATCH])
         call = NcbiCall("efetch", "pmc", {"db": "pmc", "id": ids, "retmode": "xml"})
-        reply = await self.egress.fetch(call, self.context)
-        found = await asyncio.to_thread(read_full_texts, reply.body)
+        _, found = await self._asked(call, lambda reply: read_full_texts(reply.body))
         return {name: found[name] for name in pmcs if name in found}
 
-    async def fetch(self, pmids: Sequence[str]) -> Fetched:
+    async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
         batches = [pmids[first : first + self._batch] for first in range(0, len(pmids), self._batch)]
         slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -180,13 +191,14 @@ class EntrezPlace:
                 except NcbiError as error:
                     return error
 
-        results = await asyncio.gather(*map(one, batches))
+        results = await finished([one(batch) for batch in batches], seconds)
         errors = [result for result in results if isinstance(result, NcbiError)]
         if errors and len(errors) == len(results):
             raise errors[0]
-        articles = tuple(one for result in results if isinstance(result, Fetched) for one in result.articles)
-        unread = [reason for result in results if isinstance(result, Fetched) for reason in result.unread]
-        return Fetched(articles, (*unread, *(error.message for error in errors)))
+        fetched = [result for result in results if isinstance(result, Fetched)]
+        articles = tuple(one for result in fetched for one in result.articles)
+        unread = [reason for result in fetched for reason in result.unread]
+        return Fetched(articles, (*unread, *(error.message for error in errors)), is_late=None in results)
 
     @property
     def _batch(self) -> int:
@@ -194,24 +206,79 @@ class EntrezPlace:
         return _STRICT_BATCH if strict else _BATCH
 
     async def _fetched(self, pmids: Sequence[str]) -> Fetched:
-        reply = await self.egress.fetch(
-            NcbiCall("efetch", "pubmed", {"db": "pubmed", "id": ",".join(pmids), "retmode": "xml"}), self.context
-        )
-        # On a thread, since 200 records take longer than the event loop should be blocked.
-        return await asyncio.to_thread(read_articles, reply.body, self.name, pmids)
+        call = NcbiCall("efetch", "pubmed", {"db": "pubmed", "id": ",".join(pmids), "retmode": "xml"})
+        _, found = await self._asked(call, lambda reply: read_articles(reply.body, self.name, pmids))
+        return found
 
     async def _ids(self, endpoint: Endpoint, params: dict[str, str]) -> tuple[RawReply, IdList]:
         call = NcbiCall(endpoint, "pubmed", {"db": "pubmed", **params, "retmode": "json"})
-        reply = await self.egress.fetch(call, self.context)
+        return await self._asked(call, lambda reply: read_ids(call, reply))
+
+    async def _asked(self, call: NcbiCall, read: Callable[[RawReply], _T]) -> tuple[RawReply, _T]:
+        """Send a call and read its reply; what came of it is heard, also of a call that is given up."""
+        started = time.monotonic()
+        raw: RawReply | None = None
         try:
-            parsed = parse_reply(call, reply)
-        except NcbiError:
+            raw = await self.egress.fetch(call, self.context)
+            # On a thread, since 200 records take longer than the event loop should be blocked.
+            found = await asyncio.to_thread(read, raw) if raw.num_bytes > _SHORT else read(raw)
+        except NcbiError as error:
+            self._tell(call, call_record(started, raw=raw, error=error), raw.route if raw else error.route, error)
             raise
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise NcbiMalformed(f"the reply of {endpoint} has an unknown shape") from error
-        if not isinstance(parsed, IdList):
-            raise NcbiMalformed(f"{endpoint} sent no list of ids")
-        return reply, parsed
+        except asyncio.CancelledError:
+            late = NcbiTimeout("given up, as it took too long")
+            self._tell(call, call_record(started, raw=raw, error=late), raw.route if raw else None, late)
+            raise
+        self._tell(call, call_record(started, raw=raw, condensed=_counted(found)), raw.route)
+        return raw, found
+
+    def _tell(
+        self, call: NcbiCall, record: dict[str, Any], route: Route | None, error: NcbiError | None = None
+    ) -> None:
+        """Let the hearer know of a call under its address at NCBI, without a key; the record says where it went."""
+        url = public_url(call, _NCBI)
+        record |= {"endpoint": call.endpoint, "db": call.db, "url": url} | destination_of(route)
+        status: CallStatus = status_of(error) if error else "ok" if record["num_records"] else "empty"
+        self.hear(
+            CallReplied(
+                url=url,
+                ordinal=0,
+                status=status,
+                summary=f"error: {error.message}" if error else summary(CallReply("", status, record)),
+                seconds=record["seconds"],
+                num_tokens=0,
+                record=record,
+            )
+        )
+
+
+def _counted(found: object) -> Condensed:
+    """Return how many ids, records or words a reply has, with the ids."""
+    ids: Sequence[str] = ()
+    if isinstance(found, IdList):
+        ids = found.ids
+    elif isinstance(found, Fetched):
+        ids = [article.pmid for article in found.articles]
+    elif isinstance(found, dict):
+        ids = list(found)
+    return Condensed("", len(ids), ids=tuple(ids))
+
+
+def read_ids(call: NcbiCall, reply: RawReply) -> IdList:
+    """Return the ids of a reply.
+
+    Raises:
+        NcbiMalformed: it is no list of ids.
+    """
+    try:
+        parsed = parse_reply(call, reply)
+    except NcbiError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise NcbiMalformed(f"the reply of {call.endpoint} has an unknown shape") from error
+    if not isinstance(parsed, IdList):
+        raise NcbiMalformed(f"{call.endpoint} sent no list of ids")
+    return parsed
 
 
 def note_of(reply: RawReply) -> str:

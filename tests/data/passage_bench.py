@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,3 +120,10 @@ def steps(events: Sequence[Event]) -> list[str]:
 
 def references(events: Sequence[Event]) -> list[Any]:
     return [one for event in events if isinstance(event, Evidence) for one in event.references]
+
+
+def marked(events: Sequence[Event], citation: Mapping[str, Any]) -> bool:
+    """Whether the page marks a citation's quote in the text of its reference, as its ``sentencesOf`` looks for it."""
+    (reference,) = (one for one in references(events) if one.number == citation["number"])
+    pattern = r"\s+".join(map(re.escape, str(citation["quote"]).split()))
+    return bool(pattern) and re.search(pattern, reference.text) is not None

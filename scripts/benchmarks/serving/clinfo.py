@@ -45,7 +45,7 @@ from scripts.benchmarks.decoding.random_models import build_model
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, Done, Message
-from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
+from server.methods.clinfo.literature import Article, Fetched, Hear, Hits, Link, Section
 from server.methods.clinfo.method import Clinfo
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.clinfo.review import Library
@@ -104,7 +104,7 @@ class Memory:
     def check(self, ask: AnswerRequest, options: ClinfoOptions) -> None:
         """Any source will do."""
 
-    def open(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[Memory, ...]:
+    def open(self, ask: AnswerRequest, options: ClinfoOptions, hear: Hear) -> tuple[Memory, ...]:
         return (self,)
 
     def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ class Memory:
     async def full_texts(self, pmcs: Sequence[str]) -> Mapping[str, tuple[Section, ...]]:
         return {}
 
-    async def fetch(self, pmids: Sequence[str]) -> Fetched:
+    async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
         return Fetched(tuple(self._articles[pmid] for pmid in pmids))
 
 

@@ -18,7 +18,15 @@ from models.errors import ArrowheadError
 from models.types import GenerateParams, Grammar
 from server.methods.clinfo.judging import AT_ONCE, Judge, sentences_of, shown, verified
 from server.methods.clinfo.literature import Article
-from server.methods.clinfo.queries import MAX_CLAUSES, Clause, Query, clean_name, plain_words
+from server.methods.clinfo.queries import (
+    MAX_CLAUSES,
+    PUBLICATION_TYPES,
+    Clause,
+    Filter,
+    Query,
+    clean_name,
+    plain_words,
+)
 from server.methods.clinfo.screening import Screened
 from server.methods.clinfo.statements import Claim, Conclusion, is_verbatim, statements_of
 from server.methods.shared.evidence_table import FINDINGS, Finding
@@ -39,6 +47,7 @@ _SLACK: Final = 32
 _DENIES: Final = 0.6
 _MAX_DENYING: Final = 3
 _MAX_VALUE: Final = 160
+_YEAR: Final = re.compile(r"(?:19|20)[0-9]{2}")
 _TLDR: Final = re.compile(r"^\W*TL;?DR\W*", re.IGNORECASE)
 
 
@@ -232,41 +241,62 @@ def _has_numbers(value: str, quote: str) -> bool:
 
 
 def query_grammar(most: int) -> Grammar:
-    """Return the schema of up to ``most`` searches: concepts of names, and whether the first name is a heading."""
+    """Return the schema of up to ``most`` searches: concepts of names, and what may narrow them."""
     name = {"type": "string", "minLength": 2, "maxLength": 60, "pattern": "^[A-Za-z0-9][A-Za-z0-9 ,'/+-]*$"}
-    concept = {
-        "type": "object",
-        "properties": {
+    concept = _object(
+        {
             "names": {"type": "array", "items": name, "minItems": 1, "maxItems": _MAX_NAMES},
             "heading": {"type": "boolean"},
-        },
-        "required": ["names", "heading"],
-        "additionalProperties": False,
-    }
-    search = {"type": "array", "items": concept, "minItems": 1, "maxItems": MAX_CLAUSES}
-    schema = {
-        "type": "object",
-        "properties": {"searches": {"type": "array", "items": search, "minItems": 1, "maxItems": most}},
-        "required": ["searches"],
-        "additionalProperties": False,
-    }
+        }
+    )
+    year = {"type": "string", "pattern": "^(?:19|20)[0-9][0-9]$"}
+    filters = {"from": year, "to": year, "type": {"enum": list(PUBLICATION_TYPES)}, "without": concept}
+    concepts = {"type": "array", "items": concept, "minItems": 1, "maxItems": MAX_CLAUSES}
+    search = _object({"concepts": concepts}, **filters)
+    schema = _object({"searches": {"type": "array", "items": search, "minItems": 1, "maxItems": most}})
     return Grammar("json_schema", json.dumps(schema))
 
 
+def _object(required: Mapping[str, Any], **optional: Any) -> dict[str, Any]:
+    properties = {**required, **optional}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
 def read_queries(read: Any, most: int) -> tuple[Query, ...]:
-    """Return the searches of parsed JSON as queries; what is no list of names is left out."""
+    """Return the searches of parsed JSON as queries; what is no list of names and no filter is left out."""
     searches = read.get("searches") if isinstance(read, dict) else None
     found: dict[str, Query] = {}
     for search in searches if isinstance(searches, list) else ():
+        told = search if isinstance(search, dict) else {"concepts": search}
         clauses: dict[str, Clause] = {}
-        for concept in search:
+        concepts = told.get("concepts")
+        for concept in concepts if isinstance(concepts, list) else ():
             if (clause := _clause(concept)) is not None:
                 # A concept that is named again asks for nothing more.
                 clauses.setdefault(clause.words.casefold(), clause)
         if clauses:
-            query = Query(tuple(clauses.values())[:MAX_CLAUSES], "model")
+            kept = tuple(clauses.values())[:MAX_CLAUSES]
+            query = Query(kept, "model", narrow=_filter(told, kept))
             found.setdefault(query.term, query)
     return tuple(found.values())[:most]
+
+
+def _filter(told: Mapping[str, Any], clauses: Sequence[Clause]) -> Filter:
+    """Return the filter of a search; years in the wrong order and what the search itself asks for are left out."""
+    first, last = (int(year) if _YEAR.fullmatch(year := str(told.get(name, ""))) else 0 for name in ("from", "to"))
+    if first and last and first > last:
+        first = last = 0
+    kind = next((name for name in PUBLICATION_TYPES if name == told.get("type")), "")
+    without = _clause(told.get("without"))
+    asked = {name.casefold() for clause in clauses for name in clause.names}
+    if without is not None and asked.intersection(name.casefold() for name in without.names):
+        without = None
+    return Filter(first=first, last=last, kind=kind, without=without)
 
 
 def _clause(concept: Any) -> Clause | None:

@@ -21,6 +21,7 @@ from typing import Final, Literal, get_args
 from models.errors import ArrowheadError
 from models.types import Delta, GenerateParams, Grammar, TokenLogprob
 from server.methods.clinfo.literature import Article
+from server.methods.clinfo.stages import finished
 from server.methods.clinfo.statements import Claim, addresses_reader
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
@@ -88,6 +89,14 @@ def shown(article: Article, most: int = MAX_CHARS) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """Hold the probability of yes by an article's key; ``is_late``: the time ended before all were judged."""
+
+    yes: Mapping[str, float]
+    is_late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Judge:
     """Ask the model for yes or no; safe for concurrent tasks of one event loop.
 
@@ -99,24 +108,26 @@ class Judge:
     prompts: Prompts
     cache_salt: str | None
 
-    async def relevant(self, question: str, articles: Sequence[Article]) -> dict[str, float]:
-        """Return the probability of yes by key."""
+    async def relevant(self, question: str, articles: Sequence[Article], seconds: float) -> Judged:
+        """Return the judgements that are there in time."""
+        slots = asyncio.Semaphore(AT_ONCE)
         asked = [self.prompts.about("relevant", question, article) for article in articles]
-        found = await self.all(asked)
-        return {a.key: value for a, value in zip(articles, found, strict=True) if value is not None}
+        found = await finished([self._tried(user, slots) for user in asked], seconds)
+        yes = {a.key: value for a, value in zip(articles, found, strict=True) if isinstance(value, float)}
+        return Judged(yes, is_late=None in found)
 
     async def all(self, users: Sequence[str]) -> list[float | None]:
         """Return the probability of yes to each prompt, None where the call failed."""
         slots = asyncio.Semaphore(AT_ONCE)
+        found = await asyncio.gather(*(self._tried(user, slots) for user in users))
+        return [value if isinstance(value, float) else None for value in found]
 
-        async def one(user: str) -> float | None:
-            async with slots:
-                try:
-                    return await self.probability(user)
-                except ArrowheadError:
-                    return None
-
-        return list(await asyncio.gather(*map(one, users)))
+    async def _tried(self, user: str, slots: asyncio.Semaphore) -> float | ArrowheadError:
+        async with slots:
+            try:
+                return await self.probability(user)
+            except ArrowheadError as error:
+                return error
 
     async def probability(self, user: str) -> float:
         """Return the probability of yes; 0 or 1 where the engine tells none.

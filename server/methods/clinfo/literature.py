@@ -6,16 +6,18 @@ Knows nothing of calls, stores and egress: ``server.evidence.literature`` implem
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from retrieval.references.csl import Item
 from retrieval.references.styles import Style
-from server.methods.base import AnswerRequest
+from server.methods.base import AnswerRequest, CallReplied
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.shared.passages import SentenceScores
 
+# Hears of each call that a place has made, when its reply has come; the ordinal is left to the hearer.
+Hear = Callable[[CallReplied], None]
 Link = Literal["citedin", "refs"]
 Flag = Literal["retracted", "expression of concern", "erratum", "preprint", "retraction notice"]
 Level = Literal["synthesis", "trial", "cohort", "case", "other"]
@@ -139,10 +141,14 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Hold fetched articles in the order asked for; ``unread`` are reasons for records that could not be read."""
+    """Hold fetched articles in the order asked for; ``unread`` are reasons for records that could not be read.
+
+    ``is_late``: the time ended before all calls had; what they would have fetched is left out.
+    """
 
     articles: tuple[Article, ...]
     unread: tuple[str, ...] = ()
+    is_late: bool = False
 
 
 class Place(Protocol):
@@ -193,11 +199,11 @@ class Place(Protocol):
         """
         ...
 
-    async def fetch(self, pmids: Sequence[str]) -> Fetched:
-        """Fetch records, 200 in one call; what is not there is left out.
+    async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
+        """Fetch records, 200 in one call; what is not there, or not there in time, is left out.
 
         Raises:
-            NcbiError: the call failed; articles of earlier calls are lost with it.
+            NcbiError: all calls failed.
         """
         ...
 
@@ -213,7 +219,9 @@ class Literature(Protocol):
         """
         ...
 
-    def open(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[Place, ...]: ...
+    def open(self, ask: AnswerRequest, options: ClinfoOptions, hear: Hear) -> tuple[Place, ...]:
+        """Return the places of a request, each of which lets ``hear`` know of its calls."""
+        ...
 
     def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:
         """Return the namespaces to search, () for none; the notes of the package are no literature."""

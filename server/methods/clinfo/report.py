@@ -19,6 +19,8 @@ from server.methods.base import (
 )
 from server.methods.clinfo.literature import LEVELS, Article, Citations, Level
 from server.methods.clinfo.options import ClinfoOptions
+from server.methods.clinfo.queries import Query as Asked
+from server.methods.clinfo.queries import Writer
 from server.methods.clinfo.screening import REASONS, Screened
 from server.methods.clinfo.search import SearchRun
 from server.methods.clinfo.statements import Conclusion, design_of, population_of, risk_of_bias_of, sample_size_of
@@ -27,10 +29,9 @@ from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding
 from server.methods.shared.outcomes import notice
 
 NO_USAGE: Final = LoopUsage()
-# References stand under the text; the trace and the exports have all.
-MAX_LISTED: Final = 20
 _MAX_EXCLUDED: Final = 400
 _MAX_NAMED: Final = 5
+_WRITERS: Final[Mapping[Writer, str]] = {"model": "the model", "rules": "rules", "request": "the request"}
 _LEVEL_NAMES: Final[Mapping[Level, str]] = {
     "synthesis": "systematic review or guideline",
     "trial": "clinical trial",
@@ -76,6 +77,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def queries_step(queries: Sequence[Asked]) -> str:
+    """Return how many queries there are, and who wrote them."""
+    writers = Counter(query.writer for query in queries)
+    parts = [f"{number} by {_WRITERS[writer]}" for writer, number in writers.items()]
+    return f"queries: {', '.join(parts)}" if parts else "no query, as the question has no words to search for"
+
+
 def searched_step(run: SearchRun) -> str:
     if run.error:
         return f"search at {run.place} failed: {run.error}; query: {run.query}"
@@ -88,6 +96,12 @@ def found_step(flow: Flow) -> str:
     distinct = flow.found - flow.duplicates
     more = f"; {flow.left_out} beyond max_articles" if flow.left_out else ""
     return f"found {flow.found}, duplicates {flow.duplicates}, different articles {distinct}{more}"
+
+
+def fetched_step(wanted: int, missing: int, same_doi: int) -> str:
+    """Return how many articles of those wanted are there to be screened; some may stand under another one's DOI."""
+    more = f"; {same_doi} under the DOI of another one" if same_doi else ""
+    return f"fetched {wanted - missing} of {counted(wanted, 'article')}, missing {missing}{more}"
 
 
 def screened_step(flow: Flow, screened: Sequence[Screened]) -> str:
@@ -230,7 +244,7 @@ def listed_references(
     if not cited:
         return "", ()
     text, references = HEADING, []
-    for number, article in enumerate(cited[:MAX_LISTED], 1):
+    for number, article in enumerate(cited, 1):
         marker, start = f"[{number}]", offset + len(text)
         shown = _plain(citations.text(article.item, options.style))
         flags = f" ({', '.join(article.flags).upper()})" if article.flags else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, Protocol, TypeVar
 
 from models.decoding.types import LoopUsage
@@ -13,6 +14,8 @@ from retrieval.graph.types import Linked
 from server.methods.base import (
     AnswerOutcome,
     AnswerRequest,
+    CallMade,
+    CallReplied,
     Done,
     Event,
     EvidenceRead,
@@ -33,8 +36,10 @@ from server.methods.clinfo.report import (
     counted,
     disagreements,
     ending,
+    fetched_step,
     found_step,
     included_step,
+    queries_step,
     screened_step,
     searched_step,
 )
@@ -42,6 +47,8 @@ from server.methods.clinfo.screening import (
     Screened,
     bar_of,
     by_evidence,
+    level_first,
+    logit,
     screen,
     texts_to_compare,
     to_judge,
@@ -49,7 +56,6 @@ from server.methods.clinfo.screening import (
 )
 from server.methods.clinfo.search import (
     Candidate,
-    FetchedCandidates,
     Merged,
     Searched,
     SearchRun,
@@ -60,7 +66,9 @@ from server.methods.clinfo.search import (
     search_place,
     with_full_texts,
 )
-from server.methods.clinfo.statements import Conclusion, extract
+from server.methods.clinfo.stages import Deadline, as_they_come, finished
+from server.methods.clinfo.statements import Conclusion, extract, nearest_sentence
+from server.methods.shared.call_lines import call_line
 from server.methods.shared.choices import asks_yes_or_no, one_line
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageSource, SentenceScores
@@ -73,17 +81,6 @@ NO_VERDICT: Final = (
 )
 # Of so many of the best articles the full text is read.
 _FULL_TEXTS: Final = 5
-# Shares of the time of an answer that a stage may take; what is left is for the synthesis.
-_SHARES: Final = {
-    "linking": 0.05,
-    "queries": 0.15,
-    "search": 0.3,
-    "citations": 0.15,
-    "fetch": 0.25,
-    "screening": 0.3,
-    "judging": 0.3,
-    "full texts": 0.2,
-}
 
 
 class Names(Protocol):
@@ -108,18 +105,6 @@ class Library:
     citations: Citations
 
 
-class Deadline:
-    """Measure the time of one answer and give each stage its share."""
-
-    def __init__(self, seconds: float) -> None:
-        self._whole = seconds
-        self._end = asyncio.get_running_loop().time() + seconds
-
-    def share(self, part: float) -> float:
-        """Return the seconds that a stage with this share may take now."""
-        return max(0.05, min(part * self._whole, self._end - asyncio.get_running_loop().time()))
-
-
 class Review:
     """Run one review; ``events`` is called once."""
 
@@ -135,40 +120,50 @@ class Review:
         self._reader = reader
         self._flow = Flow()
         self._deadline = Deadline(options.max_seconds)
+        self._ordinals = count()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 
-    async def events(self) -> AsyncGenerator[Event, None]:
+    def events(self) -> AsyncGenerator[Event, None]:
+        """Return the events, each as soon as it happens; closing the iterator ends the review."""
+        return as_they_come(self._run, self._events)
+
+    def _tell(self, *events: Event) -> None:
+        for event in events:
+            self._events.put_nowait(event)
+
+    def _hear(self, call: CallReplied) -> None:
+        """Tell a call with its reply, as other methods do; many run side by side, so that none is told before."""
+        numbered = replace(call, ordinal=next(self._ordinals))
+        line = TextDelta(f"{call_line(call.url, call.summary)}\n", "reasoning")
+        self._tell(CallMade(call.url, numbered.ordinal), numbered, line)
+
+    async def _run(self) -> None:
         queries = await self._queries()
-        searched = await self._search(queries)
-        for run in searched.runs:
-            yield Step(searched_step(run))
-        num_told = len(searched.runs)
-        merged, searched = await self._merged(searched)
-        for run in searched.runs[num_told:]:
-            yield Step(searched_step(run))
-        yield Step(found_step(self._flow))
+        self._tell(Step(queries_step(queries)))
+        merged, searched = await self._merged(await self._search(queries))
+        self._tell(Step(found_step(self._flow)))
         screened = await self._screened(await self._fetched(merged))
         kept = by_evidence([one for one in screened if one.is_kept])
         if self._options.full_text:
             kept = await self._with_full_texts(kept)
         self._flow.included = len(kept)
-        yield Step(screened_step(self._flow, screened))
+        self._tell(Step(screened_step(self._flow, screened)))
         report = self._report(searched, screened, kept)
         if not kept:
-            for event in self._without_evidence(report):
-                yield event
+            self._tell(*self._without_evidence(report))
             return
-        yield Step(included_step(kept))
-        yield Retrieved(tuple(run.query for run in searched.runs), tuple(one.article.url for one in kept))
-        yield EvidenceRead(tuple(f"{one.article.title}\n{one.article.text}".strip() for one in kept))
+        self._tell(
+            Step(included_step(kept)),
+            Retrieved(tuple(run.query for run in searched.runs), tuple(one.article.url for one in kept)),
+            EvidenceRead(tuple(f"{one.article.title}\n{one.article.text}".strip() for one in kept)),
+        )
         conclusion = await self._concluded(kept)
-        yield Step(conclusion.step)
+        self._tell(Step(conclusion.step))
         if conclusion.lack:
             report = report.concluded(conclusion)
-            for event in abstention(report, conclusion.lack, conclusion.outcome, self._usage):
-                yield event
+            self._tell(*abstention(report, conclusion.lack, conclusion.outcome, self._usage))
             return
-        for event in self._told(report, conclusion):
-            yield event
+        self._tell(*self._told(report, conclusion))
 
     def _report(self, searched: Searched, screened: Sequence[Screened], kept: Sequence[Screened]) -> Report:
         return Report(
@@ -198,7 +193,7 @@ class Review:
     async def _linked(self) -> Linked | None:
         """Return the linked names; without them, the queries have the question's own words, and nothing is lost."""
         try:
-            async with asyncio.timeout(self._deadline.share(_SHARES["linking"])):
+            async with asyncio.timeout(self._deadline.share("linking")):
                 return await self._library.names.link(self._question)
         except (ArrowheadError, TimeoutError):
             return None
@@ -206,11 +201,10 @@ class Review:
     # --- 2. search
 
     async def _search(self, queries: Sequence[Query]) -> Searched:
-        places = self._library.literature.open(self._ask, self._options)
         names = self._library.literature.namespaces(self._ask, self._options)
         works: list[tuple[SearchRun, Awaitable[Searched]]] = [
             (SearchRun(place=place.name, query=query.term, writer=query.writer), search_place(number, place, query))
-            for number, place in enumerate(places)
+            for number, place in enumerate(self._places)
             for query in queries
         ]
         if names:
@@ -222,26 +216,30 @@ class Review:
         return found
 
     async def _all_within(self, stage: str, works: Sequence[tuple[SearchRun, Awaitable[Searched]]]) -> Searched:
-        """Return what the searches found that ended in time; the others are recorded as failed."""
-        tasks = [asyncio.ensure_future(work) for _, work in works]
-        try:
-            if tasks:
-                await asyncio.wait(tasks, timeout=self._deadline.share(_SHARES[stage]))
-            found = Searched()
-            for (run, _), task in zip(works, tasks, strict=True):
-                late = Searched((replace(run, error="it took too long"),))
-                found = found.plus(task.result() if task.done() else late)
-            return found
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        """Return what the searches found, each told as it ends; one that takes too long is recorded as failed."""
+        ended = await finished([self._searched(work) for _, work in works], self._deadline.share(stage))
+        found = Searched()
+        for (run, _), result in zip(works, ended, strict=True):
+            if result is None:
+                result = Searched((replace(run, error="it took too long"),))
+                self._tell_runs(result)
+            found = found.plus(result)
+        return found
+
+    async def _searched(self, work: Awaitable[Searched]) -> Searched:
+        found = await work
+        self._tell_runs(found)
+        return found
+
+    def _tell_runs(self, found: Searched) -> None:
+        self._tell(*(Step(searched_step(run)) for run in found.runs))
 
     async def _merged(self, searched: Searched) -> tuple[Merged, Searched]:
         excluded = frozenset(self._options.exclude_pmids)
         merged = merge(searched, excluded)
         if self._options.expand != "none" and merged.candidates:
             more = await self._within("citations", expanded(self._places, merged, self._options.expand), Searched())
+            self._tell_runs(more)
             searched = searched.plus(more)
             self._flow.faults += [f"{run.place}: {run.error}" for run in more.runs if run.error]
             merged = merge(searched, excluded)
@@ -251,15 +249,16 @@ class Review:
 
     @property
     def _places(self) -> Sequence[Place]:
-        return self._library.literature.open(self._ask, self._options)
+        return self._library.literature.open(self._ask, self._options, self._hear)
 
     async def _fetched(self, merged: Merged) -> tuple[Candidate, ...]:
         wanted = merged.candidates[: self._options.max_articles]
-        local = FetchedCandidates(tuple(one for one in wanted if one.article is not None))
-        got = await self._within("fetch", fetch(self._places, wanted), local)
+        got = await fetch(self._places, wanted, self._deadline.share("fetch"))
         self._flow.missing = len(wanted) - len(got.candidates) - got.num_same_doi
         self._flow.duplicates += got.num_same_doi
         self._flow.faults += list(got.errors)
+        if wanted:
+            self._tell(Step(fetched_step(len(wanted), self._flow.missing, got.num_same_doi)))
         return got.candidates
 
     # --- 3. screening
@@ -271,8 +270,9 @@ class Review:
         screened = await asyncio.to_thread(screen, self._question, candidates, scores, self._options)
         if self._reader is not None:
             asked = [one.article for one in to_judge(screened, bar_of(scores))]
-            judged = self._reader.judge.relevant(self._question, asked)
-            screened = with_judgements(screened, await self._within("judging", judged, {}))
+            judged = await self._reader.judge.relevant(self._question, asked, self._deadline.share("judging"))
+            self._flow.faults += ["judging took too long"] if judged.is_late else []
+            screened = with_judgements(screened, judged.yes)
         self._flow.screened = len(screened)
         self._flow.excluded.update(one.reason for one in screened if not one.is_kept)
         return screened
@@ -288,7 +288,8 @@ class Review:
 
     async def _concluded(self, kept: Sequence[Screened]) -> Conclusion:
         """Return the synthesis in the way of the request; where the model fails, its sentences are quoted instead."""
-        best_first = sorted(kept, key=lambda one: -one.score)
+        ranked = sorted(kept, key=lambda one: -one.score)
+        best_first = level_first(ranked, lambda one: logit(one.score), lambda one: one.article.level)
         late = Conclusion(lack="There was no time left to read the articles.", outcome="cut")
         reader = self._reader
         if reader is not None:
@@ -375,7 +376,7 @@ class Review:
     async def _within(self, stage: str, work: Awaitable[_T], otherwise: _T) -> _T:
         """Return the result of a stage, or ``otherwise`` after its share of the time."""
         try:
-            async with asyncio.timeout(self._deadline.share(_SHARES.get(stage, 1.0))):
+            async with asyncio.timeout(self._deadline.share(stage)):
                 return await work
         except TimeoutError:
             self._flow.faults.append(f"{stage} took too long")
@@ -383,14 +384,19 @@ class Review:
 
 
 def _cited(conclusion: Conclusion, articles: Mapping[str, Article]) -> list[dict[str, object]]:
-    """Return each citation for the trace; of a quote with its text, its section and score."""
+    """Return each citation for the trace; an article that only disagrees has no ``text``.
+
+    ``quote`` is the sentence of the article that a reader is shown: the quoted one, or the one nearest to what the
+    model wrote, "" where none is near.
+    """
     numbers = conclusion.numbers
-    return [
+    told = [
         {
             "number": numbers[key],
             "key": key,
             "url": articles[key].url,
             "text": claim.text,
+            "quote": claim.text if claim.is_quote else nearest_sentence(claim.text, articles[key]),
             "is_quote": claim.is_quote,
             "section": claim.section,
             "score": round(claim.score, 4),
@@ -398,3 +404,12 @@ def _cited(conclusion: Conclusion, articles: Mapping[str, Article]) -> list[dict
         for claim in conclusion.claims
         for key in claim.keys
     ]
+    listed = {one["key"] for one in told}
+    for first, other in conclusion.disagreeing:
+        if other not in listed:
+            denied = next(claim.text for claim in conclusion.claims if first in claim.keys)
+            quote = nearest_sentence(denied, articles[other], may_deny=True)
+            told.append(
+                {"number": numbers[other], "key": other, "url": articles[other].url, "text": "", "quote": quote}
+            )
+    return told

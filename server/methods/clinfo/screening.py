@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
-from server.methods.clinfo.literature import LEVELS, Article
+from server.methods.clinfo.literature import LEVELS, Article, Level
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.clinfo.search import Candidate
 from server.methods.shared.extractive import question_stems, rarity, share_of, stemmed
 from server.methods.shared.passages import SentenceScores
 
+_T = TypeVar("_T")
 Reason = Literal[
     "relevant",
     "not_relevant",
@@ -55,6 +56,10 @@ _LONGEST: Final = 8000
 # The model judges what may be relevant after all; the rest is left out by score.
 JUDGED_FROM: Final = 0.3
 _JUDGED_BAR: Final = 0.5
+# In logarithms of odds: 0.50 and 0.45 are nearly equal.
+NEARLY_EQUAL: Final = 0.2
+# No score is taken as surer than this.
+_LEAST: Final = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +256,21 @@ def with_judgements(screened: Sequence[Screened], yes: Mapping[str, float]) -> t
 def by_evidence(kept: Sequence[Screened]) -> tuple[Screened, ...]:
     """Return the kept articles by level of evidence, then by score."""
     return tuple(sorted(kept, key=lambda one: (LEVELS.index(one.article.level), -one.score, one.article.key)))
+
+
+def level_first(ranked: Sequence[_T], odds: Callable[[_T], float], level: Callable[[_T], Level]) -> list[_T]:
+    """Return what is ranked, best first, so that of nearly equal ones the better level of evidence goes first.
+
+    ``odds`` are logarithms; those within ``NEARLY_EQUAL`` of the best one of a run are equal to it.
+    """
+    found: list[_T] = []
+    while len(found) < len(ranked):
+        rest = ranked[len(found) :]
+        run = [one for one in rest if odds(one) >= odds(rest[0]) - NEARLY_EQUAL]
+        found += sorted(run, key=lambda one: LEVELS.index(level(one)))
+    return found
+
+
+def logit(score: float) -> float:
+    bounded = min(max(score, _LEAST), 1 - _LEAST)
+    return math.log(bounded / (1 - bounded))

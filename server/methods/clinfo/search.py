@@ -7,14 +7,16 @@ fetched the same DOI.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
 from models.errors import ArrowheadError, ModelError
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiError, RetrievalError
-from retrieval.references.csl import item_of_link
+from retrieval.references.csl import document_item
 from server.methods.clinfo.literature import Article, Hits, Link, Place, Section
 from server.methods.clinfo.options import Expansion
 from server.methods.clinfo.queries import (
@@ -40,6 +42,9 @@ _MAX_REPAIRS: Final = 3
 _SEEDS: Final = 10
 _LINKED: Final = 100
 _PMID: Final = "PMID:"
+_DOI: Final = re.compile(r"(?<![\d.])10\.[0-9]{4,9}/[^\s?#&\"'<>]+")
+# What publishers write behind a DOI in the address of a page or file of the article.
+_PAGE_OF: Final = re.compile(r"(?:/(?:full|abstract|abs|pdf|epdf|pdfdirect|epub|html)|\.pdf|[/.,;])*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,29 +214,31 @@ def _document(key: str, ranked: Sequence[RankedPassage]) -> Article:
     sections = tuple(Section(pieces[start].section, pieces[start].text) for start in sorted(pieces))
     notices = {"RetractionIn"} if document.is_retracted else set()
     first = ranked[0]
+    doi = doi_in(document.document_id) or doi_in(document.url)
     address = document.url or f"/v1/passages/{first.namespace}/{first.passage.passage_id}"
-    item = item_of_link(document.title or key, address)
     return Article(
         key=key,
         title=" ".join(document.title.split()),
         sections=sections,
         pmid=key.removeprefix(_PMID) if key.startswith(_PMID) else "",
+        doi=doi,
         journal=document.journal,
         journal_names=(document.journal.lower(),) if document.journal else (),
         date=document.date,
         authors=document.authors,
         types=document.types,
         notices=frozenset({*notices, *(["ErratumIn"] if document.corrected_by else [])}),
-        item=item | ({"container-title": document.journal} if document.journal else {}) | _issued(document.date),
+        item=document_item(document) | ({"DOI": doi, "type": "article-journal"} if doi else {}),
         url=address,
         place=first.namespace,
         namespace=first.namespace,
     )
 
 
-def _issued(day: int) -> dict[str, Any]:
-    parts = [part for part in (day // 10000, day // 100 % 100, day % 100) if part]
-    return {"issued": {"date-parts": [parts]}} if day else {}
+def doi_in(text: str) -> str:
+    """Return the DOI that an address or an id contains, in small letters, "" for none."""
+    found = _DOI.search(unquote(text))
+    return _PAGE_OF.sub("", found[0].lower()) if found else ""
 
 
 def merge(searched: Searched, excluded: frozenset[str]) -> Merged:
@@ -292,11 +299,14 @@ class FetchedCandidates:
     num_same_doi: int = 0
 
 
-async def fetch(places: Sequence[Place], wanted: Sequence[Candidate]) -> FetchedCandidates:
-    """Fetch the records of the candidates, each from the place that found it, all places at once."""
+async def fetch(places: Sequence[Place], wanted: Sequence[Candidate], seconds: float) -> FetchedCandidates:
+    """Fetch the records of the candidates, each from the place that found it, all places at once.
+
+    What has come by then is kept.
+    """
     pmids = [[one.pmid for one in wanted if one.place == number] for number in range(len(places))]
     results = await asyncio.gather(
-        *(_attempt(place.fetch(ids)) for place, ids in zip(places, pmids, strict=True) if ids)
+        *(_attempt(place.fetch(ids, seconds)) for place, ids in zip(places, pmids, strict=True) if ids)
     )
     errors = [_told(result) for result in results if isinstance(result, NcbiError)]
     fetched: dict[str, Article] = {}
@@ -304,14 +314,31 @@ async def fetch(places: Sequence[Place], wanted: Sequence[Candidate]) -> Fetched
         if not isinstance(result, NcbiError):
             errors += result.unread
             fetched |= {article.key: article for article in result.articles}
+    if any(not isinstance(result, NcbiError) and result.is_late for result in results):
+        errors.append("fetch took too long")
     whole = [replace(one, article=_joined(fetched.get(one.key), one.article)) for one in wanted]
     missing = tuple(one.key for one in whole if one.article is None)
-    seen: dict[str, Candidate] = {}
-    for one in whole:
-        if one.article is not None:
-            seen.setdefault(one.article.doi or one.key, one)
+    different = _different(whole)
     num_read = len(whole) - len(missing)
-    return FetchedCandidates(tuple(seen.values()), missing, tuple(errors), num_read - len(seen))
+    return FetchedCandidates(different, missing, tuple(errors), num_read - len(different))
+
+
+def _different(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return the candidates that have an article, those of one DOI as one, at the place of the first.
+
+    It is the first with a record of PubMed, whose reference is whole, else the first.
+    """
+    found: dict[str, Candidate] = {}
+    for one in candidates:
+        if one.article is None:
+            continue
+        first = found.setdefault(one.article.doi or one.key, one)
+        if first is not one:
+            better = one if one.pmid and not first.pmid else first
+            text = _joined(better.article, first.article if better is one else one.article)
+            by = {**one.found_by, **first.found_by}
+            found[one.article.doi] = replace(better, article=text, score=first.score, found_by=by)
+    return tuple(found.values())
 
 
 async def with_full_texts(places: Sequence[Place], found: Sequence[Candidate]) -> tuple[dict[str, Article], list[str]]:
@@ -342,10 +369,11 @@ async def _attempt(call: Awaitable[_T]) -> _T | NcbiError:
 
 
 def _joined(fetched: Article | None, local: Article | None) -> Article | None:
-    """Return the fetched record, with the passages of the namespace where the record has no abstract."""
-    if fetched is None or local is None or fetched.sections:
+    """Return the fetched record with the notices of both, and the other's passages where it has no abstract."""
+    if fetched is None or local is None:
         return fetched or local
-    return replace(fetched, sections=local.sections, namespace=local.namespace)
+    told = replace(fetched, notices=fetched.notices | local.notices)
+    return told if fetched.sections else replace(told, sections=local.sections, namespace=local.namespace)
 
 
 def all_failed(runs: Iterable[SearchRun]) -> bool:

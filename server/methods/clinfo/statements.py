@@ -12,7 +12,6 @@ it stands in, and a design that only the record's publication types tell has tha
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,9 +21,19 @@ from typing import Any, Final
 
 from server.methods.base import AnswerOutcome
 from server.methods.clinfo.literature import Article, Literature
-from server.methods.clinfo.screening import Screened
+from server.methods.clinfo.screening import Screened, level_first, logit
 from server.methods.shared.evidence_table import Finding
-from server.methods.shared.extractive import ScoredSentence, Source, candidates_of, chosen, scored
+from server.methods.shared.extractive import (
+    ScoredSentence,
+    Source,
+    candidates_of,
+    chosen,
+    question_stems,
+    rarity,
+    scored,
+    share_of,
+    stems_of,
+)
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import Sentence, plain_marks, split_sentences
 
@@ -133,11 +142,11 @@ NO_SENTENCE: Final = "No sentence of the articles that were found is close enoug
 BAR: Final = 0.45
 # By how much the logarithm of the odds of a quote may be below the best one's.
 _FALL: Final = 1.0
-# No score is taken as surer than this.
-_LEAST: Final = 1e-4
 # Sentences of two articles that share so many of their words speak of the same thing.
 _SAME_THING: Final = 0.5
 _MAX_DISAGREEMENTS: Final = 2
+# A sentence with a smaller share of a text's words, by weight, is not what the text was read from.
+_NEAR: Final = 0.3
 _Origins = Sequence[tuple[int, str]]
 
 
@@ -198,6 +207,20 @@ def is_verbatim(quote: str, article: Article) -> bool:
     wanted = " ".join(quote.split())
     texts = (article.title, *(one.text for one in article.sections))
     return bool(wanted) and any(wanted in " ".join(text.split()) for text in texts)
+
+
+def nearest_sentence(text: str, article: Article, *, may_deny: bool = False) -> str:
+    """Return the article's own sentence that has most of a text's words, by their rarity in it; "" where none is near.
+
+    A sentence that denies supports none that does not, nor the reverse, unless it ``may_deny``.
+    """
+    lines = [one.line for _, one in _sentences(article) if may_deny or is_negated(one.line) == is_negated(text)]
+    stems = [stems_of(line) for line in lines]
+    asked = question_stems(text)
+    weights = rarity(asked, stems)
+    shares = [share_of(asked, words, weights) for words in stems]
+    best = max(shares, default=0.0)
+    return lines[shares.index(best)] if best >= _NEAR else ""
 
 
 def is_negated(line: str) -> bool:
@@ -361,15 +384,18 @@ async def extract(question: str, kept: Sequence[Screened], literature: Literatur
 
 
 def nearly_best(above: Sequence[ScoredSentence], kept: Sequence[Screened], origins: _Origins) -> list[ScoredSentence]:
-    """Return the sentences whose odds, times those of their article, are not far below the best one's, best first."""
-    joined = [replace(one, order=one.order + _logit(kept[origins[one.candidate.source][0]].score)) for one in above]
+    """Return the sentences whose odds, times those of their article, are not far below the best one's, best first.
+
+    Of nearly equal ones, that of the better level of evidence goes first.
+    """
+
+    def source(one: ScoredSentence) -> Screened:
+        return kept[origins[one.candidate.source][0]]
+
+    joined = [replace(one, order=one.order + logit(source(one).score)) for one in above]
     top = max((one.order for one in joined), default=0.0)
-    return sorted((one for one in joined if one.order >= top - _FALL), key=lambda one: -one.order)
-
-
-def _logit(score: float) -> float:
-    bounded = min(max(score, _LEAST), 1 - _LEAST)
-    return math.log(bounded / (1 - bounded))
+    ranked = sorted((one for one in joined if one.order >= top - _FALL), key=lambda one: -one.order)
+    return level_first(ranked, lambda one: one.order, lambda one: source(one).article.level)
 
 
 def _key(one: ScoredSentence, articles: Sequence[Article], origins: _Origins) -> str:

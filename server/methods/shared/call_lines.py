@@ -14,7 +14,14 @@ from server.methods.shared.identifiers import identifiers_in
 # Parameters that carry the query; the short form omits the others.
 _QUERY_PARAMETERS = ("term", "id", "QUERY", "RID", "linkname")
 _MAX_VALUE = 60
-_NOUNS = {"esearch": "id", "elink": "id", "blast_put": "hit", "blast_get": "hit", "einfo": "database"}
+_NOUNS = {
+    "esearch": "id",
+    "elink": "id",
+    "blast_put": "hit",
+    "blast_get": "hit",
+    "einfo": "database",
+    "espell": "spelling",
+}
 ELLIPSIS = "…"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from ncbi_server import Answer, Seen
 from retrieval.errors import NcbiMalformed, NcbiUnavailable
 from retrieval.types import RawReply, Route
 from server.evidence.literature import EntrezPlace, note_of, read_articles, read_spellings
-from server.methods.base import OptionInvalid
+from server.methods.base import CallReplied, OptionInvalid
+from server.methods.clinfo.literature import Hear
 from server.methods.clinfo.options import parse_options
 
 
@@ -22,8 +24,8 @@ def bench(tmp_path: Path) -> Any:
     return lambda *given: ClinfoBench(tmp_path, *given)
 
 
-async def _place(made: ClinfoBench) -> EntrezPlace:
-    (place,) = made.method._library.literature.open(made.made(), parse_options({}))
+async def _place(made: ClinfoBench, hear: Hear = lambda call: None) -> EntrezPlace:
+    (place,) = made.method._library.literature.open(made.made(), parse_options({}), hear)
     assert isinstance(place, EntrezPlace)
     return place
 
@@ -79,7 +81,7 @@ def test_what_cannot_be_read_is_reported_and_costs_no_other() -> None:
 async def test_many_records_take_one_call_for_each_two_hundred(bench: Any) -> None:
     many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 451)}
     async with bench(pubmed(many)) as made:
-        found = await (await _place(made)).fetch(list(many))
+        found = await (await _place(made)).fetch(list(many), 60)
         calls = [seen for seen in made.server.seen if seen.path.endswith("efetch.fcgi")]
     assert len(found.articles) == 450 and sorted(len(seen.params["id"].split(",")) for seen in calls) == [50, 200, 200]
 
@@ -114,17 +116,29 @@ async def test_a_batch_that_fails_costs_only_its_articles(bench: Any) -> None:
         return Answer(status=503) if seen.params.get("id", "").startswith("1,") else handler(seen)
 
     async with bench(handle) as made:
-        found = await (await _place(made)).fetch(list(many))
+        found = await (await _place(made)).fetch(list(many), 60)
         with pytest.raises(NcbiUnavailable):
-            await (await _place(made)).fetch(["1", "2"])
+            await (await _place(made)).fetch(["1", "2"], 60)
     assert len(found.articles) == 100 and found.unread == ("NCBI is in trouble (HTTP 503)",)
+
+
+async def test_a_batch_that_is_late_costs_only_its_articles(bench: Any) -> None:
+    many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 301)}
+    handler = pubmed(many)
+
+    def handle(seen: Seen) -> Answer:
+        return Answer(hang=True) if seen.params.get("id", "").startswith("1,") else handler(seen)
+
+    async with bench(handle) as made:
+        found = await (await _place(made)).fetch(list(many), 1)
+    assert len(found.articles) == 100 and found.is_late and found.unread == ()
 
 
 async def test_sources_follow_the_egress_mode(bench: Any) -> None:
     """With mode off PubMed is refused with the remedy, and the gateway is the default."""
     async with bench() as made:
         literature, ask = made.method._library.literature, made.made()
-        assert [place.name for place in literature.open(ask, parse_options({}))] == ["gateway"]
+        assert [place.name for place in literature.open(ask, parse_options({}), lambda call: None)] == ["gateway"]
         assert literature.namespaces(ask, parse_options({})) == ()
         with pytest.raises(OptionInvalid, match="egress is off for this request") as refused:
             literature.check(ask, parse_options({"sources": "pubmed"}))
@@ -147,3 +161,34 @@ def test_queries_that_egress_keeps_are_told() -> None:
     kept = RawReply(200, "application/json", "{}", 2, route=route)
     assert note_of(kept) == "PubMed was not asked, as egress keeps free_text on this machine"
     assert note_of(RawReply(200, "application/json", "{}", 2)) == ""
+
+
+async def test_each_call_is_heard_with_its_address_and_what_came_of_it(bench: Any) -> None:
+    """Also one that fails and one that is given up; the record says where it went."""
+    handler = pubmed(ARTICLES)
+    ends = {"elink.fcgi": Answer(status=503), "espell.fcgi": Answer(hang=True)}
+
+    def handle(seen: Seen) -> Answer:
+        return next((answer for end, answer in ends.items() if seen.path.endswith(end)), None) or handler(seen)
+
+    heard: list[CallReplied] = []
+    async with bench(handle) as made:
+        place = await _place(made, heard.append)
+        await place.search("dexamethasone", 20)
+        await place.fetch(["101", "102"], 60)
+        with pytest.raises(NcbiUnavailable):
+            await place.linked(["101"], "refs")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await place.spelled(["dexamethasonne"])
+    told = [(call.record["endpoint"], call.status, call.summary.partition(":")[0]) for call in heard]
+    assert told[:2] == [("esearch", "ok", "4 ids"), ("efetch", "ok", "2 records")]
+    assert told[2:] == [("elink", "error", "error"), ("espell", "error", "error")]
+    search, fetched = heard[:2]
+    assert (
+        search.url.startswith("https://eutils.ncbi")
+        and "term=dexamethasone" in search.url
+        and "api_key" not in search.url
+    )
+    assert fetched.record["ids"] == ["101", "102"] and fetched.record["egress"]["left"] is False
+    assert heard[3].summary == "error: given up, as it took too long"

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from clinfo_bench import ARTICLES, QUESTION, ClinfoBench, article, pubmed
-from passage_bench import done, references, shown, steps
+from ncbi_server import Answer, Seen
+from passage_bench import done, marked, references, shown, steps
 
 from models.engines.scripted_engine import ScriptedBehaviour
+from retrieval.gateway.query.syntax import parse_query, terms_of
 from server.methods.clinfo.generated import lack_of, query_grammar, read_queries, read_row
 from server.methods.clinfo.literature import Article, Section
 from server.methods.shared.evidence_table import Finding
@@ -19,6 +21,7 @@ from server.methods.shared.evidence_table import Finding
 SEARCHES = {
     "searches": [[{"names": ["dexamethasone", "decadron"], "heading": True}, {"names": ["COVID-19"], "heading": False}]]
 }
+_SEVEN = "Seven trials showed lower mortality with dexamethasone in severe COVID-19."
 GOOD = " Dexamethasone lowered mortality in severe COVID-19 [1].\n\nSeven trials agree on lower mortality [2]."
 
 
@@ -51,6 +54,32 @@ async def test_the_synthesis_cites_what_was_read(bench: Any) -> None:
     assert done(events).outcome == "answered" and [one.number for one in references(events)] == [1, 2]
     assert done(events).usage.segments >= 6
     assert done(events).details["synthesis"] == "generated"
+
+
+async def test_a_citation_has_the_sentence_that_the_model_read(bench: Any) -> None:
+    """In the words of the article, so that a reader of the reference finds it marked; none where none is near."""
+    text = " Severe COVID-19 kills fewer with dexamethasone: lower mortality [1]. Doctors welcomed it [2]."
+    async with bench(pubmed({"101": ARTICLES["101"], "102": ARTICLES["102"]}), script=script(text)) as made:
+        events = await made.ask()
+    near, far = done(events).details["citations"]
+    assert near["text"].startswith("Severe COVID-19 kills") and not near["is_quote"]
+    assert near["quote"] in ("Dexamethasone lowered mortality in severe COVID-19.", _SEVEN) and marked(events, near)
+    assert far["quote"] == ""
+
+
+async def test_every_number_that_is_cited_has_its_reference(bench: Any) -> None:
+    """Also beyond twenty: a line of the list, and a marker that an annotation can point to."""
+    many = {
+        str(n): article(str(n), f"Trial {n}.", ("RESULTS", f"Dexamethasone lowered mortality in COVID-19, trial {n}."))
+        for n in range(801, 826)
+    }
+    text = " Dexamethasone lowered mortality in severe COVID-19 [1-13].\n\nTrials agree on lower mortality [14-25]."
+    async with bench(pubmed(many), script=script(text)) as made:
+        events = await made.ask()
+    told = shown(events)
+    assert "[14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25]" in told
+    assert [one.number for one in references(events)] == list(range(1, 26))
+    assert all(told[one.start : one.end] == f"[{one.number}]" for one in references(events))
 
 
 async def test_the_models_queries_are_built_from_data(bench: Any) -> None:
@@ -131,6 +160,9 @@ async def test_an_article_that_states_the_contrary_is_told_and_listed(bench: Any
         events = await made.ask()
     assert "seem to disagree." in shown(events)
     assert any(one.url.endswith("/600/") for one in references(events))
+    contrary = done(events).details["citations"][-1]
+    assert contrary["url"].endswith("/600/") and contrary["text"] == ""
+    assert contrary["quote"] == "Dexamethasone raised mortality in severe COVID-19." and marked(events, contrary)
 
 
 async def test_without_evidence_nothing_is_written(bench: Any) -> None:
@@ -210,6 +242,65 @@ def test_queries_that_are_no_lists_of_names_are_left_out() -> None:
     )
     assert read_queries([], 3) == read_queries({"searches": 1}, 3) == ()
     assert json.loads(query_grammar(2).spec)["properties"]["searches"]["maxItems"] == 2
+
+
+def _term(**search: Any) -> str:
+    concepts = [{"names": ["asthma"], "heading": False}]
+    (query,) = read_queries({"searches": [{"concepts": concepts, **search}]}, 3)
+    return query.term
+
+
+def test_a_model_can_narrow_a_search() -> None:
+    """By years, a publication type and a concept to leave out, in PubMed's syntax, which the gateway parses."""
+    without = {"names": ["cystic fibrosis", "mucoviscidosis"], "heading": False}
+    term = _term(**{"from": "2015", "to": "2020", "type": "Systematic Review", "without": without})
+    asked = '(("asthma"[tiab])) NOT ("cystic fibrosis"[tiab] OR "mucoviscidosis"[tiab])'
+    assert term == f'{asked} AND ("2015"[dp] : "2020"[dp]) AND "Systematic Review"[pt]'
+    assert _term(to="2020") == '(("asthma"[tiab])) AND ("1700"[dp] : "2020"[dp])'
+    tree = parse_query(term).tree
+    assert tree is not None
+    assert [one.written for one in terms_of(tree)] == [
+        '"asthma"[tiab]',
+        '"cystic fibrosis"[tiab]',
+        '"mucoviscidosis"[tiab]',
+        "2015:2020[dp]",
+        '"Systematic Review"[pt]',
+    ]
+    search = json.loads(query_grammar(2).spec)["properties"]["searches"]["items"]
+    assert search["required"] == ["concepts"] and set(search["properties"]) > {"from", "to", "type", "without"}
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"from": "2020", "to": "2015"},
+        {"from": "last year", "to": None},
+        {"type": 'x"[ti]'},
+        {"without": {"names": ["Asthma"]}},
+        {"without": "asthma"},
+    ],
+)
+def test_a_filter_that_says_nothing_is_left_out(search: dict[str, Any]) -> None:
+    """Wrong years, a type that is none, and the very thing that is asked for."""
+    assert _term(**search) == '("asthma"[tiab])'
+
+
+async def test_a_filter_that_leaves_nothing_is_dropped_first(bench: Any) -> None:
+    """A question of this year finds its articles although the model asks for those of another."""
+    narrow = {
+        "searches": [{"concepts": [{"names": ["dexamethasone"], "heading": False}], "from": "1999", "to": "1999"}]
+    }
+    handler = pubmed(ARTICLES)
+
+    def handle(seen: Seen) -> Answer:
+        dated = '"1999"[dp]' in seen.params.get("term", "")
+        return handler(seen) if not dated else pubmed({})(seen)
+
+    write = lambda prompt: json.dumps(narrow) if "searches of PubMed" in prompt else script()(prompt)  # noqa: E731
+    async with bench(handle, script=write) as made:
+        events = await made.ask()
+    first = done(events).details["searches"][0]
+    assert (first["query"], first["writer"], first["repaired"]) == ('("dexamethasone"[tiab])', "model", True)
 
 
 def test_a_concept_that_is_named_again_is_one_clause() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -10,7 +11,7 @@ from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from models.types import Delta, GenerateParams, TokenLogprob
-from server.methods.clinfo.judging import Judge, Prompts, fault_of, sentences_of, shown
+from server.methods.clinfo.judging import Judge, Judged, Prompts, fault_of, sentences_of, shown
 from server.methods.clinfo.literature import Article, Section
 from server.methods.shared.generation import Generations, PromptFormatter
 
@@ -35,6 +36,18 @@ class Telling(ScriptedEngine):
         yield Delta(finish_reason="stop")
 
 
+class Slow(ScriptedEngine):
+    """Waits before it answers a prompt that has the word."""
+
+    async def generate(
+        self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
+    ) -> AsyncIterator[Delta]:
+        if "slow" in self.tokenizer.decode(list(prompt_ids)):
+            await asyncio.sleep(60)
+        async for delta in super().generate(prompt_ids, params, request_id):
+            yield delta
+
+
 async def _judge(engine: ScriptedEngine) -> Judge:
     await engine.start()
     return Judge(Generations(engine, "r"), PromptFormatter(engine, CARD), Prompts.load(), "salt")
@@ -50,7 +63,7 @@ async def test_without_probabilities_the_word_decides() -> None:
     engine = ScriptedEngine(CARD, EngineOptions(max_model_len=9000), script, tokenizer=ByteTokenizer(()))
     judge = await _judge(engine)
     articles = [Article(key=key, title=key, sections=(Section("", f"A {key} text."),)) for key in ("good", "bad")]
-    assert await judge.relevant("Which?", articles) == {"good": 1.0, "bad": 0.0}
+    assert await judge.relevant("Which?", articles, 60) == Judged({"good": 1.0, "bad": 0.0})
     prompts = [request.prompt for request in engine.requests]
     common = prompts[0].partition("Article:\n")[0]
     assert len(common) > 300 and all(prompt.startswith(common) for prompt in prompts)
@@ -64,7 +77,15 @@ async def test_a_judgement_that_fails_is_left_out() -> None:
     engine = ScriptedEngine(CARD, options, lambda _: " yes", tokenizer=ByteTokenizer(()), behaviour=behaviour)
     judge = await _judge(engine)
     assert await judge.all(["a", "b"]) == [None, None]
-    assert await judge.relevant("Which?", [Article(key="k", title="t")]) == {}
+    assert await judge.relevant("Which?", [Article(key="k", title="t")], 60) == Judged({})
+
+
+async def test_judgements_that_are_late_cost_no_others() -> None:
+    """The articles that were not judged in time keep their score."""
+    options = EngineOptions(max_model_len=9000)
+    judge = await _judge(Slow(CARD, options, lambda _: " yes", tokenizer=ByteTokenizer(())))
+    articles = [Article(key=key, title=key) for key in ("slow", "quick")]
+    assert await judge.relevant("Which?", articles, 0.3) == Judged({"quick": 1.0}, is_late=True)
 
 
 def test_an_article_is_shown_without_marks_and_orders() -> None:

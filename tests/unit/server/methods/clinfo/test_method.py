@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clinfo_bench import ARTICLES, QUESTION, ClinfoBench, Names, article, pubmed
 from ncbi_server import Answer, Seen
-from passage_bench import done, references, shown, steps
+from passage_bench import done, marked, references, shown, steps
 
 from scripts.evals.review.data import Regime, reviews
-from server.methods.base import OptionInvalid
+from server.methods.base import CallMade, OptionInvalid, Step
 from server.methods.clinfo.review import NO_VERDICT
 from server.methods.shared.evidence_table import review_of
+from server.traces import TraceRecorder
 
 _LATE = ("RESULTS", "Seven trials showed lower mortality with dexamethasone in severe COVID-19.")
 _FAILURES = {
@@ -54,6 +56,7 @@ async def test_sentences_that_answer_are_quoted_with_their_own_references(bench:
             assert not cell.quote or cell.section == "publication type" or cell.quote in record, name
     for one in done(events).details["citations"]:
         assert one["text"] in ARTICLES[one["key"].removeprefix("PMID:")]
+        assert one["quote"] == one["text"] and marked(events, one)
 
 
 async def test_what_happens_to_each_article_is_counted(bench: Any) -> None:
@@ -69,6 +72,55 @@ async def test_what_happens_to_each_article_is_counted(bench: Any) -> None:
     assert any("excluded 2 (no abstract 1, retracted 1)" in line for line in steps(events))
     assert any(line.endswith("retracted, so no evidence: PMID:104") for line in steps(events))
     assert {one["key"]: one["reason"] for one in details["screening"]}["PMID:104"] == "retracted"
+
+
+async def test_each_search_is_told_when_it_ends(bench: Any) -> None:
+    """Before a slower one has ended; the queries are told before, and closing the answer ends what still runs."""
+    handler = pubmed(ARTICLES)
+
+    def handle(seen: Seen) -> Answer:
+        return Answer(hang=True) if " OR " in seen.params.get("term", "") else handler(seen)
+
+    told: list[str] = []
+    async with bench(handle) as made, asyncio.timeout(20), aclosing(made.method.answer(made.made())) as events:
+        async for event in events:
+            told += [event.text] if isinstance(event, Step) else []
+            if told[-1:] and " at gateway (" in told[-1]:
+                break
+    assert told[0] == "queries: 3 by rules" and len(told) == 2
+
+
+async def test_the_calls_of_a_review_are_told_and_recorded(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """As those of other methods: address, short reply, a line of the stream, and in the trace where each went."""
+    caplog.set_level("DEBUG", "server")
+    async with bench() as made:
+        events = await made.ask()
+        recorder = TraceRecorder(made.made())
+    for event in events:
+        recorder.feed(event)
+    calls = recorder.record()["calls"]
+    assert [call["record"]["endpoint"] for call in calls] == ["esearch", "esearch", "esearch", "efetch"]
+    assert [call["ordinal"] for call in calls] == [0, 1, 2, 3]
+    assert calls[-1]["summary"] == "4 records" and calls[-1]["record"]["egress"]["went_to"]
+    lines = shown(events, "reasoning").splitlines()
+    assert len(lines) == 4 and lines[-1].endswith("efetch.fcgi?db=pubmed&id=101,102,104,106&…]-> 4 records")
+    made_calls = [event.url for event in events if isinstance(event, CallMade)]
+    assert made_calls == [call["url"] for call in calls]
+    assert "dexamethasone" not in caplog.text  # what was asked stays out of logs
+
+
+async def test_what_could_not_be_fetched_is_counted(bench: Any) -> None:
+    handler = pubmed({name: text for name, text in ARTICLES.items() if name != "102"})
+
+    def handle(seen: Seen) -> Answer:
+        return handler(seen) if seen.path.endswith("efetch.fcgi") else pubmed(ARTICLES)(seen)
+
+    async with bench(handle) as made:
+        events = await made.ask()
+        nothing = await made.ask("What is it?")
+    assert "fetched 3 of 4 articles, missing 1" in steps(events)
+    assert done(events).details["review"]["counts"]["missing"] == 1
+    assert steps(nothing)[0] == "no query, as the question has no words to search for"
 
 
 async def test_a_retracted_article_is_never_evidence(bench: Any) -> None:

@@ -16,6 +16,7 @@ from server.methods.clinfo.screening import (
     by_evidence,
     excluded,
     features_of,
+    level_first,
     screen,
     text_of,
     texts_to_compare,
@@ -112,6 +113,19 @@ def test_stronger_evidence_comes_first() -> None:
         if c.article
     ]
     assert [one.article.key for one in by_evidence(kept)] == ["3", "2", "4", "1"]
+
+
+def test_of_nearly_equal_articles_the_stronger_evidence_is_read_first() -> None:
+    """In runs that begin with the best one; what is clearly better stays before."""
+    case, trial, pooled = (
+        _article("case", types=("case reports",)),
+        _article("trial", types=("clinical trial",)),
+        _article("pooled", title="A meta-analysis."),
+    )
+    odds = {"case": 2.0, "trial": 1.9, "pooled": 1.7}
+    ordered = level_first([case, trial, pooled], lambda one: odds[one.key], lambda one: one.level)
+    assert [one.key for one in ordered] == ["trial", "case", "pooled"]
+    assert level_first([], lambda one: 0.0, lambda one: "case") == []
 
 
 def test_features_of_nothing_are_nothing() -> None:

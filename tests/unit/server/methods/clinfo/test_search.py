@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import pytest
+
+from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiTimeout
+from retrieval.passages import Document, Hit, Passage
+from retrieval.references.csl import ris
+from retrieval.references.styles import ReferenceStyles
 from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
 from server.methods.clinfo.queries import MAX_HITS, Clause, Query
-from server.methods.clinfo.search import Candidate, Searched, SearchRun, fetch, merge, search_place
+from server.methods.clinfo.search import (
+    Candidate,
+    Searched,
+    SearchRun,
+    doi_in,
+    fetch,
+    merge,
+    search_passages,
+    search_place,
+)
+from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
 
 
 @dataclass
@@ -42,10 +59,33 @@ class FixedPlace:
     async def full_texts(self, pmcs: Sequence[str]) -> dict[str, tuple[Section, ...]]:
         return {}
 
-    async def fetch(self, pmids: Sequence[str]) -> Fetched:
+    async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
         if self.failure:
             raise NcbiTimeout("NCBI gave no answer within 1 s")
-        return Fetched(tuple(one for one in self.articles if one.pmid in pmids))
+        return Fetched(tuple(one for one in self.articles if one.pmid in pmids), is_late=seconds < 1)
+
+
+@dataclass
+class FixedPassages:
+    """Find one passage of each document, for every query."""
+
+    documents: Sequence[Document]
+    names: tuple[str, ...] = ("own",)
+
+    def check(self, passage_query: PassageQuery) -> None:
+        return
+
+    async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
+        ranked = tuple(map(_ranked, self.documents))
+        return Gathered(namespaces=("own",), retriever="bm25", lists=(ranked,) * len(queries))
+
+    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
+        return SentenceScores()
+
+
+def _ranked(document: Document) -> RankedPassage:
+    passage = Passage(passage_id=1, document_id=document.document_id, title=document.title, text="X.")
+    return RankedPassage(passage=passage, document=document, hit=Hit(1, 1.0), namespace="own")
 
 
 def _run(place: str, *pmids: str, weight: float = 1.0) -> SearchRun:
@@ -141,6 +181,71 @@ async def test_records_of_one_doi_are_one_article() -> None:
     """A preprint and its article under one DOI; what is nowhere is missing, a dead place is an error."""
     places = [FixedPlace(articles=[_article("1", doi="10.1/x"), _article("2", doi="10.1/x")]), FixedPlace(failure=True)]
     wanted = [Candidate(f"PMID:{n}", 1.0, {0: n}, 0 if n < 4 else 1) for n in (1, 2, 3, 4)]
-    got = await fetch(places, wanted)
+    got = await fetch(places, wanted, 1)
     assert [one.key for one in got.candidates] == ["PMID:1"] and got.num_same_doi == 1
     assert got.missing == ("PMID:3", "PMID:4") and got.errors == ("NcbiTimeout: NCBI gave no answer within 1 s",)
+
+
+async def test_an_article_of_a_namespace_is_cited_with_its_authors() -> None:
+    """In references and exports: what its source told of it, also of one that was fetched from PubMed."""
+    known: dict[str, Any] = {"authors": ("Horby P", "Lim WS"), "journal": "N Engl J Med", "date": 20210225}
+    documents = [
+        Document(document_id="PMID:32678530", title="Dexamethasone in Covid-19.", **known),
+        Document(document_id="sha256:1", title="Notes of the ward", url="https://example.org/notes"),
+    ]
+    found = await search_passages(FixedPassages(documents), ["own"], ["q"])
+    article, notes = (found.local[document.document_id] for document in documents)
+    shown = ReferenceStyles().text(article.item, "vancouver")
+    assert shown.startswith("Horby P, Lim WS. Dexamethasone in Covid-19. N Engl J Med") and "2021" in shown
+    record = ris([article.item])
+    assert "AU  - Horby, P" in record and "AN  - 32678530" in record and "T2  - N Engl J Med" in record
+    assert "author" not in notes.item and notes.item["URL"] == "https://example.org/notes"
+
+
+async def test_what_was_fetched_in_time_is_kept() -> None:
+    """What a later call would have fetched is missing, and the stage is said to have taken too long."""
+    places = [FixedPlace(articles=[_article("1")]), FixedPlace(articles=[_article("3")])]
+    wanted = [Candidate(f"PMID:{n}", 1.0, {0: n}, place) for n, place in ((1, 0), (2, 0), (3, 1))]
+    got = await fetch(places, wanted, 0.5)
+    assert [one.key for one in got.candidates] == ["PMID:1", "PMID:3"]
+    assert (got.missing, got.errors) == (("PMID:2",), ("fetch took too long",))
+
+
+@pytest.mark.parametrize(
+    ("text", "doi"),
+    [
+        ("https://doi.org/10.1056/NEJMoa2021436", "10.1056/nejmoa2021436"),
+        ("https://www.nejm.org/doi/full/10.1056/NEJMoa2021436", "10.1056/nejmoa2021436"),
+        ("https://onlinelibrary.wiley.com/doi/10.1002/14651858.CD013600.pub5/full", "10.1002/14651858.cd013600.pub5"),
+        (
+            "https://journals.plos.org/plosone/article?id=10.1371/journal.pone.0000308&type=x",
+            "10.1371/journal.pone.0000308",
+        ),
+        ("https://example.org/10.1101%2F2020.06.22.20137273.pdf", "10.1101/2020.06.22.20137273"),
+        ("doi:10.1000/ABC(1)2", "10.1000/abc(1)2"),
+        ("https://example.org/v110.1234/x", ""),
+        ("sha256:10.12", ""),
+        ("", ""),
+    ],
+)
+def test_a_doi_is_read_from_an_address_or_id(text: str, doi: str) -> None:
+    """Without what publishers write behind it."""
+    assert doi_in(text) == doi
+
+
+async def test_a_document_with_the_doi_of_an_article_is_that_article() -> None:
+    """At the place of the better rank, with the record of PubMed, and found by the searches of both."""
+    address = "https://doi.org/10.1056/NEJMoa2021436"
+    documents = [Document(document_id="sha256:1", title="Dexamethasone", url=address, retracted_by=("PMID:9",))]
+    local = (await search_passages(FixedPassages(documents), ["own"], ["q"])).local
+    assert local["sha256:1"].item["DOI"] == "10.1056/nejmoa2021436"
+    own = Candidate("sha256:1", 2.0, {1: 1}, article=local["sha256:1"])
+    record, other = Candidate("PMID:1", 1.0, {0: 1, 1: 9}, 0), Candidate("PMID:2", 1.5, {0: 2}, 0)
+    place = FixedPlace(articles=[_article("1", doi="10.1056/nejmoa2021436"), _article("2")])
+    got = await fetch([place], [own, other, record], 1)
+    assert [one.key for one in got.candidates] == ["PMID:1", "PMID:2"] and got.num_same_doi == 1
+    first = got.candidates[0]
+    assert (first.score, first.found_by, first.place) == (2.0, {0: 1, 1: 1}, 0)
+    assert first.article is not None and first.article.flags == ("retracted",)  # as the document says
+    (alone,) = (await fetch([place], [own], 1)).candidates
+    assert alone.key == "sha256:1"

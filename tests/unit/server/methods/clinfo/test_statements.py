@@ -15,6 +15,7 @@ from server.methods.clinfo.statements import (
     design_of,
     is_negated,
     is_verbatim,
+    nearest_sentence,
     nearly_best,
     population_of,
     readable,
@@ -77,6 +78,21 @@ def test_quotes_are_ordered_by_sentence_and_article_and_far_worse_ones_left_out(
     sure = [Screened(kept[0].candidate, articles[0], "relevant", score) for score in (1.0, 0.0)]
     assert [one.line for one in nearly_best(scored, sure, origins)] == ["first"]
     assert nearly_best([], kept, origins) == []
+
+
+def test_of_nearly_equal_quotes_the_better_evidence_goes_first() -> None:
+    """A meta-analysis stands before a case report that is hardly better, not before one that is clearly better."""
+    articles = [Article(key="1", title="", types=("case reports",)), Article(key="2", title="A meta-analysis.")]
+    kept = [Screened(Found(one.key, 1.0, {}), one, "relevant", 0.5) for one in articles]
+
+    def order(first: float) -> list[str]:
+        scored = [
+            ScoredSentence(Candidate(Sentence(text, 0, len(text)), source, 1.0, frozenset({text})), 0.9, odds)
+            for text, source, odds in (("case", 0, first), ("pooled", 1, 1.0))
+        ]
+        return [one.line for one in nearly_best(scored, kept, ((0, ""), (1, "")))]
+
+    assert order(1.15) == ["pooled", "case"] and order(1.3) == ["case", "pooled"]
 
 
 @pytest.mark.parametrize(
@@ -166,3 +182,20 @@ def test_verbatim_and_denial() -> None:
     assert not is_verbatim("Steroids did lower mortality.", article) and not is_verbatim("", article)
     assert is_negated("Steroids did not lower mortality.") and is_negated("No significant difference was seen.")
     assert not is_negated("Steroids lowered mortality.")
+
+
+def test_the_sentence_that_a_text_was_read_from_is_found() -> None:
+    """By its rarer words; none that says the reverse, and none where nothing is near."""
+    article = _article(
+        ("METHODS", "In this trial, 6425 patients with COVID-19 were randomised."),
+        ("RESULTS", "Dexamethasone lowered deaths in ventilated patients.\n It did not lower deaths at home."),
+    )
+    lowered = "Dexamethasone lowered deaths in ventilated patients."
+    assert nearest_sentence("Among ventilated patients, deaths were lowered by dexamethasone.", article) == lowered
+    assert nearest_sentence("A total of 6425 were randomised.", article).startswith("In this trial, 6425")
+    denied = nearest_sentence("At home, it did not lower deaths.", article)
+    assert denied == "It did not lower deaths at home."
+    assert nearest_sentence("At home, it lowers deaths.", article) in (lowered, "")
+    assert nearest_sentence("At home, it lowers deaths.", article, may_deny=True) == denied
+    assert nearest_sentence("Protamine reverses heparin.", article) == ""
+    assert nearest_sentence("Protamine reverses heparin.", _article()) == ""
