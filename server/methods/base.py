@@ -24,6 +24,8 @@ Origin = Literal["sampled", "injected"]
 AnswerOutcome = Literal["answered", "partial", "not_found", "abstained", "out_of_scope", "call_failed", "cut"]
 # By name, in the order of lists: who only needs the names does not wait for the methods' libraries.
 METHOD_NAMES: Final = ("genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule")
+# Those that search namespaces.
+NAMESPACE_METHODS: Final = frozenset({"medrag", "i-medrag", "clinfo", "weiseeule"})
 
 
 class MethodError(ArrowheadError):
@@ -98,8 +100,9 @@ class AnswerRequest:
     """Hold the request for one answer.
 
     ``prompt`` is set instead of ``messages`` where the client sent plain text. ``key_id`` names the API key of the
-    request, "" on a server without keys. ``namespaces`` are those that the request may read, None for all. ``grammar``
-    and ``tools`` are for the plain model alone.
+    request, "" on a server without keys. ``namespaces`` are those that the request may read, None for all; of shared
+    ones, always the names that there were when the request began. ``grammar`` and ``tools`` are for the plain model
+    alone.
     """
 
     request_id: str

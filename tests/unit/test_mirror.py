@@ -60,7 +60,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/cli/keys.py",
         "server/wiring/state.py",
     ),
-    "tests/http/test_medrag.py": ("server/evidence/passages.py",),
     "tests/http/test_namespace_jobs.py": (
         "server/api/retrieval/documents.py",
         "server/jobs/corpus_changes.py",
