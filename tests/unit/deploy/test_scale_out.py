@@ -63,6 +63,23 @@ def test_a_server_takes_its_settings(settings: Settings) -> None:
     assert settings.egress.mode == "off"
 
 
+def test_servers_share_their_namespaces(settings: Settings) -> None:
+    """Else one that is built on a server is not found by a request that reaches the other."""
+    assert settings.retrieval.storage == "postgresql"
+
+
+def test_the_database_of_shared_namespaces_has_pgvector(services: dict[str, Any]) -> None:
+    """Of a version that is new enough and named, with the tools of the same PostgreSQL for backups."""
+    image = services["postgres"]["image"]
+    name, _, tag = image.partition(":")
+    (version,) = re.findall(r"^(\d+\.\d+)\.\d+-pg\d+$", tag)
+    cluster = (FOLDER / "kubernetes" / "kustomization.yaml").read_text()
+
+    assert name == "pgvector/pgvector" and tuple(map(int, version.split("."))) >= (0, 8)
+    assert services["state-tool"]["image"] == image
+    assert "PostgreSQL with TLS and pgvector 0.8 or newer" in cluster
+
+
 def test_no_answer_outlasts_a_drain(settings: Settings) -> None:
     """The grace is longer than the longest answer, so an update loses none; what stops the process waits longer."""
     server = settings.server
@@ -214,7 +231,8 @@ def test_one_service_has_the_way_to_ncbi(
     owner, options = services["server-1"]["user"], over["volumes"]["egress-socket"]["driver_opts"]["o"]
     assert egress["user"] == owner and "uid={},gid={}".format(*owner.split(":")) in options
 
-    server = _settings(server_environment() | over["services"]["server-1"]["environment"], "", tmp_path, monkeypatch)
+    variables = server_environment() | over["services"]["server-1"]["environment"]
+    server = _settings(variables, _example("config.toml"), tmp_path, monkeypatch)
     assert server.egress.mode == "local-first"
     monkeypatch.undo()
     service = _settings(egress["environment"], '[ncbi]\nemail = "a@example.org"\n', tmp_path, monkeypatch)
