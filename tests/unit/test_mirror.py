@@ -176,7 +176,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/methods/weiseeule/recommend.py",
         "server/methods/weiseeule/request.py",
     ),
-    "tests/unit/server/observability/test_tracing.py": ("server/settings/server.py",),
     "tests/unit/server/settings/test_loading.py": (
         "server/settings/base.py",
         "server/settings/egress.py",

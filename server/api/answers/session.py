@@ -179,7 +179,8 @@ class Answers:
         self.choices = [Choice(trace_id=head.id) for _ in asks]
         self._services = services
         self._served = served
-        self._asks: Sequence[AnswerRequest] = asks
+        salt_for = services.settings.server.salt_for
+        self._asks = [replace(ask, salt=salt_for(ask.key_id)) for ask in asks]
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
         is_plain = served.name == DIRECT
         self._egress = None if is_plain else services.egress
