@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
@@ -288,3 +289,20 @@ def test_the_proxy_repeats_requests_of_routes_that_there_are() -> None:
     assert [path for path in paths.split() if path not in described] == []
     assert not any(word in paths for word in ("namespaces", "jobs", "files", "documents"))
     assert "/health" in OPEN_PATHS
+
+
+def test_the_sizing_table_follows_its_formulas() -> None:
+    """Each row, from the assumptions above it; what is measured is named in the rows of formulas."""
+    guide = (ROOT / "docs" / "scale-out.md").read_text()
+    rows = re.findall(r"^\| ([\d,]+) \| (\d+ \|.*) \|$", guide, re.MULTILINE)
+
+    assert [users for users, _ in rows] == ["50", "200", "1,000", "5,000"]
+    for users, row in rows:
+        at_once = math.ceil(int(users.replace(",", "")) * 10 * 30 / 3600 * 4)
+        replicas = math.ceil(max(at_once * 4000 / 439_000, at_once / 256)) + 1
+        servers = math.ceil(at_once * 20 / 4200) + 1
+        memory = (servers * 553 + at_once * 0.075) / 1024
+        assert row.split(" | ") == [
+            str(at_once), str(replicas), str(servers), f"{replicas * 80:,} GB", f"{memory:.1f} GiB", str(20 * servers),
+            f"{at_once * 2 / 30:.1f}", f"{replicas}·*p* + {servers}·*f*",
+        ]  # fmt: skip
