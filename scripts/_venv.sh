@@ -2,7 +2,8 @@
 # needs. Quick when nothing changed: a stamp holds a hash of everything the result depends on.
 #   cpu   what `arrowhead serve` needs on any machine
 #   gpu   the same with vLLM and FAISS for CUDA
-#   dev   cpu, the test tools, the CPU build of vLLM (not with ARROWHEAD_NO_VLLM=1) and NCBI BLAST+ where apt is there
+#   dev   cpu, the test tools, the CPU build of vLLM (not with ARROWHEAD_NO_VLLM=1); where apt is there, also NCBI BLAST+,
+#         Chromium, Tesseract and HAProxy
 # ARROWHEAD_TORCH_INDEX names a package index with CPU builds of torch, where the usual one has CUDA builds alone.
 # shellcheck shell=bash
 
@@ -79,8 +80,8 @@ _install_small_model() {
 
 _install_dev() {
     local system status=0
-    # System packages come meanwhile. Neither of the two fails: each says what is missing without it.
-    { _install_blast; _install_chromium; _install_tesseract; } &
+    # System packages come meanwhile. None of them fails: each says what is missing without it.
+    { _install_blast; _install_chromium; _install_tesseract; _install_haproxy; } &
     system=$!
     _install_dev_python || status=$?
     wait "$system"
@@ -146,6 +147,14 @@ _install_tesseract() {
     _say "installing tesseract-ocr"
     DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends tesseract-ocr ||
         _say "tesseract-ocr could not be installed: the recognition of scanned pages is not tested"
+}
+
+# Stands before servers and before replicas in tests; without it those tests are skipped.
+_install_haproxy() {
+    if command -v haproxy >/dev/null || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then return; fi
+    _say "installing haproxy"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends haproxy ||
+        _say "haproxy could not be installed: rolling updates and routers are not tested"
 }
 
 # The API page is tested in it; without it those tests are skipped.

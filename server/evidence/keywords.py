@@ -75,7 +75,7 @@ class KeywordService:
         return AllowedLibrary(self, self._passages, ask.namespaces)
 
     async def rank(self, search: KeywordSearch, allowed: frozenset[str] | None) -> KeywordsRanked:
-        names = self._passages.check(PassageQuery(namespaces=search.namespaces, k=search.k), allowed)
+        names = await self._passages.check_now(PassageQuery(namespaces=search.namespaces, k=search.k), allowed)
         began = time.monotonic()
         namespaces = await self._passages.notes()
         ranked = await self._retrieval.run(lambda: self._ranked(namespaces, names, search))
@@ -100,7 +100,7 @@ class KeywordService:
         )
 
     async def search(self, search: TextSearch, allowed: frozenset[str] | None) -> Gathered:
-        names = self._passages.check(
+        names = await self._passages.check_now(
             PassageQuery(namespaces=search.namespaces, k=search.k, rerank=search.rerank), allowed
         )
         retriever = _RETRIEVERS[search.retriever]
@@ -131,7 +131,7 @@ class KeywordService:
     async def suggest(
         self, question: str, wanted: Sequence[str], allowed: frozenset[str] | None
     ) -> tuple[AskedKeyword, ...]:
-        names = self._passages.check(PassageQuery(namespaces=tuple(wanted)), allowed)
+        names = await self._passages.check_now(PassageQuery(namespaces=tuple(wanted)), allowed)
         namespaces = await self._passages.notes()
         found = await self._retrieval.run(lambda: self._suggested(namespaces, names, question))
         return tuple(AskedKeyword(one.text, one.fixed) for one in found)

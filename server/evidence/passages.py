@@ -41,7 +41,8 @@ _T = TypeVar("_T")
 class Retrieval:
     """Hold the encoders, the namespaces, their searcher and the jobs that change them.
 
-    ``database`` has namespaces that several servers share, None where they are files of this one.
+    ``database`` has namespaces that several servers share, None where they are files of this one. ``look_ups`` are the
+    threads that ask it which namespaces there are.
     """
 
     encoders: EncoderPool
@@ -51,6 +52,12 @@ class Retrieval:
     uploads: Uploads
     readers: ThreadPoolExecutor
     database: SharedDatabase | None = None
+    look_ups: ThreadPoolExecutor | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether look-ups of namespaces wait for a database, which may be slow."""
+        return self.database is not None
 
     async def run(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` on a search thread.
@@ -59,9 +66,20 @@ class Retrieval:
         """
         return await asyncio.get_running_loop().run_in_executor(self.readers, copy_context().run, work)
 
+    async def look_up(self, work: Callable[[], _T]) -> _T:
+        """Run a short look-up of namespaces: at once where they are files, on a thread where they are in a database.
+
+        The threads are not those of searches, so that a long search delays no answer that does not wait for it.
+        """
+        if not self.is_shared:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self.look_ups, copy_context().run, work)
+
     async def close(self) -> None:
         await self.jobs.close()
-        self.readers.shutdown(wait=False, cancel_futures=True)
+        for threads in (self.readers, self.look_ups):
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
         self.uploads.close()
         self.namespaces.close()
         if self.database is not None:
@@ -91,7 +109,16 @@ class PassageService:
         return AllowedPassages(self, ask.namespaces)
 
     def names(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
-        """Return the readable namespaces; a data folder without any has the package's notes."""
+        """Return the readable namespaces; a data folder without any has the package's notes.
+
+        Where a database has the namespaces, ``allowed`` are those that there were when the request began
+        (``Services.with_namespaces``); then nothing waits here for the database, and only ``None`` asks it.
+        """
+        if allowed is not None and self._retrieval.is_shared:
+            return tuple(sorted(allowed))
+        return self._names_now(allowed)
+
+    def _names_now(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
         names = self._retrieval.namespaces.names() or [NOTES]
         return tuple(name for name in names if allowed is None or name in allowed)
 
@@ -102,7 +129,14 @@ class PassageService:
             NamespaceUnknown: a namespace does not exist or may not be read.
             OptionInvalid: ``rerank`` without a cross-encoder, or ``k`` above the server's limit.
         """
-        names = self.names(allowed)
+        return self._checked(passage_query, self.names(allowed))
+
+    async def check_now(self, passage_query: PassageQuery, allowed: frozenset[str] | None) -> tuple[str, ...]:
+        """Do as ``check``, by the namespaces that there are at this moment; waits for no database on the event loop."""
+        names = await self._retrieval.look_up(lambda: self._names_now(allowed))
+        return self._checked(passage_query, names)
+
+    def _checked(self, passage_query: PassageQuery, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in passage_query.namespaces:
             if name not in names:
                 choices = ", ".join(names) or "none"
@@ -121,7 +155,7 @@ class PassageService:
     async def find(
         self, queries: Sequence[str], passage_query: PassageQuery, allowed: frozenset[str] | None
     ) -> Gathered:
-        names = self.check(passage_query, allowed)
+        names = await self.check_now(passage_query, allowed)
         if not names:
             return Gathered(namespaces=(), retriever="", lists=tuple(() for _ in queries))
         began = time.monotonic()

@@ -24,6 +24,8 @@ Origin = Literal["sampled", "injected"]
 AnswerOutcome = Literal["answered", "partial", "not_found", "abstained", "out_of_scope", "call_failed", "cut"]
 # By name, in the order of lists: who only needs the names does not wait for the methods' libraries.
 METHOD_NAMES: Final = ("genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule")
+# Those that search namespaces.
+NAMESPACE_METHODS: Final = frozenset({"medrag", "i-medrag", "clinfo", "weiseeule"})
 
 
 class MethodError(ArrowheadError):
@@ -98,8 +100,9 @@ class AnswerRequest:
     """Hold the request for one answer.
 
     ``prompt`` is set instead of ``messages`` where the client sent plain text. ``key_id`` names the API key of the
-    request, "" on a server without keys. ``namespaces`` are those that the request may read, None for all. ``grammar``
-    and ``tools`` are for the plain model alone.
+    request, "" on a server without keys. ``namespaces`` are those that the request may read, None for all; of shared
+    ones, always the names that there were when the request began. ``grammar`` and ``tools`` are for the plain model
+    alone. ``salt`` is that of the prefix cache (``ServerSettings.salt_for``), None for the key's id.
     """
 
     request_id: str
@@ -111,14 +114,15 @@ class AnswerRequest:
     namespaces: frozenset[str] | None = None
     grammar: Grammar | None = None
     tools: ToolUse | None = None
+    salt: str | None = None
 
     @property
     def cache_salt(self) -> str | None:
-        """Return the salt that separates the prefix caches of different keys.
+        """Return the salt that separates prefix caches, by default those of different keys.
 
-        With a shared cache, the time to first token would reveal earlier prompts of other keys.
+        With a shared cache, the time to first token reveals earlier prompts of other keys.
         """
-        return self.key_id or None
+        return (self.key_id if self.salt is None else self.salt) or None
 
     @property
     def instruction(self) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from server.settings.base import Seconds, SettingsGroup, web_address
@@ -55,6 +55,12 @@ class ServerSettings(SettingsGroup):
         default=(), description="clients must send one of them as a bearer token"
     )
     keys_file: Path | None = Field(default=None, description="keys of `arrowhead key`; unset: XDG data folder")
+    cache_salt: Literal["key", "organisation", "none"] = Field(
+        default="key", description="who shares a prefix cache; but for key, times reveal what others asked"
+    )
+    organisation: str = Field(
+        default="", max_length=100, description="its name in the salt, equal on all servers that share replicas"
+    )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="further Host header names to accept on a loopback bind"
     )
@@ -103,6 +109,25 @@ class ServerSettings(SettingsGroup):
     @classmethod
     def _origins_are_named(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(origin_of(text) for text in origins)
+
+    @model_validator(mode="after")
+    def _organisation_is_named(self) -> Self:
+        if self.cache_salt == "organisation" and not self.organisation:
+            raise ValueError("cache_salt: organisation needs its name: set server.organisation")
+        return self
+
+    def salt_for(self, key_id: str) -> str:
+        """Return what separates the prefix cache of a key's requests from others, "" for nothing.
+
+        With a shared cache, the time to first token reveals how earlier prompts of other keys began.
+        """
+        match self.cache_salt:
+            case "key":
+                return key_id
+            case "organisation":
+                return f"organisation:{self.organisation}"
+            case "none":
+                return ""
 
 
 class StateSettings(SettingsGroup):

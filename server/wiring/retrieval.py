@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from models.encoders.base import EncoderOptions, Floats, PassageText
 from models.encoders.registry import cross_encoder_memory, encoder_memory
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _CARD = "cuda"
+# Threads that wait for a database's list of namespaces; fewer than its connections, which searches need too.
+_LOOK_UPS: Final = 4
 
 
 def build_retrieval(
@@ -70,7 +72,8 @@ def build_retrieval(
         kept=settings.kept_jobs,
     )
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
-    return Retrieval(pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers, database)
+    look_ups = None if database is None else ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="look-up")
+    return Retrieval(pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers, database, look_ups)
 
 
 def read_options(settings: RetrievalSettings, kind: str = "", licence: str = "") -> ReadOptions:

@@ -25,7 +25,7 @@ from server.engine.lifecycle import EngineLifecycle
 from server.errors import ModelUnknown, Unauthorized
 from server.evidence.passages import PassageService, Retrieval
 from server.jobs.corpus_changes import CorpusChanges
-from server.methods.base import AnswerRequest, Method
+from server.methods.base import NAMESPACE_METHODS, AnswerRequest, Method
 from server.methods.shared.synthesis import Synthesis, served_syntheses
 from server.observability.metrics import Observability, metrics_only
 from server.settings.loading import SettingsInvalid
@@ -127,15 +127,27 @@ class Services:
         known = ", ".join(served.id for served in self.models(principal))
         raise ModelUnknown(f"there is no model {model[:100]!r}; served: {known}", param="model")
 
-    def with_namespaces(self, owner: str, asks: Sequence[AnswerRequest]) -> list[AnswerRequest]:
+    async def with_namespaces(
+        self, served: ServedModel, owner: str, asks: Sequence[AnswerRequest]
+    ) -> list[AnswerRequest]:
         """Return the requests of one key with the namespaces that it may read now.
+
+        Shared namespaces are named for every key, so that no step of the answer waits for their database on the event
+        loop; it is not asked for a model that searches none.
 
         Raises:
             Unauthorized: the key was revoked in the meantime.
+            DatabaseUnavailable: the database of shared namespaces does not answer.
         """
         principal = self.keyring.principal_of(owner)
-        readable = None if principal.is_operator else self.access.readable(principal)
+        if self.retrieval.is_shared and served.name not in NAMESPACE_METHODS:
+            return [replace(ask, namespaces=frozenset()) for ask in asks]
+        readable = await self.retrieval.look_up(lambda: self._readable(principal))
         return [replace(ask, namespaces=readable) for ask in asks]
+
+    def _readable(self, principal: Principal) -> frozenset[str] | None:
+        readable = self.access.readable(principal)
+        return frozenset(self.passages.names(None)) if readable is None and self.retrieval.is_shared else readable
 
     def spend(self, owner: str, tokens: int) -> None:
         """Charge the tokens of an answer to the rate limit of its key."""

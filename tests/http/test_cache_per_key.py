@@ -12,10 +12,15 @@ KEYS = ("first-key-of-two", "second-key-of-two")
 
 
 @pytest.fixture(scope="module")
-def server(serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: Any) -> Iterator[Any]:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     script = tmp_path_factory.mktemp("script") / "always.json"
     script.write_text('[{"regex": "$", "text": " Answer: SNCA [1]\\n\\n"}]')
-    with serve_with({"ARROWHEAD_SERVER__API_KEYS": ",".join(KEYS), "ARROWHEAD_MODEL__SCRIPT": str(script)}) as running:
+    return {"ARROWHEAD_SERVER__API_KEYS": ",".join(KEYS), "ARROWHEAD_MODEL__SCRIPT": str(script)}
+
+
+@pytest.fixture(scope="module")
+def server(serve_with: Callable[..., AbstractContextManager[Any]], settings: dict[str, str]) -> Iterator[Any]:
+    with serve_with(settings) as running:
         yield running
 
 
@@ -38,3 +43,14 @@ def test_what_one_key_asked_is_not_cached_for_another(server: Any, method: str) 
 
     assert again > fresh
     assert _cached(server, KEYS[1], model) == fresh
+
+
+def test_keys_of_one_organisation_share_what_was_computed(
+    serve_with: Callable[..., AbstractContextManager[Any]], settings: dict[str, str]
+) -> None:
+    """Where the operator chooses so: the second key finds the first one's question in the cache."""
+    shared = {"ARROWHEAD_SERVER__CACHE_SALT": "organisation", "ARROWHEAD_SERVER__ORGANISATION": "lab"}
+    with serve_with(settings | shared) as server:
+        fresh = _cached(server, KEYS[0], "scripted:genegpt")
+
+        assert _cached(server, KEYS[1], "scripted:genegpt") > fresh

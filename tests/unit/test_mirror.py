@@ -60,7 +60,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/cli/keys.py",
         "server/wiring/state.py",
     ),
-    "tests/http/test_medrag.py": ("server/evidence/passages.py",),
     "tests/http/test_namespace_jobs.py": (
         "server/api/retrieval/documents.py",
         "server/jobs/corpus_changes.py",
@@ -177,7 +176,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/methods/weiseeule/recommend.py",
         "server/methods/weiseeule/request.py",
     ),
-    "tests/unit/server/observability/test_tracing.py": ("server/settings/server.py",),
     "tests/unit/server/settings/test_loading.py": (
         "server/settings/base.py",
         "server/settings/egress.py",

@@ -179,7 +179,8 @@ class Answers:
         self.choices = [Choice(trace_id=head.id) for _ in asks]
         self._services = services
         self._served = served
-        self._asks = services.with_namespaces(head.owner, asks)
+        salt_for = services.settings.server.salt_for
+        self._asks = [replace(ask, salt=salt_for(ask.key_id)) for ask in asks]
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
         is_plain = served.name == DIRECT
         self._egress = None if is_plain else services.egress
@@ -203,11 +204,12 @@ class Answers:
         """Set what the addresses of this server's own passages begin with, "" for nothing."""
         self._addresses = [EventAddresses(base) for _ in self._asks]
 
-    def check(self, timeout: str | None = None) -> None:
-        """Check the request as far as possible before any work, and set its deadline.
+    async def check(self, timeout: str | None = None) -> None:
+        """Check the request as far as possible before any work, and set its deadline and its namespaces.
 
         Raises:
             InvalidRequest: the timeout or the number of choices is not valid.
+            Unauthorized: the key was revoked in the meantime.
             ArrowheadError: the server stops, the model is not available, or the method refuses the request.
         """
         self._services.admission.check()
@@ -216,6 +218,7 @@ class Answers:
         if len(self._asks) > limit:
             raise InvalidRequest(f"n: at most {limit} choices are served at once", param="n")
         self._services.lifecycle.get()
+        self._asks = await self._services.with_namespaces(self._served, self.head.owner, self._asks)
         self._served.method.check(self._asks[0])
 
     async def events(self) -> AsyncGenerator[Indexed, None]:

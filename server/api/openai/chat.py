@@ -202,7 +202,7 @@ async def chat_completions(request: Request) -> Response:
     job = side_job(request.headers, body.messages[-1].text)
     answers = _answers(services, body, request.state.principal, job, options)
     answers.set_own_address(own_address(request, services.settings.server.allowed_hosts))
-    answers.check(request.headers.get(TIMEOUT_HEADER))
+    await answers.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.lifecycle.get().tokenizer.decode
     if body.stream:
         return await stream_reply(request, answers, _chunks(answers, body, decode, renderer))

@@ -144,7 +144,7 @@ async def completions(request: Request) -> Response:
         return plain
     body = parse_completion(sent)
     answers = _answers(services, body, request.state.principal)
-    answers.check(request.headers.get(TIMEOUT_HEADER))
+    await answers.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.lifecycle.get().tokenizer.decode
     if body.stream:
         return await stream_reply(request, answers, _chunks(answers, body, decode))

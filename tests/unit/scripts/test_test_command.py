@@ -34,7 +34,7 @@ class Checkout:
         (root / "tests" / "unit" / "models" / "test_types.py").touch()
         programs = [f".venv/bin/{tool}" for tool in ("python", "ruff", "mypy", "lint-imports")]
         # System packages are no matter of this test: the script finds them there.
-        for program in (*programs, "bin/blastn", "bin/chromium", "bin/tesseract"):
+        for program in (*programs, "bin/blastn", "bin/chromium", "bin/tesseract", "bin/haproxy"):
             path = root / program
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(TOOL)

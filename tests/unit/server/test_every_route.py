@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from server.app import create_app
-from server.auth.authentication import FileKeyStore
+from server.auth.authentication import OPERATOR, FileKeyStore
 from server.auth.keys import NewKey, Scopes
 from server.methods.base import AnswerRequest
 from server.middleware import OPEN_PATHS
@@ -369,10 +369,10 @@ async def test_a_key_that_reads_changes_nothing(site: Site) -> None:
 async def test_methods_are_told_what_their_key_reads(site: Site) -> None:
     """Whichever route built the request: an ask has the namespaces of its key, None only for an operator."""
     services, asks = site.app.state.services, [AnswerRequest(request_id="r")]
-    told = {}
+    served, told = services.models(OPERATOR)[0], {}
     for who in ("operator", "ben", "cleo", "own"):
         owner = services.keyring.find(site.keys[who]).owner
-        told[who] = services.with_namespaces(owner, asks)[0].namespaces
+        told[who] = (await services.with_namespaces(served, owner, asks))[0].namespaces
     assert told == {
         "operator": None, "ben": frozenset({"common", "owns"}), "cleo": frozenset({"annas"}), "own": frozenset(),
     }  # fmt: skip

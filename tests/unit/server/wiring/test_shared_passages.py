@@ -26,7 +26,8 @@ from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.corpus.store.base import PassageFilter
 from retrieval.errors import DatabaseUnavailable
 from server.error_mapping import error_reply
-from server.evidence.passages import Retrieval
+from server.evidence.passages import PassageService, Retrieval
+from server.methods.shared.passages import PassageQuery
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.settings.server import StateSettings
@@ -242,6 +243,17 @@ def test_an_addition_that_is_killed_leaves_whole_documents(servers: Servers, url
     for retrieval in servers:
         retrieval.searcher.search("process", ["ns"], SearchOptions(retriever="bm25"))
         assert verify(retrieval.namespaces, "ns").faults == ()
+
+
+async def test_a_method_searches_the_namespaces_that_there_are_now(servers: Servers) -> None:
+    """Made by one server and read by the other; a name that was deleted since the request began is left out."""
+    one, other = servers
+    add_items(one.namespaces, "ns", documents("kept", range(3)))
+    service = PassageService(other, RetrievalSettings(encoder="hashing"))
+    gathered = await service.find(["kept1"], PassageQuery(k=3), frozenset({"ns", "deleted"}))
+
+    assert gathered.namespaces == ("ns",)
+    assert gathered.lists[0][0].document.document_id == "kept:1"
 
 
 def test_a_lost_database_is_named_and_comes_back(servers: Servers, postgres: Postgres, url: str) -> None:

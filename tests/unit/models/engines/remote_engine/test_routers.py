@@ -1,12 +1,15 @@
-"""A proxy that hashes the session may stand before the replicas, where its program is installed."""
+"""A router that hashes the session may stand before the replicas, where its program is installed."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import shutil
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,10 @@ from models.types import GenerateParams
 from .conftest import Connect, Start
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+Router = Callable[[Sequence[Replica], Path], AbstractAsyncContextManager[Replica]]
+GUIDE = Path(__file__).parents[5] / "docs" / "scale-out.md"
+# A program of the virtual environment need not be on the path.
+VLLM_ROUTER = shutil.which("vllm-router", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 HAPROXY = """
 defaults
   mode http
@@ -46,26 +53,63 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def haproxy(replicas: Sequence[Replica], folder: Path) -> AsyncIterator[Replica]:
-    """Yield an address only: a replica without a server of its own."""
     port = free_port()
     servers = "\n".join(f"  server r{i} {one.url[7:]} check inter 200" for i, one in enumerate(replicas))
     (folder / "haproxy.cfg").write_text(HAPROXY.format(port=port, servers=servers))
-    command = ["haproxy", "-f", str(folder / "haproxy.cfg")]
+    async with _running(["haproxy", "-f", str(folder / "haproxy.cfg")]):
+        yield _address(replicas, port)
+
+
+@asynccontextmanager
+async def vllm_router(replicas: Sequence[Replica], _: Path) -> AsyncIterator[Replica]:
+    """Start it with the options of the guide, but for addresses."""
+    (options,) = re.findall(r"^vllm-router (--policy(?:.*\\\n)*.*)$", GUIDE.read_text(), re.MULTILINE)
+    words = options.replace("\\\n", " ").split()
+    known = words[: words.index("--worker-urls")]
+    port, addresses = free_port(), [one.url for one in replicas]
+    command = [VLLM_ROUTER or "", *known, "--host", "127.0.0.1", "--port", str(port)]
+    async with _running([*command, "--prometheus-port", str(free_port()), "--worker-urls", *addresses]):
+        yield _address(replicas, port)
+
+
+@asynccontextmanager
+async def _running(command: Sequence[str]) -> AsyncIterator[None]:
     null = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(*command, stdout=null, stderr=null)
     try:
-        yield Replica(replicas[0].engine, url=f"http://127.0.0.1:{port}")
+        yield
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
 
 
-@pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed")
-async def test_a_router_keeps_answers_together_and_loses_none(start: Start, connect: Connect, tmp_path: Path) -> None:
+def _address(replicas: Sequence[Replica], port: int) -> Replica:
+    """Return an address only: a replica without a server of its own."""
+    return Replica(replicas[0].engine, url=f"http://127.0.0.1:{port}")
+
+
+ROUTERS = [
+    pytest.param(
+        haproxy,
+        id="haproxy",
+        marks=pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed"),
+    ),
+    pytest.param(
+        vllm_router,
+        id="vllm-router",
+        marks=pytest.mark.skipif(VLLM_ROUTER is None, reason="pip install vllm-router"),
+    ),
+]
+
+
+@pytest.mark.parametrize("router", ROUTERS)
+async def test_a_router_keeps_answers_together_and_loses_none(
+    router: Router, start: Start, connect: Connect, tmp_path: Path
+) -> None:
     """Each answer's requests reach one replica; a stream whose replica dies goes on at the other."""
     replicas = await start(), await start()
-    async with haproxy(replicas, tmp_path) as address:
+    async with router(replicas, tmp_path) as address:
         engine = await connect(address, start_s=30.0, wait_s=30.0)
         for answer in range(8):
             for segment in range(3):
@@ -82,7 +126,7 @@ async def test_a_router_keeps_answers_together_and_loses_none(start: Start, conn
             await one.stop()
             assert await running == whole
             await one.start()
-            await asyncio.sleep(3)  # until the router has found it again
+            await asyncio.sleep(4)  # until the router has found it again
 
 
 async def sampled(engine: Engine, request_id: str, number: int) -> list[int]:

@@ -6,17 +6,30 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from loop_scripts import Replies, make_engine, make_request
+from slow_database import SlowDatabase
 
+from models.catalog import ModelCard
 from models.decoding.driver import run
 from models.decoding.types import Call, CallHandler, CallReply, LoopDone, LoopUsage
-from models.engines.scripted_engine import Rule, ScriptedBehaviour, ScriptedEngine
+from models.engines.base import EngineOptions
+from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from models.errors import EngineUnavailable
-from server.api.answers.session import fan_out, run_all
-from server.methods.base import AnswerRequest, Done, Event, Sampling, Step
+from retrieval.corpus.errors import NamespaceUnknown
+from server.api.answers.session import Answers, fan_out, run_all
+from server.engine.lifecycle import EngineLifecycle
+from server.evidence.passages import PassageService
+from server.methods.base import AnswerRequest, Done, Event, Message, Sampling, Step
+from server.methods.direct import Direct
+from server.methods.medrag.method import MedRag
+from server.settings.schema import Settings
+from server.traces import MemoryTraceStore, TraceHead
+from server.wiring.retrieval import build_retrieval
+from server.wiring.services import Components, Services
 
 
 class _Talker:
@@ -141,3 +154,62 @@ async def test_closing_many_answers_frees_the_engine() -> None:
                 break
 
     assert engine.stats().running == 0
+
+
+def _services(folder: Path, database: SlowDatabase) -> Services:
+    """The plain model, which writes 200 letters, and a method that searches the database's namespaces."""
+    card, settings = ModelCard(name="base", source="-", prompt_form="base"), Settings()
+    options = EngineOptions(max_model_len=20_000)
+    engine = ScriptedEngine(card, options, [Rule("", "x" * 200)], tokenizer=ByteTokenizer(()))
+    lifecycle = EngineLifecycle(card, lambda: engine)
+    retrieval = build_retrieval(settings.retrieval, folder, database=database)
+    passages = PassageService(retrieval, settings.retrieval)
+    return Services(
+        Components(
+            settings=settings,
+            lifecycle=lifecycle,
+            methods={"direct": Direct(lifecycle), "medrag": MedRag(lifecycle, passages, 100)},
+            traces=MemoryTraceStore(max_traces=9, max_bytes=1_000_000),
+            retrieval=retrieval,
+            passages=passages,
+        )
+    )
+
+
+def _answers(services: Services, model: str, **options: Any) -> Answers:
+    served = next(one for one in services.models(services.keyring.principal_of("")) if one.id == model)
+    ask = AnswerRequest(request_id=model, messages=(Message("user", "Which gene?"),), options=options)
+    return Answers(services, served, fan_out(ask, 1), TraceHead(model, model, "", 0))
+
+
+async def test_a_stream_goes_on_while_the_database_of_namespaces_is_slow(tmp_path: Path) -> None:
+    """To its end, while another request waits to learn which namespaces there are."""
+    database = SlowDatabase("trials")
+    services = _services(tmp_path, database)
+    services.start()
+    await services.loaded()
+    stream, waiting = _answers(services, "base"), _answers(services, "base:medrag", namespaces=["unknown"])
+    await stream.check()
+    async with aclosing(stream.events()) as events:
+        await anext(events)
+        checking = asyncio.create_task(waiting.check())
+        assert await asyncio.to_thread(database.asked.wait, 5)
+        rest = [item async for item in events]
+        assert isinstance(rest[-1].event, Done) and not checking.done()
+    database.go.set()
+    with pytest.raises(NamespaceUnknown, match="there are: trials"):
+        await checking
+    await services.close()
+
+
+async def test_a_model_that_searches_nothing_does_not_ask_the_database_of_namespaces(tmp_path: Path) -> None:
+    """Nor does it wait for it."""
+    database = SlowDatabase("trials")
+    services = _services(tmp_path, database)
+    services.start()
+    await services.loaded()
+
+    await _answers(services, "base").check()
+
+    assert not database.asked.is_set()
+    await services.close()

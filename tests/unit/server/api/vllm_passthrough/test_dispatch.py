@@ -12,7 +12,7 @@ import pytest
 
 from models.engines.base import LayerCall
 from server.admission import Admission, AdmissionLimits, Ticket
-from server.api.vllm_passthrough.dispatch import PassthroughCall, PassthroughResponse, num_chars
+from server.api.vllm_passthrough.dispatch import PassthroughCall, PassthroughResponse, num_chars, plain_body
 from server.auth.authentication import Principal
 from server.observability.observer import (
     AnswerRecord,
@@ -308,3 +308,19 @@ async def test_an_answer_of_the_layer_has_a_span() -> None:
     assert answer.name == "answer" and answer.parent is not None and request.context is not None
     assert answer.parent.span_id == request.context.span_id
     assert dict(answer.attributes or {})["gen_ai.usage.output_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("salt", "sent", "expected"),
+    [
+        ("0a1b2c3d", {}, {"cache_salt": "0a1b2c3d"}),
+        ("0a1b2c3d", {"cache_salt": "mine"}, {"cache_salt": "0a1b2c3d:mine"}),
+        ("", {"arrowhead": {}}, {}),
+        ("", {"cache_salt": "mine"}, {"cache_salt": ":mine"}),
+    ],
+)
+def test_a_clients_salt_never_takes_the_place_of_the_servers(
+    salt: str, sent: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """It makes the cache smaller; no client reaches the cache of another key with it."""
+    assert plain_body({"model": "base"} | sent, salt) == {"model": "base"} | expected
