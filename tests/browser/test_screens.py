@@ -146,6 +146,18 @@ def test_a_review_shows_flow_answer_evidence_and_its_exports(filled: str, page: 
     assert page.seen.complaints == []
 
 
+def test_the_example_of_a_review_is_answered_by_what_ships(filled: str, page: Any) -> None:
+    """It stands in the empty field, beside what is said to be searched."""
+    page.goto(f"{filled}/#/literature")
+    page.get_by_text(TEXTS["literature.off"]).wait_for()
+    field = page.locator("#l-question")
+    field.fill(str(field.get_attribute("placeholder")))
+    field.press("Enter")
+    page.locator(".answer[aria-busy=false] .tools").wait_for(timeout=60_000)
+    assert page.locator(".fact.good", has_text=TEXTS["outcome.answered"]).count() == 1
+    assert page.locator(".evidence tbody tr").count() >= 1 and page.locator(".reference").count() >= 1
+
+
 def test_the_status_tells_model_privacy_and_sizes(filled: str, page: Any) -> None:
     page.goto(f"{filled}/#/status")
     card = page.locator(".status-card")
