@@ -208,6 +208,57 @@ def test_a_chat_is_exported(shipped: Any, page: Any, tmp_path: Path) -> None:
     assert json.loads(saved["json"])[0]["told"]["outcome"] == "answered"
 
 
+def test_references_of_a_review_are_exported_with_what_is_known_of_the_articles(
+    shipped: Any, page: Any, tmp_path: Path
+) -> None:
+    """Journal and year in fields of their own, and not in the title."""
+    open_chat(page, shipped.url, "clinfo")
+    turn = ask(page, TEXTS["example.clinfo.2"])
+    turn.locator(".menu summary").click()
+    with page.expect_download() as download:
+        turn.get_by_role("button", name=TEXTS["export.ris"]).click()
+    download.value.save_as(tmp_path / "ris")
+    record = (tmp_path / "ris").read_text(encoding="utf-8").split("ER  - ")[0]
+
+    fields = dict(line.split("  - ", 1) for line in record.splitlines() if "  - " in line)
+    assert fields["TY"] == "JOUR" and fields["AN"].isdigit()
+    assert re.fullmatch(r"(19|20)\d\d", fields["PY"]) and fields["JO"] not in fields["TI"]
+    assert not fields["TI"].endswith(")")
+
+
+def test_authors_and_dates_of_a_review_go_into_the_export(scripted: Any, page: Any) -> None:
+    """From the items that the record of the answer has; other sources keep what their citation tells."""
+    item = {
+        "type": "article-journal",
+        "title": "On heparin",
+        "author": [{"family": "Doe", "given": "J A"}, {"literal": "HEP Group"}],
+        "container-title": "Heart",
+        "issued": {"date-parts": [[2020, 5]]},
+        "volume": "7",
+        "page": "1-9",
+        "DOI": "10.1000/1",
+        "PMID": "34000001",
+    }
+    url = "https://pubmed.ncbi.nlm.nih.gov/34000001/"
+    turn = {
+        "references": [
+            {"number": 1, "title": "On heparin (Heart, 2020)", "url": url},
+            {"number": 2, "title": "A note", "url": "https://example.org/2"},
+        ],
+        "trace": {"details": {"evidence_table": [{"number": 1, "item": item}], "citations": []}},
+    }
+    page.goto(scripted.url)
+    page.wait_for_selector(".empty")
+    text = page.evaluate("async (turn) => (await import('/web/export.js')).asRis([turn])", turn)
+
+    first, second, _ = text.replace("\r\n", "\n").split("ER  - \n")
+    assert first.splitlines() == [
+        *("TY  - JOUR", "TI  - On heparin", "AU  - Doe, J A", "AU  - HEP Group", "JO  - Heart", "PY  - 2020"),
+        *("DA  - 2020/05/", "VL  - 7", "SP  - 1-9", "DO  - 10.1000/1", "AN  - 34000001", f"UR  - {url}"),
+    ]
+    assert second.splitlines() == ["TY  - ELEC", "TI  - A note", "UR  - https://example.org/2"]
+
+
 def test_markdown_is_rendered(scripted: Any, page: Any) -> None:
     """Lists, tables, emphasis; a table scrolls inside its own frame."""
     open_chat(page, scripted.url, "direct")
