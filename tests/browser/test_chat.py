@@ -76,6 +76,32 @@ def test_a_citation_opens_the_passage_with_the_sentence_marked(shipped: Any, pag
     assert page.evaluate("document.activeElement.className") == "cite"
 
 
+def test_a_citation_of_a_review_opens_the_article_with_the_quote_marked(shipped: Any, page: Any) -> None:
+    """The sentence that the answer quotes, in the text of the article."""
+    open_chat(page, shipped.url, "clinfo")
+    turn = ask(page, TEXTS["example.clinfo.2"])
+    turn.locator(".cite").first.click()
+    marked = page.locator(".panel .passage mark").first.inner_text()
+
+    assert marked in " ".join(turn.locator(".content").inner_text().split())
+    assert len(page.locator(".panel .passage").inner_text()) > len(marked)
+    assert page.get_by_text(TEXTS["source.marked"]).count() == 1
+
+
+def test_the_sentence_that_the_server_names_is_marked_however_it_is_written(scripted: Any, page: Any) -> None:
+    """Line breaks, signs of patterns and brackets that were made parentheses; a text that stands nowhere is not."""
+    source = "It rose.\nBleeding [3] fell by 20 %\n(p < 0.01; a|b*). It ended."
+    quote = "Bleeding (3) fell by 20 % (p < 0.01; a|b*)."
+    citations = [{"number": 1, "quote": quote, "text": "It bled less."}, {"number": 1, "quote": "", "text": "No."}]
+    turn = {"trace": {"details": {"citations": citations}}}
+    page.goto(scripted.url)
+    page.wait_for_selector(".empty")
+    code = "async ([turn, text]) => (await import('/web/sources.js')).sentencesOf(turn, { number: 1, text })"
+    places = page.evaluate(code, [turn, source])
+
+    assert [source[one["start"] : one["end"]] for one in places] == ["Bleeding [3] fell by 20 %\n(p < 0.01; a|b*)."]
+
+
 def test_a_record_is_shown_with_the_answer_marked(shipped: Any, page: Any) -> None:
     """GeneGPT's source is the record that a call brought."""
     open_chat(page, shipped.url, "genegpt")

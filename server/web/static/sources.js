@@ -79,15 +79,20 @@ export function sentencesOf(turn, reference) {
   const found = [];
   for (const one of turn.trace?.details?.citations || []) {
     if (one.number !== reference.number) continue;
-    const quotes = [one.quote, ...(one.sentences || []).map((sentence) => sentence.text)].filter(Boolean);
+    // The answer's own text stands in the source where it is a quote.
+    const quotes = [one.quote || one.text, ...(one.sentences || []).map((sentence) => sentence.text)].filter(Boolean);
     for (const quote of quotes) {
-      // Line breaks of the source are blanks in a quote.
-      const pattern = quote.trim().split(/\s+/).map(literally).join("\\s+");
-      const place = new RegExp(pattern, "u").exec(text);
+      const place = quotePattern(quote).exec(text);
       if (place) found.push({ start: place.index, end: place.index + place[0].length });
     }
   }
   return found;
+}
+
+/** Returns a quote as a pattern: line breaks of the source are blanks in it, and its brackets around numbers parentheses. */
+function quotePattern(quote) {
+  const words = quote.trim().split(/\s+/).map(literally);
+  return new RegExp(words.join("\\s+").replaceAll("\\(", "[([]").replaceAll("\\)", "[)\\]]"), "u");
 }
 
 function passage(cited, reference, sentences) {
