@@ -5,13 +5,12 @@ import { get } from "./api.js";
 import { isAble } from "./composer.js";
 import { announce, button, count, foreign, h, icon, outside, plain } from "./dom.js";
 import { modelOf } from "./keys.js";
-import { subnav } from "./literature.js";
+import { kindChoice, subnav } from "./literature.js";
 import { newTurn, runTurn, tell } from "./run.js";
 import { SourcePanel } from "./sources.js";
 import { getChat, getTurns, listChats, putChat, putTurn } from "./store.js";
 import { t, tn } from "./texts.js";
 
-const KINDS = ["", "Randomized Controlled Trial", "Meta-Analysis", "Systematic Review", "Review", "Practice Guideline"];
 const EARLIER = 20;
 
 /** Shows the form, and an earlier list where one is named. */
@@ -58,7 +57,7 @@ class Articles {
     this.place = h("select", { id: "a-place" }, h("option", { value: "" }, t("articles.everywhere")));
     this.from = h("input", { type: "date", id: "a-from" });
     this.to = h("input", { type: "date", id: "a-to" });
-    this.kind = h("select", { id: "a-kind" }, KINDS.map((one) => h("option", { value: one }, one || t("literature.any"))));
+    this.kind = kindChoice("a-kind");
     this.go = button(t("articles.go"), { icon: "search", kind: "primary", type: "submit" });
     this.halt = button(t("ask.stop"), { icon: "stop", onclick: () => this.controller?.abort(), hidden: true });
     const more = h(
