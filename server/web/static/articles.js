@@ -7,7 +7,7 @@ import { announce, button, count, foreign, h, icon, outside, plain } from "./dom
 import { modelOf } from "./keys.js";
 import { kindChoice, subnav } from "./literature.js";
 import { newTurn, runTurn, tell } from "./run.js";
-import { SourcePanel } from "./sources.js";
+import { SourcePanel, fileOf } from "./sources.js";
 import { getChat, getTurns, listChats, putChat, putTurn } from "./store.js";
 import { t, tn } from "./texts.js";
 
@@ -166,7 +166,7 @@ class Articles {
       changed();
     });
     const year = one.date ? String(Math.floor(one.date / 10_000)) : "";
-    const facts = [one.journal, year, (one.types || [])[0], pmid ? `PMID ${pmid}` : one.file].filter(Boolean).join(" · ");
+    const facts = [one.journal, year, (one.types || [])[0], pmid ? `PMID ${pmid}` : fileOf(one.file)].filter(Boolean).join(" · ");
     const lines = one.sentences.map((line) => h("p", { class: "quote" }, foreign(one.by_model ? line : `“${line}”`)));
     return h("li", { class: "article" }, box, h("div", {}, h("p", { class: "article-title" }, outside(one.address, foreign(one.title || one.document_id))), h("p", { class: "muted small" }, foreign(facts)), lines));
   }

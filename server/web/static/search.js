@@ -24,7 +24,7 @@ class Search {
     this.field = h("input", { type: "search", placeholder: t("search.placeholder"), "aria-label": t("search.placeholder"), "aria-describedby": "search-marks", required: true });
     this.keywords = h("div", { class: "row keywords" });
     this.columns = h("div", { class: "retrievers" });
-    this.counts = h("div", {});
+    this.counts = h("div", { class: "counts" });
     const form = h("form", { class: "row nowrap" }, this.field, button(t("search.go"), { icon: "search", kind: "primary", type: "submit" }));
     form.addEventListener("submit", (event) => {
       event.preventDefault();

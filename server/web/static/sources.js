@@ -89,6 +89,11 @@ export function sentencesOf(turn, reference) {
   return found;
 }
 
+/** Returns where a document came from, in words where no file brought it. */
+export function fileOf(name) {
+  return /^(POST|PUT) /.test(name || "") ? t("source.api") : plain(name || "");
+}
+
 /** Returns a quote as a pattern: line breaks of the source are blanks in it, and its brackets around numbers parentheses. */
 function quotePattern(quote) {
   const words = quote.trim().split(/\s+/).map(literally);
@@ -98,7 +103,7 @@ function quotePattern(quote) {
 function passage(cited, reference, sentences) {
   const text = reference.text || cited.text || "";
   const link = reference.url.startsWith("/v1/") ? cited.document_url || "" : reference.url;
-  const facts = [cited.section ? plain(cited.section) : "", cited.page ? t("source.page", { n: cited.page }) : "", cited.file ? plain(cited.file) : ""].filter(Boolean).join(" · ");
+  const facts = [cited.section ? plain(cited.section) : "", cited.page ? t("source.page", { n: cited.page }) : "", fileOf(cited.file)].filter(Boolean).join(" · ");
   const more = h("p", { class: "muted small" });
   const nodes = [
     foreign(cited.title || reference.title, "h3"),
