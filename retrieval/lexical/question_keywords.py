@@ -94,6 +94,15 @@ def query_keywords(question: str) -> tuple[Keyword, ...]:
     return distinct_keywords(Keyword(word) for word in content_words or words)
 
 
+def searched_keywords(query: str) -> KeywordQuery:
+    """Return the marked keywords of a query or, without marks, its content words: what PES2 ranks by."""
+    marked = parse_marked(query)
+    if marked is not None and marked.keywords:
+        return marked
+    text = marked.question if marked else query
+    return KeywordQuery(question=text, keywords=query_keywords(text))
+
+
 # Words by which a question asks, or which any paper has: they say nothing of what it is about.
 _ASKING: Final = frozenset(
     re.findall(

@@ -1,12 +1,14 @@
 """Measure WeiseEule's retrievers on the namespace that its authors published.
 
     python scripts/evals/weiseeule.py DATA [--encoder minilm] [--work DIR] [--passages 5000 50000]
+    python scripts/evals/weiseeule.py DATA --answers [--encoder minilm] [--work DIR]
 
 ``DATA`` holds ``weise_namespace_vit_dev.jsonl.gz`` ({pmid, title, abstract, body}) and ``weise_table3_questions.json``;
 without them the script says so and ends with 0. The questions are the published ones whose papers are in the namespace
 and those of ``questions/weiseeule.json``; keywords are those of the built-in extractor, or the marks of the question.
 P@10 is the share of the first ten passages that are of a gold paper; intervals (95 %) are bootstrapped over questions.
-``--encoder none`` leaves out PES1 and hybrid. Nothing is tuned to these questions.
+``--encoder none`` leaves out PES1 and hybrid. ``--answers`` measures answers in place of retrievers: sentences of the
+passages, word for word, as a server without a larger model gives them. Nothing is tuned to these questions.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from retrieval.lexical.keyword_frequency.index import open_keyword_index
 from retrieval.lexical.keyword_frequency.pes2 import ExactIndex, count_by_pattern, keyword_search, rank_by_keywords
 from retrieval.lexical.question_keywords import Keyword, KeywordQuery
 from retrieval.passages import Document, Passage
+from scripts.evals import weise_answers
 from server.evidence.keywords import AllowedLibrary, KeywordService
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest
@@ -73,6 +76,7 @@ def main() -> int:
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--work", type=Path, help="folder of the namespace, kept for the next run")
     parser.add_argument("--passages", type=int, nargs="*", default=[5_000, 50_000], help="sizes of the timed indices")
+    parser.add_argument("--answers", action="store_true", help="score answers, not retrievers")
     given = parser.parse_args()
     corpus = given.data / "weise_namespace_vit_dev.jsonl.gz"
     if not corpus.exists():
@@ -82,7 +86,8 @@ def main() -> int:
         rows = [json.loads(line) for line in lines]
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_measure(rows, read_questions(given.data), given, given.work or Path(folder)))
-        _time(rows, given.passages, Path(folder))
+        if not given.answers:
+            _time(rows, given.passages, Path(folder))
     return 0
 
 
@@ -117,18 +122,27 @@ async def _measure(
     with retrieval.namespaces.using(_NAME) as namespace:
         passages = list(namespace.store.passages())
     print(f"{len(rows)} papers, {len(passages)} passages, {len(questions)} questions, encoder {encoder or 'none'}")
+    if given.answers:
+        await weise_answers.measure(service, questions, ("pes2", "hybrid") if encoder else ("pes2", "bm25"))
+    else:
+        await _retrievers(library, questions, passages, has_vectors=bool(encoder))
+        await _key_papers(library, {row["pmid"] for row in rows})
+    await retrieval.close()
+
+
+async def _retrievers(
+    library: AllowedLibrary, questions: Sequence[Question], passages: Sequence[Passage], *, has_vectors: bool
+) -> None:
     results: dict[str, list[tuple[float, bool]]] = {}
     agreed = 0
     for question in questions:
-        found = await _all(library, question.text, bool(encoder))
+        found = await _all(library, question.text, has_vectors)
         for name, hits in found.items():
             results.setdefault(name, []).append(_judged(hits, question.gold))
         agreed += await _agrees(library, question.text, passages)
     for name, values in results.items():
         _report(name, values)
     print(f"PES2 exact in the order of the original's counting: {agreed} of {len(questions)} questions")
-    await _key_papers(library, {row["pmid"] for row in rows})
-    await retrieval.close()
 
 
 async def _all(library: AllowedLibrary, question: str, has_vectors: bool) -> dict[str, Sequence[RankedPassage]]:

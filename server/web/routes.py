@@ -6,14 +6,8 @@ The page's files contain no data of the server and need no key, since a browser 
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import json
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Annotated, Any, Final, Literal
 
 import nh3
@@ -32,9 +26,9 @@ from server.api.http_io import Body, parse_body, read_json
 from server.api.retrieval.namespaces import changes_allowed
 from server.egress.policy import EgressPolicy
 from server.errors import InvalidRequest
-from server.middleware import WEB_FILES
 from server.settings.loading import audit_path, gateway_dir
 from server.settings.schema import Settings
+from server.web.files import INDEX, chosen_language, page_files
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Page"])
@@ -42,35 +36,6 @@ router = APIRouter(tags=["Page"])
 MAX_RENDERED: Final = 100_000
 MAX_TEXTS: Final = 64
 _FILE: Final[Responses] = {200: {"content": {"*/*": {"schema": {"type": "string"}}}}}
-_KINDS: Final = {
-    "html": "text/html",
-    "js": "text/javascript",
-    "css": "text/css",
-    "json": "application/json",
-    "svg": "image/svg+xml",
-    "woff2": "font/woff2",
-    "txt": "text/plain",
-}
-INDEX: Final = "index.html"
-# The styles stand in the page itself, since a browser shows nothing before it has them.
-STYLES: Final = ("style.css", "screens.css")
-_TEXTS: Final = "en.json"
-_STYLE_PLACE: Final = "<style></style>"
-_WORDS: Final = re.compile(r"\{([\w.]+)\}")
-# All is this server's own; HTML is inserted at one place only, which the browser enforces (Trusted Types).
-_POLICY: Final = (
-    "default-src 'none'; script-src 'self' {scripts}; style-src {styles}; font-src 'self'; connect-src 'self'; "
-    "img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types rendered"
-)
-_HEADERS: Final = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    # Kept by the browser and asked for again each time, which costs 304 and no body.
-    "Cache-Control": "no-cache",
-}
 _TAG_NAMES: Final = (
     "a blockquote br code dd del dl dt em h1 h2 h3 h4 h5 h6 hr li ol p pre s strong sub sup table tbody td th thead "
     "tr ul"
@@ -199,8 +164,10 @@ def _rendered(texts: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _reply(request: Request, name: str) -> Response:
+    pages = page_files()
+    language = chosen_language(request.headers.get("accept-language", ""), pages.languages)
     try:
-        file = page_file(name)
+        file = pages.get(name, language)
     except KeyError:
         raise HTTPException(404) from None
     if request.headers.get("if-none-match") == file.etag:
@@ -233,57 +200,6 @@ class MarkdownRenderer:
         Linear in its length: 60,000 characters of unfavourable text take up to about 1.5 s.
         """
         return self._cleaner.clean(self._parser.render(text.translate(_BIDI_CONTROLS)))
-
-
-@cache
-def page_file(name: str) -> PageFile:
-    """Return a file of the page.
-
-    Raises:
-        KeyError: the page has no such file.
-    """
-    if name != INDEX and name not in WEB_FILES:
-        raise KeyError(name)
-    content = _index() if name == INDEX else _read(name)
-    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    policy = _policy_of(content.decode()) if name == INDEX else ""
-    return PageFile(content, _KINDS[name.rsplit(".", 1)[-1]], etag, policy)
-
-
-@dataclass(frozen=True, slots=True)
-class PageFile:
-    """Hold one file of the page; ``policy`` is its Content-Security-Policy, "" for none."""
-
-    content: bytes
-    media_type: str
-    etag: str
-    policy: str = ""
-
-    def headers(self) -> dict[str, str]:
-        own = {"Content-Security-Policy": self.policy} if self.policy else {}
-        return _HEADERS | {"ETag": self.etag} | own
-
-
-def _read(name: str) -> bytes:
-    return (files("server.web") / "static" / name).read_bytes()
-
-
-def _index() -> bytes:
-    """Return the page with the words of its header and its styles, so that one reply is enough for a first sight."""
-    texts: dict[str, str] = json.loads(_read(_TEXTS))
-    page = _WORDS.sub(lambda key: texts[key[1]], _read(INDEX).decode())
-    styles = "".join(_read(name).decode() for name in STYLES)
-    return page.replace(_STYLE_PLACE, f"<style>{styles}</style>").encode()
-
-
-def _policy_of(page: str) -> str:
-    """Return the policy that permits what stands in the page by its digest, and no other inline style or script."""
-    return _POLICY.format(scripts=_digests(page, "script"), styles=_digests(page, "style"))
-
-
-def _digests(page: str, tag: str) -> str:
-    found = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-    return " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in found)
 
 
 def status_of(settings: Settings) -> dict[str, Any]:

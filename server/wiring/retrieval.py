@@ -29,7 +29,7 @@ from retrieval.index.base import RowFilter
 from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, estimate
 from retrieval.lexical.keyword_frequency.index import KeywordIndex
 from retrieval.lexical.keyword_frequency.pes2 import keyword_search
-from retrieval.lexical.question_keywords import KeywordQuery, parse_marked, query_keywords
+from retrieval.lexical.question_keywords import searched_keywords
 from retrieval.observer import RetrievalObserver
 from retrieval.passages import Hit
 from retrieval.storage.database import SharedDatabase
@@ -152,11 +152,7 @@ def engine_reserve(settings: Settings) -> int:
 
 def search_keywords(index: KeywordIndex, query: str, k: int, where: RowFilter | None) -> list[Hit]:
     """Search by PES2 for the marked keywords of a query or, without marks, for its content words."""
-    keyword_query = parse_marked(query)
-    if keyword_query is None or not keyword_query.keywords:
-        text = keyword_query.question if keyword_query else query
-        keyword_query = KeywordQuery(question=text, keywords=query_keywords(text))
-    return keyword_search(index, keyword_query, k, where).hits()
+    return keyword_search(index, searched_keywords(query), k, where).hits()
 
 
 @dataclass(frozen=True, slots=True)

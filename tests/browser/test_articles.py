@@ -44,6 +44,7 @@ def test_articles_are_found_chosen_and_summarised(library: str, page: Any) -> No
     articles = find(page, library, "SWR1 and mutation rates")
     articles.nth(2).wait_for(timeout=60_000)
     assert page.get_by_label(f"Choose “{PAPERS[3][1]}”").is_disabled()
+    assert TEXTS["source.api"] in articles.filter(has_text=PAPERS[3][1]).inner_text()
     go = page.get_by_role("button", name=TEXTS["articles.summarise"])
     assert go.is_disabled()
     page.get_by_label(f"Choose “{PAPERS[0][1]}”").check()

@@ -76,6 +76,32 @@ def test_a_citation_opens_the_passage_with_the_sentence_marked(shipped: Any, pag
     assert page.evaluate("document.activeElement.className") == "cite"
 
 
+def test_a_citation_of_a_review_opens_the_article_with_the_quote_marked(shipped: Any, page: Any) -> None:
+    """The sentence that the answer quotes, in the text of the article."""
+    open_chat(page, shipped.url, "clinfo")
+    turn = ask(page, TEXTS["example.clinfo.2"])
+    turn.locator(".cite").first.click()
+    marked = page.locator(".panel .passage mark").first.inner_text()
+
+    assert marked in " ".join(turn.locator(".content").inner_text().split())
+    assert len(page.locator(".panel .passage").inner_text()) > len(marked)
+    assert page.get_by_text(TEXTS["source.marked"]).count() == 1
+
+
+def test_the_sentence_that_the_server_names_is_marked_however_it_is_written(scripted: Any, page: Any) -> None:
+    """Line breaks, signs of patterns and brackets that were made parentheses; a text that stands nowhere is not."""
+    source = "It rose.\nBleeding [3] fell by 20 %\n(p < 0.01; a|b*). It ended."
+    quote = "Bleeding (3) fell by 20 % (p < 0.01; a|b*)."
+    citations = [{"number": 1, "quote": quote, "text": "It bled less."}, {"number": 1, "quote": "", "text": "No."}]
+    turn = {"trace": {"details": {"citations": citations}}}
+    page.goto(scripted.url)
+    page.wait_for_selector(".empty")
+    code = "async ([turn, text]) => (await import('/web/sources.js')).sentencesOf(turn, { number: 1, text })"
+    places = page.evaluate(code, [turn, source])
+
+    assert [source[one["start"] : one["end"]] for one in places] == ["Bleeding [3] fell by 20 %\n(p < 0.01; a|b*)."]
+
+
 def test_a_record_is_shown_with_the_answer_marked(shipped: Any, page: Any) -> None:
     """GeneGPT's source is the record that a call brought."""
     open_chat(page, shipped.url, "genegpt")
@@ -206,6 +232,57 @@ def test_a_chat_is_exported(shipped: Any, page: Any, tmp_path: Path) -> None:
     assert "<https://www.ncbi.nlm.nih.gov/gene/5699>" in saved["markdown"]
     assert saved["ris"].startswith("TY  - ELEC\r\nTI  - PSMB10, proteasome") and saved["ris"].endswith("ER  - \r\n")
     assert json.loads(saved["json"])[0]["told"]["outcome"] == "answered"
+
+
+def test_references_of_a_review_are_exported_with_what_is_known_of_the_articles(
+    shipped: Any, page: Any, tmp_path: Path
+) -> None:
+    """Journal and year in fields of their own, and not in the title."""
+    open_chat(page, shipped.url, "clinfo")
+    turn = ask(page, TEXTS["example.clinfo.2"])
+    turn.locator(".menu summary").click()
+    with page.expect_download() as download:
+        turn.get_by_role("button", name=TEXTS["export.ris"]).click()
+    download.value.save_as(tmp_path / "ris")
+    record = (tmp_path / "ris").read_text(encoding="utf-8").split("ER  - ")[0]
+
+    fields = dict(line.split("  - ", 1) for line in record.splitlines() if "  - " in line)
+    assert fields["TY"] == "JOUR" and fields["AN"].isdigit()
+    assert re.fullmatch(r"(19|20)\d\d", fields["PY"]) and fields["JO"] not in fields["TI"]
+    assert not fields["TI"].endswith(")")
+
+
+def test_authors_and_dates_of_a_review_go_into_the_export(scripted: Any, page: Any) -> None:
+    """From the items that the record of the answer has; other sources keep what their citation tells."""
+    item = {
+        "type": "article-journal",
+        "title": "On heparin",
+        "author": [{"family": "Doe", "given": "J A"}, {"literal": "HEP Group"}],
+        "container-title": "Heart",
+        "issued": {"date-parts": [[2020, 5]]},
+        "volume": "7",
+        "page": "1-9",
+        "DOI": "10.1000/1",
+        "PMID": "34000001",
+    }
+    url = "https://pubmed.ncbi.nlm.nih.gov/34000001/"
+    turn = {
+        "references": [
+            {"number": 1, "title": "On heparin (Heart, 2020)", "url": url},
+            {"number": 2, "title": "A note", "url": "https://example.org/2"},
+        ],
+        "trace": {"details": {"evidence_table": [{"number": 1, "item": item}], "citations": []}},
+    }
+    page.goto(scripted.url)
+    page.wait_for_selector(".empty")
+    text = page.evaluate("async (turn) => (await import('/web/export.js')).asRis([turn])", turn)
+
+    first, second, _ = text.replace("\r\n", "\n").split("ER  - \n")
+    assert first.splitlines() == [
+        *("TY  - JOUR", "TI  - On heparin", "AU  - Doe, J A", "AU  - HEP Group", "JO  - Heart", "PY  - 2020"),
+        *("DA  - 2020/05/", "VL  - 7", "SP  - 1-9", "DO  - 10.1000/1", "AN  - 34000001", f"UR  - {url}"),
+    ]
+    assert second.splitlines() == ["TY  - ELEC", "TI  - A note", "UR  - https://example.org/2"]
 
 
 def test_markdown_is_rendered(scripted: Any, page: Any) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 import server_process
+
+from server.web.files import INDEX, PageFiles
+from server.web.files import TEXTS as TEXTS_FILE
 
 STATIC = server_process.ROOT / "server/web/static"
 TEXTS = json.loads((STATIC / "en.json").read_text(encoding="utf-8"))
@@ -36,8 +41,34 @@ def test_all_words_are_in_the_catalogue_and_all_of_the_catalogue_is_used() -> No
 
     assert sorted(key for key in fixed if key not in TEXTS) == []
     assert sorted(key for key in numbers if not {f"{key}.one", f"{key}.many"} <= TEXTS.keys()) == []
+    # The server puts them into the page.
+    fixed |= set(re.findall(r"\{([\w.]+)\}", (STATIC / "index.html").read_text(encoding="utf-8")))
     known = fixed | {f"{key}.{form}" for key in numbers for form in ("one", "many")} | named
     assert sorted(key for key in TEXTS if key not in known and not key.startswith(tuple(built))) == []
+
+
+def test_the_page_speaks_another_language_where_it_has_its_words(scripted: Any, browser: Any, tmp_path: Path) -> None:
+    """With one file more: words, language and direction; what the file lacks is in English."""
+    folder = tmp_path / "static"
+    shutil.copytree(STATIC, folder)
+    own = {"language": "de", "language.direction": "rtl", "nav.chat": "Gespräch", "chat.hello": "Was suchen Sie?"}
+    (folder / "de.json").write_text(json.dumps(own), encoding="utf-8")
+    pages = PageFiles(folder)
+    context = browser.new_context(locale="de-AT")
+    page = context.new_page()
+
+    def answer(route: Any) -> None:
+        file = pages.get(TEXTS_FILE if route.request.url.endswith(TEXTS_FILE) else INDEX, "de")
+        route.fulfill(body=file.content, headers=file.headers() | {"Content-Type": file.media_type})
+
+    page.route(f"{scripted.url}/", answer)
+    page.route(f"**/web/{TEXTS_FILE}", answer)
+    page.goto(f"{scripted.url}/")
+    page.locator(".empty h1", has_text=own["chat.hello"]).wait_for()
+
+    assert page.locator("#nav a").all_inner_texts()[:2] == [own["nav.chat"], TEXTS["nav.literature"]]
+    assert page.evaluate("[document.documentElement.lang, document.documentElement.dir]") == ["de", "rtl"]
+    context.close()
 
 
 def test_the_first_paint_is_quick_and_the_page_is_light(scripted: Any, browser: Any) -> None:

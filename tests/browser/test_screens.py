@@ -10,6 +10,7 @@ from typing import Any
 import corpus_files
 import pytest
 import server_process
+from http_calls import Site
 
 TEXTS = json.loads((server_process.ROOT / "server/web/static/en.json").read_text(encoding="utf-8"))
 PAGES = ("Heparin acts on factor Xa. Protamine reverses heparin at once.", "Warfarin lowers vitamin K. It is slow.")
@@ -79,6 +80,37 @@ def test_all_retrievers_stand_side_by_side_with_the_counts_of_keywords(filled: s
     assert all(page.locator(".retriever").nth(place).locator(".hit").count() >= 1 for place in range(4))
 
 
+def test_the_table_has_the_counts_of_the_server_in_all_spellings(shipped: Any, page: Any) -> None:
+    """A phrase that was marked is one keyword; what is fixed comes first, in the table too."""
+    site = Site(shipped.url)
+    site.create("spellings")
+    site.add(
+        "spellings",
+        {"id": "a", "title": "Cytokines", "text": "IL-6, il6 and IL 6 are one. Blood eosinophils fell."},
+        {"id": "b", "title": "Eosinophils", "text": "Blood eosinophil counts rose; blood eosinophils rose again."},
+    )
+    page.goto(f"{shipped.url}/#/library/spellings")
+    page.get_by_role("tab", name=TEXTS["library.tab.search"]).click()
+    field = page.get_by_label(TEXTS["search.placeholder"])
+    field.fill("#Does *il-6* raise **blood eosinophils**?")
+    field.press("Enter")
+    page.locator("table").wait_for()
+    rows = page.locator("tbody tr")
+
+    assert page.locator(".chip").all_inner_texts() == ["il-6", "blood eosinophils"]
+    assert [row.locator("td").all_inner_texts() for row in rows.all()] == [
+        ["Cytokines", "3", "1"],
+        ["Eosinophils", "0", "2"],
+    ]
+    page.locator(".chip", has_text="blood eosinophils").click()
+    page.locator("th svg").wait_for(state="detached")
+    page.locator(".chip", has_text="il-6").click()
+    page.locator("th svg").wait_for()
+    assert page.locator("th", has=page.locator("svg")).inner_text() == "il-6"
+    assert page.seen.complaints == []
+    site.call("DELETE", "/v1/namespaces/spellings")
+
+
 def test_a_citation_opens_the_pdf_at_its_page_with_the_sentence_marked(filled: str, page: Any) -> None:
     """The text of the page can be selected, and goes into a question."""
     page.goto(filled)
@@ -144,6 +176,18 @@ def test_a_review_shows_flow_answer_evidence_and_its_exports(filled: str, page: 
     page.reload()
     page.locator(".evidence tbody tr").first.wait_for()
     assert page.seen.complaints == []
+
+
+def test_the_example_of_a_review_is_answered_by_what_ships(filled: str, page: Any) -> None:
+    """It stands in the empty field, beside what is said to be searched."""
+    page.goto(f"{filled}/#/literature")
+    page.get_by_text(TEXTS["literature.off"]).wait_for()
+    field = page.locator("#l-question")
+    field.fill(str(field.get_attribute("placeholder")))
+    field.press("Enter")
+    page.locator(".answer[aria-busy=false] .tools").wait_for(timeout=60_000)
+    assert page.locator(".fact.good", has_text=TEXTS["outcome.answered"]).count() == 1
+    assert page.locator(".evidence tbody tr").count() >= 1 and page.locator(".reference").count() >= 1
 
 
 def test_the_status_tells_model_privacy_and_sizes(filled: str, page: Any) -> None:

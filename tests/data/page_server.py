@@ -86,6 +86,8 @@ SCRIPT: Final = [
     {"suffix": "Question: hostile\nAnswer:", "text": f" {ATTACK}\n\n{BIDI}"},
     {"suffix": "Question: table\nAnswer:", "text": f" {_table()}"},
     {"suffix": "Question: markdown\nAnswer:", "text": " **Bold** and `code`:\n\n- one\n- two\n\n|a|b|\n|-|-|\n|1|2|"},
+    {"regex": r"Question: Summarise this text(?s:.*)\nAnswer:$", "text": " The model's summarise."},
+    {"regex": r"Question: Explain this text(?s:.*)\nAnswer:$", "text": " The model's explain."},
     {"regex": r"Question: [^\n]*\nAnswer:$", "text": " A plain answer."},
     {"suffix": "Question: dead\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=DEAD]->"},
     {"suffix": "Question: record\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=BAD1]->"},

@@ -24,6 +24,7 @@ def test_the_page_and_its_files_are_sent_with_validators(http: httpx.Client) -> 
         ("/", "text/html"),
         ("/web/app.js", "text/javascript"),
         ("/web/inter-latin.woff2", "font/woff2"),
+        ("/web/texts.json", "application/json"),
     ):
         first = http.get(path)
         again = http.get(path, headers={"if-none-match": first.headers["etag"]})

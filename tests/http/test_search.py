@@ -111,6 +111,37 @@ def test_the_reply_tells_what_was_fused(site: Site) -> None:
     assert described["fusion"] == {"words": 0.5, "late": 0.5}
 
 
+def test_pes2_tells_its_keywords_and_their_counts(site: Site) -> None:
+    """Content words of a plain query; of a marked one the marks, phrases too. The order is that of the counts."""
+    body = {"query": "Does aspirin lower mortality?", "namespaces": ["heart"], "retriever": "pes2"}
+    reply = site.call("POST", "/v1/search", body)[1]
+    assert [one["text"] for one in reply["keywords"]] == ["aspirin", "lower", "mortality"]
+    assert {one["document_id"]: one["counts"] for one in reply["data"]} == {"PMID:1": [1, 1, 1], "PMID:2": [1, 1, 0]}
+    marked = body | {"query": "#Does **Aspirin** act *after infarction*?", "retriever": "bm25+pes2"}
+    reply = site.call("POST", "/v1/search", marked)[1]
+    assert reply["keywords"] == [{"text": "Aspirin", "fixed": True}, {"text": "after infarction", "fixed": False}]
+    assert reply["data"][0]["counts"] == [1, 1]
+
+
+def test_keywords_are_counted_in_the_hits_of_any_retriever(site: Site) -> None:
+    """Those that were asked for, each spelling once; null where a namespace has no index of keywords."""
+    body = {"query": "fracture aspirin", "count": ["ASPIRINS", "aspirin", "femur"]}
+    for retriever in ("dense", "bm25", "hybrid", "pes2"):
+        reply = site.call("POST", "/v1/search", body | {"namespaces": ["heart"], "retriever": retriever})[1]
+        assert reply["keywords"] == [{"text": "ASPIRINS", "fixed": False}, {"text": "femur", "fixed": False}]
+        of = {one["document_id"]: one["counts"] for one in reply["data"]}
+        assert of == {"PMID:1": [1, 0], "PMID:2": [1, 0], "PMID:3": [0, 1]}, retriever
+    many = {"queries": ["aspirin"], "count": body["count"], "retriever": "bm25"}
+    reply = site.call("POST", "/v1/search", many)[1]
+    (result,) = reply["results"]
+    assert {one["namespace"]: one["counts"] for one in result["data"] if one["document_id"] != "PMID:2"} == {
+        "heart": [1, 0],
+        "words-only": None,
+    }
+    reply = site.call("POST", "/v1/search", {"query": "aspirin", "retriever": "bm25"})[1]
+    assert reply["keywords"] == [] and "counts" not in reply["data"][0]
+
+
 def test_the_cross_encoder_has_the_last_word(site: Site) -> None:
     """Of as many as it was asked to judge."""
     found = site.search(query="statins lower cholesterol", namespaces=["heart"], retriever="dense", rerank=3)
@@ -160,6 +191,9 @@ def test_an_unknown_passage_is_not_found(site: Site, path: str) -> None:
         ({"query": "a", "filter": {"date_from": "20210101", "date_to": "20200101"}}, 422, "filter.date_from"),
         ({"query": "a", "filter": {"colour": "red"}}, 422, "filter.colour"),
         ({"query": "a", "colour": "red"}, 422, "colour"),
+        ({"query": "a", "count": []}, 422, "count"),
+        ({"query": "a", "count": ["-"]}, 422, "count[0]"),
+        ({"query": "a", "count": ["a"] * 65}, 422, "count"),
     ],
 )
 def test_a_wrong_search_names_its_field(site: Site, body: dict[str, Any], status: int, param: str) -> None:

@@ -17,6 +17,7 @@ from server.api.declarations import GIVEN, HAS_WORDS, exactly_one
 from server.api.openai.schemas import MAX_TEXT
 from server.types import EgressMode
 
+MAX_COUNTED: Final = 64
 _NO_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _DAY: Final = re.compile(r"(\d{4})(?:-?(\d\d)-?(\d\d))", re.ASCII)
 _PART_OF_DAY: Final = re.compile(r"(\d{4})(?:-(\d\d))?", re.ASCII)
@@ -93,6 +94,7 @@ Query = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_WORDS), 
 Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_text)]
 Line = Annotated[str, Field(max_length=2000), AfterValidator(_text)]
 Day = Annotated[str, Field(json_schema_extra={"pattern": r"^\d{4}-?\d\d-?\d\d$"}), AfterValidator(_day)]
+Keyword = Annotated[str, Field(max_length=200, json_schema_extra=HAS_WORDS), AfterValidator(_words)]
 DocumentId = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_text)]
 Types = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_text)]], Field(max_length=100)
@@ -124,7 +126,8 @@ class SearchBody(Body):
 
     ``retriever`` is a name, or a list of rankers such as "bm25+dense:medcpt". ``late`` is the number of best passages
     that late interaction orders by token vectors, ``rerank`` the number that the cross-encoder judges after it.
-    ``namespaces`` None, or "all", means all of them.
+    ``namespaces`` None, or "all", means all of them. ``count`` are keywords to count in each hit, None for those by
+    which PES2 ranks.
     """
 
     model_config = ConfigDict(
@@ -139,6 +142,7 @@ class SearchBody(Body):
     rerank: int = Field(default=0, ge=0, le=MAX_K)
     filter: FilterBody = FilterBody()
     include_text: bool = True
+    count: Annotated[list[Keyword], Field(min_length=1, max_length=MAX_COUNTED)] | None = None
 
 
 class NamespaceBody(Body):

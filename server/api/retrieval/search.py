@@ -14,13 +14,15 @@ from fastapi import APIRouter, Request, Response
 from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.search.keyword_counts import keyword_counts
 from retrieval.corpus.search.ranking import RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions, default_retriever
 from retrieval.corpus.store.base import PassageFilter, Target
+from retrieval.lexical.question_keywords import Keyword, distinct_keywords, searched_keywords
 from retrieval.passages import Document, Passage
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, errors
 from server.api.http_io import cancel_on_disconnect, parse_body, read_json
-from server.api.retrieval.schemas import FilterBody, SearchBody, day_number, shown_day
+from server.api.retrieval.schemas import MAX_COUNTED, FilterBody, SearchBody, day_number, shown_day
 from server.auth.authentication import Principal
 from server.errors import InvalidRequest, PassageNotFound
 from server.settings.retrieval import RetrievalSettings
@@ -46,10 +48,22 @@ class SearchRecord(Reply):
     waiting: dict[str, Any]
 
 
+class CountedKeyword(Reply):
+    """Name a keyword that was counted; passages that have all ``fixed`` ones come first with PES2."""
+
+    text: str
+    fixed: bool
+
+
 class Hits(Reply):
-    """List the passages found for one query."""
+    """List the passages found for one query.
+
+    ``keywords``: those of ``count``, else those by which PES2 ranked, else none. Where there are any, each passage has
+    its ``counts`` in their order, null where its namespace has no index of keywords.
+    """
 
     data: list[dict[str, Any]]
+    keywords: list[CountedKeyword]
 
 
 class SearchResult(Hits):
@@ -159,12 +173,35 @@ def _search(
     retriever, waiting = _survey(retrieval.namespaces, names, body.retriever)
     options = SearchOptions(k=body.k, retriever=retriever, where=where, rerank=body.rerank, late=body.late)
     found = retrieval.searcher.search_many(queries, names, options)
-    hits = [{"object": "list", "data": [_item(one, body.include_text) for one in ranking]} for ranking in found]
-    reply: dict[str, Any] = hits[0] if body.query is not None else {"object": "list", "results": hits}
     lists = retrieval.searcher.lists(names, retriever)
+    hits = []
+    for query, ranking in zip(queries, found, strict=True):
+        keywords = _counted(body.count, query if "pes2" in lists.rankers else "")
+        hits.append(_hits(retrieval.namespaces, ranking, keywords, body))
+    reply: dict[str, Any] = hits[0] if body.query is not None else {"object": "list", "results": hits}
     record = {"retriever": retriever, "rankers": list(lists.rankers), "missing": list(lists.missing)}
     record["missing_stages"] = list(lists.missing_stages)
     return _dumped(reply | {"arrowhead": {**record, "namespaces": names, "waiting": waiting}})
+
+
+def _counted(asked: Sequence[str] | None, query: str) -> Sequence[Keyword]:
+    """Return the keywords to count: those that were asked for, else those by which PES2 ranks the query."""
+    if asked is not None:
+        return distinct_keywords(Keyword(one) for one in asked)
+    return searched_keywords(query).keywords[:MAX_COUNTED] if query else ()
+
+
+def _hits(
+    namespaces: Namespaces, found: Sequence[RankedPassage], keywords: Sequence[Keyword], body: SearchBody
+) -> dict[str, Any]:
+    data = [_item(one, body.include_text) for one in found]
+    if not keywords:
+        return {"object": "list", "data": data, "keywords": []}
+    counts = keyword_counts(namespaces, found, [one.text for one in keywords])
+    for item, one in zip(data, found, strict=True):
+        item["counts"] = counts.get((one.namespace, one.passage.passage_id))
+    told = [{"text": one.text, "fixed": one.fixed} for one in keywords]
+    return {"object": "list", "data": data, "keywords": told}
 
 
 def _names(known: list[str], requested: str | list[str] | None) -> list[str]:

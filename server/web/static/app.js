@@ -39,8 +39,11 @@ async function show() {
 function markHere(name) {
   const place = PART_OF[name] || name;
   for (const link of document.querySelectorAll("#nav a")) {
-    if (link.dataset.screen === place) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.screen === place) {
+      link.setAttribute("aria-current", "page");
+      // In a narrow window the links scroll.
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   document.title = `${t(`nav.${place}`)} · Arrowhead`;
 }

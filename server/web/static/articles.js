@@ -5,13 +5,12 @@ import { get } from "./api.js";
 import { isAble } from "./composer.js";
 import { announce, button, count, foreign, h, icon, outside, plain } from "./dom.js";
 import { modelOf } from "./keys.js";
-import { subnav } from "./literature.js";
+import { kindChoice, subnav } from "./literature.js";
 import { newTurn, runTurn, tell } from "./run.js";
-import { SourcePanel } from "./sources.js";
+import { SourcePanel, fileOf } from "./sources.js";
 import { getChat, getTurns, listChats, putChat, putTurn } from "./store.js";
 import { t, tn } from "./texts.js";
 
-const KINDS = ["", "Randomized Controlled Trial", "Meta-Analysis", "Systematic Review", "Review", "Practice Guideline"];
 const EARLIER = 20;
 
 /** Shows the form, and an earlier list where one is named. */
@@ -58,7 +57,7 @@ class Articles {
     this.place = h("select", { id: "a-place" }, h("option", { value: "" }, t("articles.everywhere")));
     this.from = h("input", { type: "date", id: "a-from" });
     this.to = h("input", { type: "date", id: "a-to" });
-    this.kind = h("select", { id: "a-kind" }, KINDS.map((one) => h("option", { value: one }, one || t("literature.any"))));
+    this.kind = kindChoice("a-kind");
     this.go = button(t("articles.go"), { icon: "search", kind: "primary", type: "submit" });
     this.halt = button(t("ask.stop"), { icon: "stop", onclick: () => this.controller?.abort(), hidden: true });
     const more = h(
@@ -167,7 +166,7 @@ class Articles {
       changed();
     });
     const year = one.date ? String(Math.floor(one.date / 10_000)) : "";
-    const facts = [one.journal, year, (one.types || [])[0], pmid ? `PMID ${pmid}` : one.file].filter(Boolean).join(" · ");
+    const facts = [one.journal, year, (one.types || [])[0], pmid ? `PMID ${pmid}` : fileOf(one.file)].filter(Boolean).join(" · ");
     const lines = one.sentences.map((line) => h("p", { class: "quote" }, foreign(one.by_model ? line : `“${line}”`)));
     return h("li", { class: "article" }, box, h("div", {}, h("p", { class: "article-title" }, outside(one.address, foreign(one.title || one.document_id))), h("p", { class: "muted small" }, foreign(facts)), lines));
   }

@@ -28,14 +28,20 @@ class ChatScreen {
     this.first = 0;
     this.count = 0;
     this.controller = null;
+    // Options of the next question alone.
+    this.once = null;
+    this.note = h("p", { class: "fine", role: "status", hidden: true });
     this.panel = new SourcePanel();
     this.turns = h("div", { class: "turns" });
     this.log = h("div", { class: "log" });
     this.history = h("aside", { class: "history", "aria-label": t("history.title") });
     this.composer = new Composer({ ask: (question) => this.ask(question), stop: () => this.stop() });
-    this.composer.changed = () => !this.count && this.showEmpty();
+    this.composer.changed = () => {
+      this.setOnce(null);
+      if (!this.count) this.showEmpty();
+    };
     const left = session.permissions.egress === "off" ? t("privacy.off") : t("privacy.on");
-    this.foot = h("div", { class: "ask" }, this.composer.node, h("p", { class: "fine" }, left, " ", t("privacy.disclaimer")));
+    this.foot = h("div", { class: "ask" }, this.note, this.composer.node, h("p", { class: "fine" }, left, " ", t("privacy.disclaimer")));
     this.column = h("section", { class: "column", "aria-label": t("chat.label") }, this.log, this.foot);
     main.replaceChildren(h("div", { class: "chat" }, this.history, this.column, this.panel.node));
   }
@@ -68,13 +74,21 @@ class ChatScreen {
     const written = sessionStorage.getItem("ask");
     if (!written || this.id) return;
     sessionStorage.removeItem("ask");
-    const { text, method, namespaces, options } = JSON.parse(written);
+    const { text, method, namespaces, options, once } = JSON.parse(written);
     const model = session.models.find((one) => one.method === method);
-    if (model && isAble(model)) this.composer.setModel(model);
+    if (!model || !isAble(model)) return;
+    this.composer.setModel(model);
+    if (once) this.setOnce(once);
     if (namespaces) this.composer.set("namespaces", namespaces);
     for (const [name, value] of Object.entries(options || {})) this.composer.set(name, value);
     this.composer.showModel();
     this.composer.setText(text);
+  }
+
+  setOnce(options) {
+    this.once = options;
+    this.note.hidden = !options;
+    this.note.textContent = options ? t("chat.sums_up") : "";
   }
 
   // Turns
@@ -100,7 +114,8 @@ class ChatScreen {
 
   viewOf(turn) {
     return new AnswerView(turn, {
-      retry: (options) => this.again(turn, turn.question, options),
+      // What sums up an article is no question for the method that is chosen now.
+      retry: (options) => this.again(turn, turn.question, options ?? (turn.options.recommend ? {} : undefined)),
       edit: () => this.edit(turn),
       source: (number) => this.panel.show(turn, number),
     });
@@ -136,7 +151,8 @@ class ChatScreen {
   async ask(question) {
     if (this.controller) return;
     const chat = await this.chatFor(question);
-    const turn = newTurn(chat.id, this.count, question, this.composer.model, this.composer.options);
+    const turn = newTurn(chat.id, this.count, question, this.composer.model, { ...this.composer.options, ...this.once });
+    this.setOnce(null);
     this.count += 1;
     if (!this.turns.isConnected) this.log.replaceChildren(h("div", { class: "earlier" }), this.turns);
     const view = this.viewOf(turn);

@@ -52,26 +52,42 @@ export function asRis(turns) {
       const place = one.url || one.title;
       if (seen.has(place)) continue;
       seen.add(place);
-      records.push(risOf(one, citationOf(turn, one.number) || {}));
+      records.push(risOf(one, knownOf(turn, one)));
     }
   }
   return records.join("");
 }
 
-function risOf(reference, cited) {
-  const clean = (text) => plain(text).replace(/\s+/g, " ").trim();
-  const pmid = cited.pmid || /pubmed\.ncbi\.nlm\.nih\.gov\/(\d+)/.exec(reference.url)?.[1];
-  const fields = [
-    ["TY", cited.journal || pmid ? "JOUR" : "ELEC"],
-    ["TI", clean(cited.title || reference.title)],
-    ...(cited.authors || []).map((author) => ["AU", clean(author)]),
-    ["JO", clean(cited.journal || "")],
-    ["PY", clean(cited.year || cited.date || "").slice(0, 4)],
-    ["DO", clean(cited.doi || "")],
-    ["AN", pmid || ""],
-    ["UR", reference.url ? absolute(reference.url) : ""],
-    ["ER", ""],
-  ];
-  return `${fields.filter(([name, value]) => value || name === "ER").map(([name, value]) => `${name}  - ${value}`).join("\r\n")}\r\n`;
+/** Returns what the answer's record knows of the work behind a reference: a review has its articles as CSL-JSON. */
+function knownOf(turn, reference) {
+  const row = (turn.trace?.details?.evidence_table || []).find((one) => one.number === reference.number);
+  const cited = citationOf(turn, reference.number) || {};
+  if (!row?.item) return { ...cited, authors: cited.authors || [], year: String(cited.year || cited.date || "").slice(0, 4) };
+  const { item } = row;
+  const authors = (item.author || []).map((one) => one.literal || [one.family, one.given, one.suffix].filter(Boolean).join(", "));
+  const [year, ...day] = item.issued?.["date-parts"]?.[0] || [];
+  const date = year ? [year, ...day.map((part) => String(part).padStart(2, "0")), "", ""].slice(0, 3).join("/") : "";
+  return { title: item.title, authors, journal: item["container-title"], year, date, volume: item.volume, issue: item.issue, pages: item.page, doi: item.DOI, pmid: item.PMID, note: item.note };
 }
 
+function risOf(reference, known) {
+  const clean = (text) => plain(String(text ?? "")).replace(/\s+/g, " ").trim();
+  const pmid = known.pmid || /pubmed\.ncbi\.nlm\.nih\.gov\/(\d+)/.exec(reference.url)?.[1];
+  const fields = [
+    ["TY", known.journal || pmid ? "JOUR" : "ELEC"],
+    ["TI", known.title || reference.title],
+    ...known.authors.map((author) => ["AU", author]),
+    ["JO", known.journal],
+    ["PY", known.year],
+    ["DA", /^\d{4}\//.test(known.date || "") ? known.date : ""],
+    ["VL", known.volume],
+    ["IS", known.issue],
+    ["SP", known.pages],
+    ["DO", known.doi],
+    ["AN", pmid],
+    ["UR", reference.url ? absolute(reference.url) : ""],
+    ["N1", known.note],
+  ];
+  const lines = fields.map(([name, value]) => [name, clean(value)]).filter(([, value]) => value);
+  return [...lines, ["ER", ""]].map(([name, value]) => `${name}  - ${value}\r\n`).join("");
+}

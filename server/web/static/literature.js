@@ -14,6 +14,8 @@ const FLOW = ["found", "duplicates", "left_out", "missing", "screened", "exclude
 // Shown dashed, as they leave the flow; the last two only where there are any.
 const OUT = new Set(["duplicates", "excluded", "left_out", "missing"]);
 const RARE = new Set(["left_out", "missing"]);
+// Kinds of article by their keys in the catalogue, as PubMed names them.
+const KINDS = { trial: "Randomized Controlled Trial", meta: "Meta-Analysis", systematic: "Systematic Review", review: "Review", guideline: "Practice Guideline" };
 const COLUMNS = ["number", "title", "level", "population", "design", "sample_size", "result", "risk_of_bias"];
 
 /** Shows the form, and a review where one is named. */
@@ -52,7 +54,7 @@ class Literature {
     this.from = h("input", { type: "date", id: "l-from" });
     this.to = h("input", { type: "date", id: "l-to" });
     this.most = h("input", { type: "number", id: "l-most", min: 1, max: 200, value: 60 });
-    this.kind = h("select", { id: "l-kind" }, ["", "Randomized Controlled Trial", "Meta-Analysis", "Systematic Review", "Review", "Practice Guideline"].map((one) => h("option", { value: one }, one || t("literature.any"))));
+    this.kind = kindChoice("l-kind");
     this.go = button(t("literature.go"), { icon: "search", kind: "primary", type: "submit" });
     this.halt = button(t("ask.stop"), { icon: "stop", onclick: () => this.controller?.abort(), hidden: true });
     const more = h(
@@ -148,6 +150,12 @@ class Literature {
 export function subnav(here) {
   const links = ["literature", "articles"].map((name) => h("a", { href: `#/${name}`, "aria-current": name === here ? "page" : null }, t(`subnav.${name}`)));
   return h("nav", { class: "subnav", "aria-label": t("subnav.label") }, links);
+}
+
+/** Returns the field in which a kind of article is chosen, or any. */
+export function kindChoice(id) {
+  const kinds = Object.entries(KINDS).map(([key, value]) => h("option", { value }, t(`kind.${key}`)));
+  return h("select", { id }, h("option", { value: "" }, t("literature.any")), kinds);
 }
 
 function field(id, label, node) {

@@ -1,6 +1,7 @@
 // Reads a document: pages of a PDF as pictures under a layer of text that can be selected, or its passages.
 
 import { get, send } from "./api.js";
+import { isAble } from "./composer.js";
 import { announce, button, count, foreign, h, icon, outside, plain } from "./dom.js";
 import { modelOf } from "./keys.js";
 import { t, tn } from "./texts.js";
@@ -161,20 +162,37 @@ class Reader {
       this.menu.hidden = true;
       return;
     }
+    const ways = waysOf(this.document);
+    if (!ways.length) return;
     const box = selection.getRangeAt(0).getBoundingClientRect();
-    const ask = (kind) => button(t(`reader.${kind}`), { kind: "quiet", onclick: () => this.ask(kind, text.slice(0, 4000)) });
-    this.menu.replaceChildren(...["summarise", "explain", "ask"].map(ask));
+    this.menu.replaceChildren(...ways.map((way) => button(t(`reader.${way.kind}`), { kind: "quiet", onclick: () => this.ask(way, text.slice(0, 4000)) })));
     this.menu.hidden = false;
     this.menu.style.top = `${Math.max(8, box.top - 48)}px`;
     this.menu.style.left = `${Math.min(innerWidth - 300, Math.max(8, box.left))}px`;
   }
 
   /** Goes on in the chat, with the question written but not sent. */
-  ask(kind, text) {
-    const method = kind === "ask" ? "medrag" : "direct";
-    sessionStorage.setItem("ask", JSON.stringify({ text: t(`reader.${kind}.prompt`, { text }), method: modelOf(method) ? method : "direct", namespaces: kind === "ask" ? [this.namespace] : null }));
+  ask({ kind, method, article }, text) {
+    const asked = { method, text: article ? text : t(`reader.${kind}.prompt`, { text }), namespaces: kind === "ask" ? [this.namespace] : null };
+    if (article) asked.once = { recommend: true, articles: [article], namespaces: [this.namespace] };
+    sessionStorage.setItem("ask", JSON.stringify(asked));
     location.hash = "#/chat";
   }
+}
+
+/**
+ * Returns what can be asked about a text of the document with the served model, and by which method. Without a model that
+ * chats, WeiseEule sums up an article, which it knows by its PMID, by the sentences that say most about the text.
+ */
+function waysOf(document_) {
+  const able = (method) => Boolean(modelOf(method) && isAble(modelOf(method)));
+  const article = /^PMID:(\d+)$/.exec(document_.id)?.[1];
+  const ways = [];
+  if (able("direct")) ways.push({ kind: "summarise", method: "direct" }, { kind: "explain", method: "direct" });
+  else if (article && able("weiseeule")) ways.push({ kind: "summarise", method: "weiseeule", article });
+  const asked = ["medrag", "weiseeule", "direct"].find(able);
+  if (asked) ways.push({ kind: "ask", method: asked });
+  return ways;
 }
 
 /** Returns the works that a document cites, folded up. */

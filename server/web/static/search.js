@@ -1,81 +1,99 @@
-// Searches one namespace with all retrievers side by side, and counts keywords in what they found.
+// Searches one namespace with all retrievers side by side, and shows how often what they found has the keywords, as the
+// server counts them.
 
 import { post } from "./api.js";
-import { button, foreign, h, icon, literally, outside, plain } from "./dom.js";
+import { button, foreign, h, icon, outside, plain } from "./dom.js";
 import { t } from "./texts.js";
 
 const RETRIEVERS = ["hybrid", "dense", "bm25", "pes2"];
 const HITS = 8;
-const WORDS = /[\p{L}\p{N}][\p{L}\p{N}+\-./]*[\p{L}\p{N}+]|[\p{L}\p{N}]/gu;
-const COMMON = new Set("a an and are as at be by can do does for from has have how in into is it its of on or that the their these this to was were what when where which who why with".split(" "));
+const MARKED = /\*\*?([^\s*](?:[^*]*[^\s*])?)\*\*?/g;
 
 /** Returns the search of a namespace. */
 export function searchView(namespace) {
-  const fixed = new Set();
-  const field = h("input", { type: "search", placeholder: t("search.placeholder"), "aria-label": t("search.placeholder"), required: true });
-  const keywords = h("div", { class: "row keywords" });
-  const columns = h("div", { class: "retrievers" });
-  const counts = h("div", {});
-  const form = h("form", { class: "row nowrap" }, field, button(t("search.go"), { icon: "search", kind: "primary", type: "submit" }));
-  const run = () => search(namespace, field.value.trim(), fixed, { columns, counts });
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    fixed.clear();
-    showKeywords(keywords, keywordsOf(field.value), fixed, run);
-    run();
-  });
-  return h("div", { class: "form" }, form, keywords, columns, counts);
+  const search = new Search(namespace);
+  return search.node;
 }
 
-/** Returns the words of a question that carry meaning, each once, as written. */
-export function keywordsOf(question) {
-  const seen = new Map();
-  for (const [word] of question.matchAll(WORDS)) if (!COMMON.has(word.toLowerCase())) seen.set(word.toLowerCase(), word);
-  return [...seen.values()].slice(0, 12);
-}
-
-function showKeywords(node, words, fixed, run) {
-  const chips = words.map((word) => {
-    const chip = h("button", { type: "button", class: "chip", "aria-pressed": "false" }, foreign(word));
-    chip.addEventListener("click", () => {
-      if (fixed.delete(word)) chip.setAttribute("aria-pressed", "false");
-      else {
-        fixed.add(word);
-        chip.setAttribute("aria-pressed", "true");
-      }
-      run();
+class Search {
+  constructor(namespace) {
+    this.namespace = namespace;
+    // Of the query as it was written: its keywords, and those of them that are fixed.
+    this.words = [];
+    this.fixed = new Set();
+    this.field = h("input", { type: "search", placeholder: t("search.placeholder"), "aria-label": t("search.placeholder"), "aria-describedby": "search-marks", required: true });
+    this.keywords = h("div", { class: "row keywords" });
+    this.columns = h("div", { class: "retrievers" });
+    this.counts = h("div", { class: "counts" });
+    const form = h("form", { class: "row nowrap" }, this.field, button(t("search.go"), { icon: "search", kind: "primary", type: "submit" }));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.query = this.field.value.trim();
+      this.words = [];
+      this.run();
     });
-    return chip;
-  });
-  node.replaceChildren(...(words.length ? [h("span", { class: "muted small" }, t("search.fixed")), ...chips] : []));
+    const marks = namespace.keywords ? h("p", { class: "muted small", id: "search-marks" }, t("search.marks")) : null;
+    this.node = h("div", { class: "form" }, form, marks, this.keywords, this.columns, this.counts);
+  }
+
+  able(retriever) {
+    const { encoder, words, keywords } = this.namespace;
+    const has = { dense: encoder !== "none", bm25: words !== "none", pes2: keywords, hybrid: encoder !== "none" && words !== "none" };
+    return has[retriever];
+  }
+
+  async run() {
+    const able = RETRIEVERS.filter((one) => this.able(one));
+    this.lists = new Map(able.map((one) => [one, h("ol", { class: "hits" }, h("li", { class: "muted" }, t("search.searching")))]));
+    this.columns.replaceChildren(...able.map((one) => h("section", { class: "retriever" }, h("h3", {}, t(`retriever.${one}`)), h("p", { class: "muted small" }, t(`retriever.${one}.about`)), this.lists.get(one))));
+    this.counts.replaceChildren();
+    const found = new Map();
+    if (able.includes("pes2")) await this.ask("pes2", { query: this.steered() }, found);
+    const asked = { query: bare(this.query), ...(this.words.length && { count: this.words }) };
+    await Promise.all(able.filter((one) => one !== "pes2").map((one) => this.ask(one, asked, found)));
+    const counted = [...found.values()].filter((hit) => hit.counts);
+    if (counted.length) this.counts.replaceChildren(h("h3", { class: "label" }, t("search.counts")), countTable(counted, this.words, this.fixed));
+  }
+
+  async ask(retriever, asked, found) {
+    const list = this.lists.get(retriever);
+    try {
+      const { data, keywords } = await post("/v1/search", { ...asked, namespaces: [this.namespace.name], k: HITS, retriever });
+      if (retriever === "pes2" && !this.words.length) this.take(keywords);
+      list.replaceChildren(...(data.length ? data.map((hit) => hitItem(this.namespace, hit)) : [h("li", { class: "muted" }, t("search.nothing"))]));
+      data.forEach((hit) => found.set(hit.id, hit));
+    } catch (error) {
+      list.replaceChildren(h("li", { class: "error-text" }, foreign(error.message)));
+    }
+  }
+
+  /** Takes the keywords that the server found in the query, and shows them to be fixed. */
+  take(keywords) {
+    this.words = keywords.map((one) => one.text);
+    this.fixed = new Set(keywords.filter((one) => one.fixed).map((one) => one.text));
+    const chips = this.words.map((word) => {
+      const chip = h("button", { type: "button", class: "chip", "aria-pressed": String(this.fixed.has(word)) }, foreign(word));
+      chip.addEventListener("click", () => {
+        if (!this.fixed.delete(word)) this.fixed.add(word);
+        chip.setAttribute("aria-pressed", String(this.fixed.has(word)));
+        this.run();
+      });
+      return chip;
+    });
+    this.keywords.replaceChildren(...(chips.length ? [h("span", { class: "muted small" }, t("search.fixed")), ...chips] : []));
+  }
+
+  /** Returns the query of PES2: as it was written, then with fixed keywords between two stars and others between one. */
+  steered() {
+    if (!this.words.length) return this.query;
+    const only = this.query.startsWith("##") ? "##" : "#";
+    return `${only}${this.words.map((word) => (this.fixed.has(word) ? `**${word}**` : `*${word}*`)).join(" ")}`;
+  }
 }
 
-async function search(namespace, query, fixed, { columns, counts }) {
-  const able = RETRIEVERS.filter((one) => (one === "dense" ? namespace.encoder !== "none" : one === "hybrid" ? namespace.encoder !== "none" && namespace.words !== "none" : one === "bm25" ? namespace.words !== "none" : namespace.keywords));
-  const words = keywordsOf(query);
-  const lists = new Map(able.map((one) => [one, h("ol", { class: "hits" }, h("li", { class: "muted" }, t("search.searching")))]));
-  columns.replaceChildren(...able.map((one) => h("section", { class: "retriever" }, h("h3", {}, t(`retriever.${one}`)), h("p", { class: "muted small" }, t(`retriever.${one}.about`)), lists.get(one))));
-  counts.replaceChildren();
-  const found = new Map();
-  await Promise.all(
-    able.map(async (retriever) => {
-      try {
-        const asked = retriever === "pes2" ? steered(words, fixed, query) : query;
-        const { data } = await post("/v1/search", { query: asked, namespaces: [namespace.name], k: HITS, retriever });
-        lists.get(retriever).replaceChildren(...(data.length ? data.map((hit) => hitItem(namespace, hit)) : [h("li", { class: "muted" }, t("search.nothing"))]));
-        data.forEach((hit) => found.set(hit.id, hit));
-      } catch (error) {
-        lists.get(retriever).replaceChildren(h("li", { class: "error-text" }, foreign(error.message)));
-      }
-    }),
-  );
-  if (found.size && words.length) counts.replaceChildren(h("h3", { class: "label" }, t("search.counts")), countTable([...found.values()], words, fixed));
-}
-
-/** Returns the query of PES2: fixed keywords between two stars, others between one. */
-function steered(words, fixed, query) {
-  if (!words.length) return query;
-  return `#${words.map((word) => (fixed.has(word) ? `**${word}**` : `*${word}*`)).join(" ")}`;
+/** Returns a query without the marks of its keywords. */
+function bare(query) {
+  return query.startsWith("#") ? query.replace(/^#+/, "").replace(MARKED, "$1").trim() : query;
 }
 
 function hitItem(namespace, hit) {
@@ -91,16 +109,15 @@ function hitItem(namespace, hit) {
   );
 }
 
+/** Returns the counts in the order of PES2: all fixed keywords, distinct keywords, sum. */
 function countTable(hits, words, fixed) {
-  const patterns = words.map((word) => new RegExp(`(?<![\\p{L}\\p{N}])${literally(word)}(?![\\p{L}\\p{N}])`, "giu"));
-  const rows = hits.map((hit) => ({ hit, numbers: patterns.map((pattern) => (hit.text.match(pattern) || []).length) }));
-  const present = (row) => row.numbers.filter(Boolean).length;
-  const total = (row) => row.numbers.reduce((a, b) => a + b, 0);
-  rows.sort((a, b) => present(b) - present(a) || total(b) - total(a));
+  const rank = ({ counts }) => [Number(words.every((word, place) => !fixed.has(word) || counts[place])), counts.filter(Boolean).length, counts.reduce((a, b) => a + b, 0)];
+  const rows = hits.map((hit) => ({ hit, rank: rank(hit) }));
+  rows.sort((a, b) => b.rank[0] - a.rank[0] || b.rank[1] - a.rank[1] || b.rank[2] - a.rank[2]);
   const heads = words.map((word) => h("th", { scope: "col" }, fixed.has(word) ? icon("check") : null, foreign(word)));
   return h(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": t("search.counts") },
-    h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("search.passage")), heads)), h("tbody", {}, rows.map(({ hit, numbers }) => h("tr", {}, h("td", {}, foreign(hit.title || hit.document_id)), numbers.map((number) => h("td", { class: number ? "number-cell some" : "number-cell" }, String(number))))))),
+    h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("search.passage")), heads)), h("tbody", {}, rows.map(({ hit }) => h("tr", {}, h("td", {}, foreign(hit.title || hit.document_id)), hit.counts.map((number) => h("td", { class: number ? "number-cell some" : "number-cell" }, String(number))))))),
   );
 }

@@ -79,21 +79,31 @@ export function sentencesOf(turn, reference) {
   const found = [];
   for (const one of turn.trace?.details?.citations || []) {
     if (one.number !== reference.number) continue;
-    const quotes = [one.quote, ...(one.sentences || []).map((sentence) => sentence.text)].filter(Boolean);
+    // The answer's own text stands in the source where it is a quote.
+    const quotes = [one.quote || one.text, ...(one.sentences || []).map((sentence) => sentence.text)].filter(Boolean);
     for (const quote of quotes) {
-      // Line breaks of the source are blanks in a quote.
-      const pattern = quote.trim().split(/\s+/).map(literally).join("\\s+");
-      const place = new RegExp(pattern, "u").exec(text);
+      const place = quotePattern(quote).exec(text);
       if (place) found.push({ start: place.index, end: place.index + place[0].length });
     }
   }
   return found;
 }
 
+/** Returns where a document came from, in words where no file brought it. */
+export function fileOf(name) {
+  return /^(POST|PUT) /.test(name || "") ? t("source.api") : plain(name || "");
+}
+
+/** Returns a quote as a pattern: line breaks of the source are blanks in it, and its brackets around numbers parentheses. */
+function quotePattern(quote) {
+  const words = quote.trim().split(/\s+/).map(literally);
+  return new RegExp(words.join("\\s+").replaceAll("\\(", "[([]").replaceAll("\\)", "[)\\]]"), "u");
+}
+
 function passage(cited, reference, sentences) {
   const text = reference.text || cited.text || "";
   const link = reference.url.startsWith("/v1/") ? cited.document_url || "" : reference.url;
-  const facts = [cited.section ? plain(cited.section) : "", cited.page ? t("source.page", { n: cited.page }) : "", cited.file ? plain(cited.file) : ""].filter(Boolean).join(" · ");
+  const facts = [cited.section ? plain(cited.section) : "", cited.page ? t("source.page", { n: cited.page }) : "", fileOf(cited.file)].filter(Boolean).join(" · ");
   const more = h("p", { class: "muted small" });
   const nodes = [
     foreign(cited.title || reference.title, "h3"),

@@ -1,10 +1,11 @@
-// All words of the page come from one catalogue; another language is one more file beside en.json.
+// All words of the page come from one catalogue, which the server chooses by the browser's language; another language is
+// one more file beside en.json.
 
 let catalogue = {};
 
 /** Loads the catalogue; called once, before anything is shown. */
 export async function loadTexts() {
-  const reply = await fetch("/web/en.json");
+  const reply = await fetch("/web/texts.json");
   catalogue = await reply.json();
 }
 

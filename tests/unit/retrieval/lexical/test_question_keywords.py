@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from retrieval.lexical.question_keywords import proposed_keywords
+from retrieval.lexical.question_keywords import Keyword, proposed_keywords, searched_keywords
 
 COUNTS = {
     "vision transformer": 40,
@@ -43,3 +43,15 @@ def test_a_long_question_keeps_its_rarest_words() -> None:
     """In the order of the question."""
     question = "Explain " + ", ".join(f"word{chr(97 + n)}" for n in range(20))
     assert len(proposed_keywords(question, lambda ones: [ord(one[-1]) for one in ones], 1000)) == 12
+
+
+@pytest.mark.parametrize(
+    ("query", "keywords"),
+    [
+        ("Does aspirin lower pain?", [Keyword("aspirin"), Keyword("lower"), Keyword("pain")]),
+        ("#Does **aspirin** lower *chest pain*?", [Keyword("aspirin", fixed=True), Keyword("chest pain")]),
+        ("#aspirin", [Keyword("aspirin")]),
+    ],
+)
+def test_pes2_searches_for_what_is_marked_or_for_all_content_words(query: str, keywords: list[Keyword]) -> None:
+    assert list(searched_keywords(query).keywords) == keywords

@@ -1,0 +1,71 @@
+"""Save a picture of each screen of the page, filled with what ships and a few documents.
+
+    python scripts/dev/screenshots.py FOLDER [--widths 390 1280] [--scheme light] [--only review source]
+
+A server is started for it. Debian's Chromium and Playwright (extra dev) are needed. Pictures have 256 colours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "data"))
+
+import chromium
+import page_screens
+import page_server
+import server_process
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+_HEIGHT: Final = 800
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--widths", type=int, nargs="+", default=[390, 1280])
+    parser.add_argument("--scheme", choices=("light", "dark"), default="light")
+    parser.add_argument("--only", nargs="+", choices=sorted(page_screens.SCREENS), default=list(page_screens.SCREENS))
+    given = parser.parse_args()
+    program = chromium.installed()
+    if program is None:
+        print("there is no Chromium here (Debian: apt install chromium)")
+        return 1
+    given.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as home, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        with server_process.serve(page_server.home_environment(Path(home))) as server:
+            page_screens.fill(server.url, browser)
+            for width in given.widths:
+                for name in given.only:
+                    path = given.folder / f"{name}-{width}.png"
+                    path.write_bytes(picture(browser, server.url, name, width, given.scheme))
+                    print(path)
+        browser.close()
+    return 0
+
+
+def picture(browser: Any, url: str, name: str, width: int, scheme: str) -> bytes:
+    """Return a screen as a PNG with a palette."""
+    size = {"width": width, "height": _HEIGHT}
+    context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", locale="en-GB")
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    page_screens.SCREENS[name](page, url)
+    page.wait_for_timeout(300)
+    shown = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    context.close()
+    packed = io.BytesIO()
+    shown.quantize(256).save(packed, "PNG", optimize=True)
+    return packed.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

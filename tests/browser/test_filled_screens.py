@@ -1,0 +1,61 @@
+"""Each screen with what people have in it: it fits narrow and wide windows, and everybody can use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import page_screens
+import pytest
+from http_calls import Site
+
+RULES = "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']})"
+# Frames whose content goes beyond their side: but for tables, pictures of graphs, lists of tabs and the like, which
+# scroll by themselves, and for lines that end in dots or are out of sight on purpose.
+BEYOND = """[...document.querySelectorAll("body, body *")].filter((node) => {
+  const { overflowX, textOverflow } = getComputedStyle(node);
+  const free = ".scroll, .tab-list, .nav, .names, .graph-picture, .word, input, textarea";
+  return node.clientWidth > 1 && node.scrollWidth > node.clientWidth + 1 && overflowX !== "visible" &&
+    textOverflow !== "ellipsis" && !node.matches(free);
+}).map((node) => `${node.tagName} ${node.className}`)"""
+
+
+@pytest.fixture(scope="module")
+def filled(shipped: Any, browser: Any) -> Iterator[str]:
+    page_screens.fill(shipped.url, browser)
+    yield shipped.url
+    Site(shipped.url).call("DELETE", f"/v1/namespaces/{page_screens.NAME}")
+
+
+@pytest.mark.parametrize("width", [390, 1920])
+@pytest.mark.parametrize("name", page_screens.SCREENS)
+def test_a_filled_screen_fits_the_width(filled: str, page: Any, name: str, width: int) -> None:
+    """Nothing is cut off or scrolls to the side but tables and the like, in frames of their own."""
+    page.set_default_timeout(60_000)
+    page.set_viewport_size({"width": width, "height": 800})
+    page_screens.SCREENS[name](page, filled)
+    page.wait_for_timeout(200)
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(BEYOND) == []
+    assert page.seen.complaints == []
+
+
+@pytest.mark.parametrize("name", page_screens.SCREENS)
+def test_axe_finds_nothing_serious_on_a_filled_screen(filled: str, browser: Any, axe: str, name: str) -> None:
+    """In light and dark: a review with its table of evidence and its sources, counts of keywords, a page of a PDF."""
+    context = browser.new_context(bypass_csp=True, reduced_motion="reduce")
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    page_screens.SCREENS[name](page, filled)
+    page.evaluate(axe)
+    found = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_timeout(200)
+        violations = page.evaluate(RULES)["violations"]
+        bad = [one for one in violations if one["impact"] in ("serious", "critical")]
+        found += [(scheme, one["id"], one["nodes"][0]["html"]) for one in bad]
+    context.close()
+
+    assert found == []
