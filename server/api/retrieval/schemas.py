@@ -124,6 +124,7 @@ class SearchBody(Body):
 
     ``retriever`` is a name, or a list of rankers such as "bm25+dense:medcpt". ``late`` is the number of best passages
     that late interaction orders by token vectors, ``rerank`` the number that the cross-encoder judges after it.
+    ``expand``: names of genes and diseases are also searched for by their synonyms, where words are ranked.
     ``namespaces`` None, or "all", means all of them.
     """
 
@@ -137,6 +138,7 @@ class SearchBody(Body):
     retriever: Annotated[Retriever, Field(json_schema_extra=_RETRIEVERS), AfterValidator(_retriever)] | None = None
     late: int | None = Field(default=None, ge=0, le=MAX_K)
     rerank: int = Field(default=0, ge=0, le=MAX_K)
+    expand: bool = False
     filter: FilterBody = FilterBody()
     include_text: bool = True
 
