@@ -128,6 +128,22 @@ class KnownNames(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class NameInText:
+    """Hold a name as a text has it, with other names of the same thing, the usual ones first."""
+
+    name: str
+    synonyms: tuple[str, ...]
+
+
+class Synonyms(Protocol):
+    """Find names of public vocabularies in texts, from any thread."""
+
+    def named_in(self, text: str) -> tuple[NameInText, ...]:
+        """Return the names that a text has and that mean one thing without doubt, in its order, each once."""
+        ...
+
+
 def same(written: str, stored: str) -> bool:
     """Return whether two spellings differ in letter case alone."""
     return written.casefold() == stored.casefold()

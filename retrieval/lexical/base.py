@@ -16,6 +16,7 @@ from retrieval.lexical.tokens import TOKENIZER_VERSION
 from retrieval.passages import Hit, Passage
 from retrieval.storage import files
 from retrieval.storage.files import FileLock, sync
+from retrieval.types import NameInText
 
 SCHEMA_VERSION: Final = 1
 TITLE_WEIGHT: Final = 2
@@ -54,10 +55,11 @@ class LexicalIndex(Protocol):
         """
         ...
 
-    def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
+    def search(self, query: str, k: int, where: RowFilter | None = None, names: Sequence[NameInText] = ()) -> list[Hit]:
         """Return at most k hits, best first, equal scores by id.
 
-        Any text is words, never query syntax, whatever its punctuation.
+        Any text is words, never query syntax, whatever its punctuation. A passage is credited with the best of a name
+        of the query and its synonyms; a synonym counts half of the name, however rare it is.
         """
         ...
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import struct
 import threading
@@ -40,6 +41,7 @@ from retrieval.lexical.base import (
 )
 from retrieval.lexical.tokens import index_terms, query_groups
 from retrieval.passages import Hit, Passage, type_bits
+from retrieval.types import NameInText
 
 _SHORTEST_STEMMED: Final = 4
 # Words that Snowball gives the stem of another one.
@@ -60,6 +62,8 @@ _BLOCK: Final = 2**20
 # Every segment has these; files of deletions also have a number.
 _SUFFIXES: Final = (".term", ".idx", ".pos", ".fieldnorm", ".fast", ".store")
 KIND: Final = "tantivy"
+# Credit of a synonym against that of the name itself, chosen on half of BioASQ's questions.
+_SYNONYM_SHARE: Final = 0.5
 _NO_LIMIT: Final = 2**31 - 1
 
 
@@ -250,16 +254,18 @@ class TantivyIndex:
                 with self._read_lock:
                     self._reload()
 
-    def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
+    def search(self, query: str, k: int, where: RowFilter | None = None, names: Sequence[NameInText] = ()) -> list[Hit]:
         searcher = self._searcher()
         limit = min(k, searcher.num_docs)
         if limit <= 0 or _admits_none(where):
             return []
         with _reading(self._folder):
-            groups = _rarest_terms(query, self._options.max_terms, lambda term: searcher.doc_freq("terms", term))
-            if not groups:
+            counts = _Counts(lambda term: searcher.doc_freq("terms", term), searcher.num_docs)
+            groups = _rarest_terms(query, self._options.max_terms, counts.of_term)
+            concepts = [one for name in names if (one := _concept_of(name, counts)) is not None]
+            if not groups and not concepts:
                 return []
-            found = searcher.search(self._query(groups, where), limit, count=False).hits
+            found = searcher.search(self._query(groups, concepts, where), limit, count=False).hits
             ids = searcher.fast_field_values("passage_id", [address for _, address in found])
         hits = [Hit(int(number or 0), float(score)) for (score, _), number in zip(found, ids, strict=True)]
         return sorted(hits, key=lambda hit: (-hit.score, hit.passage_id))
@@ -282,8 +288,13 @@ class TantivyIndex:
             self._drop_writer()
             self._closed = True
 
-    def _query(self, groups: Sequence[Sequence[str]], where: RowFilter | None) -> tantivy.Query:
-        one = tantivy.Query.boolean_query([(tantivy.Occur.Should, self._best_of(group)) for group in groups])
+    def _query(
+        self, groups: Sequence[Sequence[str]], concepts: Sequence[_Concept], where: RowFilter | None
+    ) -> tantivy.Query:
+        named = {term for concept in concepts for group in concept.name for term in group}
+        rest = [group for group in groups if not named.intersection(group)]
+        parts = [*map(self._best_of, rest), *map(self._best_name, concepts)]
+        one = tantivy.Query.boolean_query([(tantivy.Occur.Should, part) for part in parts])
         conditions = list(_conditions(self._schema, where)) if where else []
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, one), *conditions]) if conditions else one
 
@@ -291,6 +302,16 @@ class TantivyIndex:
         """Return a query whose score is that of the best term."""
         words = [tantivy.Query.term_query(self._schema, "terms", term, "freq") for term in terms]
         return words[0] if len(words) == 1 else tantivy.Query.disjunction_max_query(words)
+
+    def _best_name(self, concept: _Concept) -> tantivy.Query:
+        """Return a query whose score is that of the name or of its best synonym, of which all words must be there."""
+        ways = [self._joint(tantivy.Occur.Should, concept.name)] if concept.name else []
+        for synonym, weight in concept.synonyms:
+            ways.append(tantivy.Query.boost_query(self._joint(tantivy.Occur.Must, synonym), weight))
+        return tantivy.Query.disjunction_max_query(ways)
+
+    def _joint(self, occur: tantivy.Occur, groups: Sequence[Sequence[str]]) -> tantivy.Query:
+        return tantivy.Query.boolean_query([(occur, self._best_of(group)) for group in groups])
 
     def _searcher(self) -> tantivy.Searcher:
         with self._read_lock:
@@ -339,6 +360,52 @@ class TantivyIndex:
                 writer.rollback()
                 writer.wait_merging_threads()
         self._right.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Know in how many of all passages a term occurs."""
+
+    of_term: Callable[[str], int]
+    passages: int
+
+    def weight(self, groups: Sequence[Sequence[str]]) -> float:
+        """Return the sum of the inverse frequencies (BM25's) of the commonest term of each group."""
+        return sum(self._inverse(max(map(self.of_term, group))) for group in groups)
+
+    def _inverse(self, number: int) -> float:
+        return math.log(1 + (self.passages - number + 0.5) / (number + 0.5))
+
+    @property
+    def highest(self) -> float:
+        return self._inverse(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Concept:
+    """Hold the term groups of a name, none where it occurs nowhere, and those of its synonyms with their weights."""
+
+    name: list[list[str]]
+    synonyms: list[tuple[list[list[str]], float]]
+
+
+def _concept_of(name: NameInText, counts: _Counts) -> _Concept | None:
+    """Return a name with those synonyms that occur and say something else; None where there are none."""
+    own = [group for group in _known_groups(name.name, counts) if group]
+    terms = {term for group in own for term in group}
+    most = counts.weight(own) if own else counts.highest
+    synonyms = []
+    for synonym in name.synonyms:
+        groups = _known_groups(synonym, counts)
+        if groups and all(groups) and not all(terms.intersection(group) for group in groups):
+            synonyms.append((groups, _SYNONYM_SHARE * min(1.0, most / counts.weight(groups))))
+    return _Concept(own, synonyms) if synonyms else None
+
+
+def _known_groups(text: str, counts: _Counts) -> list[list[str]]:
+    """Return the groups of a text's terms, each without those that occur nowhere."""
+    groups = [dict.fromkeys(stem(term) for term in group) for group in query_groups(text)]
+    return [[term for term in group if counts.of_term(term)] for group in groups]
 
 
 def _rarest_terms(query: str, limit: int, frequency: Callable[[str], int]) -> list[list[str]]:

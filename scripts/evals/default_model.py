@@ -100,7 +100,7 @@ def bioasq_items(writer: Writer, questions: Sequence[Question]) -> list[Item]:
         asked = asked_of(question, [gold])
         if asked is None:
             continue
-        others = _others(questions, place, draw)
+        others = others_of(questions, place, draw)
         names = question.items
         for group, sources, right in ((question.form, [gold, *others[:_NUM_OTHERS]], asked),
                                       ("none", others[: _NUM_OTHERS + 1], Asked("none", question.text))):  # fmt: skip
@@ -162,8 +162,10 @@ def _scored(item: Row) -> list[tuple[str, bool]]:
     return found
 
 
-def _others(questions: Sequence[Question], place: int, draw: random.Random) -> list[Source]:
-    """Return passages of other questions that do not answer this one, one half from similar questions."""
+def others_of(
+    questions: Sequence[Question], place: int, draw: random.Random, number: int = _NUM_OTHERS + 1
+) -> list[Source]:
+    """Return passages of other questions that do not answer this one, the first two from similar questions."""
     question = questions[place]
     near = nearest(place, questions)
     pool = [questions[at] for at in (*draw.sample(near[:8], 4), *draw.sample(range(len(questions)), 24))]
@@ -176,7 +178,7 @@ def _others(questions: Sequence[Question], place: int, draw: random.Random) -> l
         is_new = all(snippet.pmid not in source.key for source in sources)
         if is_new and not question.items_in([snippet.text]):
             sources.append(Source(f"PMID:{snippet.pmid}", snippet.text))
-    return sources[: _NUM_OTHERS + 1]
+    return sources[:number]
 
 
 class Served:

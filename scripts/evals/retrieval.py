@@ -1,9 +1,12 @@
 """Measure how well each retriever finds what is known to answer real questions, over namespaces that it builds.
 
 Documents and snippets of BioASQ, known items (a systematic review from its own question), and needles (one disease name
-among thousands). Every retriever with and without late interaction; ``--cross-encoder`` adds re-ranking by one.
+among thousands). Every retriever with and without late interaction; ``--cross-encoder`` adds re-ranking by one,
+``--expand`` the search for synonyms of genes and diseases that the gateway's store has, and the questions with such a
+name once more, with the first synonym in place of each name.
 
     python scripts/evals/retrieval.py FOLDER [--half dev|test] [--needles NAMES.csv QUESTIONS.jsonl] [--work FOLDER]
+        [--expand]
 
 FOLDER has ``corpus.jsonl.gz`` ({"pmid", "title", "abstract"}), ``questions_dev.jsonl.gz`` and
 ``known_item_dev.jsonl.gz``. Questions fall into two halves by a hash: choices are made on ``dev``, and ``test`` is
@@ -24,7 +27,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, Literal
@@ -34,12 +37,17 @@ from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span, TextBuilder
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
-from retrieval.corpus.search.searcher import LATE, Searcher, SearchOptions
+from retrieval.corpus.search.ranking import BM25, RANKERS
+from retrieval.corpus.search.searcher import LATE, SearchOptions
 from retrieval.passages import Document
+from retrieval.types import Synonyms
 from scripts.evals.harness.errors import DatasetInvalid
 from scripts.evals.harness.intervals import bootstrap_mean, paired
 from scripts.evals.harness.tables import markdown_table
+from server.evidence.passages import Retrieval
 from server.settings.retrieval import RetrievalSettings
+from server.settings.schema import Settings
+from server.wiring.ncbi import store_synonyms
 from server.wiring.retrieval import build_retrieval
 
 Half = Literal["dev", "test", "all"]
@@ -66,15 +74,17 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A way to search: a retriever, with so many hits ordered by late interaction or a cross-encoder."""
+    """A way to search: a retriever, with so many hits ordered by late interaction or a cross-encoder, with synonyms."""
 
     retriever: str
     late: int = 0
     rerank: int = 0
+    expand: bool = False
 
     @property
     def name(self) -> str:
-        return self.retriever + (" + late" if self.late else "") + (" + cross" if self.rerank else "")
+        stages = (" + late" if self.late else "") + (" + cross" if self.rerank else "")
+        return self.retriever + stages + (" + synonyms" if self.expand else "")
 
     def options(self, k: int) -> SearchOptions:
         return SearchOptions(k=k, retriever=self.retriever, late=self.late, rerank=self.rerank)
@@ -84,12 +94,14 @@ class Arm:
 class Found:
     """What an arm found: measures by question, in the order of the questions, and seconds of each search.
 
-    ``cpu``: of all threads; on a machine with other work this is what a search costs.
+    ``cpu``: of all threads; on a machine with other work this is what a search costs. ``expanded``: whether the
+    question has a name whose synonyms were searched for.
     """
 
     scores: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     seconds: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    expanded: list[bool] = field(default_factory=list)
 
     def mean(self, measure: str) -> float:
         values = self.scores[measure]
@@ -201,14 +213,18 @@ def fill(namespaces: Namespaces, name: str, encoder: str, items: Sequence[Parsed
     print(f"{name}: {report.added:,} documents added, {report.unchanged:,} there, {seconds:.0f} s", file=sys.stderr)
 
 
-def measure(searcher: Searcher, name: str, questions: Sequence[Question], arm: Arm) -> Found:
+def measure(retrieval: Retrieval, name: str, questions: Sequence[Question], arm: Arm) -> Found:
     """Ask one by one, as a user does; the first question is asked twice, since opening indices is not counted."""
     found = Found()
-    options = arm.options(DEPTH)
+    options, searcher = arm.options(DEPTH), retrieval.searcher
+    retrieval.names_in([questions[0].text])
     searcher.search(questions[0].text, [name], options)
     for question in questions:
         began, cpu = time.perf_counter(), time.process_time()
+        if arm.expand:
+            options = replace(options, names=retrieval.names_in([question.text]))
         hits = searcher.search(question.text, [name], options)
+        found.expanded.append(bool(options.names))
         found.seconds.append(time.perf_counter() - began)
         found.cpu.append(time.process_time() - cpu)
         ranked = list(dict.fromkeys(hit.document.document_id for hit in hits))
@@ -226,11 +242,12 @@ def measure(searcher: Searcher, name: str, questions: Sequence[Question], arm: A
     return found
 
 
-def arms_of(retrievers: Sequence[str], cross_encoder: bool) -> list[Arm]:
+def arms_of(retrievers: Sequence[str], cross_encoder: bool, expand: bool = False) -> list[Arm]:
     """Every retriever with and without late interaction, BM25 first, which the others are compared with."""
     names = dict.fromkeys(("bm25", *retrievers))
-    arms = [Arm(name, late) for name in names for late in (0, LATE)]
-    return arms + ([Arm("hybrid", LATE, LATE)] if cross_encoder else [])
+    arms = [Arm(name, late) for name in names for late in (0, LATE)] + [Arm("hybrid", LATE, LATE)] * cross_encoder
+    by_words = [arm for arm in arms if BM25 in RANKERS.get(arm.retriever, ())]
+    return arms + [replace(arm, expand=True) for arm in by_words if expand]
 
 
 def table(found: dict[Arm, Found], measures: Sequence[str], base: Found) -> str:
@@ -245,6 +262,23 @@ def table(found: dict[Arm, Found], measures: Sequence[str], base: Found) -> str:
         difference = f"{change.difference:+.3f} ({change.interval.low:+.3f} to {change.interval.high:+.3f})"
         rows.append([arm.name, *cells, difference, *(f"{ms:.1f}" for ms in one.ms)])
     return markdown_table(["retriever", *measures, f"{measures[0]} - bm25", "ms", "CPU ms"], rows)
+
+
+def synonym_table(found: dict[Arm, Found], measures: Sequence[str]) -> str:
+    """Paired differences that synonyms make to an arm, over all questions and over those with such a name."""
+    rows = []
+    for arm, one in found.items():
+        if not arm.expand:
+            continue
+        before = found[replace(arm, expand=False)]
+        for label, chosen in (("all", [True] * len(one.expanded)), ("with a name", one.expanded)):
+            cells = []
+            for measure in measures:
+                pairs = zip(before.scores[measure], one.scores[measure], chosen, strict=True)
+                change = paired(*zip(*((old, new) for old, new, is_in in pairs if is_in), strict=True))
+                cells.append(f"{change.difference:+.4f} ({change.interval.low:+.4f} to {change.interval.high:+.4f})")
+            rows.append([arm.name, f"{label} ({sum(chosen)})", *cells])
+    return markdown_table(["difference by synonyms", "questions", *measures], rows)
 
 
 def type_table(found: dict[Arm, Found], questions: Sequence[Question]) -> str:
@@ -288,17 +322,33 @@ def in_half(questions: Sequence[Question], half: Half) -> list[Question]:
     return [question for question in questions if half in ("all", question.half)]
 
 
-def report(searcher: Searcher, args: argparse.Namespace, sets: dict[str, tuple[str, list[Question]]]) -> dict[str, Any]:
+def renamed(questions: Sequence[Question], names: Synonyms) -> list[Question]:
+    """Return the questions that have names with synonyms, with the first synonym in place of each name."""
+    found = []
+    for question in questions:
+        text = question.text
+        for one in names.named_in(text):
+            text = text.replace(one.name, one.synonyms[0])
+        if text != question.text:
+            found.append(replace(question, text=text))
+    return found
+
+
+def report(
+    retrieval: Retrieval, args: argparse.Namespace, sets: dict[str, tuple[str, list[Question]]]
+) -> dict[str, Any]:
     """Measure every set with every arm, print the tables, and return the means."""
     result: dict[str, Any] = {"half": args.half}
-    arms = arms_of(args.retrievers.split(","), args.cross_encoder is not None)
+    arms = arms_of(args.retrievers.split(","), args.cross_encoder is not None, args.expand)
     for label, (name, questions) in sets.items():
         if not questions:
             continue
-        found = {arm: measure(searcher, name, questions, arm) for arm in arms}
-        measures = MEASURES if label == "bioasq" else ("MRR", "first")
+        found = {arm: measure(retrieval, name, questions, arm) for arm in arms}
+        measures = MEASURES if label in ("bioasq", "renamed") else ("MRR", "first")
         base = next(iter(found.values()))
         print(f"\n{label}, {len(questions)} questions ({args.half})\n\n{table(found, measures, base)}")
+        if args.expand and any(one.expanded and any(one.expanded) for one in found.values()):
+            print(f"\n{synonym_table(found, measures[:4])}")
         if label == "bioasq":
             print(f"\n{type_table(found, questions)}")
             if args.plot:
@@ -314,6 +364,9 @@ def report(searcher: Searcher, args: argparse.Namespace, sets: dict[str, tuple[s
 def run(args: argparse.Namespace, work: Path) -> dict[str, Any]:
     settings = RetrievalSettings(encoder=args.encoder, cross_encoder=args.cross_encoder)
     retrieval = build_retrieval(settings, work)
+    names = store_synonyms(Settings())
+    if args.expand:
+        retrieval = replace(retrieval, names=names)
     try:
         questions = in_half(read_questions(args.folder), args.half)
         fill(retrieval.namespaces, "bioasq", args.encoder, list(corpus(args.folder)))
@@ -321,13 +374,16 @@ def run(args: argparse.Namespace, work: Path) -> dict[str, Any]:
             "bioasq": ("bioasq", [question for question in questions if question.kind != "known"]),
             "known items": ("bioasq", [question for question in questions if question.kind == "known"]),
         }
+        if args.expand:
+            sets["renamed"] = ("bioasq", renamed(sets["bioasq"][1], names))
         if args.needles:
             readings, asked = read_needles(*args.needles)
             fill(retrieval.namespaces, "needles", args.encoder, readings)
             sets["needles"] = ("needles", in_half(asked, args.half))
-        return report(retrieval.searcher, args, sets)
+        return report(retrieval, args, sets)
     finally:
         asyncio.run(retrieval.close())
+        asyncio.run(names.close())
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -338,6 +394,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--retrievers", default=",".join(RETRIEVERS), metavar="A,B")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--cross-encoder", metavar="NAME")
+    parser.add_argument("--expand", action="store_true", help="also by words with synonyms of genes and diseases")
     parser.add_argument("--work", type=Path, help="keep the namespaces here")
     parser.add_argument("--json", type=Path, help="write the means here")
     parser.add_argument("--plot", type=Path)

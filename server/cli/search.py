@@ -24,7 +24,9 @@ from server.printable import for_json
 if TYPE_CHECKING:
     from retrieval.corpus.search.fitting import KnownQuestion
     from retrieval.corpus.search.ranking import RankedPassage, Retriever
+    from retrieval.types import NameInText
     from server.evidence.passages import Retrieval
+    from server.settings.schema import Settings
 
 
 index_app = verbs("vector and word indices of namespaces")
@@ -72,6 +74,9 @@ def search(
         int,
         typer.Option(metavar="[N]", help="let the cross-encoder judge the N best (50)", show_default=False),
     ] = 0,
+    expand: Annotated[
+        bool, typer.Option("--expand/--no-expand", help="also search for synonyms of genes and diseases by words")
+    ] = False,
     date_from: Annotated[str, typer.Option("--from", metavar="YYYY[-MM[-DD]]", show_default=False)] = "",
     date_to: Annotated[str, typer.Option("--to", metavar="YYYY[-MM[-DD]]", show_default=False)] = "",
     types: Annotated[
@@ -99,15 +104,33 @@ def search(
         if not names:
             raise SettingsInvalid("there is no namespace yet: `arrowhead namespace create NAME` makes one")
         chosen = retriever_of(retrieval, retriever, names)
-        options = SearchOptions(k=k, retriever=chosen, where=where, rerank=rerank, late=late)
-        results = retrieval.searcher.search(query, names, options)
         lists = retrieval.searcher.lists(names, chosen)
+        named = names_in(settings, query) if expand and "bm25" in lists.rankers else ()
+        options = SearchOptions(
+            k=k, retriever=chosen, where=where, rerank=rerank, late=late, names={query: named} if named else {}
+        )
+        results = retrieval.searcher.search(query, names, options)
+    for name in named:
+        print(f"arrowhead: {name.name}: also {', '.join(name.synonyms)}", file=sys.stderr)
     if lists.missing:
         fused = f"fused: {', '.join(lists.rankers)}; of the paper's four {', '.join(lists.missing)} missing"
         print(f"arrowhead: {chosen} {fused}", file=sys.stderr)
     for rank, one in enumerate(results, 1):
         print(for_json(json.dumps(_as_dict(one), ensure_ascii=False)) if as_json else _as_text(rank, one))
     return 0
+
+
+def names_in(settings: Settings, query: str) -> tuple[NameInText, ...]:
+    """Return the names of genes and diseases in a query that the gateway's store has, with their synonyms."""
+    import asyncio
+
+    from server.wiring.ncbi import store_synonyms
+
+    names = store_synonyms(settings)
+    try:
+        return names.named_in(query)
+    finally:
+        asyncio.run(names.close())
 
 
 def parse_day(text: str, flag: str, rest: str) -> int:

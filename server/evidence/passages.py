@@ -9,7 +9,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -23,10 +23,11 @@ from models.errors import ModelError
 from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.search.ranking import DENSE, RankedPassage, Retriever
+from retrieval.corpus.search.ranking import BM25, DENSE, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import FusedLists, Searcher, SearchOptions, default_retriever, target_of
 from retrieval.lexical.fusion import reciprocal_rank_fusion
 from retrieval.storage.database import SharedDatabase
+from retrieval.types import NameInText, Synonyms
 from server.evidence.encoders import EncoderPool
 from server.jobs.queue import JobQueue
 from server.jobs.uploads import Uploads
@@ -42,7 +43,8 @@ class Retrieval:
     """Hold the encoders, the namespaces, their searcher and the jobs that change them.
 
     ``database`` has namespaces that several servers share, None where they are files of this one. ``look_ups`` are the
-    threads that ask it which namespaces there are.
+    threads that ask it which namespaces there are. ``names``: the names whose synonyms can be searched for, None for
+    none.
     """
 
     encoders: EncoderPool
@@ -53,11 +55,17 @@ class Retrieval:
     readers: ThreadPoolExecutor
     database: SharedDatabase | None = None
     look_ups: ThreadPoolExecutor | None = None
+    names: Synonyms | None = None
 
     @property
     def is_shared(self) -> bool:
         """Return whether look-ups of namespaces wait for a database, which may be slow."""
         return self.database is not None
+
+    def names_in(self, queries: Sequence[str]) -> dict[str, tuple[NameInText, ...]]:
+        """Return the names in each query that has some, with their synonyms."""
+        found = {} if self.names is None else {query: self.names.named_in(query) for query in queries}
+        return {query: names for query, names in found.items() if names}
 
     async def run(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` on a search thread.
@@ -161,8 +169,11 @@ class PassageService:
         began = time.monotonic()
         searcher, namespaces = await self._searcher()
         search = _Search(searcher, namespaces, names, passage_query)
-        found = await self._retrieval.run(lambda: search.run(queries))
+        found = await self._retrieval.run(lambda: search.run(queries, self._names_in(queries, passage_query)))
         return replace(found, seconds=time.monotonic() - began)
+
+    def _names_in(self, queries: Sequence[str], passage_query: PassageQuery) -> dict[str, tuple[NameInText, ...]]:
+        return self._retrieval.names_in(queries) if passage_query.expand else {}
 
     async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
         """Compare sentences with a question; a part that is missing or fails is left out."""
@@ -233,6 +244,11 @@ def _cosines(encoder: Encoder, question: str, texts: Sequence[PassageText]) -> t
     return tuple(float(value) for value in (read @ asked) / np.maximum(lengths, np.float32(1e-12)))
 
 
+def distinct_names(named: Mapping[str, Sequence[NameInText]]) -> tuple[NameInText, ...]:
+    """Return the names of several queries, each once."""
+    return tuple({one.name: one for names in named.values() for one in names}.values())
+
+
 def notes_dir(data_dir: Path) -> Path:
     """Return the folder of the package's notes, beside the namespaces, whose names never begin with a dot."""
     return data_dir / ".built-in"
@@ -268,27 +284,31 @@ class _Search:
     names: tuple[str, ...]
     passage_query: PassageQuery
 
-    def run(self, queries: Sequence[str]) -> Gathered:
+    def run(self, queries: Sequence[str], named: Mapping[str, tuple[NameInText, ...]]) -> Gathered:
+        """Search for all queries; ``named``: their names that words are also searched for by synonyms."""
         retriever = self.passage_query.retriever or self._usual()
         fused = self.searcher.lists(self.names, retriever)
-        found = self._found(queries, retriever, fused)
+        by_words = named if BM25 in fused.rankers else {}
+        found = self._found(queries, fused, SearchOptions(k=1, retriever=retriever, names=by_words))
         return Gathered(
             namespaces=self.names,
             retriever=retriever,
             lists=tuple(map(tuple, found)),
             rankers=fused.rankers,
             missing=fused.missing,
+            expanded=distinct_names(by_words),
         )
 
-    def _found(self, queries: Sequence[str], retriever: Retriever, lists: FusedLists) -> list[list[RankedPassage]]:
+    def _found(self, queries: Sequence[str], lists: FusedLists, asked: SearchOptions) -> list[list[RankedPassage]]:
         views = [[query, *self._tail(query, lists)] for query in queries]
         flat = [view for of_query in views for view in of_query]
         limit = self.passage_query.rerank or self.passage_query.k
         num_reranked = self.passage_query.k if self.passage_query.rerank else 0
-        options = SearchOptions(k=limit, retriever=retriever, rerank=num_reranked)
+        options = replace(asked, k=limit, rerank=num_reranked)
         if len(flat) == len(queries):
             return self.searcher.search_many(flat, self.names, options)
-        view_options = SearchOptions(k=self.passage_query.k, retriever=retriever)
+        tails = {tail: asked.names.get(query, ()) for query, *rest in views for tail in rest}
+        view_options = replace(asked, k=self.passage_query.k, names={**tails, **asked.names})
         rankings = iter(self.searcher.search_many(flat, self.names, view_options))
         fused = [_fused([next(rankings) for _ in of_query]) for of_query in views]
         return [self.searcher.finish(query, found, options) for query, found in zip(queries, fused, strict=True)]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models.catalog import ModelCard
 from models.decoding.types import LoopLimits
 from models.engines.base import Engine, EngineKind, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine
-from retrieval.gateway.store.open import open_store
+from retrieval.gateway.query.synonyms import StoreSynonyms
 from retrieval.observer import Tracer
 from retrieval.references.styles import ReferenceStyles
 from server.auth.authentication import Keyring
@@ -21,7 +21,7 @@ from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 from server.evidence.graph import GraphService
 from server.evidence.keywords import KeywordService
 from server.evidence.literature import LiteratureService
-from server.evidence.ncbi import NcbiSessions, StoreGenes
+from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import Method
 from server.methods.clinfo.method import Clinfo
@@ -38,12 +38,12 @@ from server.methods.shared.synthesis import for_model
 from server.methods.weiseeule.method import WeiseEule
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
 from server.observability.metrics import Observability, build_observability
-from server.settings.loading import gateway_dir, namespaces_dir
+from server.settings.loading import namespaces_dir
 from server.settings.schema import Settings
 from server.state.database import Database
 from server.wiring.graph import build_graph_service
 from server.wiring.models import adapter_names, choose_card, engine_options
-from server.wiring.ncbi import Ncbi, SiteNames, build_ncbi
+from server.wiring.ncbi import Ncbi, build_ncbi, store_synonyms
 from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_keyring, open_passage_database
@@ -120,19 +120,21 @@ class _Evidence:
     retrieval: Retrieval
     passages: PassageService
     graph: GraphService
-    genes: StoreGenes
+    names: StoreSynonyms
     parts: Tracer
 
     @property
     def closers(self) -> tuple[Callable[[], Awaitable[None]], ...]:
-        return self.retrieval.close, self.passages.close, self.graph.close, self.genes.close
+        return self.retrieval.close, self.passages.close, self.graph.close, self.names.close
 
 
 def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, opened: Opened) -> _Evidence:
     observer = observability.observer
     open_jobs = job_queues(settings, opened.database, opened.home)
     passages = open_passage_database(settings, opened.database)
+    names = store_synonyms(settings)
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observer, open_jobs, passages)
+    retrieval = replace(retrieval, names=names)
     for line in check_memory(settings, retrieval):
         log.info("memory of the card: %s", line)
     return _Evidence(
@@ -140,7 +142,7 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
         retrieval,
         PassageService(retrieval, settings.retrieval),
         build_graph_service(settings, retrieval.encoders, ncbi, observer),
-        StoreGenes(lambda: open_store(gateway_dir(settings)), SiteNames(()).is_ordinary),
+        names,
         observer,
     )
 
@@ -158,7 +160,7 @@ def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence
         MedRag(lifecycle, passages, longest),
         i_medrag,
         Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles()), longest),
-        WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.genes), longest),
+        WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.names), longest),
     )
     rewriter = GrammarRewriter(lifecycle)
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}

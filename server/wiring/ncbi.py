@@ -19,6 +19,7 @@ from retrieval.gateway.blast.process import RunLimits
 from retrieval.gateway.blast.service import BlastOptions
 from retrieval.gateway.query.names import StoreNames
 from retrieval.gateway.query.search import StorePhraseLookup
+from retrieval.gateway.query.synonyms import StoreSynonyms
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
 from retrieval.graph.linking.dictionary_lookup.names import LEAST_WORD, ordinary_words
@@ -347,6 +348,11 @@ def start_record(policy: EgressPolicy, keyring: Keyring, spans_to: str | None) -
     detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
     detail |= {"spans_to": spans_to} if spans_to else {}
     return AuditRecord(event="start", mode=policy.mode, detail=detail)
+
+
+def store_synonyms(settings: Settings) -> StoreSynonyms:
+    """Return the names of genes and diseases of the gateway's store, which is opened at the first look-up."""
+    return StoreSynonyms(lambda: open_store(gateway_dir(settings)), SiteNames(()).is_ordinary)
 
 
 def site_names(store: GatewayStore, graphs: Path, graph: str) -> SiteNames:

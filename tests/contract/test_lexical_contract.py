@@ -24,6 +24,7 @@ from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.tantivy_index import LexicalOptions, open_tantivy, row_of
 from retrieval.lexical.tokens import query_terms
 from retrieval.passages import Passage, type_bits
+from retrieval.types import NameInText
 
 Open = Callable[[Path], LexicalIndex]
 OPENERS: dict[str, Open] = {"tantivy": open_tantivy}
@@ -251,6 +252,45 @@ def test_of_long_queries_the_rarest_terms_are_searched(tmp_path: Path) -> None:
     fill(index, *[passage(number, common) for number in range(1, 10)], passage(10, "rareword"))
     assert found(index, f"{common} rareword", 20)[0] == 10
     index.close()
+
+
+def test_a_name_is_also_found_by_its_synonyms(index: LexicalIndex) -> None:
+    """By all words of a synonym, wherever they stand; the words beside the name count as without synonyms."""
+    fill(
+        index,
+        passage(1, "Serum IL-6 rose in sepsis."),
+        passage(2, "Serum interleukin 6 rose in sepsis."),
+        passage(3, "A tumor grew; necrosis followed, and no factor was known."),
+        passage(4, "Necrosis of a tumor."),
+        passage(5, "Serum potassium rose in sepsis."),
+        passage(6, "Interleukin 2 rose."),
+    )
+    names = [NameInText("IL-6", ("interleukin-6", "unheard of"))]
+    assert set(found(index, "IL-6")) == {1}
+    assert {hit.passage_id for hit in index.search("IL-6", 9, names=names)} == {1, 2}
+    assert {hit.passage_id for hit in index.search("IL-6 sepsis", 9, names=names)} == {1, 2, 5}
+    tumor = [NameInText("TNF", ("tumor necrosis factor",))]
+    assert [hit.passage_id for hit in index.search("TNF", 9, names=tumor)] == [3]
+    where = RowFilter(ids=np.array([1], dtype=np.int64))
+    assert [hit.passage_id for hit in index.search("IL-6", 9, where, names)] == [1]
+
+
+def test_a_synonym_counts_half_of_the_name(index: LexicalIndex) -> None:
+    """However rare it is, and however many words it has; a passage with several has the credit of one."""
+    fill(
+        index,
+        passage(1, "kras kras one two three four"),
+        passage(2, "kras two three four five six"),
+        passage(3, "zebrin quorum three four five six"),
+        passage(4, "kras zebrin quorum four five six"),
+        *(passage(number, f"other words number{number} of kras") for number in range(5, 40)),
+    )
+    names = [NameInText("kras", ("zebrin quorum", "zebrin"))]
+    scores = {hit.passage_id: hit.score for hit in index.search("kras", 50, names=names)}
+    plain = {hit.passage_id: hit.score for hit in index.search("kras", 50)}
+    assert scores[3] == pytest.approx(scores[2] / 2, rel=0.05)
+    assert {number: scores[number] for number in plain} == pytest.approx(plain)
+    assert index.search("kras", 50, names=[NameInText("kras", ("KRAS", "unheard"))]) == index.search("kras", 50)
 
 
 def test_an_index_opened_again_is_the_same(open_index: Open, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import NO_ID, IndexStats, Neighbours, RowFilter, Rows
 from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid
 from retrieval.passages import Hit, Passage, type_bits
+from retrieval.types import NameInText
 
 DIM = 64
 _WORD = re.compile(r"\w+")
@@ -203,8 +204,10 @@ class FolderWords:
     def commit(self) -> None:
         self._folder.commit()
 
-    def search(self, query: str, k: int, where: RowFilter | None = None) -> list[Hit]:
-        wanted = set(words_of(query))
+    def search(self, query: str, k: int, where: RowFilter | None = None, names: Sequence[NameInText] = ()) -> list[Hit]:
+        wanted = {
+            word for text in (query, *(other for one in names for other in one.synonyms)) for word in words_of(text)
+        }
         hits = [
             Hit(number, float(sum(word in wanted for word in row["words"])) / (10 + len(row["words"])))
             for number, row in self._folder.rows.items()

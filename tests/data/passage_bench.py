@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.passages import Document
+from retrieval.types import Synonyms
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import AnswerRequest, Done, Event, Evidence, Message, Sampling, Step, TextDelta
@@ -58,6 +60,7 @@ class PassageBench:
         cross_encoder: str | None = None,
         prompt_form: PromptForm = "base",
         facts: Mapping[str, Any] | None = None,
+        names: Synonyms | None = None,
     ) -> None:
         self._make = make
         self._folder = folder
@@ -67,6 +70,7 @@ class PassageBench:
         self._behaviour = behaviour
         self._facts = {"prompt_form": prompt_form, **(facts or {})}
         self._settings = RetrievalSettings(encoder="hashing", cross_encoder=cross_encoder)
+        self._names = names
 
     async def __aenter__(self) -> PassageBench:
         card = ModelCard(name="scripted", source="scripted", **self._facts)
@@ -75,7 +79,7 @@ class PassageBench:
         self.engine = ScriptedEngine(card, options, self._script, tokenizer=tokenizer, behaviour=self._behaviour)
         slot = EngineLifecycle(card, lambda: self.engine)
         await slot.load()
-        self.retrieval = build_retrieval(self._settings, self._folder)
+        self.retrieval = replace(build_retrieval(self._settings, self._folder), names=self._names)
         if self._documents and not self.retrieval.namespaces.names():
             fill(self.retrieval, "drugs", self._documents)
         self.service = PassageService(self.retrieval, self._settings)

@@ -127,6 +127,28 @@ def test_a_mistake_is_one_clear_line(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["models"],
+        ["namespace", "list"],
+        ["key", "list"],
+        ["gateway", "status"],
+        ["audit", "show"],
+    ],
+    ids=" ".join,
+)
+def test_a_quick_verb_leaves_nothing_on_stderr(
+    environment: dict[str, str], tmp_path: Path, arguments: list[str]
+) -> None:
+    """Nor do the libraries that it loaded, when the process ends."""
+    done = _run(environment | {"ARROWHEAD_GATEWAY__DATA_DIR": str(tmp_path)}, *arguments)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_models_lists_what_can_be_asked_for(environment: dict[str, str]) -> None:
     """The model and its methods, one a line."""
     done = _run(environment, "models")

@@ -62,6 +62,9 @@ def test_a_namespace_from_its_making_to_its_end(arrowhead: Shell, tmp_path: Path
         assert "IL-6 drives" in json.loads(found)["text"], retriever
     assert json.loads(arrowhead("search", "GP130", "--rerank", "--json", "-k", "1"))["section"] == "Receptors"
 
+    for_name = ("search", "interleukin-6", "--retriever", "bm25")
+    assert "IL-6 drives" in arrowhead(*for_name, "--expand") and arrowhead(*for_name, "--no-expand") == ""
+
     target = str(tmp_path / "notes.tar")
     arrowhead("namespace", "export", "notes", target)
     arrowhead("namespace", "delete", "notes", "--yes")

@@ -97,6 +97,21 @@ def test_the_retriever_is_what_all_namespaces_have(site: Site) -> None:
     assert reply["arrowhead"]["waiting"] == {}
 
 
+def test_names_are_also_searched_for_by_synonyms_of_the_gateways_store(site: Site) -> None:
+    """The reply tells which; without words there is nothing to expand."""
+    site.add("heart", {"id": "PMID:4", "text": "Interleukin 6 rises after surgery."})
+    body = {"query": "IL-6", "namespaces": ["heart"], "retriever": "bm25", "expand": True}
+    reply = site.call("POST", "/v1/search", body)[1]
+    assert [one["document_id"] for one in reply["data"]] == ["PMID:4"]
+    assert reply["arrowhead"]["expanded"] == [{"name": "IL-6", "synonyms": ["interleukin 6"]}]
+    off = site.call("POST", "/v1/search", body | {"expand": False})[1]
+    assert (off["data"], off["arrowhead"]["expanded"]) == ([], [])
+    dense = site.call("POST", "/v1/search", body | {"retriever": "dense"})[1]
+    assert dense["arrowhead"]["expanded"] == []
+    many = {"queries": ["IL-6", "no name"], "namespaces": ["heart"], "expand": True}
+    assert [one["name"] for one in site.call("POST", "/v1/search", many)[1]["arrowhead"]["expanded"]] == ["IL-6"]
+
+
 def test_the_reply_tells_what_was_fused(site: Site) -> None:
     """Of RRF-4 also what is missing; an encoder that the namespace does not have is refused with the remedy."""
     body = {"query": "aspirin", "namespaces": ["heart"], "retriever": "rrf-4"}

@@ -25,6 +25,7 @@ Retriever = str
 # "bm25", "pes2", "dense" (the vectors of a namespace's first encoder) or "dense:ENCODER".
 Ranker = str
 DENSE: Final = "dense"
+BM25: Final = "bm25"
 HYBRID: Final = "hybrid"
 RRF_4: Final = "rrf-4"
 RANKERS: Final[Mapping[Retriever, tuple[Ranker, ...]]] = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -39,6 +39,7 @@ from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.fusion import EVEN, FusionWeights, feedback_seeds, late_interaction, leaning
 from retrieval.observer import NullObserver, RetrievalObserver, TraceSpan
 from retrieval.passages import Hit
+from retrieval.types import NameInText
 
 # Maximum of extra hits that replace those deleted from the store but not yet from an index.
 _MAX_GONE: Final = 1000
@@ -77,7 +78,8 @@ class SearchOptions:
 
     ``k``: at most so many passages. ``rerank``: how many of the best the cross-encoder scores, 0 for none. ``late``:
     how many of the best late interaction orders before that, where all namespaces have token vectors of one encoder;
-    None for 50 of a hybrid search and none of others.
+    None for 50 of a hybrid search and none of others. ``names``: by query, the names in it that ``bm25`` also searches
+    for by their synonyms.
 
     Raises:
         NamespaceInvalid: an unknown retriever, or a number out of range.
@@ -88,6 +90,7 @@ class SearchOptions:
     where: PassageFilter = MATCH_ALL
     rerank: int = 0
     late: int | None = None
+    names: Mapping[str, Sequence[NameInText]] = field(default_factory=dict)
 
     @property
     def num_late(self) -> int:
@@ -385,7 +388,8 @@ class _Rankings:
         k = self._depth + min(namespace.store.counts().gone[target_of(namespace, name)], _MAX_GONE)
         match name:
             case "bm25":
-                found = [namespace.words.search(query, k, where) for query in self._queries]
+                names = self._options.names
+                found = [namespace.words.search(query, k, where, names.get(query, ())) for query in self._queries]
             case "pes2":
                 index, keywords = namespace.keywords, self._rankers.keywords
                 if keywords is None:

@@ -12,7 +12,7 @@ from retrieval.passages import Document, Hit, Passage, passage_id
 from scripts.training.tasks.samples import Sample, Text, Writer
 from server.methods.i_medrag.rounds import IteratedPrompts
 from server.methods.medrag.chain_of_thought import Prompts
-from server.methods.medrag.context import Context, build_context
+from server.methods.medrag.context import Context, PassageOrder, build_context
 from server.methods.medrag.evidence_reasoning import NO_PASSAGE, SILENT, EvidenceSentence
 from server.methods.medrag.request import MARK, IMedRagOptions, MedRagOptions, read_question
 
@@ -56,9 +56,9 @@ class ReadingTasks:
         self.writer = writer
         self.prompts = Prompts.load()
 
-    def context(self, sources: Sequence[Source]) -> Context:
+    def context(self, sources: Sequence[Source], order: PassageOrder = "library") -> Context:
         """Number the passages as the server does."""
-        return build_context([_ranked(one) for one in sources], self.writer.count, _BUDGET)
+        return build_context([_ranked(one) for one in sources], self.writer.count, _BUDGET, order)
 
     def sample(self, context: Context, asked: Asked, way: Way) -> Sample:
         numbers = numbers_of(context, asked.keys)

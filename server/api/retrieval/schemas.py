@@ -126,6 +126,7 @@ class SearchBody(Body):
 
     ``retriever`` is a name, or a list of rankers such as "bm25+dense:medcpt". ``late`` is the number of best passages
     that late interaction orders by token vectors, ``rerank`` the number that the cross-encoder judges after it.
+    ``expand``: names of genes and diseases are also searched for by their synonyms, where words are ranked.
     ``namespaces`` None, or "all", means all of them. ``count`` are keywords to count in each hit, None for those by
     which PES2 ranks.
     """
@@ -140,6 +141,7 @@ class SearchBody(Body):
     retriever: Annotated[Retriever, Field(json_schema_extra=_RETRIEVERS), AfterValidator(_retriever)] | None = None
     late: int | None = Field(default=None, ge=0, le=MAX_K)
     rerank: int = Field(default=0, ge=0, le=MAX_K)
+    expand: bool = False
     filter: FilterBody = FilterBody()
     include_text: bool = True
     count: Annotated[list[Keyword], Field(min_length=1, max_length=MAX_COUNTED)] | None = None

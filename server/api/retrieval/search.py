@@ -15,7 +15,7 @@ from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.keyword_counts import keyword_counts
-from retrieval.corpus.search.ranking import RankedPassage, Retriever
+from retrieval.corpus.search.ranking import BM25, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions, default_retriever
 from retrieval.corpus.store.base import PassageFilter, Target
 from retrieval.lexical.question_keywords import Keyword, distinct_keywords, searched_keywords
@@ -25,6 +25,7 @@ from server.api.http_io import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import MAX_COUNTED, FilterBody, SearchBody, day_number, shown_day
 from server.auth.authentication import Principal
 from server.errors import InvalidRequest, PassageNotFound
+from server.evidence.passages import distinct_names
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.services import Services
 
@@ -38,12 +39,14 @@ class SearchRecord(Reply):
 
     ``rankers`` are the rankings that were fused, ``missing`` those of the paper that ``rrf-4`` lacks here.
     ``missing_stages``: ``late-interaction`` where a namespace stores token vectors and its encoder is remote.
+    ``expanded``: the names that were also searched for by synonyms.
     """
 
     retriever: str
     rankers: list[str]
     missing: list[str]
     missing_stages: list[str]
+    expanded: list[dict[str, Any]]
     namespaces: list[str]
     waiting: dict[str, Any]
 
@@ -171,16 +174,19 @@ def _search(
     retrieval = services.retrieval
     names = _names(services.access.names(principal), body.namespaces)
     retriever, waiting = _survey(retrieval.namespaces, names, body.retriever)
-    options = SearchOptions(k=body.k, retriever=retriever, where=where, rerank=body.rerank, late=body.late)
-    found = retrieval.searcher.search_many(queries, names, options)
     lists = retrieval.searcher.lists(names, retriever)
+    named = retrieval.names_in(queries) if body.expand and BM25 in lists.rankers else {}
+    options = SearchOptions(k=body.k, retriever=retriever, where=where, rerank=body.rerank, late=body.late, names=named)
+    found = retrieval.searcher.search_many(queries, names, options)
     hits = []
     for query, ranking in zip(queries, found, strict=True):
         keywords = _counted(body.count, query if "pes2" in lists.rankers else "")
         hits.append(_hits(retrieval.namespaces, ranking, keywords, body))
     reply: dict[str, Any] = hits[0] if body.query is not None else {"object": "list", "results": hits}
-    record = {"retriever": retriever, "rankers": list(lists.rankers), "missing": list(lists.missing)}
+    record: dict[str, Any] = {"retriever": retriever, "rankers": list(lists.rankers)}
+    record["missing"] = list(lists.missing)
     record["missing_stages"] = list(lists.missing_stages)
+    record["expanded"] = [{"name": one.name, "synonyms": list(one.synonyms)} for one in distinct_names(named)]
     return _dumped(reply | {"arrowhead": {**record, "namespaces": names, "waiting": waiting}})
 
 

@@ -219,6 +219,7 @@ class _Run:
             yield retrieved(plan.queries, [found for hits in gathered.lists for found in hits])
             self.details |= {"namespaces": list(gathered.namespaces), "retriever": gathered.retriever}
             self.details |= {"rankers": list(gathered.rankers), "missing_rankers": list(gathered.missing)}
+            self.details["rounds"][-1]["expanded"] = gathered.expanded_record
             self.details["rounds"][-1]["retrieval_s"] = round(gathered.seconds, 4)
             subs = []
             async with aclosing(asking.answers(plan.queries, gathered, self.library)) as answers:

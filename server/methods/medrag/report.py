@@ -287,6 +287,7 @@ def details_of(outcome: Outcome) -> dict[str, Any]:
         "retriever": gathered.retriever if gathered else "",
         "rankers": list(gathered.rankers) if gathered else [],
         "missing_rankers": list(gathered.missing) if gathered else [],
+        "expanded": gathered.expanded_record if gathered else [],
         "retrieval_s": round(gathered.seconds, 4) if gathered else 0.0,
         **context_record(context),
     }

@@ -53,6 +53,7 @@ class MedRagOptions:
     - ``form``: "auto" for multiple choice where the question lists choices.
     - ``choices``: () reads them from the question.
     - ``k``: number of passages to retrieve; with ``rerank``, that many of them are retained.
+    - ``expand``: also search for the synonyms of genes and diseases named in the question.
     - ``context_tokens``: None for the model's own budget or, without one, as many as fit its context length.
     - ``order``: that of the passages in the context.
     - ``retrieval``: False for no passages (the paper's baselines).
@@ -69,6 +70,7 @@ class MedRagOptions:
     retriever: Retriever | None = None
     k: int = 32
     rerank: int = 0
+    expand: bool = False
     context_tokens: int | None = None
     order: PassageOrder = "library"
     reasoning: Reasoning = "chain_of_thought"
@@ -82,7 +84,9 @@ class MedRagOptions:
 
     @property
     def passage_query(self) -> PassageQuery:
-        return PassageQuery(namespaces=self.namespaces, retriever=self.retriever, k=self.k, rerank=self.rerank)
+        return PassageQuery(
+            namespaces=self.namespaces, retriever=self.retriever, k=self.k, rerank=self.rerank, expand=self.expand
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +120,7 @@ _MEDRAG: Final[dict[str, _Rule]] = {
     "retriever": (is_retriever, f"one of {', '.join(RANKERS)}, dense:ENCODER, or a list such as bm25+dense+pes2"),
     "k": _number(1, MAX_K),
     "rerank": _number(0, MAX_K),
+    "expand": _FLAG,
     "context_tokens": _number(1, MAX_CONTEXT_TOKENS),
     "order": _one_of(*ORDERS),
     "reasoning": _one_of("chain_of_thought", "direct"),

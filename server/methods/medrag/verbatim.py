@@ -164,6 +164,7 @@ class Extraction:
             "retriever": gathered.retriever,
             "rankers": list(gathered.rankers),
             "missing_rankers": list(gathered.missing),
+            "expanded": gathered.expanded_record,
             "retrieval_s": round(gathered.seconds, 4),
         }
 

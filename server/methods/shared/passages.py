@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from retrieval.corpus.search.ranking import RRF_4, RankedPassage, Retriever
+from retrieval.types import NameInText
 from server.methods.base import AnswerRequest
 
 
@@ -16,12 +17,14 @@ class PassageQuery:
 
     ``namespaces`` () means all that the request may read. ``retriever`` None means the best one that all of them have.
     ``k`` passages are found for each query; with ``rerank``, the cross-encoder judges them and that many are retained.
+    ``expand``: names of genes and diseases in a query are also searched for by their synonyms, where words are ranked.
     """
 
     namespaces: tuple[str, ...] = ()
     retriever: Retriever | None = None
     k: int = 32
     rerank: int = 0
+    expand: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,7 @@ class Gathered:
 
     ``lists`` has the passages of each query, best first. Empty ``namespaces`` means that the request may read none.
     ``rankers`` are the rankings that were fused; ``missing`` those of the paper that ``rrf-4`` lacks here.
+    ``expanded``: the names that were also searched for by synonyms.
     """
 
     namespaces: tuple[str, ...]
@@ -38,14 +42,22 @@ class Gathered:
     seconds: float = 0.0
     rankers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    expanded: tuple[NameInText, ...] = ()
 
     @property
     def way(self) -> str:
-        """Return the retriever, of ``rrf-4`` with what it fused and what it lacks."""
+        """Return the retriever, of ``rrf-4`` with what it fused and what it lacks, and the names with synonyms."""
+        names = ", ".join(one.name for one in self.expanded)
+        also = f", also by synonyms of {names}" if names else ""
         if self.retriever != RRF_4:
-            return self.retriever
+            return self.retriever + also
         lacking = f"; of the paper's four {', '.join(self.missing)} missing" if self.missing else ""
-        return f"{self.retriever} ({', '.join(self.rankers)}{lacking})"
+        return f"{self.retriever} ({', '.join(self.rankers)}{lacking}){also}"
+
+    @property
+    def expanded_record(self) -> list[dict[str, object]]:
+        """Return the names that were also searched for by synonyms, for an answer's record."""
+        return [{"name": one.name, "synonyms": list(one.synonyms)} for one in self.expanded]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

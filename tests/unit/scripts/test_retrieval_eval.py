@@ -65,3 +65,25 @@ def test_a_run_prints_every_arm(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "documents added" not in capsys.readouterr().err
     (tmp_path / "corpus.jsonl.gz").write_bytes(b"no gzip")
     assert evaluation.main(arguments) == 2
+
+
+def test_synonyms_are_measured_beside_the_same_search_without_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over all questions, over those with a name, and with the names replaced."""
+    monkeypatch.setenv("ARROWHEAD_GATEWAY__DATA_DIR", str(tmp_path / "gateway"))
+    rows = [{"pmid": "1", "title": "Proteasomes", "abstract": "PSMB10 is a part of immunoproteasomes."}]
+    rows += [{"pmid": str(number), "title": "", "abstract": f"Other words{number}."} for number in range(2, 9)]
+    asked = {"type": "factoid", "gold_pmids": ["1"], "snippets": []}
+    questions = [{"id": str(number), "question": "What is LMP10?", **asked} for number in range(1, 6)]
+    for name, lines in (("corpus", rows), ("questions_dev", questions)):
+        with gzip.open(tmp_path / f"{name}.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.writelines(f"{json.dumps(line)}\n" for line in lines)
+    out = tmp_path / "out.json"
+    arguments = [str(tmp_path), "--encoder", "hashing", "--retrievers", "bm25", "--expand", "--half", "all"]
+    assert evaluation.main([*arguments, "--json", str(out)]) == 0
+    result = json.loads(out.read_text())
+    assert set(result["bioasq"]) == {"bm25", "bm25 + late", "bm25 + synonyms", "bm25 + late + synonyms"}
+    assert (result["bioasq"]["bm25"]["MAP@10"], result["bioasq"]["bm25 + synonyms"]["MAP@10"]) == (0.0, 1.0)
+    assert result["renamed"]["bm25"]["MAP@10"] == 1.0
+    assert "| bm25 + synonyms" in capsys.readouterr().out

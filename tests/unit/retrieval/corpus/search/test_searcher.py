@@ -26,6 +26,7 @@ from retrieval.corpus.search.searcher import Rankers, Searcher, SearchOptions
 from retrieval.corpus.store.base import PassageFilter
 from retrieval.index.errors import BackendUnavailable
 from retrieval.passages import Hit
+from retrieval.types import NameInText
 
 SETTINGS = NamespaceSettings(encoder="words")
 RETRIEVERS: tuple[Retriever, ...] = ("dense", "bm25", "pes2")
@@ -223,6 +224,17 @@ def test_any_list_of_rankers_is_fused_by_ranks(searcher: Searcher, retriever: Re
     names = ("bm25", "dense") if retriever == "rrf-2" else retriever.split("+")
     assert set(found[0].ranks) == set(names)
     assert found[0].hit.score == pytest.approx(sum(1 / (100 + rank) for rank in found[0].ranks.values()))
+
+
+def test_words_are_also_searched_for_by_the_synonyms_of_names(searcher: Searcher) -> None:
+    """Only for the query that has them, and only by the ranking of words."""
+    names = {"wheezing": (NameInText("wheezing", ("asthma",)),)}
+    queries = ["wheezing", "aspirin"]
+    first, second = searcher.search_many(queries, ["one"], SearchOptions(retriever="bm25", names=names))
+    assert {one.document.document_id for one in first} == {"PMID:1", "PMID:3"}
+    assert {one.document.document_id for one in second} == {"PMID:2"}
+    assert searcher.search("wheezing", ["one"], SearchOptions(retriever="bm25")) == []
+    assert searcher.search("wheezing", ["one"], SearchOptions(retriever="pes2", names=names)) == []
 
 
 @pytest.fixture
