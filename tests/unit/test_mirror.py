@@ -81,15 +81,11 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_search.py": ("server/api/retrieval/search.py",),
     "tests/http/test_stored_documents.py": ("server/api/retrieval/stored_documents.py",),
     "tests/unit/server/state/test_jobs.py": ("server/state/job_tables.py",),
-    "tests/unit/models/encoders/transformers_encoder/test_encoder.py": (
-        "models/encoders/texts.py",
-        "models/encoders/transformers_encoder/loading.py",
-    ),
+    "tests/unit/models/encoders/transformers_encoder/test_encoder.py": ("models/encoders/texts.py",),
     "tests/unit/models/encoders/remote_encoder/test_encoder.py": (
         "models/encoders/remote_encoder/connection.py",
         "models/encoders/remote_encoder/references.py",
     ),
-    "tests/unit/models/engines/remote_engine/test_connection.py": ("models/engines/http_client.py",),
     "tests/unit/models/engines/transformers_engine/test_model_loading.py": ("models/torch_runtime/devices.py",),
     "tests/unit/models/engines/vllm_engine/test_endpoints.py": ("models/engines/vllm_engine/openai_layer.py",),
     "tests/unit/models/engines/vllm_engine/test_engine.py": ("models/engines/vllm_engine/compat.py",),
