@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from retrieval.references.csl import bibtex, csl_json, ris
-from retrieval.references.styles import STYLES, ReferenceStyles, Style
+from retrieval.references.csl import STYLES, ReferenceStyles, Style, bibtex, csl_json, ris
 from server.errors import ExportInvalid, NothingToExport
 from server.exports.report import Report, report_of
 from server.exports.text_formats import markdown, spreadsheet

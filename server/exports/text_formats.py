@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from retrieval.references.csl import Item, address_of, year_of
-from retrieval.references.styles import ReferenceStyles, Style
+from retrieval.references.csl import Item, ReferenceStyles, Style, address_of, year_of
 from server.exports.report import ExportedAnswer, Report, Source
 from server.methods.shared.evidence_table import FINDINGS, EvidenceRow, Finding, Review
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from retrieval.references.csl import address_of
-from retrieval.references.styles import ReferenceStyles, Style
+from retrieval.references.csl import ReferenceStyles, Style, address_of
 from server.exports.report import ExportedAnswer, Report, Source
 from server.exports.text_formats import flow_line, outcome_line, provenance
 from server.methods.shared.evidence_table import FINDINGS, Review

@@ -15,7 +15,7 @@ from models.engines.base import Engine, EngineKind, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine
 from retrieval.gateway.store.open import open_store
 from retrieval.observer import Tracer
-from retrieval.references.styles import ReferenceStyles
+from retrieval.references.csl import ReferenceStyles
 from server.auth.authentication import Keyring
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 from server.evidence.graph import GraphService

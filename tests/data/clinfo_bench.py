@@ -15,7 +15,7 @@ from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from retrieval.graph.types import Linked, Mention, Node
-from retrieval.references.styles import ReferenceStyles
+from retrieval.references.csl import ReferenceStyles
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.literature import LiteratureService
 from server.evidence.passages import PassageService

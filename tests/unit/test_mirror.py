@@ -27,7 +27,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/contract/test_engine_contract.py": ("models/engines/base.py",),
     "tests/contract/test_lexical_contract.py": ("retrieval/lexical/base.py",),
     "tests/contract/test_passage_store_contract.py": (
-        "retrieval/corpus/store/positions.py",
         "retrieval/corpus/store/postgres_reader.py",
         "retrieval/corpus/store/postgres_stores.py",
         "retrieval/corpus/store/postgres_writer.py",
@@ -37,7 +36,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/index/base.py",
         "retrieval/index/pgvector/index.py",
         "retrieval/index/pgvector/indices.py",
-        "retrieval/index/pgvector/sql.py",
     ),
     "tests/gpu/test_index_gpu.py": ("retrieval/index/backends/faiss_gpu.py",),
     "tests/http/test_command_line.py": (
@@ -130,7 +128,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/gateway/documents/variation.py",
         "retrieval/gateway/eutils/efetch.py",
         "retrieval/gateway/http_reply.py",
-        "retrieval/storage/sqlite_pool.py",
+        "retrieval/storage/database.py",
     ),
     "tests/unit/retrieval/graph/linking/dictionary_lookup/test_dictionary.py": (
         "retrieval/graph/linking/dictionary_lookup/names.py",

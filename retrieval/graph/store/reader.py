@@ -32,7 +32,7 @@ from retrieval.graph.store.files import (
     read_manifest,
 )
 from retrieval.graph.types import NameOf, Neighbourhood, Node, Statement
-from retrieval.storage.sqlite_pool import ReadPool
+from retrieval.storage.database import ReadPool
 from retrieval.types import KnownName, NameKind, same
 
 _CONNECTIONS: Final = 4

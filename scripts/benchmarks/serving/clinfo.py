@@ -39,7 +39,7 @@ from models.engines.registry import create_engine
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from models.types import Delta, GenerateParams
 from retrieval.graph.types import Linked
-from retrieval.references.styles import ReferenceStyles
+from retrieval.references.csl import ReferenceStyles
 from scripts.benchmarks.decoding.directed_engine import Directed
 from scripts.benchmarks.decoding.random_models import build_model
 from server.engine.lifecycle import EngineLifecycle
