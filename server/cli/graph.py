@@ -117,7 +117,7 @@ def _say(name: str, built: BuildResult) -> None:
 
 @app.command(help="the graphs that are here")
 def status(config: ConfigFile = None, data: DataFolder = None) -> int:
-    from retrieval.graph.errors import GraphDamaged
+    from retrieval.errors import GraphDamaged
     from retrieval.graph.store.catalog import graph_names, unfinished
     from retrieval.graph.store.files import read_manifest
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from models.encoders.base import EncoderFingerprint, Floats
+from retrieval.errors import GraphDamaged, GraphError, GraphNodeUnknown
 from retrieval.graph.context.relations import statement
-from retrieval.graph.errors import GraphDamaged, GraphError, GraphNodeUnknown
 from retrieval.graph.store.files import (
     EDGE_COLUMNS,
     EDGE_FROM,

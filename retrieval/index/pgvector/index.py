@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from models.encoders.base import Floats, Metric
+from retrieval.errors import IndexDamaged, IndexFault
 from retrieval.index.base import NO_ID, Ids, IndexStats, Neighbours, RowFilter, Rows
-from retrieval.index.errors import IndexDamaged, IndexFault
 from retrieval.index.segments.index import checked_filter, checked_ids, checked_k, checked_rows, checked_vectors
 from retrieval.storage.database import Connection, Row, SharedDatabase
 
