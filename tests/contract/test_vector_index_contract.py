@@ -21,8 +21,7 @@ from retrieval.index.open import create_index, open_index
 from retrieval.index.pgvector.indices import IndexPlace, PgVectorIndices, drop_indices
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import BackendName, IndexSpec, KindChoice
-from server.state.database import Database
-from server.state.passages import PassageDatabase
+from server.state.database import Database, PassageDatabase
 
 ROWS = 2_000
 

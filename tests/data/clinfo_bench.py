@@ -20,8 +20,7 @@ from server.engine.lifecycle import EngineLifecycle
 from server.evidence.literature import LiteratureService
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, Event, Message, Sampling
-from server.methods.clinfo.method import Clinfo
-from server.methods.clinfo.review import Library
+from server.methods.clinfo.method import Clinfo, Library
 from server.settings.egress import EgressSettings, NcbiSettings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings

@@ -15,13 +15,8 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/server/exports/test_exports.py": (
         "server/exports/formats.py",
         "server/exports/report.py",
-        "server/exports/text_formats.py",
-        "server/exports/word.py",
     ),
-    "tests/unit/server/methods/clinfo/test_method.py": (
-        "server/methods/clinfo/report.py",
-        "server/methods/clinfo/review.py",
-    ),
+    "tests/unit/server/methods/clinfo/test_method.py": ("server/methods/clinfo/report.py",),
     "tests/unit/server/methods/clinfo/test_screening.py": ("server/methods/clinfo/literature.py",),
     "tests/unit/retrieval/corpus/search/test_several_encoders.py": ("retrieval/corpus/namespaces/namespace.py",),
     "tests/contract/test_engine_contract.py": ("models/engines/base.py",),
@@ -47,12 +42,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_command_line_corpora.py": ("server/cli/namespaces.py",),
     "tests/http/test_constrained_outputs.py": ("server/api/openai/schemas.py",),
     "tests/http/test_draining.py": ("server/serving/run.py",),
-    "tests/http/test_egress_service.py": (
-        "retrieval/ncbi/client/service.py",
-        "server/cli/egress.py",
-        "server/observability/egress_service.py",
-        "server/serving/egress_app.py",
-    ),
+    "tests/http/test_egress_service.py": ("retrieval/ncbi/client/service.py",),
     "tests/http/test_egress_modes.py": ("server/cli/gateway.py",),
     "tests/http/test_keys.py": (
         "server/cli/keys.py",
@@ -182,7 +172,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/server/wiring/test_shared_passages.py": (
         "retrieval/corpus/namespaces/follower.py",
         "retrieval/index/pgvector/token_store.py",
-        "server/state/passages.py",
     ),
     "tests/unit/server/test_every_route.py": (
         "server/app.py",

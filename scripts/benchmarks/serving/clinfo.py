@@ -46,9 +46,8 @@ from server.engine.lifecycle import EngineLifecycle
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, Done, Message
 from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
-from server.methods.clinfo.method import Clinfo
+from server.methods.clinfo.method import Clinfo, Library
 from server.methods.clinfo.options import ClinfoOptions
-from server.methods.clinfo.review import Library
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import SentenceScores
 from server.settings.retrieval import RetrievalSettings

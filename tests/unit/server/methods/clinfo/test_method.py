@@ -15,7 +15,7 @@ from passage_bench import done, references, shown, steps
 
 from scripts.evals.review.data import Regime, reviews
 from server.methods.base import OptionInvalid
-from server.methods.clinfo.review import NO_VERDICT
+from server.methods.clinfo.method import NO_VERDICT
 from server.methods.shared.evidence_table import review_of
 
 _LATE = ("RESULTS", "Seven trials showed lower mortality with dexamethasone in severe COVID-19.")
