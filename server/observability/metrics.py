@@ -1,4 +1,4 @@
-"""Count and time the work of the server for Prometheus, and assemble these metrics with tracing where it is configured.
+"""Count and time the work of server and egress service for Prometheus; join these metrics with tracing if configured.
 
 Label values come from closed sets: route templates, served models, endpoints, codes. Any other value becomes ``other``,
 so that no client can create a time series and no text of a user occurs in one. No tracing library is imported without a
