@@ -30,8 +30,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from models.encoders.base import Floats
+from retrieval.errors import IndexFault
 from retrieval.index.base import Ids, Rows
-from retrieval.index.errors import IndexFault
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.index import SegmentedIndex
 from retrieval.index.segments.manifest import OpenOptions

@@ -32,15 +32,8 @@ from retrieval.corpus.errors import (
     NamespaceUnknown,
 )
 from retrieval.errors import (
-    DatabaseUnavailable,
-    NcbiError,
-    NcbiRefusedByEgress,
-    NcbiThrottled,
-    NcbiTimeout,
-    RetrievalError,
-)
-from retrieval.index.errors import (
     BackendUnavailable,
+    DatabaseUnavailable,
     IndexBusy,
     IndexDamaged,
     IndexFault,
@@ -49,6 +42,11 @@ from retrieval.index.errors import (
     IndexOverloaded,
     IndexTooLarge,
     IndexWriteFailed,
+    NcbiError,
+    NcbiRefusedByEgress,
+    NcbiThrottled,
+    NcbiTimeout,
+    RetrievalError,
 )
 from server.audit.log import AuditFailed
 from server.auth.keys import KeyRefused, KeyStoreError, ScopeInvalid

@@ -31,8 +31,7 @@ from retrieval.gateway.blast.request import known_taxid
 from retrieval.gateway.blast.service import BlastOptions, BlastService, open_blast
 from retrieval.gateway.eutils.efetch import efetch
 from retrieval.gateway.eutils.elink import einfo_database, einfo_error, einfo_list, elink, elink_error
-from retrieval.gateway.eutils.esearch import esearch, esearch_error, found_uids
-from retrieval.gateway.eutils.espell import espell, espell_error
+from retrieval.gateway.eutils.esearch import esearch, esearch_error, espell, espell_error, found_uids
 from retrieval.gateway.eutils.esummary import esummary, esummary_error
 from retrieval.gateway.eutils.history import History, SignedHistory, StoredSearch, history_key
 from retrieval.gateway.http_reply import (

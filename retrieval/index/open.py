@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from retrieval.errors import IndexInputInvalid, IndexWriteFailed
 from retrieval.index.backends.base import Backend
-from retrieval.index.errors import IndexInputInvalid, IndexWriteFailed
 from retrieval.index.segments.index import IndexResources, SegmentedIndex
 from retrieval.index.segments.manifest import Manifest, OpenOptions, check_fits
 from retrieval.index.segments.search_thread import SearchThread

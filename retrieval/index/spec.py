@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from models.encoders.base import Metric
-from retrieval.index.errors import IndexFault, IndexInputInvalid, IndexTooLarge
+from retrieval.errors import IndexFault, IndexInputInvalid, IndexTooLarge
 
 Kind = Literal["flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "ivf-rabitq"]
 KindChoice = Literal["auto", "flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "ivf-rabitq"]

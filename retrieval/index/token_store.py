@@ -18,9 +18,9 @@ import numpy as np
 
 from models.encoders.base import Codes, EncoderFingerprint
 from models.encoders.token_codes import CODES_VERSION, bytes_per_token
-from retrieval.index.errors import IndexDamaged, IndexFault, IndexMismatch, IndexWriteFailed
+from retrieval.errors import IndexDamaged, IndexFault, IndexMismatch, IndexWriteFailed
+from retrieval.storage.database import ReadPool
 from retrieval.storage.files import create_file, make_folder
-from retrieval.storage.sqlite_pool import ReadPool
 
 FILE: Final = "codes.sqlite"
 _READERS: Final = 4

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from retrieval.errors import IndexBusy, IndexDamaged, IndexInputInvalid, IndexMismatch, IndexWriteFailed
 from retrieval.index.base import RowFilter
-from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid, IndexMismatch, IndexWriteFailed
 from retrieval.lexical.tokens import TOKENIZER_VERSION
 from retrieval.passages import Hit, Passage
 from retrieval.storage import files

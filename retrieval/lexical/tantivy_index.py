@@ -28,8 +28,8 @@ from typing import Any, BinaryIO, Final, Protocol
 
 import tantivy
 
+from retrieval.errors import IndexDamaged, IndexFault, IndexWriteFailed
 from retrieval.index.base import RowFilter
-from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
 from retrieval.lexical.base import (
     TITLE_WEIGHT,
     WriterLock,

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from retrieval.references.styles import STYLES
+from retrieval.references.csl import STYLES
 from server.api.declarations import Reply, errors, parameter
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.engine.lifecycle import State

@@ -81,7 +81,7 @@ def import_files(
     if not files:
         return _wrong("no FILE to import is named")
     from retrieval.graph.store.catalog import SAMPLE, ImportRequest, build_graph, check_name
-    from server.wiring.graph import load_graph_encoder
+    from server.evidence.encoders import load_graph_encoder
 
     settings = _settings(config)
     name = name or kind
@@ -117,7 +117,7 @@ def _say(name: str, built: BuildResult) -> None:
 
 @app.command(help="the graphs that are here")
 def status(config: ConfigFile = None, data: DataFolder = None) -> int:
-    from retrieval.graph.errors import GraphDamaged
+    from retrieval.errors import GraphDamaged
     from retrieval.graph.store.catalog import graph_names, unfinished
     from retrieval.graph.store.files import read_manifest
 
@@ -196,7 +196,7 @@ def show(
 
 def _opened(root: Path, name: str, settings: Settings) -> LocalGraph:
     from retrieval.graph.store.catalog import SAMPLE, open_graph, open_or_sample
-    from server.wiring.graph import load_graph_encoder
+    from server.evidence.encoders import load_graph_encoder
 
     if name == SAMPLE and not (root / name).is_dir():
         with _progress_status(name) as report_progress:

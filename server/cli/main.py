@@ -1,8 +1,8 @@
 """Join the verbs to the ``arrowhead`` command, and turn their errors into one clear line and an exit status.
 
-``serve`` is the one verb that is implemented here. Exit status: 0 done, 1 failed, 2 the command or the settings are
-wrong. A verb's module imports at its top only what its options need, and the rest in the verb: ``arrowhead key list``
-must not wait for a server's libraries.
+Only the verbs that serve are implemented here: ``serve``, and ``egress serve``, which sends the calls of all servers to
+NCBI. Exit status: 0 done, 1 failed, 2 the command or the settings are wrong. A verb's module imports at its top only
+what its options need, and the rest in the verb: ``arrowhead key list`` must not wait for a server's libraries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typer.main import get_command
 from models.errors import ArrowheadError
 from models.torch_runtime.openmp import limit_spin_count
 from retrieval.storage.files import private_umask
-from server.cli import ask, audit, doctor, egress, gateway, graph, keys, models, namespaces, review, search
+from server.cli import ask, audit, doctor, gateway, graph, keys, models, namespaces, review, search
 from server.cli.options import GivenSettings, verbs, with_setting_flags
 from server.printable import escaped_output
 
@@ -67,7 +67,7 @@ def _application() -> typer.Typer:
     app.add_typer(graph.app, name="graph")
     app.add_typer(keys.app, name="key")
     app.add_typer(gateway.app, name="gateway")
-    app.add_typer(egress.app, name="egress")
+    app.add_typer(_egress(), name="egress")
     app.add_typer(audit.app, name="audit")
     app.command("doctor", help="check this machine and the settings")(doctor.doctor)
     return app
@@ -81,6 +81,22 @@ def serve(cli_settings: GivenSettings) -> int:
 
     setup_logging(settings.log)
     return run_server(settings)
+
+
+def _egress() -> typer.Typer:
+    app = verbs("the egress service of an institution")
+    app.command("serve", help="send the calls of all servers to NCBI: one rate, one cache, one audit log")(serve_egress)
+    return app
+
+
+@with_setting_flags({"--audit-log", "--email", "--log-level", "--log-format"})
+def serve_egress(cli_settings: GivenSettings) -> int:
+    settings = cli_settings.load()
+    from server.observability.observer import setup_logging
+    from server.serving.egress_service import run_egress_service
+
+    setup_logging(settings.log)
+    return run_egress_service(settings)
 
 
 def _print_version(value: bool) -> None:

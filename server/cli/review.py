@@ -200,7 +200,7 @@ def _told(saved: SavedReview, news: News, record: Mapping[str, Any]) -> dict[str
 
 def _show(saved: SavedReview, news: News, record: Mapping[str, Any], review: Review) -> None:
     """Print what is new with a reference each; the whole answer only at the first run."""
-    from retrieval.references.styles import STYLES, ReferenceStyles, Style
+    from retrieval.references.csl import STYLES, ReferenceStyles, Style
 
     print(f"> {saved.question}")
     since = f"since {saved.last_run}" if saved.runs else "at the first run"

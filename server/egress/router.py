@@ -23,9 +23,8 @@ from retrieval.ncbi.replies.parse import is_empty_reply, is_not_found
 from retrieval.types import Caller, FetchCall, NcbiCall, RawReply, Route
 from server.audit.chain import AuditRecord
 from server.audit.log import AuditFailed, AuditRecorder
-from server.egress.gate import Gate, Kept, Passed
-from server.egress.policy import Departures, EgressContext, EgressPolicy
-from server.egress.recognition.verdict import Reason
+from server.egress.policy import Departures, EgressContext, EgressPolicy, Gate, Kept, Passed
+from server.egress.recognition.terms import Reason
 from server.egress.recognition.vocabulary import EmptyVocabulary
 from server.egress.recognition.vocabulary import Vocabulary as SiteVocabulary
 from server.errors import EgressRaised

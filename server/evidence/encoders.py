@@ -29,6 +29,7 @@ from server.errors import EncoderUnknown
 from server.observability.instrumented import InstrumentedCrossEncoder, instrumented
 from server.settings.loading import xdg_dir
 from server.settings.retrieval import RetrievalSettings
+from server.settings.schema import Settings
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -155,6 +156,19 @@ def load_encoder(settings: RetrievalSettings, name: str) -> Encoder:
         batch_tokens=settings.batch_tokens or DEFAULT_REQUEST_TOKENS,
     )
     return create_remote_encoder(name, remote, options)
+
+
+def graph_encoder_name(settings: Settings) -> str:
+    return settings.graph.encoder or settings.retrieval.encoder
+
+
+def load_graph_encoder(settings: Settings, name: str = "") -> Encoder:
+    """Load the encoder of the graph.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    return load_encoder(settings.retrieval, name or graph_encoder_name(settings))
 
 
 def _timed(name: str, load: Callable[[], _T]) -> _T:

@@ -22,8 +22,7 @@ import numpy as np
 
 from models.decoding.types import Call
 from models.encoders.base import Encoder, Floats, PassageText
-from retrieval.errors import NcbiRefusedByEgress
-from retrieval.graph.errors import GraphError, GraphNodeUnknown
+from retrieval.errors import GraphError, GraphNodeUnknown, NcbiRefusedByEgress
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import Extractor

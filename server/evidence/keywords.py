@@ -19,8 +19,8 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.corpus.store.base import PassageFilter, PassageStore
+from retrieval.errors import IndexDamaged
 from retrieval.index.base import Ids
-from retrieval.index.errors import IndexDamaged
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, Spelling, mentions_in, spellings_of
 from retrieval.lexical.keyword_frequency.pes2 import ExactIndex, KeywordRanking, KeywordTable, rank_by_keywords
 from retrieval.lexical.keyword_frequency.segment import keyword_forms

@@ -13,19 +13,22 @@ from models.catalog import ModelCard
 from models.decoding.types import LoopLimits
 from models.engines.base import Engine, EngineKind, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine
+from retrieval.errors import NcbiRefusedByEgress
 from retrieval.gateway.query.synonyms import StoreSynonyms
+from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions, SpokeSource
+from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.observer import Tracer
-from retrieval.references.styles import ReferenceStyles
+from retrieval.references.csl import ReferenceStyles
 from server.auth.authentication import Keyring
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
-from server.evidence.graph import GraphService
+from server.evidence.encoders import EncoderPool, graph_encoder_name
+from server.evidence.graph import GraphLocation, GraphService, Spoke
 from server.evidence.keywords import KeywordService
 from server.evidence.literature import LiteratureService
 from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import Method
-from server.methods.clinfo.method import Clinfo
-from server.methods.clinfo.review import Library
+from server.methods.clinfo.method import Clinfo, Library
 from server.methods.direct import Direct, LoraAdapterMethod
 from server.methods.genegpt.method import GeneGpt
 from server.methods.i_medrag.method import IMedRag
@@ -38,10 +41,10 @@ from server.methods.shared.synthesis import for_model
 from server.methods.weiseeule.method import WeiseEule
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
 from server.observability.metrics import Observability, build_observability
-from server.settings.loading import namespaces_dir
+from server.settings.loading import graphs_dir, namespaces_dir
 from server.settings.schema import Settings
+from server.settings.server import is_loopback
 from server.state.database import Database
-from server.wiring.graph import build_graph_service
 from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import Ncbi, build_ncbi, store_synonyms
 from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
@@ -145,6 +148,45 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
         names,
         observer,
     )
+
+
+def build_spoke(settings: Settings, sender: HttpSender, before_send: BeforeSend) -> SpokeSource | None:
+    """Return the SPOKE client, None where no address is set.
+
+    ``sender`` is the process's own. ``before_send`` writes the audit line; its exception prevents the request.
+    """
+    of = settings.graph
+    if of.spoke_url is None:
+        return None
+    options = SpokeOptions(
+        url=of.spoke_url,
+        types_age_s=of.types_age_s,
+        unknown_age_s=of.unknown_age_s,
+        retries=of.retries,
+        limits=SendLimits(
+            connect_timeout_s=of.connect_timeout_s, timeout_s=of.timeout_s, max_reply_bytes=of.max_reply_bytes
+        ),
+    )
+    return SpokeSource(options, sender, before_send)
+
+
+def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi, parts: Tracer | None = None) -> GraphService:
+    """Build the graph service from the settings.
+
+    Raises:
+        EncoderUnknown: the settings do not name the graph's encoder.
+    """
+    encoder = graph_encoder_name(settings)
+    pool.check(encoder)
+    place = GraphLocation(graphs_dir(settings), settings.graph.name, encoder, settings.graph.vector_cache_bytes)
+    spoke = build_spoke(settings, ncbi.sender, _not_for_an_answer)
+    host = settings.graph.spoke_host or ""
+    source = None if spoke is None else Spoke(spoke, host, is_loopback(host))
+    return GraphService(place, pool, ncbi.egress, source, parts)
+
+
+async def _not_for_an_answer(_: OutboundCall) -> None:
+    raise NcbiRefusedByEgress("SPOKE is only asked for an answer")
 
 
 def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence) -> dict[str, Method]:

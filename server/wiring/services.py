@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from models.catalog import CHAT
 from models.engines.base import DEFAULT_SEQS, Engine, ServesOpenAi
-from retrieval.references.styles import ReferenceStyles
+from retrieval.references.csl import ReferenceStyles
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.authentication import Keyring, Principal
 from server.auth.namespace_scopes import NamespaceAccess

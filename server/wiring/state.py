@@ -13,10 +13,9 @@ from server.jobs.queue import JobLimits, JobQueue
 from server.jobs.uploads import Uploads
 from server.settings.loading import keys_file
 from server.settings.schema import Settings
-from server.state.database import Database
+from server.state.database import Database, PassageDatabase
 from server.state.jobs import JobServer, PostgresJobQueue
 from server.state.keys import PostgresKeyStore, PostgresRateLimiter
-from server.state.passages import PassageDatabase
 from server.state.traces import PostgresTraceStore, TraceBounds
 from server.traces import MemoryTraceStore, TraceFile, TraceStore
 

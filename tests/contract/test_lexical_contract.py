@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from retrieval.errors import IndexBusy, IndexDamaged, IndexFault, IndexInputInvalid, IndexMismatch
 from retrieval.index.base import RowFilter
-from retrieval.index.errors import IndexBusy, IndexDamaged, IndexFault, IndexInputInvalid, IndexMismatch
 from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.tantivy_index import LexicalOptions, open_tantivy, row_of
 from retrieval.lexical.tokens import query_terms

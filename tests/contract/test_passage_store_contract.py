@@ -21,8 +21,7 @@ from retrieval.corpus.store.base import Change, PassageFilter, PassageStore, Pas
 from retrieval.corpus.store.postgres_stores import PostgresPassageStores
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.passages import passage_id, type_bits
-from server.state.database import Database
-from server.state.passages import PassageDatabase
+from server.state.database import Database, PassageDatabase
 
 IMPLEMENTATIONS = ("postgresql", "sqlite")
 CHUNKER = Chunker(Chunking(size=400))

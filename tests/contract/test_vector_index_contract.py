@@ -15,14 +15,13 @@ from index_rows import DIM, clustered, like_medcpt, matching_mask, nearest, part
 from models.encoders.base import Metric
 from retrieval.corpus.chunking import Chunker, Chunking
 from retrieval.corpus.store.postgres_stores import PostgresPassageStores
+from retrieval.errors import IndexFault, IndexInputInvalid
 from retrieval.index.base import NO_ID, RowFilter, Rows, VectorIndex
-from retrieval.index.errors import IndexFault, IndexInputInvalid
 from retrieval.index.open import create_index, open_index
 from retrieval.index.pgvector.indices import IndexPlace, PgVectorIndices, drop_indices
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import BackendName, IndexSpec, KindChoice
-from server.state.database import Database
-from server.state.passages import PassageDatabase
+from server.state.database import Database, PassageDatabase
 
 ROWS = 2_000
 

@@ -15,13 +15,12 @@ from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from retrieval.graph.types import Linked, Mention, Node
-from retrieval.references.styles import ReferenceStyles
+from retrieval.references.csl import ReferenceStyles
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.literature import LiteratureService
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, Event, Message, Sampling
-from server.methods.clinfo.method import Clinfo
-from server.methods.clinfo.review import Library
+from server.methods.clinfo.method import Clinfo, Library
 from server.settings.egress import EgressSettings, NcbiSettings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings

@@ -15,8 +15,8 @@ from models.encoders.base import Codes, EncoderFingerprint, Floats, Metric, Pass
 from models.encoders.token_codes import pack, rotation
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
+from retrieval.errors import IndexBusy, IndexDamaged, IndexInputInvalid
 from retrieval.index.base import NO_ID, IndexStats, Neighbours, RowFilter, Rows
-from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid
 from retrieval.passages import Hit, Passage, type_bits
 from retrieval.types import NameInText
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.encoders.base import Floats, PassageText
 from models.encoders.hashing import HashingEncoder
-from retrieval.graph.errors import GraphNodeUnknown
+from retrieval.errors import GraphNodeUnknown
 from retrieval.graph.linking import linker as linking
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.model_extraction import Extractor

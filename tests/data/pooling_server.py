@@ -24,8 +24,7 @@ import torch
 from models.encoders.base import EncoderOptions, Floats
 from models.encoders.resolve import ResolvedEncoder, resolve_encoder
 from models.encoders.texts import load_tokenizer
-from models.encoders.transformers_encoder.batches import Inputs
-from models.encoders.transformers_encoder.encoder import PooledForward
+from models.encoders.transformers_encoder.encoder import Inputs, PooledForward
 from models.encoders.transformers_encoder.loading import load_transformer, place
 
 OPTIONS = EncoderOptions(device="cpu", dtype="float32", batch_tokens=256)

@@ -18,7 +18,7 @@ from metrics_text import OPENMETRICS, Sample, fetch, samples, scrape, total
 from models.decoding.types import CallStatus
 from retrieval.corpus.search.ranking import retriever_names
 from retrieval.types import Endpoint
-from server.egress.recognition.verdict import REASONS
+from server.egress.recognition.terms import REASONS
 from server.engine.lifecycle import State
 from server.error_mapping import TABLE
 from server.methods.base import AnswerOutcome

@@ -15,19 +15,13 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/server/exports/test_exports.py": (
         "server/exports/formats.py",
         "server/exports/report.py",
-        "server/exports/text_formats.py",
-        "server/exports/word.py",
     ),
-    "tests/unit/server/methods/clinfo/test_method.py": (
-        "server/methods/clinfo/report.py",
-        "server/methods/clinfo/review.py",
-    ),
+    "tests/unit/server/methods/clinfo/test_method.py": ("server/methods/clinfo/report.py",),
     "tests/unit/server/methods/clinfo/test_screening.py": ("server/methods/clinfo/literature.py",),
     "tests/unit/retrieval/corpus/search/test_several_encoders.py": ("retrieval/corpus/namespaces/namespace.py",),
     "tests/contract/test_engine_contract.py": ("models/engines/base.py",),
     "tests/contract/test_lexical_contract.py": ("retrieval/lexical/base.py",),
     "tests/contract/test_passage_store_contract.py": (
-        "retrieval/corpus/store/positions.py",
         "retrieval/corpus/store/postgres_reader.py",
         "retrieval/corpus/store/postgres_stores.py",
         "retrieval/corpus/store/postgres_writer.py",
@@ -37,7 +31,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/index/base.py",
         "retrieval/index/pgvector/index.py",
         "retrieval/index/pgvector/indices.py",
-        "retrieval/index/pgvector/sql.py",
     ),
     "tests/gpu/test_index_gpu.py": ("retrieval/index/backends/faiss_gpu.py",),
     "tests/http/test_command_line.py": (
@@ -49,12 +42,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_command_line_corpora.py": ("server/cli/namespaces.py",),
     "tests/http/test_constrained_outputs.py": ("server/api/openai/schemas.py",),
     "tests/http/test_draining.py": ("server/serving/run.py",),
-    "tests/http/test_egress_service.py": (
-        "retrieval/ncbi/client/service.py",
-        "server/cli/egress.py",
-        "server/observability/egress_service.py",
-        "server/serving/egress_app.py",
-    ),
+    "tests/http/test_egress_service.py": ("retrieval/ncbi/client/service.py",),
     "tests/http/test_egress_modes.py": ("server/cli/gateway.py",),
     "tests/http/test_keys.py": (
         "server/cli/keys.py",
@@ -80,15 +68,11 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_search.py": ("server/api/retrieval/search.py",),
     "tests/http/test_stored_documents.py": ("server/api/retrieval/stored_documents.py",),
     "tests/unit/server/state/test_jobs.py": ("server/state/job_tables.py",),
-    "tests/unit/models/encoders/transformers_encoder/test_encoder.py": (
-        "models/encoders/texts.py",
-        "models/encoders/transformers_encoder/loading.py",
-    ),
+    "tests/unit/models/encoders/transformers_encoder/test_encoder.py": ("models/encoders/texts.py",),
     "tests/unit/models/encoders/remote_encoder/test_encoder.py": (
         "models/encoders/remote_encoder/connection.py",
         "models/encoders/remote_encoder/references.py",
     ),
-    "tests/unit/models/engines/remote_engine/test_connection.py": ("models/engines/http_client.py",),
     "tests/unit/models/engines/transformers_engine/test_model_loading.py": ("models/torch_runtime/devices.py",),
     "tests/unit/models/engines/vllm_engine/test_endpoints.py": ("models/engines/vllm_engine/openai_layer.py",),
     "tests/unit/models/engines/vllm_engine/test_engine.py": ("models/engines/vllm_engine/compat.py",),
@@ -133,7 +117,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/gateway/documents/variation.py",
         "retrieval/gateway/eutils/efetch.py",
         "retrieval/gateway/http_reply.py",
-        "retrieval/storage/sqlite_pool.py",
+        "retrieval/storage/database.py",
     ),
     "tests/unit/retrieval/graph/linking/dictionary_lookup/test_dictionary.py": (
         "retrieval/graph/linking/dictionary_lookup/names.py",
@@ -186,7 +170,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/server/wiring/test_shared_passages.py": (
         "retrieval/corpus/namespaces/follower.py",
         "retrieval/index/pgvector/token_store.py",
-        "server/state/passages.py",
     ),
     "tests/unit/server/test_every_route.py": (
         "server/app.py",

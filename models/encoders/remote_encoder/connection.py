@@ -18,7 +18,7 @@ import httpcore
 import httpx
 
 from models.encoders.base import RemoteEncoderOptions
-from models.engines.http_client import KEEP_IDLE_S, ServerKind, Timeouts, build_request
+from models.engines.remote_engine.connection import KEEP_IDLE_S, ServerKind, Timeouts, build_request
 from models.errors import EncoderUnavailable, EncoderUnusable
 
 _ROUTE: Final = "/v1/embeddings"

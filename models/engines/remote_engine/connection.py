@@ -1,7 +1,8 @@
 """Send requests to one replica over HTTP and read its replies, within limits of time and size.
 
-Drives httpx's transport, not its client: no redirects, cookies, proxies of the environment or log lines. Only the
-replica's configured address is asked. Knows nothing of tokens.
+Has what the HTTP clients of all model servers share: which addresses are safe, certificates and headers. They drive
+httpx's transports, not its client: no redirects, cookies, proxies of the environment or log lines. Only the replica's
+configured address is asked. Knows nothing of tokens.
 """
 
 from __future__ import annotations
@@ -13,21 +14,85 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import httpcore
 import httpx
 
-from models.engines.base import RemoteOptions
-from models.engines.http_client import KEEP_IDLE_S, Header, ServerKind, Timeouts, build_request
+from models.engines.base import RemoteOptions, is_private
 from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost
-from models.errors import EngineUnavailable
+from models.errors import EngineUnavailable, ModelError
 
+# Below the 5 s after which vLLM closes an idle connection: one that it is just closing would look like its death.
+KEEP_IDLE_S: Final = 2.0
+WRITE_S: Final = 30.0
+Header = tuple[bytes, bytes]
 _MAX_REPLY_BYTES: Final = 4 * 2**20
 # One event holds the tokens of one step; with 20 alternatives each some 2 KiB a token.
 _MAX_EVENT_BYTES: Final = 4 * 2**20
 _EVENT_END: Final = b"\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKind:
+    """Name what messages about a kind of server say.
+
+    ``settings`` begins the names of its settings (``urls``, ``allow_http``, ``ca_file``), ``sent`` is what it gets.
+    """
+
+    settings: str
+    sent: str
+    error: type[ModelError]
+
+    def refusal(self, url: str, addresses: Iterable[str]) -> str:
+        """Return why an http server with these addresses may not be asked, "" where all are in private networks."""
+        public = next((address for address in addresses if not is_private(address)), "")
+        return public and (
+            f"{self.settings}urls: {url} would send {self.sent} unencrypted to {public}, which is no private address: "
+            f"use https, or set {self.settings}allow_http"
+        )
+
+    def tls(self, url: str, ca_file: Path | None) -> ssl.SSLContext:
+        """Return what the certificate of a server is checked with; one that is not read from a file for http.
+
+        Raises:
+            ModelError: the file of certificates cannot be read; of the class ``error``.
+        """
+        if not url.startswith("https"):
+            return ssl.create_default_context()
+        try:
+            return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+        except (OSError, ssl.SSLError) as error:
+            raise self.error(f"{self.settings}ca_file: {ca_file} cannot be read: {error}") from error
+
+
 _REPLICA: Final = ServerKind("model.", "prompts", EngineUnavailable)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Set the limits of one request in seconds; ``read`` None where the reader bounds the silence itself."""
+
+    connect_s: float
+    read_s: float | None = None
+
+    def extension(self) -> dict[str, float | None]:
+        return {"connect": self.connect_s, "read": self.read_s, "write": WRITE_S, "pool": None}
+
+
+def build_request(
+    url: str, body: Mapping[str, Any] | None, key: str | None, limits: Timeouts, headers: Sequence[Header] = ()
+) -> httpx.Request:
+    """Build a POST of ``body`` as JSON, or a GET without one; ``key`` is sent as bearer token."""
+    sent = [(b"accept-encoding", b"identity"), *headers]
+    if body is not None:
+        sent.append((b"content-type", b"application/json"))
+    if key is not None:
+        sent.append((b"authorization", f"Bearer {key}".encode()))
+    content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+    method = "GET" if body is None else "POST"
+    return httpx.Request(method, url, headers=sent, content=content, extensions={"timeout": limits.extension()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,10 @@ from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.store.base import JournalEntry, PassageWriter
-from retrieval.errors import ImportFileError
+from retrieval.errors import ImportFileError, IndexDamaged, IndexInputInvalid, IndexTooLarge
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Source
 from retrieval.index.base import Ids, Rows
-from retrieval.index.errors import IndexDamaged, IndexInputInvalid, IndexTooLarge
 from retrieval.index.spec import Estimate, Kind, estimate, kind_for
 from retrieval.passages import Document, Passage, passage_id
 from retrieval.storage.files import Disk

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from retrieval.corpus.errors import CorpusError, NamespaceBusy, NamespaceUnknown
 from retrieval.corpus.namespaces.namespace import BATCH, Namespace
 from retrieval.corpus.store.base import PassageStores, log_name
-from retrieval.index.errors import IndexFault
+from retrieval.errors import IndexFault
 
 log = logging.getLogger(__name__)
 # Each catch-up commits an index, which takes tens of milliseconds; a search is at most this much behind.

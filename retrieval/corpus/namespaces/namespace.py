@@ -27,8 +27,8 @@ from retrieval.corpus.namespaces.settings import (
     settings_of,
 )
 from retrieval.corpus.store.base import JournalEntry, PassageStore, PassageWriter, Target, log_name
+from retrieval.errors import IndexFault, IndexMismatch
 from retrieval.index.base import Rows, VectorIndex
-from retrieval.index.errors import IndexFault, IndexMismatch
 from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.base import LexicalIndex, is_outdated
 from retrieval.lexical.fusion import FusionWeights

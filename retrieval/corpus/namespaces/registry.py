@@ -33,7 +33,7 @@ from retrieval.corpus.namespaces.settings import (
     with_tokens,
 )
 from retrieval.corpus.store.base import Counts, PassageWriter, Target, checked_name, log_name
-from retrieval.index.errors import IndexFault
+from retrieval.errors import IndexFault
 from retrieval.lexical.fusion import EVEN, FusionWeights
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import VECTORS
 from retrieval.corpus.store.base import JournalEntry, Target
 from retrieval.corpus.store.schema import digest_of, document_text
+from retrieval.errors import IndexDamaged
 from retrieval.index.base import NO_ID, RowFilter
-from retrieval.index.errors import IndexDamaged
 from retrieval.passages import passage_id
 
 _BATCH: Final = 1000

@@ -10,8 +10,8 @@ from retrieval.corpus.errors import NamespaceDamaged
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import RankedPassage
+from retrieval.errors import IndexDamaged
 from retrieval.index.base import RowFilter
-from retrieval.index.errors import IndexDamaged
 from retrieval.lexical.keyword_frequency.index import KeywordIndex
 
 # By namespace and passage, in the order of the keywords.

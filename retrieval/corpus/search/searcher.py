@@ -33,8 +33,8 @@ from retrieval.corpus.search.ranking import (
     rankers_of,
 )
 from retrieval.corpus.store.base import MATCH_ALL, PassageFilter, Target
+from retrieval.errors import BackendUnavailable, IndexDamaged
 from retrieval.index.base import NO_ID, RowFilter
-from retrieval.index.errors import BackendUnavailable, IndexDamaged
 from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.fusion import EVEN, FusionWeights, feedback_seeds, late_interaction, leaning
 from retrieval.observer import NullObserver, RetrievalObserver, TraceSpan

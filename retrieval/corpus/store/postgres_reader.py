@@ -20,7 +20,7 @@ from retrieval.corpus.store.base import (
     Target,
     row_filter_of,
 )
-from retrieval.corpus.store.positions import Positions, SharedNamespace
+from retrieval.corpus.store.postgres_writer import Positions, SharedNamespace
 from retrieval.corpus.store.schema import document_of, spans_of
 from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import Document, Passage

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from retrieval.corpus.errors import NamespaceBusy, NamespaceExists, NamespaceUnknown
 from retrieval.corpus.store.base import Target
-from retrieval.corpus.store.positions import Positions, SharedNamespace
 from retrieval.corpus.store.postgres_reader import PostgresPassageStore
-from retrieval.corpus.store.postgres_writer import PostgresPassageWriter
+from retrieval.corpus.store.postgres_writer import Positions, PostgresPassageWriter, SharedNamespace
 from retrieval.corpus.store.sqlite_stores import locked
 from retrieval.storage.database import Connection, SharedDatabase
 

@@ -35,8 +35,8 @@ from retrieval.corpus.store.schema import STORE_NAME, document_of, passage_of, u
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
 from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import Document, Passage
+from retrieval.storage.database import ReadPool
 from retrieval.storage.files import build_lock, create_draft, make_folder, recover, replace_folder
-from retrieval.storage.sqlite_pool import ReadPool
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker

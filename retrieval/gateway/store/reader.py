@@ -35,7 +35,7 @@ from retrieval.formats.records import (
     SequenceSegment,
     Snp,
 )
-from retrieval.storage.sqlite_pool import ReadPool
+from retrieval.storage.database import ReadPool
 
 _LEVEL: Final = 3  # most of the gain for a third of the time of the default
 SCHEMA_VERSION: Final = "3"

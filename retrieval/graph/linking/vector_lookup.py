@@ -31,14 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Encoder, Floats, PassageText
-from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError
+from retrieval.errors import GraphBusy, GraphDamaged, GraphError, IndexDamaged, IndexMismatch
 from retrieval.graph.linking.dictionary_lookup.ambiguity import is_generic
 from retrieval.graph.linking.dictionary_lookup.names import agreement
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 from retrieval.graph.linking.dictionary_lookup.spans import outside
 from retrieval.graph.types import GraphStore, Mention, NameOf, Span
 from retrieval.index.base import Rows, VectorIndex
-from retrieval.index.errors import IndexDamaged, IndexMismatch
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import IndexSpec

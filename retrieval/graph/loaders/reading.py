@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from retrieval.errors import ImportFileError
+from retrieval.errors import GraphFileInvalid, ImportFileError
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Line, Source, split_lines
 from retrieval.formats.untrusted_input import whole_characters
-from retrieval.graph.errors import GraphFileInvalid
 
 _BZIP2: Final = b"BZh"
 _KEPT: Final = 20

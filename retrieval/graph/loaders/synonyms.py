@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from retrieval.errors import GraphFileInvalid
 from retrieval.formats.sources import Line
-from retrieval.graph.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import RecordPosition, Report, Row, lines, many, table
 from retrieval.graph.types import Edge, GraphLoader, Node
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
+from retrieval.errors import GraphFileInvalid
 from retrieval.formats.sources import Line, Source, is_tar, split_lines, tar_members
 from retrieval.graph.context.relations import NOT
-from retrieval.graph.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import (
     MalformedRecord,
     RecordPosition,

@@ -19,10 +19,17 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
-from retrieval.errors import NcbiError, NcbiMalformed, NcbiTimeout, NcbiTooLarge
+from retrieval.errors import (
+    GraphNodeUnknown,
+    GraphSourceMalformed,
+    GraphSourceUnavailable,
+    NcbiError,
+    NcbiMalformed,
+    NcbiTimeout,
+    NcbiTooLarge,
+)
 from retrieval.formats.untrusted_input import whole_characters
 from retrieval.graph.context.relations import statement
-from retrieval.graph.errors import GraphNodeUnknown, GraphSourceMalformed, GraphSourceUnavailable
 from retrieval.graph.spoke.reply import Reply, read_reply
 from retrieval.graph.types import Edge, Neighbourhood, Node, merged
 from retrieval.ncbi.calls.urls import OutgoingRequest

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from models.encoders.base import Encoder, EncoderFingerprint
-from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid
+from retrieval.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid
 from retrieval.graph.loaders.json_files import HetionetLoader, OpenEdgesLoader
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.loaders.synonyms import SynonymLoader, read_synonyms

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from models.encoders.base import EncoderFingerprint
-from retrieval.graph.errors import GraphDamaged
+from retrieval.errors import GraphDamaged
 from retrieval.graph.types import Edge, Node
 from retrieval.storage.files import FileDigest, digest_file
 

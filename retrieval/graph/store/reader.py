@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from models.encoders.base import EncoderFingerprint, Floats
+from retrieval.errors import GraphDamaged, GraphError, GraphNodeUnknown
 from retrieval.graph.context.relations import statement
-from retrieval.graph.errors import GraphDamaged, GraphError, GraphNodeUnknown
 from retrieval.graph.store.files import (
     EDGE_COLUMNS,
     EDGE_FROM,
@@ -32,7 +32,7 @@ from retrieval.graph.store.files import (
     read_manifest,
 )
 from retrieval.graph.types import NameOf, Neighbourhood, Node, Statement
-from retrieval.storage.sqlite_pool import ReadPool
+from retrieval.storage.database import ReadPool
 from retrieval.types import KnownName, NameKind, same
 
 _CONNECTIONS: Final = 4

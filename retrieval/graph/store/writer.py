@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from models.encoders.base import Encoder, PassageText
+from retrieval.errors import GraphFileInvalid
 from retrieval.graph.context.relations import statement
-from retrieval.graph.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.store.files import (
     EDGE_COLUMNS,

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
 from models.torch_runtime.openmp import run_in_new_thread
+from retrieval.errors import BackendUnavailable, IndexDamaged, IndexFault
 from retrieval.index.backends.base import Searcher, SegmentVectors, Sink
 from retrieval.index.base import Mask
-from retrieval.index.errors import BackendUnavailable, IndexDamaged, IndexFault
 from retrieval.index.spec import Kind, KindChoice, kind_of, lists_for, pq_parts, probes_for
 
 # Since faiss 1.15 a flat search of 2..166 queries of 768 dimensions uses a loop that takes 12 to 24 times as long as

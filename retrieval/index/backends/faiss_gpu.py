@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats
+from retrieval.errors import BackendUnavailable, IndexFault, IndexInputInvalid
 from retrieval.index.backends.base import Searcher, SegmentVectors, Sink, best
 from retrieval.index.backends.faiss_cpu import build_structure, load_faiss, metric_of, read_index, wheel, with_threads
 from retrieval.index.base import NO_ID, Mask
-from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInvalid
 from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
 # The classic GPU build's upper bound on k and on nprobe.

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
 from models.torch_runtime.openmp import run_in_new_thread
+from retrieval.errors import BackendUnavailable, IndexFault, IndexInputInvalid
 from retrieval.index.backends.base import Searcher, SegmentVectors, Sink
 from retrieval.index.base import NO_ID, Mask
-from retrieval.index.errors import BackendUnavailable, IndexFault, IndexInputInvalid
 from retrieval.index.spec import Kind, KindChoice
 
 _T = TypeVar("_T")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from retrieval.index.errors import BackendUnavailable, IndexDamaged, IndexMismatch
-from retrieval.index.pgvector.index import PgVectorIndex
-from retrieval.index.pgvector.sql import EXACT_ROWS, VectorTable
+from retrieval.errors import BackendUnavailable, IndexDamaged, IndexMismatch
+from retrieval.index.pgvector.index import EXACT_ROWS, PgVectorIndex, VectorTable
 from retrieval.index.spec import IndexSpec
 from retrieval.storage.database import Connection, Row, SharedDatabase
 

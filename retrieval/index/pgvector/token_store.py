@@ -14,7 +14,7 @@ import numpy as np
 
 from models.encoders.base import Codes, EncoderFingerprint
 from models.encoders.token_codes import bytes_per_token
-from retrieval.index.errors import IndexDamaged, IndexFault, IndexMismatch
+from retrieval.errors import IndexDamaged, IndexFault, IndexMismatch
 from retrieval.index.token_store import identity_of
 from retrieval.storage.database import Connection, SharedDatabase
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
+from retrieval.errors import IndexFault, IndexInputInvalid, IndexWriteFailed
 from retrieval.index.backends.base import Backend
 from retrieval.index.base import Columns, Ids, IndexStats, Neighbours, RowFilter, Rows
-from retrieval.index.errors import IndexFault, IndexInputInvalid, IndexWriteFailed
 from retrieval.index.segments.manifest import Manifest, OpenOptions
 from retrieval.index.segments.search_thread import SearchThread
 from retrieval.index.segments.segment import RowSelection, rows_of_mask

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from models.encoders.base import Metric
-from retrieval.index.errors import IndexDamaged, IndexMismatch
+from retrieval.errors import IndexDamaged, IndexMismatch
 from retrieval.index.spec import PROBE_SHARE, IndexSpec, Kind, KindChoice
 from retrieval.storage.files import Disk, FileDigest, digest_file
 

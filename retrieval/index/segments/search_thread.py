@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 
 from models.encoders.base import Floats
+from retrieval.errors import IndexFault, IndexOverloaded
 from retrieval.index.base import Neighbours, RowFilter
-from retrieval.index.errors import IndexFault, IndexOverloaded
 
 Search = Callable[[Floats, int, RowFilter | None], Neighbours]
 _MOST_QUERIES: Final = 1_024

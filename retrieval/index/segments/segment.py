@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
+from retrieval.errors import IndexDamaged
 from retrieval.index.backends.base import (
     EXTRA_CANDIDATES,
     Backend,
@@ -32,7 +33,6 @@ from retrieval.index.backends.base import (
     rescore,
 )
 from retrieval.index.base import NO_ID, Columns, Mask, RowFilter, concatenated
-from retrieval.index.errors import IndexDamaged
 from retrieval.index.segments.manifest import SegmentEntry
 from retrieval.index.spec import PROBE_SHARES, RECALL_GOAL, SAFE_KIND, Kind, KindChoice, is_gathering_cheaper
 from retrieval.storage.files import FOLDER_MODE, Disk, FileDigest, make_folder, sync

@@ -19,9 +19,9 @@ from typing import Final
 
 import numpy as np
 
+from retrieval.errors import IndexBusy, IndexDamaged, IndexWriteFailed
 from retrieval.index.backends.base import Backend
 from retrieval.index.base import Mask
-from retrieval.index.errors import IndexBusy, IndexDamaged, IndexWriteFailed
 from retrieval.index.segments.manifest import Manifest, OpenOptions, SegmentEntry, check_files, manifest_from_bytes
 from retrieval.index.segments.segment import (
     RowSelection,

@@ -22,8 +22,8 @@ from typing import Final, Literal, Protocol
 
 import numpy as np
 
+from retrieval.errors import IndexDamaged, IndexFault, IndexWriteFailed
 from retrieval.index.base import RowFilter
-from retrieval.index.errors import IndexDamaged, IndexFault, IndexWriteFailed
 from retrieval.lexical.base import WriterLock, checked_id, identity, make_folder, read_manifest, write_manifest
 from retrieval.lexical.keyword_frequency.pes2 import KeywordTable
 from retrieval.lexical.keyword_frequency.segment import (

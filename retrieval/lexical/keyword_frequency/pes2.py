@@ -25,8 +25,8 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.errors import IndexTooLarge
 from retrieval.index.base import Ids, RowFilter
-from retrieval.index.errors import IndexTooLarge
 from retrieval.lexical.question_keywords import Keyword, KeywordQuery, distinct_keywords
 from retrieval.passages import Hit, Passage, type_bits
 

@@ -20,8 +20,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.errors import IndexDamaged
 from retrieval.index.base import Ids, RowFilter
-from retrieval.index.errors import IndexDamaged
 from retrieval.lexical.base import MANIFEST, identity, write_manifest
 from retrieval.lexical.tokens import (
     GLUED,

@@ -30,10 +30,14 @@ from models.encoders.model_files import ModelFolder
 from models.encoders.resolve import resolve_encoder
 from models.encoders.texts import TruncatingTokenizer, load_tokenizer
 from models.encoders.token_codes import kept_tokens, max_sim, pack
-from models.encoders.transformers_encoder.batches import BatchRunner
-from models.encoders.transformers_encoder.encoder import PooledForward, TokenForward, unit_rows
-from models.encoders.transformers_encoder.loading import FifoLock, load_transformer, place
-from models.encoders.transformers_encoder.plain_bert import TokenVectors, load_plain_bert
+from models.encoders.transformers_encoder.encoder import BatchRunner, PooledForward, TokenForward, unit_rows
+from models.encoders.transformers_encoder.loading import (
+    FifoLock,
+    TokenVectors,
+    load_plain_bert,
+    load_transformer,
+    place,
+)
 from scripts.benchmarks.retrieval.onnx_bert import write_graph
 from scripts.evals.retrieval import Question, average_precision, corpus, read_questions
 

@@ -47,8 +47,7 @@ from retrieval.corpus.search.searcher import Rankers, Searcher, SearchOptions
 from retrieval.index.base import RowFilter
 from retrieval.passages import Document
 from server.settings.retrieval import RetrievalSettings
-from server.state.database import Database
-from server.state.passages import PassageDatabase
+from server.state.database import Database, PassageDatabase
 from server.wiring.retrieval import build_retrieval, search_keywords
 
 _NAME: Final = "shared"

@@ -39,16 +39,15 @@ from models.engines.registry import create_engine
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from models.types import Delta, GenerateParams
 from retrieval.graph.types import Linked
-from retrieval.references.styles import ReferenceStyles
+from retrieval.references.csl import ReferenceStyles
 from scripts.benchmarks.decoding.directed_engine import Directed
 from scripts.benchmarks.decoding.random_models import build_model
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, Done, Message
 from server.methods.clinfo.literature import Article, Fetched, Hear, Hits, Link, Section
-from server.methods.clinfo.method import Clinfo
+from server.methods.clinfo.method import Clinfo, Library
 from server.methods.clinfo.options import ClinfoOptions
-from server.methods.clinfo.review import Library
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import SentenceScores
 from server.settings.retrieval import RetrievalSettings

@@ -12,17 +12,20 @@ from typing import Final
 
 from retrieval.ncbi.calls.parameter_classes import CLASSES, ParamClass
 from retrieval.types import Endpoint, NcbiCall
-from server.egress.recognition.terms import Search, is_field, recognize_ids, recognize_term
-from server.egress.recognition.verdict import (
-    Allowed,
-    IsReceived,
+from server.egress.recognition.terms import (
     NotRecognized,
     Recognized,
     Refused,
+    Search,
+    is_field,
+    recognize_ids,
+    recognize_term,
     refuse,
 )
 from server.egress.recognition.vocabulary import Vocabulary
 
+# Returns whether this server received the request id from NCBI for the call's key.
+IsReceived = Callable[[str], bool]
 DATABASES: Final = ("gene", "snp", "omim", "clinvar", "pubmed", "pmc", "nuccore", "protein", "taxonomy", "medgen")
 _FORMAT: Final = {"retmode": ("json", "xml")}
 _PAGE: Final = {
@@ -80,6 +83,19 @@ _LINKS: Final = frozenset(
         "omim_pubmed_calculated",
     }
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Hold a recognized call as it may leave.
+
+    ``call`` is rebuilt: parameters in the table's order, names in their stored spelling. ``characters`` is what its
+    variable values cost of a budget.
+    """
+
+    call: NcbiCall
+    classes: tuple[ParamClass, ...]
+    characters: int
 
 
 def recognize_choice(endpoint: Endpoint, name: str, value: str) -> Recognized:

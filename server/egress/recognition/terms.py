@@ -2,7 +2,8 @@
 
 An identifier has a database's exact shape, is in its range, and is one of few in a call. The ranges end above our
 estimate of the highest number that the database had assigned in November 2026 (NCBI publishes no table), so they need
-raising every few years; a too new record is refused, never the reverse. Pure.
+raising every few years; a too new record is refused, never the reverse. Defines what the check of a value gives, too:
+the value as it may leave, or why it may not. Pure.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, get_args
 
 from retrieval.ncbi.calls.parameter_classes import ParamClass
 from retrieval.types import NameKind
-from server.egress.recognition.verdict import NotRecognized, Recognized, Refused, refuse
 from server.egress.recognition.vocabulary import Vocabulary, is_symbol, known_name, reads_as_language
 
+# What was not recognized, or which bound was reached; the label of the metric.
+Reason = Literal[
+    "endpoint", "database", "parameter", "characters", "identifier", "word", "form", "combination", "choice",
+    "sequence", "position", "request_id", "class", "answer_budget", "hour_budget", "day_budget",
+]  # fmt: skip
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 # The examples in the prompts ask for 5 records at a time. Ten PubMed ids can carry 10 * log2(44,000,000) = 254 bits,
 # which is why there are not more.
 MAX_IDS: Final = 10
@@ -41,6 +47,43 @@ NUMBERS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
         (600_000, 624_999),
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Name the parameter that keeps a call here; no text contains any part of the call's values.
+
+    ``param`` is a name of the call table or "call".
+    """
+
+    param: str
+    reason: Reason
+    what: str
+    remedy: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.what}; {self.remedy}"
+
+
+class NotRecognized(Exception):  # an outcome inside this package, no error of the server
+    """Carry the refusal out of the checks of a value; never leaves this package."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.reason)
+        self.refused = refused
+
+
+@dataclass(frozen=True, slots=True)
+class Recognized:
+    """Hold a recognized value as it may leave."""
+
+    text: str
+    classes: frozenset[ParamClass] = frozenset()
+
+
+def refuse(param: str, reason: Reason, what: str, remedy: str) -> NotRecognized:
+    return NotRecognized(Refused(param, reason, what, remedy))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from retrieval.references.csl import Item
-from retrieval.references.styles import Style
+from retrieval.references.csl import Item, Style
 from server.methods.base import AnswerRequest, CallReplied
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.shared.passages import SentenceScores

@@ -12,27 +12,100 @@ answering medical questions using scientific literature. PSB 2024. The steps are
 Differences from the published program: queries are validated and repaired; rankings are fused in a stable order;
 retracted articles are no evidence; judgements are constrained to yes and no; the reference of an article is its own,
 written by a library; every sentence is held against what it cites; without evidence, the method abstains.
+
+The stages of a review run each within its share of the time, and count what happens to the articles.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final, Protocol, TypeVar
 
+from models.decoding.types import LoopUsage
+from models.errors import ArrowheadError, ModelError
 from models.types import GenerateParams
+from retrieval.graph.types import Linked
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Event, OptionInvalid, answer_limit
+from server.methods.base import (
+    AnswerOutcome,
+    AnswerRequest,
+    CallMade,
+    CallReplied,
+    Done,
+    Event,
+    EvidenceRead,
+    OptionInvalid,
+    Retrieved,
+    Step,
+    TextDelta,
+    TranscriptDelta,
+    answer_limit,
+)
 from server.methods.clinfo.generated import Reader
 from server.methods.clinfo.judging import Judge, Prompts
-from server.methods.clinfo.options import parse_options
-from server.methods.clinfo.review import Library, Review
+from server.methods.clinfo.literature import Article, Citations, Literature, Place
+from server.methods.clinfo.options import ClinfoOptions, parse_options
+from server.methods.clinfo.queries import Query, build_queries, given_queries, with_limits
+from server.methods.clinfo.report import (
+    NO_USAGE,
+    Flow,
+    Report,
+    abstention,
+    counted,
+    disagreements,
+    ending,
+    fetched_step,
+    found_step,
+    included_step,
+    queries_step,
+    screened_step,
+    searched_step,
+)
+from server.methods.clinfo.screening import (
+    Screened,
+    bar_of,
+    by_evidence,
+    level_first,
+    logit,
+    screen,
+    texts_to_compare,
+    to_judge,
+    with_judgements,
+)
+from server.methods.clinfo.search import (
+    Candidate,
+    Merged,
+    Searched,
+    SearchRun,
+    expanded,
+    fetch,
+    merge,
+    search_passages,
+    search_place,
+    with_full_texts,
+)
+from server.methods.clinfo.stages import Deadline, as_they_come, finished
+from server.methods.clinfo.statements import Conclusion, extract, nearest_sentence
+from server.methods.shared.call_lines import call_line
+from server.methods.shared.choices import asks_yes_or_no, one_line
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.passages import PassageQuery
-from server.methods.shared.synthesis import choose_synthesis
+from server.methods.shared.outcomes import notice
+from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
+from server.methods.shared.synthesis import Synthesis, choose_synthesis
 
 # Of the synthesis, as in the paper.
 ANSWER_TOKENS: Final = 1024
+_T = TypeVar("_T")
+NO_VERDICT: Final = (
+    "These sentences are quoted from the articles; whether they mean yes or no is for the reader to judge, as no model "
+    "that can read them is served."
+)
+# Of so many of the best articles the full text is read.
+_FULL_TEXTS: Final = 5
 
 
 class Clinfo:
@@ -80,3 +153,335 @@ class Clinfo:
         layout = PromptFormatter(engine, card, ask.instruction)
         judge = Judge(Generations(engine, ask.request_id), layout, self._prompts, ask.cache_salt)
         return Reader(judge, params)
+
+
+class Names(Protocol):
+    """Link the names of a question to a vocabulary with synonyms."""
+
+    async def link(self, question: str) -> Linked:
+        """Return the mentions.
+
+        Raises:
+            ArrowheadError: there is no vocabulary, or it cannot be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Hold what reviews read from, shared by all answers."""
+
+    literature: Literature
+    passages: PassageSource
+    names: Names
+    citations: Citations
+
+
+class Review:
+    """Run one review; ``events`` is called once."""
+
+    def __init__(
+        self, ask: AnswerRequest, options: ClinfoOptions, synthesis: Synthesis, library: Library, reader: Reader | None
+    ) -> None:
+        """Prepare a review; ``reader`` None leaves the model out of it."""
+        self._ask = ask
+        self._question = one_line(ask.question)
+        self._options = options
+        self._synthesis = synthesis
+        self._library = library
+        self._reader = reader
+        self._flow = Flow()
+        self._deadline = Deadline(options.max_seconds)
+        self._ordinals = count()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def events(self) -> AsyncGenerator[Event, None]:
+        """Return the events, each as soon as it happens; closing the iterator ends the review."""
+        return as_they_come(self._run, self._events)
+
+    def _tell(self, *events: Event) -> None:
+        for event in events:
+            self._events.put_nowait(event)
+
+    def _hear(self, call: CallReplied) -> None:
+        """Tell a call with its reply, as other methods do; many run side by side, so that none is told before."""
+        numbered = replace(call, ordinal=next(self._ordinals))
+        line = TextDelta(f"{call_line(call.url, call.summary)}\n", "reasoning")
+        self._tell(CallMade(call.url, numbered.ordinal), numbered, line)
+
+    async def _run(self) -> None:
+        queries = await self._queries()
+        self._tell(Step(queries_step(queries)))
+        merged, searched = await self._merged(await self._search(queries))
+        self._tell(Step(found_step(self._flow)))
+        screened = await self._screened(await self._fetched(merged))
+        kept = by_evidence([one for one in screened if one.is_kept])
+        if self._options.full_text:
+            kept = await self._with_full_texts(kept)
+        self._flow.included = len(kept)
+        self._tell(Step(screened_step(self._flow, screened)))
+        report = self._report(searched, screened, kept)
+        if not kept:
+            self._tell(*self._without_evidence(report))
+            return
+        self._tell(
+            Step(included_step(kept)),
+            Retrieved(tuple(run.query for run in searched.runs), tuple(one.article.url for one in kept)),
+            EvidenceRead(tuple(f"{one.article.title}\n{one.article.text}".strip() for one in kept)),
+        )
+        conclusion = await self._concluded(kept)
+        self._tell(Step(conclusion.step))
+        if conclusion.lack:
+            report = report.concluded(conclusion)
+            self._tell(*abstention(report, conclusion.lack, conclusion.outcome, self._usage))
+            return
+        self._tell(*self._told(report, conclusion))
+
+    def _report(self, searched: Searched, screened: Sequence[Screened], kept: Sequence[Screened]) -> Report:
+        return Report(
+            question=self._question,
+            options=self._options,
+            synthesis=self._synthesis,
+            runs=searched.runs,
+            screened=screened,
+            kept=kept,
+            flow=self._flow,
+        )
+
+    # --- 1. queries
+
+    async def _queries(self) -> tuple[Query, ...]:
+        options = self._options
+        if isinstance(options.queries, tuple):
+            return with_limits(given_queries(options.queries), options)
+        if self._reader is not None:
+            written = await self._within("queries", self._reader.queries(self._question, options.queries), ())
+            if written:
+                ranked = [one for one in build_queries(self._question, None, 2) if one.any_of]
+                return with_limits((*written, *ranked), options)
+        linked = await self._linked()
+        return with_limits(build_queries(self._question, linked, options.queries), options)
+
+    async def _linked(self) -> Linked | None:
+        """Return the linked names; without them, the queries have the question's own words, and nothing is lost."""
+        try:
+            async with asyncio.timeout(self._deadline.share("linking")):
+                return await self._library.names.link(self._question)
+        except (ArrowheadError, TimeoutError):
+            return None
+
+    # --- 2. search
+
+    async def _search(self, queries: Sequence[Query]) -> Searched:
+        names = self._library.literature.namespaces(self._ask, self._options)
+        works: list[tuple[SearchRun, Awaitable[Searched]]] = [
+            (SearchRun(place=place.name, query=query.term, writer=query.writer), search_place(number, place, query))
+            for number, place in enumerate(self._places)
+            for query in queries
+        ]
+        if names:
+            asked = list(dict.fromkeys([self._question, *(query.words for query in queries if query.words)]))[:2]
+            run = SearchRun(place=", ".join(names), query=self._question, writer="rules")
+            works.append((run, search_passages(self._library.passages.open(self._ask), names, asked)))
+        found = await self._all_within("search", works)
+        self._flow.faults += [f"{run.place}: {run.error}" for run in found.runs if run.error]
+        return found
+
+    async def _all_within(self, stage: str, works: Sequence[tuple[SearchRun, Awaitable[Searched]]]) -> Searched:
+        """Return what the searches found, each told as it ends; one that takes too long is recorded as failed."""
+        ended = await finished([self._searched(work) for _, work in works], self._deadline.share(stage))
+        found = Searched()
+        for (run, _), result in zip(works, ended, strict=True):
+            if result is None:
+                result = Searched((replace(run, error="it took too long"),))
+                self._tell_runs(result)
+            found = found.plus(result)
+        return found
+
+    async def _searched(self, work: Awaitable[Searched]) -> Searched:
+        found = await work
+        self._tell_runs(found)
+        return found
+
+    def _tell_runs(self, found: Searched) -> None:
+        self._tell(*(Step(searched_step(run)) for run in found.runs))
+
+    async def _merged(self, searched: Searched) -> tuple[Merged, Searched]:
+        excluded = frozenset(self._options.exclude_pmids)
+        merged = merge(searched, excluded)
+        if self._options.expand != "none" and merged.candidates:
+            more = await self._within("citations", expanded(self._places, merged, self._options.expand), Searched())
+            self._tell_runs(more)
+            searched = searched.plus(more)
+            self._flow.faults += [f"{run.place}: {run.error}" for run in more.runs if run.error]
+            merged = merge(searched, excluded)
+        self._flow.found, self._flow.duplicates = merged.num_found, merged.num_duplicates
+        self._flow.left_out = max(0, len(merged.candidates) - self._options.max_articles)
+        return merged, searched
+
+    @property
+    def _places(self) -> Sequence[Place]:
+        return self._library.literature.open(self._ask, self._options, self._hear)
+
+    async def _fetched(self, merged: Merged) -> tuple[Candidate, ...]:
+        wanted = merged.candidates[: self._options.max_articles]
+        got = await fetch(self._places, wanted, self._deadline.share("fetch"))
+        self._flow.missing = len(wanted) - len(got.candidates) - got.num_same_doi
+        self._flow.duplicates += got.num_same_doi
+        self._flow.faults += list(got.errors)
+        if wanted:
+            self._tell(Step(fetched_step(len(wanted), self._flow.missing, got.num_same_doi)))
+        return got.candidates
+
+    # --- 3. screening
+
+    async def _screened(self, candidates: Sequence[Candidate]) -> tuple[Screened, ...]:
+        texts = texts_to_compare(candidates, self._options)
+        compared = self._library.literature.compare(self._question, texts)
+        scores = await self._within("screening", compared, SentenceScores())
+        screened = await asyncio.to_thread(screen, self._question, candidates, scores, self._options)
+        if self._reader is not None:
+            asked = [one.article for one in to_judge(screened, bar_of(scores))]
+            judged = await self._reader.judge.relevant(self._question, asked, self._deadline.share("judging"))
+            self._flow.faults += ["judging took too long"] if judged.is_late else []
+            screened = with_judgements(screened, judged.yes)
+        self._flow.screened = len(screened)
+        self._flow.excluded.update(one.reason for one in screened if not one.is_kept)
+        return screened
+
+    async def _with_full_texts(self, kept: Sequence[Screened]) -> tuple[Screened, ...]:
+        best = sorted(kept, key=lambda one: -one.score)[:_FULL_TEXTS]
+        work = with_full_texts(self._places, [one.candidate for one in best])
+        articles, errors = await self._within("full texts", work, ({}, []))
+        self._flow.faults += errors
+        return tuple(replace(one, article=articles.get(one.article.key, one.article)) for one in kept)
+
+    # --- 4. and 5. evidence table and synthesis
+
+    async def _concluded(self, kept: Sequence[Screened]) -> Conclusion:
+        """Return the synthesis in the way of the request; where the model fails, its sentences are quoted instead."""
+        ranked = sorted(kept, key=lambda one: -one.score)
+        best_first = level_first(ranked, lambda one: logit(one.score), lambda one: one.article.level)
+        late = Conclusion(lack="There was no time left to read the articles.", outcome="cut")
+        reader = self._reader
+        if reader is not None:
+            work = self._read(reader, best_first)
+            try:
+                found = await self._within("synthesis", work, None)
+                if found is not None:
+                    return found
+            except ModelError as error:
+                self._flow.faults.append(f"the model failed: {error.message}")
+        extracted = extract(self._question, best_first, self._library.literature, self._options.sentences)
+        return await self._within("quotes", extracted, late)
+
+    async def _read(self, reader: Reader, kept: Sequence[Screened]) -> Conclusion:
+        if self._synthesis == "quoted":
+            return await reader.quoted(self._question, kept, self._options.sentences)
+        cells, written = await asyncio.gather(reader.table(self._question, kept), reader.written(self._question, kept))
+        return replace(written, cells=cells)
+
+    def _told(self, report: Report, conclusion: Conclusion) -> Iterator[Event]:
+        """Yield the answer: the claims, what has to be told with them, and the references."""
+        told = conclusion.text
+        yield TranscriptDelta(conclusion.written or told, "sampled" if conclusion.written else "injected")
+        yield TextDelta(told)
+        self._flow.struck = len(conclusion.struck)
+        for text in self._notes(conclusion):
+            note = notice(text, told)
+            told += note.text
+            yield note
+        articles = {one.article.key: one.article for one in report.kept}
+        cited = [articles[key] for key in conclusion.numbers]
+        self._flow.cited = len(cited)
+        done = Done(
+            answer=conclusion.plain,
+            finish_reason="length" if conclusion.limit else "stop",
+            stop_reason=None,
+            usage=self._usage,
+            details=report.concluded(conclusion).details | {"citations": _cited(conclusion, articles)},
+            outcome=self._outcome(conclusion),
+        )
+        yield from ending(report, told, cited, self._library.citations, done)
+
+    def _outcome(self, conclusion: Conclusion) -> AnswerOutcome:
+        is_open = conclusion.claims[0].is_quote and asks_yes_or_no(self._question)
+        return "partial" if conclusion.outcome == "answered" and (self._flow.faults or is_open) else conclusion.outcome
+
+    def _notes(self, conclusion: Conclusion) -> Iterator[str]:
+        if conclusion.disagreeing:
+            yield " ".join(disagreements(conclusion))
+        if conclusion.claims[0].is_quote and asks_yes_or_no(self._question):
+            yield NO_VERDICT
+        if conclusion.struck:
+            number = counted(len(conclusion.struck), "sentence")
+            yield f"{number} of the model left out, as no article cited there was found to state it."
+        if conclusion.limit:
+            yield conclusion.limit
+        if self._flow.faults:
+            yield f"Not all went well, so articles may be missing: {'; '.join(self._flow.faults[:5])}."
+
+    @property
+    def _usage(self) -> LoopUsage:
+        return self._reader.judge.generations.usage if self._reader else NO_USAGE
+
+    def _without_evidence(self, report: Report) -> Iterator[Event]:
+        """Yield the answer where no article is kept: nothing was found, or nothing that was found is evidence."""
+        flow = self._flow
+        outcome: AnswerOutcome = "abstained"
+        if report.runs and all(run.error for run in report.runs):
+            reason, outcome = "The literature could not be searched.", "call_failed"
+        elif not report.runs:
+            reason = "The question has no words that literature can be searched for."
+        elif not flow.found:
+            reason, outcome = "No article was found.", "call_failed" if flow.faults else "not_found"
+        elif not flow.screened and not flow.missing:
+            reason = "All articles that were found are among those to leave out (exclude_pmids)."
+        elif not flow.screened:
+            reason, outcome = "None of the articles that were found could be fetched.", "call_failed"
+        elif flow.excluded["retracted"] == flow.screened:
+            reason = "All articles that were found have been retracted."
+        else:
+            reason = "None of the articles that were found is evidence for this question."
+        yield from abstention(report, reason, outcome, self._usage)
+
+    async def _within(self, stage: str, work: Awaitable[_T], otherwise: _T) -> _T:
+        """Return the result of a stage, or ``otherwise`` after its share of the time."""
+        try:
+            async with asyncio.timeout(self._deadline.share(stage)):
+                return await work
+        except TimeoutError:
+            self._flow.faults.append(f"{stage} took too long")
+            return otherwise
+
+
+def _cited(conclusion: Conclusion, articles: Mapping[str, Article]) -> list[dict[str, object]]:
+    """Return each citation for the trace; an article that only disagrees has no ``text``.
+
+    ``quote`` is the sentence of the article that a reader is shown: the quoted one, or the one nearest to what the
+    model wrote, "" where none is near.
+    """
+    numbers = conclusion.numbers
+    told = [
+        {
+            "number": numbers[key],
+            "key": key,
+            "url": articles[key].url,
+            "text": claim.text,
+            "quote": claim.text if claim.is_quote else nearest_sentence(claim.text, articles[key]),
+            "is_quote": claim.is_quote,
+            "section": claim.section,
+            "score": round(claim.score, 4),
+        }
+        for claim in conclusion.claims
+        for key in claim.keys
+    ]
+    listed = {one["key"] for one in told}
+    for first, other in conclusion.disagreeing:
+        if other not in listed:
+            denied = next(claim.text for claim in conclusion.claims if first in claim.keys)
+            quote = nearest_sentence(denied, articles[other], may_deny=True)
+            told.append(
+                {"number": numbers[other], "key": other, "url": articles[other].url, "text": "", "quote": quote}
+            )
+    return told

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any, Final, Literal, get_args
 
 from retrieval.corpus.store.base import is_name
-from retrieval.references.styles import STYLES, Style
+from retrieval.references.csl import STYLES, Style
 from server.methods.base import OptionInvalid
 from server.methods.shared.extractive import MAX_SENTENCES
 from server.methods.shared.synthesis import SYNTHESES, Synthesis

@@ -51,7 +51,7 @@ MARK = "Answer:"
 CALL_OPENER = "[https://"
 # What the model writes between two replies; a call has about 60 tokens, the reasoning of a hop as many.
 _OWN_TOKENS: Final = 512
-# Of a model that was trained for look-ups alone: a call with its margin, the longest one, since each digit can be a token,
+# Of a model that was trained for look-ups alone: a call with its margin, the longest one where each digit is a token,
 # and calls of one answer by their length.
 _LOOKUP_TOKENS: Final = 128
 _LONGEST_LOOKUP: Final = (

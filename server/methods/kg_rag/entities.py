@@ -17,7 +17,7 @@ from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from models.types import Delta, GenerateParams, Grammar
-from retrieval.graph.errors import GraphNodeUnknown
+from retrieval.errors import GraphNodeUnknown
 from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.types import Linked, Mention, Neighbourhood, Node
 from server.methods.base import AnswerRequest, MethodError, plain_ids, usage_of, uses_chat_template

@@ -17,7 +17,6 @@ ALLOWED = {
     "retrieval/corpus/ingest/cited_works.py": {"httpx"},
     # The database that the settings name, for state that servers share.
     "server/state/database.py": {"psycopg"},
-    "server/state/passages.py": {"psycopg"},
 }
 CLIENTS = {
     "httpx", "httpcore", "requests", "urllib3", "aiohttp", "urllib.request", "http.client", "ftplib", "smtplib",

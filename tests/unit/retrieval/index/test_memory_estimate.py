@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.index.errors import IndexFault, IndexTooLarge
+from retrieval.errors import IndexFault, IndexTooLarge
 from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, check_build, estimate
 
 

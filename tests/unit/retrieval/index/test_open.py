@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.index.errors import BackendUnavailable, IndexInputInvalid
+from retrieval.errors import BackendUnavailable, IndexInputInvalid
 from retrieval.index.open import create_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import KINDS, IndexSpec

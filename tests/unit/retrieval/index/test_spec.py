@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.index.errors import IndexInputInvalid
+from retrieval.errors import IndexInputInvalid
 from retrieval.index.spec import IndexSpec, is_gathering_cheaper, kind_for, kind_of, lists_for, pq_parts, probes_for
 
 

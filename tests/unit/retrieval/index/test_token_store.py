@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from models.encoders.hashing import HashingEncoder
-from retrieval.index.errors import IndexDamaged, IndexFault, IndexMismatch
+from retrieval.errors import IndexDamaged, IndexFault, IndexMismatch
 from retrieval.index.token_store import FILE, TokenStore
 
 FINGERPRINT = HashingEncoder(dim=16).fingerprint

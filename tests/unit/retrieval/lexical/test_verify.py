@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.index.errors import IndexDamaged
+from retrieval.errors import IndexDamaged
 from retrieval.lexical.tantivy_index import TantivyIndex, open_tantivy
 from retrieval.passages import Passage
 

@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 
-from retrieval.references.csl import address_of, date_parts, doi_of, item_of_link, person, plain_title, pmid_of
-from retrieval.references.styles import STYLES, ReferenceStyles
+from retrieval.references.csl import (
+    STYLES,
+    ReferenceStyles,
+    address_of,
+    date_parts,
+    doi_of,
+    item_of_link,
+    person,
+    plain_title,
+    pmid_of,
+)
 
 DEXAMETHASONE: dict[str, Any] = {
     "id": "pmid:32678530",
@@ -150,7 +159,7 @@ def test_styles_are_written_from_many_threads_alike(styles: ReferenceStyles) -> 
 
 
 def test_the_library_is_loaded_with_the_first_reference() -> None:
-    code = "import sys, retrieval.references.styles; print('citeproc' in sys.modules, 'lxml' in sys.modules)"
+    code = "import sys, retrieval.references.csl; print('citeproc' in sys.modules, 'lxml' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["False", "False"]
 

@@ -11,8 +11,9 @@ from graph_files import KGX_EDGES, KGX_NODES, SPOKE, write_kgx_archive, write_li
 from retrieval.graph.spoke.source import OutboundCall
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from server.cli.main import main
+from server.evidence.encoders import graph_encoder_name
 from server.settings.loading import SettingsInvalid, graphs_dir, load_settings
-from server.wiring.graph import build_spoke, graph_encoder_name
+from server.wiring.bootstrap import build_spoke
 
 SPOKE_URL = "https://spoke.rbvi.ucsf.edu"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server.egress.gate import LIFETIME_S, ReceivedRequestIds
+from server.egress.policy import LIFETIME_S, ReceivedRequestIds
 
 
 def test_an_id_is_its_keys_own_for_a_day() -> None:

@@ -29,7 +29,7 @@ from retrieval.types import NameKind, NcbiCall
 from server.audit.log import AuditRecorder
 from server.egress.policy import EgressContext, EgressPolicy
 from server.egress.recognition.recognizer import Recognizer
-from server.egress.recognition.verdict import Refused
+from server.egress.recognition.terms import Refused
 from server.egress.recognition.vocabulary import Vocabulary
 from server.egress.router import Destination, DestinationPair, Destinations, Egress, Knowledge
 from server.settings.egress import EgressSettings

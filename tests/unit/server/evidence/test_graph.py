@@ -13,8 +13,7 @@ import pytest
 import pytest_asyncio
 from ncbi_server import Answer, NcbiServer, Seen
 
-from retrieval.errors import NcbiRefusedByEgress
-from retrieval.graph.errors import GraphError, GraphSourceMalformed, GraphSourceUnavailable
+from retrieval.errors import GraphError, GraphSourceMalformed, GraphSourceUnavailable, NcbiRefusedByEgress
 from retrieval.graph.spoke.source import SpokeOptions, SpokeSource
 from retrieval.graph.types import Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits

@@ -13,7 +13,7 @@ import docx
 import pytest
 import rispy
 
-from retrieval.references.styles import ReferenceStyles
+from retrieval.references.csl import ReferenceStyles
 from server.errors import ExportInvalid, NothingToExport
 from server.exports.formats import FORMATS, check_export, export
 from server.exports.report import report_of

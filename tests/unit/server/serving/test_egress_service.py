@@ -19,11 +19,11 @@ from retrieval.errors import EgressServiceUnavailable
 from retrieval.ncbi.client.service import ServiceClient
 from retrieval.observer import NullObserver
 from retrieval.types import NcbiCall
-from server.observability.egress_service import watch_service
-from server.observability.metrics import Metrics
-from server.serving.egress_app import ServiceState, create_egress_app
+from server.observability.metrics import Metrics, watch_service
 from server.serving.egress_service import (
     ServiceServer,
+    ServiceState,
+    create_egress_app,
     listener_of,
     require_protection,
     run_egress_service,

@@ -13,7 +13,7 @@ from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.store.base import log_name
-from retrieval.index.errors import IndexTooLarge
+from retrieval.errors import IndexTooLarge
 from retrieval.passages import Document
 from server.evidence.passages import Retrieval
 from server.settings.model import ModelSettings

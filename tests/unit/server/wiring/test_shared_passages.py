@@ -31,8 +31,7 @@ from server.methods.shared.passages import PassageQuery
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.settings.server import StateSettings
-from server.state.database import Database
-from server.state.passages import PassageDatabase
+from server.state.database import Database, PassageDatabase
 from server.wiring.retrieval import build_retrieval
 from server.wiring.state import open_database, open_passage_database
 
@@ -50,7 +49,7 @@ from retrieval.corpus.ingest import add
 from retrieval.corpus.ingest.add import add_items
 from server.settings.retrieval import RetrievalSettings
 from server.state.database import Database
-from server.state.passages import PassageDatabase
+from server.state.database import PassageDatabase
 from server.wiring.retrieval import build_retrieval
 
 database = PassageDatabase(Database(sys.argv[1]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.encoders.remote_encoder.vectors import read_vectors, request_body, similarity, unit
+from models.encoders.remote_encoder.encoder import read_vectors, request_body, similarity, unit
 from models.errors import EncoderUnusable
 
 VECTORS = np.array([[3.0, 4.0], [0.0, 2.0]], np.float32)

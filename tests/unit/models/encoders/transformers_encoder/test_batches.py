@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.encoders.transformers_encoder.batches import padded_width, plan_batches
+from models.encoders.transformers_encoder.encoder import padded_width, plan_batches
 
 LIMIT = 512
 LENGTHS = st.lists(st.integers(1, LIMIT), max_size=200)

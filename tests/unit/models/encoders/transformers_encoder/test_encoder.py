@@ -17,8 +17,7 @@ from models.encoders.registry import create_encoder, encoder_memory
 from models.encoders.resolve import resolve_encoder
 from models.encoders.specs import KNOWN_ENCODERS, EncoderSpec
 from models.encoders.texts import TruncatingTokenizer, load_tokenizer
-from models.encoders.transformers_encoder.batches import BatchRunner, Inputs
-from models.encoders.transformers_encoder.encoder import TransformersEncoder
+from models.encoders.transformers_encoder.encoder import BatchRunner, Inputs, TransformersEncoder
 from models.encoders.transformers_encoder.loading import FifoLock, Placement, place
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.torch_runtime.devices import cpu_has_bfloat16

@@ -149,7 +149,7 @@ async def test_clear_text_stays_on_private_networks(monkeypatch: pytest.MonkeyPa
     connection = Connection("http://8.8.8.8:8000", OPTIONS)
     with pytest.raises(AddressNotPrivate, match=r"unencrypted to 8\.8\.8\.8.*model\.allow_http"):
         await connection.get("/health", 5)
-    monkeypatch.setattr("models.engines.http_client.is_private", lambda address: False)
+    monkeypatch.setattr("models.engines.remote_engine.connection.is_private", lambda address: False)
     allowed = RemoteOptions(urls=(), connect_s=1.0, allow_http=True)
     for connection in Connection("https://127.0.0.1:1", OPTIONS), Connection("http://127.0.0.1:1", allowed):
         with pytest.raises(ReplicaLost, match="ConnectError"):

@@ -11,8 +11,7 @@ from replica_server import Replica
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from models.engines.base import LayerCall
-from models.engines.remote_engine.engine import RemoteEngine
-from models.engines.remote_engine.openai_layer import session_of_body
+from models.engines.remote_engine.engine import RemoteEngine, session_of_body
 from models.errors import EngineUnavailable, UnsupportedParam
 
 from .conftest import Connect, Start

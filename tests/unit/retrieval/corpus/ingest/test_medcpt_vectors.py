@@ -12,8 +12,8 @@ import pytest
 from index_rows import write_medcpt_chunk
 
 from retrieval.corpus.ingest.medcpt import ImportBatch, ImportReport, MedcptImport
+from retrieval.errors import IndexDamaged, IndexInputInvalid, IndexTooLarge
 from retrieval.index.base import Ids, RowFilter, Rows
-from retrieval.index.errors import IndexDamaged, IndexInputInvalid, IndexTooLarge
 from retrieval.index.open import create_index
 from retrieval.index.segments.index import SegmentedIndex
 from retrieval.index.spec import IndexSpec

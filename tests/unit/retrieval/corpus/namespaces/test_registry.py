@@ -35,7 +35,7 @@ from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.store.base import Target, log_name
 from retrieval.corpus.store.writer import SqlitePassageWriter
-from retrieval.index.errors import IndexMismatch
+from retrieval.errors import IndexMismatch
 from retrieval.lexical.tantivy_index import open_tantivy
 
 SETTINGS = NamespaceSettings(encoder="words")

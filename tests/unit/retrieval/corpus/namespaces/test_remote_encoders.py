@@ -15,7 +15,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.searcher import Searcher, SearchOptions
-from retrieval.index.errors import IndexMismatch
+from retrieval.errors import IndexMismatch
 
 ITEMS = [reading(f"PMID:{number}", f"Asthma of {number} children.") for number in range(1, 4)]
 

@@ -24,7 +24,7 @@ from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.ranking import Retriever, interleaved
 from retrieval.corpus.search.searcher import Rankers, Searcher, SearchOptions
 from retrieval.corpus.store.base import PassageFilter
-from retrieval.index.errors import BackendUnavailable
+from retrieval.errors import BackendUnavailable
 from retrieval.passages import Hit
 from retrieval.types import NameInText
 

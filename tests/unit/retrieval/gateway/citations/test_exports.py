@@ -9,7 +9,7 @@ import pytest
 
 from retrieval.gateway.citations.exports import citation_item
 from retrieval.gateway.citations.pubmed_citation import citation_of
-from retrieval.references.styles import STYLES, ReferenceStyles
+from retrieval.references.csl import STYLES, ReferenceStyles
 
 MYOCARDITIS = """<PubmedArticle><MedlineCitation Status="MEDLINE" Owner="NLM"><PMID>34281357</PMID>
 <Article PubModel="Print-Electronic"><Journal><ISSN IssnType="Electronic">1524-4539</ISSN>

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from models.encoders.hashing import HashingEncoder
 from models.errors import EngineOverloaded
-from retrieval.graph.errors import GraphBusy, GraphError
+from retrieval.errors import GraphBusy, GraphError
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.dictionary_lookup.names import agreement, edit_distance
 from retrieval.graph.linking.dictionary_lookup.normalize import fold

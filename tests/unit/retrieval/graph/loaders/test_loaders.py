@@ -21,7 +21,7 @@ from graph_files import (
     write_lines,
 )
 
-from retrieval.graph.errors import GraphFileInvalid
+from retrieval.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.store.catalog import KINDS
 from retrieval.graph.types import Edge, Node

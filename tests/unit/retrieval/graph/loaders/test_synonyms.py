@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.graph.errors import GraphFileInvalid
+from retrieval.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.loaders.synonyms import SynonymLoader, read_synonyms
 from retrieval.graph.loaders.tables import PlainLoader

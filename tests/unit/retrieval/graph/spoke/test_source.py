@@ -14,7 +14,7 @@ import pytest
 from graph_files import SPOKE
 from ncbi_server import Answer, NcbiServer, Seen
 
-from retrieval.graph.errors import GraphNodeUnknown, GraphSourceMalformed, GraphSourceUnavailable
+from retrieval.errors import GraphNodeUnknown, GraphSourceMalformed, GraphSourceUnavailable
 from retrieval.graph.spoke.source import OutboundCall, SpokeOptions, SpokeSource
 from retrieval.graph.types import GraphSource, Neighbourhood, Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits

@@ -15,7 +15,7 @@ from graph_files import HETIONET, PRIMEKG_HEADER, PRIMEKG_ROWS, write_hetionet, 
 
 from models.encoders.base import PassageText
 from models.encoders.hashing import HashingEncoder
-from retrieval.graph.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid, GraphNodeUnknown
+from retrieval.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid, GraphNodeUnknown
 from retrieval.graph.store.catalog import ImportRequest, build_graph, graph_names, open_graph
 from retrieval.graph.store.files import read_manifest, verify
 from retrieval.graph.store.reader import LocalGraph

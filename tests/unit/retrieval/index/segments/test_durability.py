@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from index_rows import DIM, clustered, part_of, rows_for
 
+from retrieval.errors import IndexBusy, IndexDamaged, IndexInputInvalid, IndexMismatch, IndexWriteFailed
 from retrieval.index.base import Rows
-from retrieval.index.errors import IndexBusy, IndexDamaged, IndexInputInvalid, IndexMismatch, IndexWriteFailed
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import IndexSpec, KindChoice
@@ -236,7 +236,7 @@ def test_a_limit_of_the_system_on_file_sizes_is_a_failed_write(tmp_path: Path) -
         f"sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests/data')!r}]\n"
         "from pathlib import Path\n"
         "from index_rows import clustered, rows_for\n"
-        "from retrieval.index.errors import IndexWriteFailed\n"
+        "from retrieval.errors import IndexWriteFailed\n"
         "from retrieval.index.open import create_index, open_index\n"
         "from retrieval.index.spec import IndexSpec\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

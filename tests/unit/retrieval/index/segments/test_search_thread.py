@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from models.encoders.base import Floats
+from retrieval.errors import IndexFault, IndexOverloaded
 from retrieval.index.base import Neighbours, RowFilter
-from retrieval.index.errors import IndexFault, IndexOverloaded
 from retrieval.index.open import create_index
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.segments.search_thread import Search, SearchThread

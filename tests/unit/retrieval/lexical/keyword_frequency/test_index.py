@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrieval.errors import IndexBusy, IndexDamaged, IndexFault, IndexInputInvalid, IndexMismatch
 from retrieval.index.base import RowFilter
-from retrieval.index.errors import IndexBusy, IndexDamaged, IndexFault, IndexInputInvalid, IndexMismatch
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
 from retrieval.lexical.keyword_frequency.pes2 import keyword_search
 from retrieval.lexical.question_keywords import Keyword, KeywordQuery

@@ -10,7 +10,7 @@ import pytest
 
 from retrieval.ncbi.calls.table import CALLS
 from server.egress.recognition.recognizer import CHOICES, check_dates, recognize_choice, recognize_link
-from server.egress.recognition.verdict import NotRecognized
+from server.egress.recognition.terms import NotRecognized
 
 # Also stated in docs/egress.md.
 MAX_BITS = 18

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from server.egress.recognition.terms import MAX_IDS, NUMBERS, in_range, is_identifier, recognize_ids
-from server.egress.recognition.verdict import NotRecognized
+from server.egress.recognition.terms import MAX_IDS, NUMBERS, NotRecognized, in_range, is_identifier, recognize_ids
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data"))
 RECORDED = {

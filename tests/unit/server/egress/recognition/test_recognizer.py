@@ -7,8 +7,8 @@ from site_vocabulary import sample_names
 
 from retrieval.ncbi.calls.parameter_classes import ParamClass
 from retrieval.types import NcbiCall
-from server.egress.recognition.recognizer import CHOICES, VARIABLE, Recognizer
-from server.egress.recognition.verdict import Allowed, Refused
+from server.egress.recognition.recognizer import CHOICES, VARIABLE, Allowed, Recognizer
+from server.egress.recognition.terms import Refused
 from server.egress.recognition.vocabulary import Vocabulary
 
 HOSPITAL: frozenset[ParamClass] = frozenset({"id", "symbol", "term"})

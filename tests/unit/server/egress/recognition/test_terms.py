@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator
 import pytest
 
 from retrieval.types import KnownName, NameKind
-from server.egress.recognition.terms import FIELDS, IMPLIED, MAX_CLAUSES, Search, recognize_term
-from server.egress.recognition.verdict import NotRecognized
+from server.egress.recognition.terms import FIELDS, IMPLIED, MAX_CLAUSES, NotRecognized, Search, recognize_term
 
 KNOWN: dict[NameKind, tuple[str, ...]] = {
     "symbol": ("NAT2", "KIT", "CAT", "C9orf72", "HLA-B"),

@@ -16,7 +16,7 @@ from passage_bench import done, marked, references, shown, steps
 
 from scripts.evals.review.data import Regime, reviews
 from server.methods.base import CallMade, OptionInvalid, Step
-from server.methods.clinfo.review import NO_VERDICT
+from server.methods.clinfo.method import NO_VERDICT
 from server.methods.shared.evidence_table import review_of
 from server.traces import TraceRecorder
 

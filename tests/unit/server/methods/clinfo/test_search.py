@@ -11,8 +11,7 @@ import pytest
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiTimeout
 from retrieval.passages import Document, Hit, Passage
-from retrieval.references.csl import ris
-from retrieval.references.styles import ReferenceStyles
+from retrieval.references.csl import ReferenceStyles, ris
 from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
 from server.methods.clinfo.queries import MAX_HITS, Clause, Query
 from server.methods.clinfo.search import (

@@ -14,7 +14,7 @@ from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from models.errors import ContextTooLong
-from retrieval.graph.errors import GraphSourceUnavailable
+from retrieval.errors import GraphSourceUnavailable
 from retrieval.graph.types import Linked, Mention, Neighbourhood, Node
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from graph_names import NamesStore, node
 
-from retrieval.graph.linking.dictionary_lookup.common_names import common_names
-from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
+from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary, common_names
 from retrieval.graph.linking.dictionary_lookup.names import ordinary_words
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 

@@ -15,7 +15,7 @@ from models.encoders.base import EncoderOptions
 from models.encoders.model_files import ModelFolder
 from models.encoders.resolve import resolve_encoder
 from models.encoders.texts import load_plain_tokenizer
-from models.encoders.transformers_encoder.plain_bert import load_plain_bert
+from models.encoders.transformers_encoder.loading import load_plain_bert
 
 
 def _folder() -> Path:
