@@ -149,7 +149,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--passages", type=int, default=PASSAGES, choices=range(3, 9), metavar="K", help="3 to 8")
     parser.add_argument("--limit", type=int, default=0, help="so many questions, 0 for all")
     parser.add_argument("--served", action="store_true", help="with the product's engine and its choice of sentences")
-    parser.add_argument("--batch", type=int, default=PASSAGES)
+    parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--out", type=Path, help="append every question and answer, one JSON line each")
     parser.add_argument("--score", type=Path, nargs="+", help="print the tables of such files, and ask nothing")
     args = parser.parse_args()
