@@ -61,6 +61,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/api/openai/models.py",
         "server/error_mapping.py",
     ),
+    "tests/http/test_page.py": ("server/web/routes.py",),
     "tests/http/test_probes.py": (
         "server/api/system.py",
         "server/version.py",

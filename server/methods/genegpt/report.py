@@ -33,6 +33,12 @@ _STOP_WORDS_TEXT: Final = (
 _STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
 _OUT_OF_SCOPE: Final = "This method looks up genes, variants, diseases and sequences at NCBI; the question names none."
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
+_RECORD: Final = re.compile(r"\d+\. ")
+# How many human genes of a reply have the name that was searched for.
+_NAMED: Final = re.compile(r"\b([1-9]\d*) human named (\S+)")
+_HUMAN: Final = re.compile(r"(\S+) \(human\)")
+_ACCESSION: Final = re.compile(r"(?:ENS[A-Z]*\d|[A-Z]{2}_\d|\d+$)", re.IGNORECASE)
+_ORGANISMS: Final = frozenset(("human", "homo", "sapiens", "mouse", "mus", "musculus", "rat", "rattus", "norvegicus"))
 # The title and address of a record.
 Page = tuple[str, str]
 _CLOSED: Final = r"[.?!]+[\"'”’)\]]*"
@@ -105,6 +111,9 @@ def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason
         return _without_records(made_from)
     if made_from.only_reads and _strayed(made_from):
         return Verdict("abstained", _strayed_text(made_from.lookups), is_shown=False)
+    if made_from.only_reads and (name := _unnamed(made_from)):
+        told = f"No answer: none of the records that were read is named “{name}”. {_looked_up(made_from.lookups)}"
+        return Verdict("abstained", told, is_shown=False)
     if YES_NO.match(answer) and not _states(answer, made_from):
         return Verdict(
             "abstained",
@@ -114,6 +123,8 @@ def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason
     if made_from.only_reads and not _is_copied(answer, made_from.read):
         told = f"The model read {_counted(made_from.lookups)}, but wrote no answer that stands in them."
         return Verdict("abstained", told, is_shown=False)
+    if made_from.only_reads and (told := _namesakes(made_from)):
+        return Verdict("partial", told)
     return Verdict("answered")
 
 
@@ -187,6 +198,35 @@ def _strayed(made_from: Transcript) -> bool:
 
 def _strayed_text(lookups: Sequence[Lookup]) -> str:
     return f"No answer: the search was not for what the question names. {_looked_up(lookups)}"
+
+
+def _unnamed(made_from: Transcript) -> str:
+    """Return the gene's name that was searched for and that no record read has, "" where there is none.
+
+    NCBI searches for the parts of a name such as RP11-303E16.8 and finds other genes. Accession numbers stand in no
+    record that is read.
+    """
+    records = [line for line in made_from.read.splitlines() if _RECORD.match(line)]
+    for lookup in made_from.lookups:
+        name, *others = lookup.term.split() or [""]
+        is_name = lookup.endpoint == "esearch" and lookup.db == "gene" and not _ACCESSION.match(name)
+        if not is_name or not _ORGANISMS.issuperset(one.casefold() for one in others):
+            continue
+        named = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\d)", re.IGNORECASE)
+        counted = any(count[2].casefold() == name.casefold() for count in _NAMED.finditer(made_from.read))
+        if records and not counted and not any(named.search(line) for line in records):
+            return name
+    return ""
+
+
+def _namesakes(made_from: Transcript) -> str:
+    """Return the sentence on a name that several human genes have and none as its symbol, "" where there is none."""
+    symbols = list(dict.fromkeys(_HUMAN.findall(made_from.read)))
+    for count in _NAMED.finditer(made_from.read):
+        if int(count[1]) > 1 and count[2].casefold() not in {one.casefold() for one in symbols}:
+            listed = f": {', '.join(symbols)}" if len(symbols) == int(count[1]) else ""
+            return f"“{count[2]}” is a name of {count[1]} human genes{listed}; another one may be meant."
+    return ""
 
 
 def _words(text: str) -> list[str]:

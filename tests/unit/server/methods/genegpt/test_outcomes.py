@@ -33,6 +33,34 @@ def made(question: str, *lookups: Lookup, read: str = RECORD, only_reads: bool =
     return Transcript(question, lookups, read if any(one.num_records for one in lookups) else "", only_reads)
 
 
+PARTS = (
+    "[5 gene records, 0 human named RP11-303E16.8\n1. chr19 19q13.4 RP11 (human) protein-coding; retinitis pigmentosa "
+    "11; id 6106]"
+)
+NAMESAKES = (
+    "[5 gene records, 2 human named hCAP\n1. SMC3 (human) protein-coding chr10; aliases BAM, HCAP; id 9126\n"
+    "2. DCD (human) protein-coding chr12; aliases HCAP, PIF; id 117159]"
+)
+
+
+def test_an_answer_from_records_of_other_names_is_not_given() -> None:
+    """NCBI finds RP11 where RP11-303E16.8 was searched for; an accession number stands in no record."""
+    search = lookup(term="RP11-303E16.8")
+    told = judge("chr19", "stop", made("Which chromosome is RP11-303E16.8 gene located on?", search, READ, read=PARTS))
+    assert told.outcome == "abstained" and not told.is_shown and "is named “RP11-303E16.8”" in told.reason
+    found = judge("BRCA1", "stop", made("Symbol of ENSG00000012048?", lookup(term="ENSG00000012048"), READ))
+    assert found.outcome == "answered"
+
+
+def test_a_name_of_several_genes_is_told() -> None:
+    """Where it is the symbol of one of them, that one is meant."""
+    told = judge("SMC3", "stop", made("What is the symbol of hCAP?", lookup(term="hCAP"), READ, read=NAMESAKES))
+    assert told.outcome == "partial" and told.is_shown
+    assert told.reason == "“hCAP” is a name of 2 human genes: SMC3, DCD; another one may be meant."
+    symbol = NAMESAKES.replace("hCAP", "DCD")
+    assert judge("DCD", "stop", made("Symbol of DCD?", lookup(term="DCD"), READ, read=symbol)).outcome == "answered"
+
+
 @pytest.mark.parametrize(
     ("answer", "made_from", "outcome", "is_shown"),
     [
