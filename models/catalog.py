@@ -63,6 +63,7 @@ class ModelCard:
     whose accuracy depends on it. ``context_tokens`` is how much evidence methods give it by default, for a model that
     reads slowly or loses its way in long texts; None for as much as its context holds. ``evidence_reasoning`` says that
     the model was trained to reason by quoting the one sentence that answers, which a method may then choose for it.
+    Without ``verdicts`` such a model's yes or no about that sentence is not asked for: it is wrong too often.
     ``allow_download`` lets an engine fetch a hub id; otherwise only local files are used.
     """
 
@@ -85,6 +86,7 @@ class ModelCard:
     dtype: Dtype = "auto"
     context_tokens: int | None = None
     evidence_reasoning: bool = False
+    verdicts: bool = True
     allow_download: bool = False
 
     def __post_init__(self) -> None:
@@ -200,7 +202,8 @@ def card_from_request(request: ModelRequest, converted_dir: Path | None = None) 
             "trained_for": _trained_for(path),
             "quotes": _quotes(path),
             "licence": _licence(path),
-            "evidence_reasoning": _reasons_from_evidence(path, False),
+            "evidence_reasoning": _flag(path, "evidence_reasoning", False),
+            "verdicts": _flag(path, "verdicts", True),
         }
     elif path.suffix == SUFFIX or not is_hub_id:
         raise ModelNotFound(f"{request.source} is neither a directory, a GGUF file nor a hub id (owner/name)")
@@ -236,7 +239,8 @@ def with_adapter(card: ModelCard, folder: Path) -> ModelCard:
         genegpt_mask=facts.get("genegpt_mask", card.genegpt_mask),
         summaries=facts.get("summaries", card.summaries),
         context_tokens=facts.get("context_tokens", card.context_tokens),
-        evidence_reasoning=_reasons_from_evidence(folder, card.evidence_reasoning),
+        evidence_reasoning=_flag(folder, "evidence_reasoning", card.evidence_reasoning),
+        verdicts=_flag(folder, "verdicts", card.verdicts),
     )
 
 
@@ -372,12 +376,12 @@ def _facts(directory: Path) -> dict[str, Any]:
     return _read_json(file) if file.is_file() else {}
 
 
-def _reasons_from_evidence(directory: Path, default: bool) -> bool:
-    """Return whether the folder's ``arrowhead.json`` says that the model reasons from a sentence, else ``default``."""
-    reasons = _facts(directory).get("evidence_reasoning", default)
-    if not isinstance(reasons, bool):
-        raise ModelNotFound(f"{directory / CARD_FILE}: evidence_reasoning is true or false")
-    return reasons
+def _flag(directory: Path, name: str, default: bool) -> bool:
+    """Return what the folder's ``arrowhead.json`` says under this name, else ``default``."""
+    value = _facts(directory).get(name, default)
+    if not isinstance(value, bool):
+        raise ModelNotFound(f"{directory / CARD_FILE}: {name} is true or false")
+    return value
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -95,10 +95,14 @@ def _literal(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceChain:
-    """Answer one open question with ``sentences``, the best first; the model is asked about that one."""
+    """Answer one open question with ``sentences``, the best first; the model is asked about that one.
+
+    Without ``has_verdicts`` a yes-or-no question gets the sentences alone.
+    """
 
     chains: Chains
     sentences: tuple[EvidenceSentence, ...]
+    has_verdicts: bool = True
 
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is made, then the chain."""
@@ -108,7 +112,7 @@ class EvidenceChain:
         yield TextDelta(f"{reasoning}\n", "reasoning")
         quoted = self.sentences if is_said else ()
         verdict = ""
-        if is_said and asks_yes_or_no(self.chains.question.stem):
+        if is_said and self.has_verdicts and asks_yes_or_no(self.chains.question.stem):
             verdict = await self._verdict(inputs)
             if not verdict:
                 async with aclosing(self._free(inputs, reasoning)) as events:

@@ -21,13 +21,18 @@ from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved,
 from server.methods.medrag.chain_of_thought import Chain
 from server.methods.medrag.context import Context, Numbered, passage_record, render, supporting_sentence
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
+from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import NEGATED, Candidate, Source, candidates_of, named_stems, stems_of
-from server.methods.shared.outcomes import notice, says_nothing, why_cut
+from server.methods.shared.outcomes import YES_NO, notice, says_nothing, why_cut
 from server.methods.shared.passages import Gathered
 from server.methods.shared.sentences import numbers_in, quoted_line, split_sentences
 
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
+NO_VERDICT: Final = (
+    "These sentences are quoted from the passages; whether they mean yes or no is for the reader to judge, as no model "
+    "that can read them is served."
+)
 _NO_TEXT: Final = "The model wrote no answer."
 _NO_CHOICE: Final = "What the model wrote is none of the choices, so this is no answer."
 # Set by ``scripts/evals/choice_support.py`` on one half of BioASQ's development questions (docs/evals.md).
@@ -264,6 +269,8 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
         if closing.abstains:
             return "abstained", f"No choice is given: nothing that was read supports “{chosen}”, which the model chose."
         return "partial", "Nothing that was read supports this choice."
+    if chain.quotes and asks_yes_or_no(closing.question.stem) and not YES_NO.match(chain.answer):
+        return "partial", NO_VERDICT
     # The model's own words tell what is missing.
     return ("partial" if covers == "part" else "answered"), ""
 

@@ -27,7 +27,7 @@ from server.methods.base import (
     TranscriptDelta,
 )
 from server.methods.medrag.context import Numbered, distinct, evidence_of, passage_record, render
-from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, retrieved, searched
+from server.methods.medrag.report import NO_USAGE, NO_VERDICT, abstention, counted, listed, retrieved, searched
 from server.methods.medrag.request import MARK, MedRagOptions, ParsedQuestion
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import (
@@ -45,10 +45,6 @@ from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.quoted import QuotedAnswer, QuoteTask, Quoting
 from server.methods.shared.sentences import plain_marks, quoted_line
 
-NO_VERDICT: Final = (
-    "These sentences are quoted from the passages; whether they mean yes or no is for the reader to judge, as no model "
-    "that can read them is served."
-)
 _NO_CHOICE: Final = f"{MARK} none of the choices"
 _NOT_STATED: Final = f"{MARK} not stated"
 _OPEN_LEFT: Final = {

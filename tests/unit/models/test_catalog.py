@@ -183,6 +183,7 @@ def test_an_adapter_says_how_the_model_reasons(tmp_path: Path) -> None:
     card = ModelCard(name="m", source="x", evidence_reasoning=True)
     assert with_adapter(card, _adapter(tmp_path / "silent", trained_for=[])).evidence_reasoning
     assert not with_adapter(card, _adapter(tmp_path / "not", evidence_reasoning=False)).evidence_reasoning
+    assert card.verdicts and not with_adapter(card, _adapter(tmp_path / "unsure", verdicts=False)).verdicts
     with pytest.raises(ModelNotFound, match="evidence_reasoning is true or false"):
         with_adapter(card, _adapter(tmp_path / "wrong", evidence_reasoning=1))
 

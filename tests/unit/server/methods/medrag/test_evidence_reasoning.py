@@ -11,6 +11,7 @@ from passage_bench import PassageBench, Script, done, shown
 
 from server.methods.medrag.evidence_reasoning import NO_PASSAGE, SILENT, EvidenceSentence, shortened
 from server.methods.medrag.method import MedRag
+from server.methods.medrag.report import NO_VERDICT
 
 OPEN = "Which drug reverses heparin?"
 CLOSED = "Does protamine reverse heparin?"
@@ -78,6 +79,16 @@ async def test_yes_or_no_is_one_word_under_a_grammar(bench: Any, verdict: str) -
     number = number_of(events, "Heparin")
     assert done(events).answer == f"{verdict} [{number}].\n“{SENTENCE}” [{number}]"
     assert shown(events).count(SENTENCE) == 1
+
+
+async def test_a_model_whose_yes_or_no_is_unsure_is_not_asked_for_it(tmp_path: Path) -> None:
+    """The sentence is quoted, and the answer says that yes or no is for the reader to judge."""
+    facts = {"evidence_reasoning": True, "verdicts": False}
+    async with PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, says(" Yes"), facts=facts) as made:
+        events = await made.ask(CLOSED, k=3)
+    assert len(made.prompts) == 1
+    assert done(events).answer == f"“{SENTENCE}” [{number_of(events, 'Heparin')}]"
+    assert done(events).outcome == "partial" and NO_VERDICT in shown(events)
 
 
 async def test_an_engine_without_grammars_is_asked_again(bench: Any) -> None:
