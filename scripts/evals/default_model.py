@@ -313,11 +313,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=0, help="so many questions of BioASQ, 0 for all")
     parser.add_argument("--graphs", type=int, default=60, help="so many questions of each closed form of KG-RAG")
     parser.add_argument("--served", action="store_true", help="with the product's engine and its choice of sentences")
-    parser.add_argument("--batch", type=int, default=12)
+    parser.add_argument("--batch", type=int, help="questions at once; 12, and 4 with --served, where each has grammars")
     parser.add_argument("--part", default="1/1", help="2/3: the second of three parts, for several processes")
     parser.add_argument("--out", type=Path, help="append every question and answer, one JSON line each")
     parser.add_argument("--score", type=Path, nargs="+", help="print the table of such files, and ask nothing")
     args = parser.parse_args()
+    args.batch = args.batch or (4 if args.served else 12)
     if args.base is None and not args.score:
         parser.error("give the folder of a model, or --score FILE")
     if not re.fullmatch(r"[1-9]\d*/[1-9]\d*", args.part):

@@ -102,7 +102,7 @@ class AnswerRequest:
     ``prompt`` is set instead of ``messages`` where the client sent plain text. ``key_id`` names the API key of the
     request, "" on a server without keys. ``namespaces`` are those that the request may read, None for all; of shared
     ones, always the names that there were when the request began. ``grammar`` and ``tools`` are for the plain model
-    alone. ``salt`` is that of the prefix cache (``ServerSettings.salt_for``), None for the key's id.
+    alone. ``salt`` is that of the prefix cache (``Services.salt_for``), None for the key's id.
     """
 
     request_id: str

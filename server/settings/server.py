@@ -116,14 +116,15 @@ class ServerSettings(SettingsGroup):
             raise ValueError("cache_salt: organisation needs its name: set server.organisation")
         return self
 
-    def salt_for(self, key_id: str) -> str:
-        """Return what separates the prefix cache of a key's requests from others, "" for nothing.
+    @property
+    def shared_salt(self) -> str | None:
+        """Return the salt of the prefix cache that all keys share, "" for no salt, None where each key has its own.
 
         With a shared cache, the time to first token reveals how earlier prompts of other keys began.
         """
         match self.cache_salt:
             case "key":
-                return key_id
+                return None
             case "organisation":
                 return f"organisation:{self.organisation}"
             case "none":

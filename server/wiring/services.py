@@ -83,6 +83,7 @@ class Services:
 
     def __init__(self, components: Components) -> None:
         self.settings = components.settings
+        self._shared_salt = components.settings.server.shared_salt
         self.lifecycle = components.lifecycle
         self.traces = components.traces
         self.styles = components.styles
@@ -130,17 +131,17 @@ class Services:
     async def with_namespaces(
         self, served: ServedModel, owner: str, asks: Sequence[AnswerRequest]
     ) -> list[AnswerRequest]:
-        """Return the requests of one key with the namespaces that it may read now.
+        """Return the requests of one key with the namespaces that it may read now, none for a model that searches none.
 
         Shared namespaces are named for every key, so that no step of the answer waits for their database on the event
-        loop; it is not asked for a model that searches none.
+        loop.
 
         Raises:
             Unauthorized: the key was revoked in the meantime.
             DatabaseUnavailable: the database of shared namespaces does not answer.
         """
         principal = self.keyring.principal_of(owner)
-        if self.retrieval.is_shared and served.name not in NAMESPACE_METHODS:
+        if served.name not in NAMESPACE_METHODS:
             return [replace(ask, namespaces=frozenset()) for ask in asks]
         readable = await self.retrieval.look_up(lambda: self._readable(principal))
         return [replace(ask, namespaces=readable) for ask in asks]
@@ -148,6 +149,10 @@ class Services:
     def _readable(self, principal: Principal) -> frozenset[str] | None:
         readable = self.access.readable(principal)
         return frozenset(self.passages.names(None)) if readable is None and self.retrieval.is_shared else readable
+
+    def salt_for(self, key_id: str) -> str:
+        """Return what separates the prefix cache of a key's requests from others, "" for nothing."""
+        return key_id if self._shared_salt is None else self._shared_salt
 
     def spend(self, owner: str, tokens: int) -> None:
         """Charge the tokens of an answer to the rate limit of its key."""

@@ -179,8 +179,7 @@ class Answers:
         self.choices = [Choice(trace_id=head.id) for _ in asks]
         self._services = services
         self._served = served
-        salt_for = services.settings.server.salt_for
-        self._asks = [replace(ask, salt=salt_for(ask.key_id)) for ask in asks]
+        self._asks = [replace(ask, salt=services.salt_for(ask.key_id)) for ask in asks]
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
         is_plain = served.name == DIRECT
         self._egress = None if is_plain else services.egress

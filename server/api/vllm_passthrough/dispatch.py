@@ -78,7 +78,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     chosen = services.settings.server
     call = LayerCall(
         path=request.scope["path"],
-        body=plain_body(check_plain(body, chosen.max_n), chosen.salt_for(principal.key_id)),
+        body=plain_body(check_plain(body, chosen.max_n), services.salt_for(principal.key_id)),
         headers=tuple((name, value) for name, value in request.scope["headers"] if name in _HEADERS),
     )
     passthrough = PassthroughCall(

@@ -367,15 +367,20 @@ async def test_a_key_that_reads_changes_nothing(site: Site) -> None:
 
 
 async def test_methods_are_told_what_their_key_reads(site: Site) -> None:
-    """Whichever route built the request: an ask has the namespaces of its key, None only for an operator."""
+    """Whichever route built the request: an ask has the namespaces of its key, None only for an operator.
+
+    A method that searches none is told of none.
+    """
     services, asks = site.app.state.services, [AnswerRequest(request_id="r")]
-    served, told = services.models(OPERATOR)[0], {}
+    served, told = services.models(OPERATOR)[0]._replace(name="medrag"), {}
     for who in ("operator", "ben", "cleo", "own"):
         owner = services.keyring.find(site.keys[who]).owner
         told[who] = (await services.with_namespaces(served, owner, asks))[0].namespaces
     assert told == {
         "operator": None, "ben": frozenset({"common", "owns"}), "cleo": frozenset({"annas"}), "own": frozenset(),
     }  # fmt: skip
+    plain = await services.with_namespaces(services.models(OPERATOR)[0], owner, asks)
+    assert plain[0].namespaces == frozenset()
 
 
 async def test_a_rate_is_kept_before_the_body_is_read(site: Site) -> None:

@@ -61,6 +61,18 @@ def _services(folder: Path, settings: Settings, adapters: tuple[str, ...] = ("no
     )
 
 
+async def test_the_salt_of_a_key_is_its_own_unless_keys_share_a_cache(tmp_path: Path) -> None:
+    """What an organisation's keys share is one salt; with "none" there is none."""
+    shared = {"organisation": ServerSettings(cache_salt="organisation", organisation="lab"),
+              "none": ServerSettings(cache_salt="none"), "key": ServerSettings()}  # fmt: skip
+    salts = {}
+    for name, chosen in shared.items():
+        services = _services(tmp_path / name, Settings(server=chosen))
+        salts[name] = [services.salt_for(key) for key in ("first", "second")]
+        await services.retrieval.close()
+    assert salts == {"organisation": ["organisation:lab"] * 2, "none": [""] * 2, "key": ["first", "second"]}
+
+
 @asynccontextmanager
 async def _loaded(folder: Path, settings: Settings | None = None) -> AsyncIterator[Services]:
     services = _services(folder, settings or Settings())
