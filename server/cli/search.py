@@ -104,11 +104,12 @@ def search(
         if not names:
             raise SettingsInvalid("there is no namespace yet: `arrowhead namespace create NAME` makes one")
         chosen = retriever_of(retrieval, retriever, names)
+        # Checked before an encoder is loaded.
+        options = SearchOptions(k=k, retriever=chosen, where=where, rerank=rerank, late=late)
         lists = retrieval.searcher.lists(names, chosen)
         named = names_in(settings, query) if expand and "bm25" in lists.rankers else ()
-        options = SearchOptions(
-            k=k, retriever=chosen, where=where, rerank=rerank, late=late, names={query: named} if named else {}
-        )
+        if named:
+            options = dataclasses.replace(options, names={query: named})
         results = retrieval.searcher.search(query, names, options)
     for name in named:
         print(f"arrowhead: {name.name}: also {', '.join(name.synonyms)}", file=sys.stderr)

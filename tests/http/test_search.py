@@ -110,6 +110,7 @@ def test_names_are_also_searched_for_by_synonyms_of_the_gateways_store(site: Sit
     assert dense["arrowhead"]["expanded"] == []
     many = {"queries": ["IL-6", "no name"], "namespaces": ["heart"], "expand": True}
     assert [one["name"] for one in site.call("POST", "/v1/search", many)[1]["arrowhead"]["expanded"]] == ["IL-6"]
+    site.done(site.call("DELETE", "/v1/namespaces/heart/documents", {"ids": ["PMID:4"]}))
 
 
 def test_the_reply_tells_what_was_fused(site: Site) -> None:
