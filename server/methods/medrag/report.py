@@ -188,10 +188,9 @@ def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]
     named = () if outcome == "abstained" else numbers_in(chain.answer) or numbers_in(chain.reasoning)
     known = [number for number in named if number in closing.passages] or ([] if outcome == "abstained" else [*basis])
     sources = [Numbered(number, closing.passages[number]) for number in known or closing.fallback]
-    given = {**chain.quotes, **basis}
-    support = {n: given.get(n) or supporting_sentence(chain.answer, n, closing.passages[n]) for n in known}
+    support = _sentences(closing, chain, basis, known)
     is_listed = closing.references and bool(answer) and outcome != "abstained"
-    beside = {n: sentence for n, sentence in support.items() if sentence not in chain.answer}
+    beside = {number: sentence for number, sentence in support.items() if sentence not in chain.answer}
     text, references = render(sources, bool(known), num_chars, beside) if is_listed else ("", ())
     if references:
         yield TextDelta(text, is_ours=True)
@@ -213,6 +212,12 @@ def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]
         details=details,
         outcome=outcome,
     )
+
+
+def _sentences(closing: Closing, chain: Chain, basis: Mapping[int, str], known: Sequence[int]) -> dict[int, str]:
+    """Return the sentence that supports the answer in each passage that it cites."""
+    given = {**chain.quotes, **basis}
+    return {n: given.get(n) or supporting_sentence(chain.answer, n, closing.passages[n]) for n in known}
 
 
 def _cited(closing: Closing, support: Mapping[int, str]) -> dict[str, Any]:
