@@ -190,8 +190,7 @@ def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]
     sources = [Numbered(number, closing.passages[number]) for number in known or closing.fallback]
     support = _sentences(closing, chain, basis, known)
     is_listed = closing.references and bool(answer) and outcome != "abstained"
-    beside = {number: sentence for number, sentence in support.items() if sentence not in chain.answer}
-    text, references = render(sources, bool(known), num_chars, beside) if is_listed else ("", ())
+    text, references = render(sources, bool(known), num_chars, _beside(chain, support)) if is_listed else ("", ())
     if references:
         yield TextDelta(text, is_ours=True)
         yield Evidence(references)
@@ -218,6 +217,11 @@ def _sentences(closing: Closing, chain: Chain, basis: Mapping[int, str], known: 
     """Return the sentence that supports the answer in each passage that it cites."""
     given = {**chain.quotes, **basis}
     return {n: given.get(n) or supporting_sentence(chain.answer, n, closing.passages[n]) for n in known}
+
+
+def _beside(chain: Chain, support: Mapping[int, str]) -> dict[int, str]:
+    """Return the sentences to quote beside the references: those that the answer does not quote itself."""
+    return {number: sentence for number, sentence in support.items() if sentence not in chain.answer}
 
 
 def _cited(closing: Closing, support: Mapping[int, str]) -> dict[str, Any]:
