@@ -76,8 +76,9 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(serve_with: Serve, pubmed: 
         site = Site(running.url)
         site.create("papers")
         _, job = site.call("POST", "/v1/namespaces/papers/queries", KEYWORDS)
-        progress = until(site, job, lambda told: bool(told.get("read") and told.get("remaining_s")))
+        progress = until(site, job, lambda told: bool(told.get("read")))
         assert progress["expected"] == 700 and 200 <= progress["arrived"] <= 400
+        assert progress["remaining_s"] >= 0  # 0.0 on a quick machine: it is rounded to tenths
         assert progress["documents_per_s"] > 0
         running.process.send_signal(signal.SIGKILL)
         running.process.wait(20)
