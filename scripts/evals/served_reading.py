@@ -78,7 +78,7 @@ class ServedReader:
         sentences: tuple[EvidenceSentence, ...] = ()
         if self.card.evidence_reasoning:
             sentences = await best_sentences(question.stem, context, self._encoder.compare, options.sentences)
-        writing: EvidenceChain | Chains = EvidenceChain(chains, sentences) if sentences else chains
+        writing: EvidenceChain | Chains = EvidenceChain(chains, sentences, self._prompts) if sentences else chains
         async with aclosing(writing.events(inputs)) as events:
             async for event in events:
                 if isinstance(event, Chain):

@@ -4,8 +4,8 @@
     python scripts/benchmarks/serving/simulate_replicas.py throughput.json [--users 10000] [--per-hour 10]
 
 A replica works in steps, as vLLM: each gives every decoding sequence a token, and computes prompts within a budget of
-tokens. A step takes a constant, an amount for each sequence, and one for each token of prompts. An answer is several
-generations with a call after each but the last; its replica is drawn once (sticky: rendezvous hashing spreads answers
+tokens. A step takes a constant, an amount for each sequence, and one for each token of prompts; a generation takes a
+constant beside its steps. An answer is several generations with a call after each but the last; its replica is drawn once (sticky: rendezvous hashing spreads answers
 evenly) or for each generation (random). More answers than places wait, as at the servers. A replica keeps the prefixes
 of the answers that run: room in its cache is not simulated, nor is a beginning that prompts have in common. Printed
 first is the two-replica measurement beside its simulation, then the table.
@@ -30,11 +30,15 @@ REPLICAS: Final = (1, 2, 4, 8, 12, 16)
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Seconds of a step: ``base_s``, and more for each decoding sequence and each token of prompts."""
+    """Seconds of a step: ``base_s``, and more for each decoding sequence and each token of prompts.
+
+    ``per_generation_s`` pass before and after the steps of a generation: the way to the replica and back.
+    """
 
     base_s: float
     per_sequence_s: float
     per_prompt_token_s: float
+    per_generation_s: float = 0.0
 
     def step_s(self, sequences: int, prompt_tokens: int) -> float:
         return self.base_s + self.per_sequence_s * sequences + self.per_prompt_token_s * prompt_tokens
@@ -178,7 +182,7 @@ class Users:
     def __init__(self, work: Workload, setup: Setup, times: StepTimes) -> None:
         self.clock = Clock()
         self.result = Result(setup.seconds)
-        self._work, self._setup = work, setup
+        self._work, self._setup, self._times = work, setup, times
         self._random = random.Random(setup.seed)
         self._replicas = [Replica(self.clock, times, setup, self._ended) for _ in range(setup.replicas)]
         self._queue: deque[Answer] = deque()
@@ -211,7 +215,7 @@ class Users:
         answer.left = answer.prompt - known
         if self.clock.now >= self._setup.warm_up_s:
             self.result.computed_tokens += answer.left
-        self._replicas[answer.home].add(answer)
+        self.clock.after(self._times.per_generation_s, lambda: self._replicas[answer.home].add(answer))
 
     def _ended(self, answer: Answer) -> None:
         work = self._work

@@ -15,22 +15,25 @@ from scripts.training.tasks.reading import ReadingTasks
 from scripts.training.tasks.samples import Sample, Writer
 from scripts.training.tasks.statement_tasks import StatementTasks
 from scripts.training.tasks.transcripts import TranscriptTasks
+from scripts.training.tasks.verdict_tasks import VerdictTasks
 
 # Two groups a step, each from its list in turn. What held-out questions say is weakest has the largest share.
-FIRST: Final = ("genegpt",)
+FIRST: Final = ("verdict",)
 SECOND: Final = (
     "genegpt",
     "bioasq",
     "genegpt",
+    "verdict",
+    "multiple_choice",
+    "genegpt",
+    "bioasq",
     "true_false",
     "genegpt",
+    "verdict",
+    "bioasq",
     "multiple_choice",
     "genegpt",
     "statements",
-    "bioasq",
-    "general",
-    "genegpt",
-    "dialogue",
 )
 TASKS: Final = frozenset({*FIRST, *SECOND})
 _TRANSCRIPTS: Final = 2
@@ -48,7 +51,9 @@ class Mixture:
             raise ValueError(f"no such tasks: {', '.join(sorted(unknown))}; there are {', '.join(sorted(TASKS))}")
         self.writer, self.seed = writer, seed
         reading = ReadingTasks(writer)
-        self._bioasq = BioasqTasks(reading, read_questions(bioasq, held_out=False), seed) if bioasq else None
+        questions = read_questions(bioasq, held_out=False) if bioasq else []
+        self._bioasq = BioasqTasks(reading, questions, seed) if questions else None
+        self._verdicts = VerdictTasks(writer, questions)
         self._statements = StatementTasks(reading)
         self._graph = GraphTasks(writer)
         self._transcripts = TranscriptTasks(writer)
@@ -71,6 +76,8 @@ class Mixture:
             return self._bioasq.group(before + self.kinds(step)[:place].count(kind))
         if kind in ("bioasq", "statements"):
             return self._statements.group(seed)
+        if kind == "verdict":
+            return self._verdicts.group(seed)
         if kind == "genegpt":
             return self._transcripts.group(seed, _TRANSCRIPTS, _MAX_TRANSCRIPT)
         if kind == "dialogue":

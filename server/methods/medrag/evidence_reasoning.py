@@ -18,7 +18,7 @@ from typing import Final
 from models.types import GenerateParams, Grammar
 from retrieval.corpus.namespaces.settings import embedded_title
 from server.methods.base import Event, TextDelta, TranscriptDelta
-from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
+from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context
 from server.methods.medrag.request import MARK
 from server.methods.shared.choices import asks_yes_or_no
@@ -32,8 +32,9 @@ Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
 SILENT: Final = "No passage says it."
 NO_PASSAGE: Final = "The passages do not say."
 _MAX_WORDS: Final = 42
-_YES: Final = " Yes"
-_NO: Final = " No"
+_YES: Final = "Yes"
+_NO: Final = "No"
+_ASKED: Final = "Yes or No: "
 _VERDICT: Final = re.compile(r"\s*(Yes|No)\b")
 
 
@@ -97,12 +98,13 @@ def _literal(text: str) -> str:
 class EvidenceChain:
     """Answer one open question with ``sentences``, the best first; the model is asked about that one.
 
-    Without ``has_verdicts`` a yes-or-no question gets the sentences alone.
+    Yes or no is decided from all of them by the prompt of ``verdicts``; with None a yes-or-no question gets the
+    sentences alone.
     """
 
     chains: Chains
     sentences: tuple[EvidenceSentence, ...]
-    has_verdicts: bool = True
+    verdicts: Prompts | None = None
 
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is made, then the chain."""
@@ -112,16 +114,15 @@ class EvidenceChain:
         yield TextDelta(f"{reasoning}\n", "reasoning")
         quoted = self.sentences if is_said else ()
         verdict = ""
-        if is_said and self.has_verdicts and asks_yes_or_no(self.chains.question.stem):
-            verdict = await self._verdict(inputs)
+        if is_said and self.verdicts is not None and asks_yes_or_no(self.chains.question.stem):
+            verdict = await self._verdict(self.verdicts)
             if not verdict:
                 async with aclosing(self._free(inputs, reasoning)) as events:
                     async for event in events:
                         yield event
                 return
-            # One that was not asked about might tell the opposite.
-            quoted = self.sentences[:1]
-        lines = [f"{verdict} [{self._best.number}]."] if verdict else []
+        numbers = dict.fromkeys(one.number for one in quoted)
+        lines = [f"{verdict} [{', '.join(map(str, numbers))}]."] if verdict else []
         answer = "\n".join([*lines, *(one.line for one in quoted)]) or NO_PASSAGE
         yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
         yield TextDelta(answer)
@@ -154,9 +155,14 @@ class EvidenceChain:
         )
         return written.text.strip().startswith("[")
 
-    async def _verdict(self, inputs: PromptInputs) -> str:
-        """Return "Yes" or "No", "" from an engine that enforces no grammar and writes something else."""
-        prompt = self.chains.answer_prompt(inputs, self._best.thought)
+    async def _verdict(self, prompts: Prompts) -> str:
+        """Return "Yes" or "No", "" from an engine that enforces no grammar and writes something else.
+
+        The sentences alone are read: passages beside them mislead a small model, and cost ten times the tokens.
+        """
+        inputs = prompts.verdict(self.chains.question.stem, [one.thought for one in self.sentences])
+        layout = self.chains.layout
+        prompt = layout.ids(inputs.system, inputs.user, layout.opening(_ASKED))
         params = self._greedy(Grammar("regex", f"{_YES}|{_NO}"), _YES, _NO)
         written = await self.chains.generations.write(prompt, params)
         found = _VERDICT.match(written.text)

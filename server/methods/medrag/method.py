@@ -177,7 +177,7 @@ class MedRag:
             compare = partial(passages.compare, names=gathered.namespaces)
             sentences = await best_sentences(chains.question.stem, outcome.context, compare, options.sentences)
             if sentences:
-                return EvidenceChain(chains, sentences, card.verdicts).events(inputs)
+                return EvidenceChain(chains, sentences, self._prompts if card.verdicts else None).events(inputs)
         return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
 
     def _synthesis(self, options: MedRagOptions) -> Synthesis:

@@ -23,6 +23,7 @@ _BATCHES: Final = (1, 4, 8)
 _STEP_TOKENS: Final = 32
 _PROMPTS: Final = 4
 _PROMPT_TOKENS: Final = 600
+_SHORT_PROMPT: Final = 40
 _ROUNDS: Final = 2
 
 
@@ -58,12 +59,17 @@ async def _step_times(alone: Sequence[Engine]) -> StepTimes:
         sizes.append(size)
         seconds.append(statistics.median(found))
     per_sequence, base = np.polyfit(sizes, seconds, 1)
-    prompts = [await asyncio.gather(*(_prompt_s(engine) for engine in alone)) for _ in range(_PROMPTS)]
-    prompt_s = statistics.median(one for both in prompts for one in both)
+    first_s = [await _first_token_s(alone, length) for length in (_SHORT_PROMPT, _PROMPT_TOKENS)]
+    per_token = max(first_s[1] - first_s[0], 0.0) / (_PROMPT_TOKENS - _SHORT_PROMPT)
     of_step = max(base, 0.0) + max(per_sequence, 0.0)
-    return StepTimes(
-        max(float(base), 0.0), max(float(per_sequence), 0.0), max(prompt_s - of_step, 0.0) / _PROMPT_TOKENS
-    )
+    per_generation = max(first_s[0] - per_token * _SHORT_PROMPT - of_step, 0.0)
+    return StepTimes(max(float(base), 0.0), max(float(per_sequence), 0.0), per_token, float(per_generation))
+
+
+async def _first_token_s(alone: Sequence[Engine], length: int) -> float:
+    """Return the median time to a first token behind a prompt that is not cached, with all replicas at work."""
+    found = [await asyncio.gather(*(_prompt_s(engine, length) for engine in alone)) for _ in range(_PROMPTS)]
+    return statistics.median(one for both in found for one in both)
 
 
 async def _step_s(engine: Engine) -> float:
@@ -74,10 +80,9 @@ async def _step_s(engine: Engine) -> float:
     return (times[-1] - times[0]) / (_STEP_TOKENS - 1)
 
 
-async def _prompt_s(engine: Engine) -> float:
-    """Return the time to the first token behind a prompt that is not cached."""
-    began = time.monotonic()
-    async for _ in engine.generate(_prompt(engine, _PROMPT_TOKENS), GenerateParams(max_tokens=1), uuid.uuid4().hex):
+async def _prompt_s(engine: Engine, length: int) -> float:
+    prompt, began = _prompt(engine, length), time.monotonic()
+    async for _ in engine.generate(prompt, GenerateParams(max_tokens=1), uuid.uuid4().hex):
         pass
     return time.monotonic() - began
 

@@ -27,7 +27,7 @@ def bench(tmp_path: Path) -> Any:
 
 def says(answer: str) -> Script:
     """Return a model that quotes whatever it is given, and then writes ``answer``."""
-    return lambda prompt: answer if prompt.endswith("Answer:") else " [3] says:"
+    return lambda prompt: answer if prompt.endswith(("Answer:", "Yes or No: ")) else " [3] says:"
 
 
 def number_of(events: Any, title: str) -> int:
@@ -71,11 +71,11 @@ async def test_the_model_may_say_that_no_passage_says_it(bench: Any) -> None:
 
 @pytest.mark.parametrize("verdict", ["Yes", "No"])
 async def test_yes_or_no_is_one_word_under_a_grammar(bench: Any, verdict: str) -> None:
-    """It cites and quotes the sentence it was decided on."""
-    async with bench(says(f" {verdict}")) as made:
+    """It cites and quotes the sentences it was decided on, which are all that the model then reads."""
+    async with bench(says(verdict)) as made:
         events = await made.ask(CLOSED, k=3)
     params = made.engine.requests[1].params
-    assert params.grammar is not None and params.grammar.spec == " Yes| No"
+    assert params.grammar is not None and params.grammar.spec == "Yes|No"
     number = number_of(events, "Heparin")
     assert done(events).answer == f"{verdict} [{number}].\n“{SENTENCE}” [{number}]"
     assert shown(events).count(SENTENCE) == 1
