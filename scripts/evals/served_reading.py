@@ -17,7 +17,7 @@ from models.types import GenerateParams
 from scripts.training.tasks.samples import Sample
 from server.methods.medrag.chain_of_thought import Chain, Chains, Prompts
 from server.methods.medrag.context import Context
-from server.methods.medrag.evidence_reasoning import EvidenceChain, EvidenceSentence, best_sentences
+from server.methods.medrag.evidence_reasoning import ChosenSentences, EvidenceChain, best_sentences
 from server.methods.medrag.request import MedRagOptions, read_question
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import SentenceScores
@@ -75,10 +75,12 @@ class ServedReader:
         params = GenerateParams(max_tokens=_MAX_TOKENS, stop_on_repetition=True)
         chains = Chains(generations, self._layout, question, params, True)
         options = MedRagOptions(form="open")
-        sentences: tuple[EvidenceSentence, ...] = ()
+        sentences: ChosenSentences | None = None
         if self.card.evidence_reasoning:
             sentences = await best_sentences(question.stem, context, self._encoder.compare, options.sentences)
-        writing: EvidenceChain | Chains = EvidenceChain(chains, sentences, self._prompts) if sentences else chains
+        writing: EvidenceChain | Chains = (
+            EvidenceChain(chains, sentences, self._prompts) if sentences is not None else chains
+        )
         async with aclosing(writing.events(inputs)) as events:
             async for event in events:
                 if isinstance(event, Chain):

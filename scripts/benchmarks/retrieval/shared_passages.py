@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import gzip
 import hashlib
+import itertools
 import json
 import random
 import statistics
@@ -37,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "data"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import EncoderFingerprint, Floats, Metric, PassageText
 from models.encoders.hashing import HashingEncoder
+from retrieval.corpus.errors import NamespaceBusy
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
@@ -138,11 +140,11 @@ def texts_of(path: Path | None) -> list[str]:
 
 def add_both(servers: Sequence[Server], texts: Sequence[str], size: int, batch: int) -> dict[str, float]:
     """Add half of the passages through each server at once, and search after each batch."""
-    half, times = size // 20, list[float]()
+    half, times, waited = size // 20, list[float](), list[int]()
 
     def add(server: Server, first: int) -> None:
         for low in range(first, first + half, batch):
-            add_items(server.namespaces, _NAME, documents(texts, range(low, min(low + batch, first + half))))
+            waited.append(_added(server, texts, range(low, min(low + batch, first + half))))
             began = time.perf_counter()
             server.searcher.search("base case", [_NAME], SearchOptions(retriever="hybrid"))
             times.append(time.perf_counter() - began)
@@ -154,7 +156,17 @@ def add_both(servers: Sequence[Server], texts: Sequence[str], size: int, batch: 
         thread.start()
     for thread in threads:
         thread.join()
-    return {"seconds": time.perf_counter() - started, "search_ms_meanwhile": 1000 * statistics.median(times)}
+    seconds = time.perf_counter() - started
+    return {"seconds": seconds, "busy": sum(waited), "search_ms_meanwhile": 1000 * statistics.median(times)}
+
+
+def _added(server: Server, texts: Sequence[str], numbers: range) -> int:
+    """Add documents; return how often the other server kept the namespace for longer than a change waits for it."""
+    for waited in itertools.count():
+        with contextlib.suppress(NamespaceBusy):
+            add_items(server.namespaces, _NAME, documents(texts, numbers))
+            return waited
+    raise AssertionError
 
 
 def caught_up(server: Server) -> float:

@@ -5,10 +5,11 @@
 
 A replica works in steps, as vLLM: each gives every decoding sequence a token, and computes prompts within a budget of
 tokens. A step takes a constant, an amount for each sequence, and one for each token of prompts; a generation takes a
-constant beside its steps. An answer is several generations with a call after each but the last; its replica is drawn once (sticky: rendezvous hashing spreads answers
-evenly) or for each generation (random). More answers than places wait, as at the servers. A replica keeps the prefixes
-of the answers that run: room in its cache is not simulated, nor is a beginning that prompts have in common. Printed
-first is the two-replica measurement beside its simulation, then the table.
+constant beside its steps. An answer is several generations with a call after each but the last; its replica is drawn
+once (sticky: rendezvous hashing spreads answers evenly) or for each generation (random). More answers than places wait,
+as at the servers. A replica keeps the prefixes of the answers that run: room in its cache is not simulated, nor is a
+beginning that prompts have in common. Printed first is the two-replica measurement beside its simulation, then the
+table.
 """
 
 from __future__ import annotations

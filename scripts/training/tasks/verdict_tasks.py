@@ -156,7 +156,9 @@ class VerdictTasks:
                 # The question has the opposite, the sentence is as it was written.
                 asked, said = (statement_of(contrary) or one).asked, plain
             beside = [line for line in lines if line not in (plain, one.said(denied=True))]
-            return self._sample(draw, asked, [said, *draw.sample(beside, min(len(beside), draw.choice((0, 0, 1))))], form)
+            return self._sample(
+                draw, asked, [said, *draw.sample(beside, min(len(beside), draw.choice((0, 0, 1))))], form
+            )
 
     def _generated(self, draw: random.Random) -> Sample:
         slots = random_slots(Names(Values(draw)), draw)

@@ -11,7 +11,6 @@ question), so that the engine's prefix cache computes it once; the article of a 
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +18,14 @@ from importlib.resources import files
 from typing import Final, Literal, get_args
 
 from models.errors import ArrowheadError
-from models.types import Delta, GenerateParams, Grammar, TokenLogprob
+from models.types import GenerateParams
 from server.methods.clinfo.literature import Article
 from server.methods.clinfo.stages import finished
 from server.methods.clinfo.statements import Claim, addresses_reader
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.sentences import MARK, numbers_in, sanitize, split_sentences
+from server.methods.shared.yes_no import MAX_TOKENS, probability_of_yes
 
 Part = Literal["system", "queries", "relevant", "supported", "contradicts", "table", "synthesis", "rewrite"]
 _PARTS: Final[tuple[Part, ...]] = get_args(Part)
@@ -34,8 +34,7 @@ MAX_CHARS: Final = 6000
 # So many calls run at once; the engine batches them over their shared prefix.
 AT_ONCE: Final = 16
 _ANSWER: Final = "Answer:"
-_GRAMMAR: Final = Grammar("regex", " (yes|no)")
-_TOP: Final = 20
+_YES_OR_NO: Final = (" yes", " no")
 SUPPORTED: Final = 0.5
 _MOST_SENTENCES: Final = 16
 _REWRITE_TOKENS: Final = 160
@@ -135,33 +134,10 @@ class Judge:
         Raises:
             ModelError: the engine failed.
         """
-        params = GenerateParams(max_tokens=4, grammar=_GRAMMAR, logprobs=_TOP, cache_salt=self.cache_salt)
-        text, first = "", None
-        async for delta in self.generations.stream(self.layout.ids(self.prompts.system, user, _ANSWER), params):
-            text += delta.text
-            first = first or _first(delta)
-        found = self._shares(first) if first is not None else None
-        if found is not None and sum(found) > 0:
-            return found[0] / sum(found)
-        return 1.0 if text.strip().lower().startswith("y") else 0.0
-
-    def _shares(self, token: TokenLogprob) -> tuple[float, float] | None:
-        """Return the mass of yes and of no among the alternatives of the first token, None where it is a blank."""
-        yes = no = 0.0
-        decode = self.generations.engine.tokenizer.decode
-        for token_id, logprob in {token.token_id: token.logprob, **dict(token.top)}.items():
-            word = decode([token_id]).strip().lower()
-            mass = math.exp(min(0.0, logprob))
-            if word and "yes".startswith(word):
-                yes += mass
-            elif word and "no".startswith(word):
-                no += mass
-        return (yes, no) if yes + no > 0 else None
-
-
-def _first(delta: Delta) -> TokenLogprob | None:
-    written = delta.logprobs[delta.num_reasoning_tokens :] if delta.logprobs else ()
-    return written[0] if written else None
+        params = GenerateParams(max_tokens=MAX_TOKENS, cache_salt=self.cache_salt)
+        prompt = self.layout.ids(self.prompts.system, user, _ANSWER)
+        found = await probability_of_yes(self.generations, prompt, _YES_OR_NO, params)
+        return found or 0.0
 
 
 @dataclass(frozen=True, slots=True)

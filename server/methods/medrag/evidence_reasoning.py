@@ -25,6 +25,7 @@ from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import ScoredSentence, Source, bar_for, candidates_of, chosen, scored
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import numbers_in, quoted_line, sanitize
+from server.methods.shared.yes_no import probability_of_yes
 
 # Compares sentences with a question.
 Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
@@ -32,10 +33,14 @@ Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
 SILENT: Final = "No passage says it."
 NO_PASSAGE: Final = "The passages do not say."
 _MAX_WORDS: Final = 42
-_YES: Final = "Yes"
-_NO: Final = "No"
+# Sentences that yes or no is decided from.
+_MOST_READ: Final = 3
+# Of the best sentence's score, which those beside it need.
+_SHARE_OF_BEST: Final = 0.5
+_YES_OR_NO: Final = ("Yes", "No")
 _ASKED: Final = "Yes or No: "
-_VERDICT: Final = re.compile(r"\s*(Yes|No)\b")
+# Sentences in favour are common and easily said, so yes has to be surer than no (docs/evals.md).
+YES_BAR: Final = 0.88
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +73,37 @@ def shortened(sentence: str) -> str:
     return " ".join(words) if len(words) <= _MAX_WORDS else " ".join(words[:_MAX_WORDS]) + " …"
 
 
-async def best_sentences(question: str, context: Context, compare: Compare, most: int) -> tuple[EvidenceSentence, ...]:
+@dataclass(frozen=True, slots=True)
+class ChosenSentences:
+    """Hold the sentences that an answer quotes, the best first; ``of_passage``: the best ones of the best's passage.
+
+    The latter are what yes or no is decided from, as a sentence alone often leaves it open.
+    """
+
+    quoted: tuple[EvidenceSentence, ...]
+    of_passage: tuple[EvidenceSentence, ...]
+
+
+async def best_sentences(question: str, context: Context, compare: Compare, most: int) -> ChosenSentences | None:
     """Return the best sentence of the context, and up to ``most`` in all that are above the calibrated score.
 
-    None of them repeats a better one; retracted articles are left out. () where the context has no sentence.
+    None of them repeats a better one; retracted articles are left out. None where the context has no sentence.
     """
     numbers = [n for n in context.best_first if not context.passages[n - 1].document.is_retracted]
     found = [context.passages[n - 1].passage for n in numbers]
     sources = [Source(embedded_title(one), one.text) for one in found]
     candidates = (await asyncio.to_thread(candidates_of, question, sources)).sentences
     if not candidates:
-        return ()
+        return None
     scores = await compare(question, [one.compared for one in candidates])
-    best, *others = scored(candidates, scores)
-    bar = min(bar_for(scores), best.score)
-    return tuple(_evidence(one, numbers) for one in chosen([best, *others], most, bar))
+    ranked = scored(candidates, scores)
+    best = ranked[0]
+    quoted = chosen(ranked, most, min(bar_for(scores), best.score))
+    beside = [one for one in ranked if one.candidate.source == best.candidate.source]
+    of_passage = chosen(beside, _MOST_READ, _SHARE_OF_BEST * best.score)
+    return ChosenSentences(
+        tuple(_evidence(one, numbers) for one in quoted), tuple(_evidence(one, numbers) for one in of_passage)
+    )
 
 
 def _evidence(one: ScoredSentence, numbers: Sequence[int]) -> EvidenceSentence:
@@ -96,14 +117,13 @@ def _literal(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceChain:
-    """Answer one open question with ``sentences``, the best first; the model is asked about that one.
+    """Answer one open question with sentences; the model is asked about the best one.
 
-    Yes or no is decided from all of them by the prompt of ``verdicts``; with None a yes-or-no question gets the
-    sentences alone.
+    Yes or no is decided by the prompt of ``verdicts``; with None a yes-or-no question gets the sentences alone.
     """
 
     chains: Chains
-    sentences: tuple[EvidenceSentence, ...]
+    sentences: ChosenSentences
     verdicts: Prompts | None = None
 
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
@@ -112,7 +132,7 @@ class EvidenceChain:
         reasoning = self._best.thought if is_said else SILENT
         yield TranscriptDelta(reasoning, "injected")
         yield TextDelta(f"{reasoning}\n", "reasoning")
-        quoted = self.sentences if is_said else ()
+        quoted = self.sentences.quoted if is_said else ()
         verdict = ""
         if is_said and self.verdicts is not None and asks_yes_or_no(self.chains.question.stem):
             verdict = await self._verdict(self.verdicts)
@@ -121,8 +141,8 @@ class EvidenceChain:
                     async for event in events:
                         yield event
                 return
-        numbers = dict.fromkeys(one.number for one in quoted)
-        lines = [f"{verdict} [{', '.join(map(str, numbers))}]."] if verdict else []
+            quoted = self.sentences.of_passage
+        lines = [f"{verdict} [{self._best.number}]."] if verdict else []
         answer = "\n".join([*lines, *(one.line for one in quoted)]) or NO_PASSAGE
         yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
         yield TextDelta(answer)
@@ -138,11 +158,11 @@ class EvidenceChain:
                 mark = f" [{self._best.number}]" if event.answer.strip() and not numbers_in(event.answer) else ""
                 if mark:
                     yield TextDelta(mark)
-                yield replace(event, answer=event.answer + mark, quotes=_quotes(self.sentences[:1]))
+                yield replace(event, answer=event.answer + mark, quotes=_quotes(self.sentences.quoted[:1]))
 
     @property
     def _best(self) -> EvidenceSentence:
-        return self.sentences[0]
+        return self.sentences.quoted[0]
 
     async def _is_said(self, inputs: PromptInputs) -> bool:
         """Return whether the model begins to quote the sentence rather than to say that no passage says it."""
@@ -158,15 +178,14 @@ class EvidenceChain:
     async def _verdict(self, prompts: Prompts) -> str:
         """Return "Yes" or "No", "" from an engine that enforces no grammar and writes something else.
 
-        The sentences alone are read: passages beside them mislead a small model, and cost ten times the tokens.
+        Sentences alone are read: passages beside them mislead a small model, and cost ten times the tokens.
         """
-        inputs = prompts.verdict(self.chains.question.stem, [one.thought for one in self.sentences])
+        read = [one.thought for one in self.sentences.of_passage]
+        inputs = prompts.verdict(self.chains.question.stem, read)
         layout = self.chains.layout
         prompt = layout.ids(inputs.system, inputs.user, layout.opening(_ASKED))
-        params = self._greedy(Grammar("regex", f"{_YES}|{_NO}"), _YES, _NO)
-        written = await self.chains.generations.write(prompt, params)
-        found = _VERDICT.match(written.text)
-        return found[1] if found else ""
+        found = await probability_of_yes(self.chains.generations, prompt, _YES_OR_NO, self.chains.params)
+        return "" if found is None else _YES_OR_NO[found < YES_BAR]
 
     def _greedy(self, grammar: Grammar, *texts: str) -> GenerateParams:
         encode = self.chains.generations.engine.tokenizer.encode

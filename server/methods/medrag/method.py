@@ -176,7 +176,7 @@ class MedRag:
         if card.evidence_reasoning and chains.reasoned and not chains.question.choices and gathered is not None:
             compare = partial(passages.compare, names=gathered.namespaces)
             sentences = await best_sentences(chains.question.stem, outcome.context, compare, options.sentences)
-            if sentences:
+            if sentences is not None:
                 return EvidenceChain(chains, sentences, self._prompts if card.verdicts else None).events(inputs)
         return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
 

@@ -33,6 +33,10 @@ NO_VERDICT: Final = (
     "These sentences are quoted from the passages; whether they mean yes or no is for the reader to judge, as no model "
     "that can read them is served."
 )
+SMALL_VERDICT: Final = (
+    "Yes or no is how a small model reads these sentences; it is wrong more often than a reader would be, so judge by "
+    "them."
+)
 _NO_TEXT: Final = "The model wrote no answer."
 _NO_CHOICE: Final = "What the model wrote is none of the choices, so this is no answer."
 # Set by ``scripts/evals/choice_support.py`` on one half of BioASQ's development questions (docs/evals.md).
@@ -278,8 +282,8 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
         if closing.abstains:
             return "abstained", f"No choice is given: nothing that was read supports “{chosen}”, which the model chose."
         return "partial", "Nothing that was read supports this choice."
-    if chain.quotes and asks_yes_or_no(closing.question.stem) and not YES_NO.match(chain.answer):
-        return "partial", NO_VERDICT
+    if chain.quotes and asks_yes_or_no(closing.question.stem):
+        return "partial", SMALL_VERDICT if YES_NO.match(chain.answer) else NO_VERDICT
     # The model's own words tell what is missing.
     return ("partial" if covers == "part" else "answered"), ""
 

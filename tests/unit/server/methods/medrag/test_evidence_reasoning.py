@@ -11,7 +11,7 @@ from passage_bench import PassageBench, Script, done, shown
 
 from server.methods.medrag.evidence_reasoning import NO_PASSAGE, SILENT, EvidenceSentence, shortened
 from server.methods.medrag.method import MedRag
-from server.methods.medrag.report import NO_VERDICT
+from server.methods.medrag.report import NO_VERDICT, SMALL_VERDICT
 
 OPEN = "Which drug reverses heparin?"
 CLOSED = "Does protamine reverse heparin?"
@@ -78,6 +78,7 @@ async def test_yes_or_no_is_one_word_under_a_grammar(bench: Any, verdict: str) -
     assert params.grammar is not None and params.grammar.spec == "Yes|No"
     number = number_of(events, "Heparin")
     assert done(events).answer == f"{verdict} [{number}].\n“{SENTENCE}” [{number}]"
+    assert done(events).outcome == "partial" and SMALL_VERDICT in shown(events)
     assert shown(events).count(SENTENCE) == 1
 
 

@@ -1,0 +1,57 @@
+"""Ask the model for yes or no as one token, and return how probable yes is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from models.types import Delta, GenerateParams, Grammar, TokenLogprob
+from server.methods.shared.generation import Generations
+
+_TOP: Final = 20
+MAX_TOKENS: Final = 4
+
+
+async def probability_of_yes(
+    generations: Generations, prompt: Sequence[int], words: tuple[str, str], params: GenerateParams
+) -> float | None:
+    """Return the probability of yes; 0 or 1 where the engine tells none, None where it writes neither.
+
+    ``words`` are yes and no as the prompt continues, such as " yes" and " no". Of ``params`` only what concerns the
+    request is used.
+
+    Raises:
+        ModelError: the engine failed.
+    """
+    grammar = Grammar("regex", "|".join(words))
+    asked = replace(params, max_tokens=MAX_TOKENS, stop=(), grammar=grammar, temperature=0.0, logprobs=_TOP)
+    text, first = "", None
+    async for delta in generations.stream(list(prompt), asked):
+        text += delta.text
+        first = first or _first(delta)
+    yes, no = _masses(first, generations) if first is not None else (0.0, 0.0)
+    if yes + no > 0:
+        return yes / (yes + no)
+    said = text.strip().lower()
+    return 1.0 if said.startswith("yes") else 0.0 if said.startswith("no") else None
+
+
+def _first(delta: Delta) -> TokenLogprob | None:
+    written = delta.logprobs[delta.num_reasoning_tokens :] if delta.logprobs else ()
+    return written[0] if written else None
+
+
+def _masses(token: TokenLogprob, generations: Generations) -> tuple[float, float]:
+    """Return the mass of yes and of no among the alternatives of a token, 0 for both where it is a blank."""
+    yes = no = 0.0
+    decode = generations.engine.tokenizer.decode
+    for token_id, logprob in {token.token_id: token.logprob, **dict(token.top)}.items():
+        word = decode([token_id]).strip().lower()
+        mass = math.exp(min(0.0, logprob))
+        if word and "yes".startswith(word):
+            yes += mass
+        elif word and "no".startswith(word):
+            no += mass
+    return yes, no
