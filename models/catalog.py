@@ -31,7 +31,7 @@ SMALL_DIR = _EMBEDDED / SMALL_NAME
 # The adapters that ship with a model, by its name; its first one is loaded unless another is chosen.
 SHIPPED_ADAPTERS: Final[Mapping[str, tuple[Path, ...]]] = {SMALL_NAME: (_EMBEDDED / f"{SMALL_NAME}-adapter",)}
 # What is served where nothing is named, as far as it is installed; the first one is the default model.
-SHIPPED: Final = (EMBEDDED_NAME, SMALL_NAME)
+SHIPPED: Final = (SMALL_NAME, EMBEDDED_NAME)
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MASK = re.compile(r"full|slim|[01]{6}")
 # Words that say how a checkpoint was made are left out of the served name.

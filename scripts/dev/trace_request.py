@@ -49,8 +49,8 @@ def _chat(model: str, text: str, *, stream: bool) -> Request:
 
 
 REQUESTS: Final = {
-    "genegpt": _chat("arrowhead-tiny:genegpt", _QUESTION, stream=True),
-    "plain": Request("POST", "/v1/completions", {"model": "arrowhead-tiny", "prompt": "Hello", "max_tokens": 16}),
+    "genegpt": _chat("arrowhead-small:genegpt", _QUESTION, stream=True),
+    "plain": Request("POST", "/v1/completions", {"model": "arrowhead-small", "prompt": "Hello", "max_tokens": 16}),
     "models": Request("GET", "/v1/models"),
 }
 

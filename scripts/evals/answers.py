@@ -113,7 +113,7 @@ def show(judged: Sequence[Judged], args: argparse.Namespace, console: Console) -
 
 def parser_of() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_endpoint_arguments(parser, model="arrowhead-tiny", out=Path("runs/answers"))
+    add_endpoint_arguments(parser, model="arrowhead-small", out=Path("runs/answers"))
     # One question at a time: the times are those of an idle server, and the slowest of them are told.
     parser.set_defaults(concurrency=1, timeout=TIMEOUT_S, retries=1, max_failures=10_000)
     parser.add_argument("--method", action="append", choices=METHOD_NAMES, help="by default all four")

@@ -208,7 +208,7 @@ def parser_of() -> argparse.ArgumentParser:
         command.add_argument("--bertscore", action="store_true", help="also BERTScore, with the built-in encoder")
         command.add_argument("--plots", type=Path, help="write figures into this folder")
         command.add_argument("--json", type=Path, help="write the measures there")
-        add_endpoint_arguments(command, model="arrowhead-tiny:clinfo", out=Path(f"runs/clinfo-{name}.jsonl"))
+        add_endpoint_arguments(command, model="arrowhead-small:clinfo", out=Path(f"runs/clinfo-{name}.jsonl"))
         if name == "bioasq":
             command.add_argument("--without-gold", action="store_true", help="exclude the gold articles")
         if name == "reviews":

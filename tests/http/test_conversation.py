@@ -23,6 +23,7 @@ def server(
     settings = {
         "HOME": str(folder),
         "XDG_DATA_HOME": str(folder / "data"),
+        "ARROWHEAD_MODEL__NAME": MODEL,
         "ARROWHEAD_MODEL__ENGINE": "transformers",
         "ARROWHEAD_MODEL__SCRIPT": None,
         "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",

@@ -130,13 +130,13 @@ def test_the_curl_examples_answer(address: str, tmp_path: Path) -> None:
             place += 1
 
     names = {
-        "arrowhead-tiny",
-        "arrowhead-tiny:genegpt",
-        "arrowhead-tiny:kg-rag",
-        "arrowhead-tiny:medrag",
-        "arrowhead-tiny:i-medrag",
-        "arrowhead-tiny:clinfo",
-        "arrowhead-tiny:weiseeule",
+        "arrowhead-small",
+        "arrowhead-small:genegpt",
+        "arrowhead-small:kg-rag",
+        "arrowhead-small:medrag",
+        "arrowhead-small:i-medrag",
+        "arrowhead-small:clinfo",
+        "arrowhead-small:weiseeule",
     }
     assert {m["id"] for m in documents[0]["data"]} == names
     assert documents[1]["choices"][0]["message"]["content"].strip() == "APOE"

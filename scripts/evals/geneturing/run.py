@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("questions", type=Path)
     parser.add_argument("--task", action="append", help="only this task (may be given several times)")
-    add_endpoint_arguments(parser, model="arrowhead-tiny:genegpt", out=Path("runs/geneturing.jsonl"))
+    add_endpoint_arguments(parser, model="arrowhead-small:genegpt", out=Path("runs/geneturing.jsonl"))
     args, console = parser.parse_args(argv), Console()
     try:
         evaluation = evaluation_of(args.questions, args.task or ())

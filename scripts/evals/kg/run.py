@@ -116,7 +116,7 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, help="the first rows of each set")
     parser.add_argument("--ask", choices=FORMS, help="method: options of KG-RAG; plain: text alone; direct: bare model")
     parser.add_argument("--json", type=Path, help="write the summary there")
-    add_endpoint_arguments(parser, model="arrowhead-tiny:kg-rag", out=Path("runs/kg_rag.jsonl"))
+    add_endpoint_arguments(parser, model="arrowhead-small:kg-rag", out=Path("runs/kg_rag.jsonl"))
     return parser
 
 

@@ -96,7 +96,7 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, help="questions of each set")
     parser.add_argument("--ask", choices=FORMS)
     parser.add_argument("--folder", type=Path, default=Path("runs/rounds"), help="instead of --out")
-    add_endpoint_arguments(parser, model="arrowhead-tiny:i-medrag", out=Path())
+    add_endpoint_arguments(parser, model="arrowhead-small:i-medrag", out=Path())
     return parser
 
 

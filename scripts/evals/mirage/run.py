@@ -98,7 +98,7 @@ def parser_of() -> argparse.ArgumentParser:
     )
     parser.add_argument("--predictions", type=Path, help="score this folder of published predictions; asks nothing")
     parser.add_argument("--json", type=Path, help="write the summary there")
-    add_endpoint_arguments(parser, model="arrowhead-tiny:medrag", out=Path("runs/mirage.jsonl"))
+    add_endpoint_arguments(parser, model="arrowhead-small:medrag", out=Path("runs/mirage.jsonl"))
     return parser
 
 

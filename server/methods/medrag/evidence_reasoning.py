@@ -22,7 +22,16 @@ from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, 
 from server.methods.medrag.context import Context
 from server.methods.medrag.request import MARK
 from server.methods.shared.choices import asks_yes_or_no
-from server.methods.shared.extractive import ScoredSentence, Source, bar_for, candidates_of, chosen, scored
+from server.methods.shared.extractive import (
+    ScoredSentence,
+    Source,
+    bar_for,
+    candidates_of,
+    chosen,
+    question_stems,
+    scored,
+    stems_of,
+)
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import numbers_in, quoted_line, sanitize
 from server.methods.shared.yes_no import probability_of_yes
@@ -39,6 +48,9 @@ _MOST_READ: Final = 3
 _SHARE_OF_BEST: Final = 0.5
 _YES_OR_NO: Final = ("Yes", "No")
 _ASKED: Final = "Yes or No: "
+_PRONOUN: Final = re.compile(r"(?:It|Its|They|Their)\b")
+# The kind of thing that a question asks for need not stand in a passage.
+_ASKED_FOR: Final = re.compile(r"\b(?:which|what|who|whose|welche[mnrs]?|was|wer)\s+\w+", re.IGNORECASE)
 # Sentences in favour are common and easily said, so yes has to be surer than no (docs/evals.md).
 YES_BAR: Final = 0.88
 
@@ -87,7 +99,8 @@ class ChosenSentences:
 async def best_sentences(question: str, context: Context, compare: Compare, most: int) -> ChosenSentences | None:
     """Return the best sentence of the context, and up to ``most`` in all that are above the calibrated score.
 
-    None of them repeats a better one; retracted articles are left out. None where the context has no sentence.
+    None of them repeats a better one; retracted articles are left out, and sentences about another subject. None where
+    the context has no sentence.
     """
     numbers = [n for n in context.best_first if not context.passages[n - 1].document.is_retracted]
     found = [context.passages[n - 1].passage for n in numbers]
@@ -96,7 +109,9 @@ async def best_sentences(question: str, context: Context, compare: Compare, most
     if not candidates:
         return None
     scores = await compare(question, [one.compared for one in candidates])
-    ranked = scored(candidates, scores)
+    ranked = [one for one in scored(candidates, scores) if not _is_about_another(one, sources, question)]
+    if not ranked:
+        return ChosenSentences((), ())
     best = ranked[0]
     quoted = chosen(ranked, most, min(bar_for(scores), best.score))
     beside = [one for one in ranked if one.candidate.source == best.candidate.source]
@@ -108,6 +123,19 @@ async def best_sentences(question: str, context: Context, compare: Compare, most
 
 def _evidence(one: ScoredSentence, numbers: Sequence[int]) -> EvidenceSentence:
     return EvidenceSentence(numbers[one.candidate.source], one.line, one.candidate.subject)
+
+
+def _is_about_another(one: ScoredSentence, sources: Sequence[Source], question: str) -> bool:
+    """Return whether "it" in a sentence is something else than what the question names.
+
+    "It must not be taken in pregnancy", of lisinopril, says nothing about warfarin; it answers which drug that is.
+    """
+    source = sources[one.candidate.source]
+    subject = one.candidate.subject or (source.title if _PRONOUN.match(one.line) else "")
+    if not subject or stems_of(subject) & set(question_stems(question)):
+        return False
+    named = question_stems(_ASKED_FOR.sub(" ", question))
+    return bool(set(named) - stems_of(f"{source.title} {source.text}"))
 
 
 def _literal(text: str) -> str:
@@ -128,7 +156,7 @@ class EvidenceChain:
 
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is made, then the chain."""
-        is_said = await self._is_said(inputs)
+        is_said = bool(self.sentences.quoted) and await self._is_said(inputs)
         reasoning = self._best.thought if is_said else SILENT
         yield TranscriptDelta(reasoning, "injected")
         yield TextDelta(f"{reasoning}\n", "reasoning")

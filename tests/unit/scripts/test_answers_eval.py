@@ -325,7 +325,9 @@ def test_a_run_asks_each_method_and_resumes(
     common = ["--questions", str(questions), "--base-url", endpoint.url, "--out", str(tmp_path / "runs")]
     arguments = [*common, "--method", "genegpt", "--method", "kg-rag", "--json", str(tmp_path / "all.json")]
     assert answers.main([*arguments, "--limit", "2"]) == 0
-    assert [body["model"] for body in endpoint.asked] == ["arrowhead-tiny:genegpt"] * 2 + ["arrowhead-tiny:kg-rag"] * 2
+    assert [body["model"] for body in endpoint.asked] == ["arrowhead-small:genegpt"] * 2 + [
+        "arrowhead-small:kg-rag"
+    ] * 2
     assert answers.main(arguments) == 0
     assert len(endpoint.asked) == 6
     summary = json.loads((tmp_path / "all.json").read_text())

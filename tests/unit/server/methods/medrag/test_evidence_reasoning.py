@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,22 @@ from typing import Any
 import pytest
 from passage_bench import PassageBench, Script, done, shown
 
-from server.methods.medrag.evidence_reasoning import NO_PASSAGE, SILENT, EvidenceSentence, shortened
+from retrieval.corpus.search.ranking import RankedPassage
+from retrieval.passages import Document, Hit, Passage
+from server.methods.medrag.chain_of_thought import Chain, PromptInputs
+from server.methods.medrag.context import build_context
+from server.methods.medrag.evidence_reasoning import (
+    NO_PASSAGE,
+    SILENT,
+    ChosenSentences,
+    EvidenceChain,
+    EvidenceSentence,
+    best_sentences,
+    shortened,
+)
 from server.methods.medrag.method import MedRag
 from server.methods.medrag.report import NO_VERDICT, SMALL_VERDICT
+from server.methods.shared.passages import SentenceScores
 
 OPEN = "Which drug reverses heparin?"
 CLOSED = "Does protamine reverse heparin?"
@@ -117,3 +131,34 @@ def test_a_long_sentence_is_cut_and_its_own_marks_are_no_citations() -> None:
 
 def test_a_pronoun_is_quoted_behind_what_it_means() -> None:
     assert EvidenceSentence(2, "It binds [7].", "Heparin").line == "Heparin: “It binds (7).” [2]"
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("Is warfarin safe in pregnancy?", False),
+        ("Is lisinopril safe in pregnancy?", True),
+        ("Which drug must not be taken in pregnancy?", True),
+    ],
+)
+async def test_it_is_not_taken_for_what_the_question_names(question: str, found: bool) -> None:
+    """A sentence that begins with a pronoun is about the title of its passage."""
+    text = "Lisinopril lowers blood pressure. It must not be taken in pregnancy."
+    passage = Passage(passage_id=1, document_id="a", title="Lisinopril", text=text)
+    document = Document(document_id="a", title="Lisinopril")
+    ranked = RankedPassage(passage=passage, document=document, hit=Hit(1, 1.0), namespace="library")
+    context = build_context([ranked], len, 1000, "library")
+
+    async def compare(question: str, sentences: Sequence[str]) -> SentenceScores:
+        return SentenceScores(encoder="minilm", cosines=tuple(0.6 if "pregnan" in one else 0.0 for one in sentences))
+
+    chosen = await best_sentences(question, context, compare, 3)
+    assert chosen is not None
+    assert any("pregnancy" in one.text for one in chosen.quoted) is found
+
+
+async def test_without_a_sentence_about_the_subject_no_model_is_asked(bench: Any) -> None:
+    async with bench(says("Yes")) as made:
+        chain = EvidenceChain(None, ChosenSentences((), ()))  # type: ignore[arg-type]  # it asks nothing of them
+        events = [event async for event in chain.events(PromptInputs("", ""))]
+    assert isinstance(events[-1], Chain) and events[-1].answer == NO_PASSAGE and not made.prompts
