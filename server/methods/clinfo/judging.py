@@ -21,10 +21,10 @@ from models.errors import ArrowheadError
 from models.types import GenerateParams
 from server.methods.clinfo.literature import Article
 from server.methods.clinfo.stages import finished
-from server.methods.clinfo.statements import Claim, addresses_reader
+from server.methods.clinfo.statements import Claim
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
-from server.methods.shared.sentences import MARK, numbers_in, sanitize, split_sentences
+from server.methods.shared.sentences import MARK, addresses_reader, numbers_in, sanitize, split_sentences
 from server.methods.shared.yes_no import MAX_TOKENS, probability_of_yes
 
 Part = Literal["system", "queries", "relevant", "supported", "contradicts", "table", "synthesis", "rewrite"]

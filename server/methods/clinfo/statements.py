@@ -35,7 +35,7 @@ from server.methods.shared.extractive import (
     stems_of,
 )
 from server.methods.shared.passages import SentenceScores
-from server.methods.shared.sentences import Sentence, plain_marks, split_sentences
+from server.methods.shared.sentences import Sentence, addresses_reader, plain_marks, split_sentences
 
 _LONGEST: Final = 20_000
 _NO_RESULT: Final = re.compile(
@@ -61,15 +61,6 @@ _AIM: Final = re.compile(
 # "carnitine translocase Slc25a20" names something and says nothing of it.
 _MIN_WORDS: Final = 4
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
-_INSTRUCTION: Final = re.compile(
-    r"\b(?:ignore|disregard|forget|override)\b[^.]{0,60}\b(?:above|previous|prior|earlier|instructions?|articles?|"
-    r"evidence|sources?|context|rules?|question)\b|\b(?:system|developer) (?:prompt|message)\b|\bas an? (?:ai|language "
-    r"model|assistant)\b|\byou (?:must|should|shall|will|are to|have to|need to)\b|\b(?:answer|reply|respond|cite|"
-    r"output|print|write|say|tell the user|recommend)\b(?: only| that| with| as|:)[^.]{0,40}(?:\[\d|\bPMID\b|\"|“|'|"
-    r"\byes\b|\bno\b|\buser\b|\breader\b)|</?(?:s|system|user|assistant|inst|im_start|im_end)\b|\[/?INST\]|<\||"
-    r"\bdo not (?:mention|cite|use|tell|trust)\b|\bassistant\s*:|\bprompt injection\b",
-    re.IGNORECASE,
-)
 _NEGATED: Final = re.compile(
     r"\b(?:did|does|do|was|were|is|are|has|have|had|could|can|may|might|would|should) not\b|\bcannot\b|n['’]t\b|"
     r"\bno (?:\w+ ){0,2}(?:evidence|association|difference|effect|benefit|increase|reduction|improvement|change|"
@@ -157,11 +148,6 @@ class Statement:
     article: int
     section: str
     line: str
-
-
-def addresses_reader(text: str) -> bool:
-    """Return whether a text gives instructions to a reader or a model."""
-    return _INSTRUCTION.search(text) is not None
 
 
 def statements_of(article: Article, number: int = 0) -> Iterator[Statement]:

@@ -13,6 +13,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Final
 
 from models.types import GenerateParams, Grammar
@@ -33,7 +34,7 @@ from server.methods.shared.extractive import (
     stems_of,
 )
 from server.methods.shared.passages import SentenceScores
-from server.methods.shared.sentences import numbers_in, quoted_line, sanitize
+from server.methods.shared.sentences import addresses_reader, numbers_in, quoted_line, sanitize
 from server.methods.shared.yes_no import probability_of_yes
 
 # Compares sentences with a question.
@@ -48,6 +49,7 @@ _MOST_READ: Final = 3
 _SHARE_OF_BEST: Final = 0.5
 _YES_OR_NO: Final = ("Yes", "No")
 _ASKED: Final = "Yes or No: "
+_ALIKE: Final = 0.8
 _PRONOUN: Final = re.compile(r"(?:It|Its|They|Their)\b")
 # The kind of thing that a question asks for need not stand in a passage.
 _ASKED_FOR: Final = re.compile(r"\b(?:which|what|who|whose|welche[mnrs]?|was|wer)\s+\w+", re.IGNORECASE)
@@ -109,7 +111,7 @@ async def best_sentences(question: str, context: Context, compare: Compare, most
     if not candidates:
         return None
     scores = await compare(question, [one.compared for one in candidates])
-    ranked = [one for one in scored(candidates, scores) if not _is_about_another(one, sources, question)]
+    ranked = [one for one in scored(candidates, scores) if _may_be_quoted(one, sources, question)]
     if not ranked:
         return ChosenSentences((), ())
     best = ranked[0]
@@ -125,6 +127,10 @@ def _evidence(one: ScoredSentence, numbers: Sequence[int]) -> EvidenceSentence:
     return EvidenceSentence(numbers[one.candidate.source], one.line, one.candidate.subject)
 
 
+def _may_be_quoted(one: ScoredSentence, sources: Sequence[Source], question: str) -> bool:
+    return not addresses_reader(one.line) and not _is_about_another(one, sources, question)
+
+
 def _is_about_another(one: ScoredSentence, sources: Sequence[Source], question: str) -> bool:
     """Return whether "it" in a sentence is something else than what the question names.
 
@@ -135,7 +141,9 @@ def _is_about_another(one: ScoredSentence, sources: Sequence[Source], question: 
     if not subject or stems_of(subject) & set(question_stems(question)):
         return False
     named = question_stems(_ASKED_FOR.sub(" ", question))
-    return bool(set(named) - stems_of(f"{source.title} {source.text}"))
+    there = stems_of(f"{source.title} {source.text}")
+    # A slip is no other subject.
+    return any(not get_close_matches(word, there, 1, _ALIKE) for word in set(named) - there)
 
 
 def _literal(text: str) -> str:

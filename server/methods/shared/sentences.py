@@ -36,6 +36,16 @@ _TURNING: Final = re.compile(
     r"either|both|than|former|latter|respectively)\b|n['’]t\b|:",
     re.IGNORECASE,
 )
+_INSTRUCTION: Final = re.compile(
+    r"\b(?:ignore|disregard|forget|override)\b[^.]{0,60}\b(?:above|previous|prior|earlier|instructions?|articles?|"
+    r"evidence|sources?|context|rules?|question)\b|\b(?:system|developer) (?:prompt|message)\b|\bas an? (?:ai|language "
+    r"model|assistant)\b|\byou (?:must|should|shall|will|are to|have to|need to)\b|\b(?:answer|reply|respond|cite|"
+    r"output|print|write|say|tell the user|recommend)\b(?: only| that| with| as|:)[^.]{0,40}(?:\[\d|\bPMID\b|\"|“|'|"
+    r"\byes\b|\bno\b|\buser\b|\breader\b)|</?(?:s|system|user|assistant|inst|im_start|im_end)\b|\[/?INST\]|<\||"
+    r"\bdo not (?:mention|cite|use|tell|trust)\b|\bassistant\s*:|\bprompt injection\b|"
+    r"\bnotes? to (?:the |any )?(?:assistants?|models?|ai|llms?)\b",
+    re.IGNORECASE,
+)
 _CLAUSE: Final = re.compile(r";\s+(?=[\w(])")
 _MIN_CLAUSE_WORDS: Final = 5
 _FIRST_WORD: Final = re.compile(r"[^\W\d_]+(?=[\s,;])")
@@ -222,3 +232,8 @@ def sanitize(text: str) -> str:
     text = plain_marks(_PARTS.sub(r"\1 –", text))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return "\n   ".join(line for line in lines if line)
+
+
+def addresses_reader(text: str) -> bool:
+    """Return whether a text gives instructions to a reader or a model."""
+    return _INSTRUCTION.search(text) is not None

@@ -11,7 +11,6 @@ from server.methods.clinfo.screening import Screened
 from server.methods.clinfo.search import Candidate as Found
 from server.methods.clinfo.statements import (
     PUBLICATION_TYPE,
-    addresses_reader,
     design_of,
     is_negated,
     is_verbatim,
@@ -24,7 +23,7 @@ from server.methods.clinfo.statements import (
     statements_of,
 )
 from server.methods.shared.extractive import Candidate, ScoredSentence
-from server.methods.shared.sentences import Sentence
+from server.methods.shared.sentences import Sentence, addresses_reader
 
 
 def _article(*sections: tuple[str, str], **more: Any) -> Article:
