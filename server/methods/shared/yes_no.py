@@ -31,11 +31,11 @@ async def probability_of_yes(
     async for delta in generations.stream(list(prompt), asked):
         text += delta.text
         first = first or _first(delta)
-    yes, no = _masses(first, generations) if first is not None else (0.0, 0.0)
-    if yes + no > 0:
-        return yes / (yes + no)
     said = text.strip().lower()
-    return 1.0 if said.startswith("yes") else 0.0 if said.startswith("no") else None
+    if not said.startswith(("yes", "no")):
+        return None
+    yes, no = _masses(first, generations) if first is not None else (0.0, 0.0)
+    return yes / (yes + no) if yes + no > 0 else float(said.startswith("yes"))
 
 
 def _first(delta: Delta) -> TokenLogprob | None:
