@@ -196,7 +196,7 @@ def test_the_status_tells_model_privacy_and_sizes(filled: str, page: Any) -> Non
     card.filter(has_text="papers").wait_for()
     card.filter(has_text="640").wait_for()
 
-    assert "arrowhead-tiny" in card.filter(has_text=TEXTS["status.licence"]).inner_text()
+    assert "arrowhead-small" in card.filter(has_text=TEXTS["status.licence"]).inner_text()
     assert TEXTS["status.audit.off"] in card.filter(has_text=TEXTS["status.audit"]).inner_text()
     assert page.seen.complaints == []
 

@@ -34,6 +34,8 @@ SECOND: Final = (
     "multiple_choice",
     "genegpt",
     "statements",
+    "general",
+    "dialogue",
 )
 TASKS: Final = frozenset({*FIRST, *SECOND})
 _TRANSCRIPTS: Final = 2

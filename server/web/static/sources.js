@@ -80,7 +80,7 @@ export function sentencesOf(turn, reference) {
   for (const one of turn.trace?.details?.citations || []) {
     if (one.number !== reference.number) continue;
     // The answer's own text stands in the source where it is a quote.
-    const quotes = [one.quote || one.text, ...(one.sentences || []).map((sentence) => sentence.text)].filter(Boolean);
+    const quotes = [one.quote || one.text, one.sentence, ...(one.sentences || []).map((sentence) => sentence.text)].filter(Boolean);
     for (const quote of quotes) {
       const place = quotePattern(quote).exec(text);
       if (place) found.push({ start: place.index, end: place.index + place[0].length });
@@ -134,9 +134,10 @@ async function describe(more, nodes, cited) {
   }
 }
 
-export function readerAddress({ namespace, document_id: id, page, sentences }) {
+export function readerAddress({ namespace, document_id: id, page, sentence, sentences }) {
   const query = new URLSearchParams({ page: String(page || 1) });
-  if (sentences?.[0]?.text) query.set("mark", sentences[0].text.slice(0, 600));
+  const marked = sentences?.[0]?.text || sentence;
+  if (marked) query.set("mark", marked.slice(0, 600));
   return `#/reader/${encodeURIComponent(namespace)}/${encodeURIComponent(id)}?${query}`;
 }
 
