@@ -52,7 +52,7 @@ _ASKED: Final = "Yes or No: "
 _ALIKE: Final = 0.8
 _PRONOUN: Final = re.compile(r"(?:It|Its|They|Their)\b")
 # The kind of thing that a question asks for need not stand in a passage.
-_ASKED_FOR: Final = re.compile(r"\b(?:which|what|who|whose|welche[mnrs]?|was|wer)\s+\w+", re.IGNORECASE)
+_ASKED_FOR: Final = re.compile(r"\b(?:which|what|who|whose|welche[mnrs]?|wer)\s+\w+", re.IGNORECASE)
 # Sentences in favour are common and easily said, so yes has to be surer than no (docs/evals.md).
 YES_BAR: Final = 0.88
 
@@ -220,7 +220,8 @@ class EvidenceChain:
         inputs = prompts.verdict(self.chains.question.stem, read)
         layout = self.chains.layout
         prompt = layout.ids(inputs.system, inputs.user, layout.opening(_ASKED))
-        found = await probability_of_yes(self.chains.generations, prompt, _YES_OR_NO, self.chains.params)
+        salt = self.chains.params.cache_salt
+        found = await probability_of_yes(self.chains.generations, prompt, _YES_OR_NO, salt)
         return "" if found is None else _YES_OR_NO[found < YES_BAR]
 
     def _greedy(self, grammar: Grammar, *texts: str) -> GenerateParams:

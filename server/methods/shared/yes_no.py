@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from models.types import Delta, GenerateParams, Grammar, TokenLogprob
 from server.methods.shared.generation import Generations
 
 _TOP: Final = 20
-MAX_TOKENS: Final = 4
+_MAX_TOKENS: Final = 4
 
 
 async def probability_of_yes(
-    generations: Generations, prompt: Sequence[int], words: tuple[str, str], params: GenerateParams
+    generations: Generations, prompt: Sequence[int], words: tuple[str, str], cache_salt: str | None
 ) -> float | None:
     """Return the probability of yes; 0 or 1 where the engine tells none, None where it writes neither.
 
-    ``words`` are yes and no as the prompt continues, such as " yes" and " no". Of ``params`` only what concerns the
-    request is used.
+    ``words`` are yes and no as the prompt continues, such as " yes" and " no". How a request wants its text sampled has
+    no part in it.
 
     Raises:
         ModelError: the engine failed.
     """
     grammar = Grammar("regex", "|".join(words))
-    asked = replace(params, max_tokens=MAX_TOKENS, stop=(), grammar=grammar, temperature=0.0, logprobs=_TOP)
+    params = GenerateParams(max_tokens=_MAX_TOKENS, grammar=grammar, logprobs=_TOP, cache_salt=cache_salt)
     text, first = "", None
-    async for delta in generations.stream(list(prompt), asked):
+    async for delta in generations.stream(list(prompt), params):
         text += delta.text
         first = first or _first(delta)
     said = text.strip().lower()

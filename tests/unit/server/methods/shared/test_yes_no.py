@@ -14,7 +14,6 @@ from server.methods.shared.generation import Generations
 from server.methods.shared.yes_no import probability_of_yes
 
 CARD = ModelCard(name="scripted", source="scripted", prompt_form="base")
-PARAMS = GenerateParams(max_tokens=400, temperature=0.9, cache_salt="salt", stop=("\n",))
 WORDS = ("Yes", "No")
 
 
@@ -32,7 +31,7 @@ class Telling(ScriptedEngine):
 
 async def _asked(engine: ScriptedEngine) -> float | None:
     await engine.start()
-    return await probability_of_yes(Generations(engine, "r"), engine.tokenizer.encode("Is it?"), WORDS, PARAMS)
+    return await probability_of_yes(Generations(engine, "r"), engine.tokenizer.encode("Is it?"), WORDS, "salt")
 
 
 async def test_the_probability_is_that_of_yes_against_no() -> None:
@@ -42,7 +41,7 @@ async def test_the_probability_is_that_of_yes_against_no() -> None:
 
 @pytest.mark.parametrize(("written", "found"), [("Yes", 1.0), ("No", 0.0), ("It depends", None)])
 async def test_what_is_neither_is_no_verdict(written: str, found: float | None) -> None:
-    """The request's own sampling and stops have no part in it."""
+    """The prompt's prefix is cached as that of the request."""
     engine = ScriptedEngine(CARD, EngineOptions(max_model_len=900), lambda _: written, tokenizer=ByteTokenizer(()))
     asked = await _asked(engine)
     assert asked is None if found is None else asked == pytest.approx(found, abs=0.01)
