@@ -50,6 +50,8 @@ _SHARE_OF_BEST: Final = 0.5
 _YES_OR_NO: Final = ("Yes", "No")
 _ASKED: Final = "Yes or No: "
 _ALIKE: Final = 0.8
+# A title of so few words names what its passage is about.
+_NAME_WORDS: Final = 4
 _PRONOUN: Final = re.compile(r"(?:It|Its|They|Their)\b")
 # The kind of thing that a question asks for need not stand in a passage.
 _ASKED_FOR: Final = re.compile(r"\b(?:which|what|who|whose|welche[mnrs]?|wer)\s+\w+", re.IGNORECASE)
@@ -91,7 +93,8 @@ def shortened(sentence: str) -> str:
 class ChosenSentences:
     """Hold the sentences that an answer quotes, the best first; ``of_passage``: the best ones of the best's passage.
 
-    The latter are what yes or no is decided from, as a sentence alone often leaves it open.
+    The latter are what yes or no is decided from, as a sentence alone often leaves it open; () where that passage does
+    not have a name of the question.
     """
 
     quoted: tuple[EvidenceSentence, ...]
@@ -117,7 +120,8 @@ async def best_sentences(question: str, context: Context, compare: Compare, most
     best = ranked[0]
     quoted = chosen(ranked, most, min(bar_for(scores), best.score))
     beside = [one for one in ranked if one.candidate.source == best.candidate.source]
-    of_passage = chosen(beside, _MOST_READ, _SHARE_OF_BEST * best.score)
+    is_open = _names_another(question, sources, best.candidate.source)
+    of_passage = () if is_open else chosen(beside, _MOST_READ, _SHARE_OF_BEST * best.score)
     return ChosenSentences(
         tuple(_evidence(one, numbers) for one in quoted), tuple(_evidence(one, numbers) for one in of_passage)
     )
@@ -146,6 +150,16 @@ def _is_about_another(one: ScoredSentence, sources: Sequence[Source], question: 
     return any(not get_close_matches(word, there, 1, _ALIKE) for word in set(named) - there)
 
 
+def _names_another(question: str, sources: Sequence[Source], place: int) -> bool:
+    """Return whether a question names what other passages are about and the one at ``place`` does not have.
+
+    "Protamine reverses heparin" leaves open whether it reverses rivaroxaban.
+    """
+    there = stems_of(f"{sources[place].title} {sources[place].text}")
+    missing = set(question_stems(question)) - there
+    return any(missing & stems_of(one.title) for one in sources if len(one.title.split()) <= _NAME_WORDS)
+
+
 def _literal(text: str) -> str:
     """Return a regex for the text; not by ``re.escape``, since engines differ in the escapes that they read."""
     return re.sub(r"[\[\].]", r"\\\g<0>", text)
@@ -170,8 +184,9 @@ class EvidenceChain:
         yield TextDelta(f"{reasoning}\n", "reasoning")
         quoted = self.sentences.quoted if is_said else ()
         verdict = ""
-        if is_said and self.verdicts is not None and asks_yes_or_no(self.chains.question.stem):
-            verdict = await self._verdict(self.verdicts)
+        verdicts = self.verdicts if self.sentences.of_passage else None
+        if is_said and verdicts is not None and asks_yes_or_no(self.chains.question.stem):
+            verdict = await self._verdict(verdicts)
             if not verdict:
                 async with aclosing(self._free(inputs, reasoning)) as events:
                     async for event in events:

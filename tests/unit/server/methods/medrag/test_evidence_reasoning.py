@@ -164,3 +164,10 @@ async def test_without_a_sentence_about_the_subject_no_model_is_asked(bench: Any
         chain = EvidenceChain(None, ChosenSentences((), ()))  # type: ignore[arg-type]  # it asks nothing of them
         events = [event async for event in chain.events(PromptInputs("", ""))]
     assert isinstance(events[-1], Chain) and events[-1].answer == NO_PASSAGE and not made.prompts
+
+
+async def test_a_sentence_decides_nothing_about_the_subject_of_another_passage(bench: Any) -> None:
+    """It is quoted, and yes or no is left to the reader."""
+    async with bench(says("Yes")) as made:
+        events = await made.ask("Does protamine reverse aspirin?", k=3)
+    assert "Yes" not in done(events).answer and NO_VERDICT in shown(events)
