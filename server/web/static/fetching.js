@@ -165,7 +165,7 @@ export class JobItem {
       progress.expected ? t("add.arrived", { n: count(progress.arrived), of: count(progress.expected) }) : tn("library.documents", progress.read || 0),
       t("add.indexed", { n: count(progress.indexed || 0), of: count(total) }),
       progress.documents_per_s ? t("add.rate", { n: count(progress.documents_per_s) }) : "",
-      progress.remaining_s ? leftOf(progress.remaining_s) : "",
+      progress.arrived < progress.expected && progress.remaining_s != null ? leftOf(progress.remaining_s) : "",
     ];
     this.text.textContent = cancelling ? t("add.cancelling") : state === "queued" ? t("add.queued") : parts.filter(Boolean).join(" · ");
   }
@@ -219,5 +219,5 @@ function sumsOf(result) {
 }
 
 function leftOf(seconds) {
-  return seconds < 90 ? t("add.eta", { n: Math.ceil(seconds) }) : t("add.eta_minutes", { n: Math.round(seconds / 60) });
+  return seconds < 90 ? t("add.eta", { n: Math.max(1, Math.ceil(seconds)) }) : t("add.eta_minutes", { n: Math.round(seconds / 60) });
 }

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,18 @@ from server.cli.main import main
 
 ROOT = Path(__file__).parents[4]
 CALL = AuditRecord(event="send", request_id="chatcmpl-7f-0", mode="ncbi", decision="allowed")
+# No line of it equals one of ``CALL`` that was written in the same millisecond.
+OTHER_CALL = replace(CALL, request_id="chatcmpl-a2-0")
 
 
 def _open(folder: Path, max_bytes: int = 10**6) -> AuditLog:
     return AuditLog(folder / "audit.jsonl", level="metadata", max_bytes=max_bytes)
 
 
-def _written(folder: Path, number: int, max_bytes: int = 10**6) -> Path:
+def _written(folder: Path, number: int, max_bytes: int = 10**6, call: AuditRecord = CALL) -> Path:
     log = _open(folder, max_bytes)
     for _ in range(number):
-        log.append(CALL)
+        log.append(call)
     log.close()
     return log.path
 
@@ -65,7 +68,7 @@ def _write_without_the_lock(path: Path) -> None:
     copy.write_bytes(path.read_bytes())
     head_path(copy).write_text(f"{4:020d} {json.loads(path.read_bytes().splitlines()[-1])['prev']}\n")
     _cut(copy, 1)
-    _written(copy.parent, 3)
+    _written(copy.parent, 3, call=OTHER_CALL)
     path.write_bytes(copy.read_bytes())
 
 
