@@ -64,6 +64,7 @@ class ModelCard:
     reads slowly or loses its way in long texts; None for as much as its context holds. ``evidence_reasoning`` says that
     the model was trained to reason by quoting the one sentence that answers, which a method may then choose for it.
     Without ``verdicts`` such a model's yes or no about that sentence is not asked for: it is wrong too often.
+    ``yes_bar`` is the probability of yes from which it counts as one, between 0 and 1.
     ``allow_download`` lets an engine fetch a hub id; otherwise only local files are used.
     """
 
@@ -87,6 +88,7 @@ class ModelCard:
     context_tokens: int | None = None
     evidence_reasoning: bool = False
     verdicts: bool = True
+    yes_bar: float = 0.5
     allow_download: bool = False
 
     def __post_init__(self) -> None:
@@ -204,6 +206,7 @@ def card_from_request(request: ModelRequest, converted_dir: Path | None = None) 
             "licence": _licence(path),
             "evidence_reasoning": _flag(path, "evidence_reasoning", False),
             "verdicts": _flag(path, "verdicts", True),
+            "yes_bar": _share(path, "yes_bar", 0.5),
         }
     elif path.suffix == SUFFIX or not is_hub_id:
         raise ModelNotFound(f"{request.source} is neither a directory, a GGUF file nor a hub id (owner/name)")
@@ -241,6 +244,7 @@ def with_adapter(card: ModelCard, folder: Path) -> ModelCard:
         context_tokens=facts.get("context_tokens", card.context_tokens),
         evidence_reasoning=_flag(folder, "evidence_reasoning", card.evidence_reasoning),
         verdicts=_flag(folder, "verdicts", card.verdicts),
+        yes_bar=_share(folder, "yes_bar", card.yes_bar),
     )
 
 
@@ -382,6 +386,14 @@ def _flag(directory: Path, name: str, default: bool) -> bool:
     if not isinstance(value, bool):
         raise ModelNotFound(f"{directory / CARD_FILE}: {name} is true or false")
     return value
+
+
+def _share(directory: Path, name: str, default: float) -> float:
+    """Return what the folder's ``arrowhead.json`` says under this name, else ``default``."""
+    value = _facts(directory).get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise ModelNotFound(f"{directory / CARD_FILE}: {name} is a number between 0 and 1")
+    return float(value)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def create_app(services: Services) -> Application:
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
-    access_control = AccessControl(services.settings.server, services.keyring, services.rates)
+    access_control = AccessControl(services.settings.server, services.key_lookup, services.rates)
     app.add_middleware(
         SecurityMiddleware, access_control=access_control, body_timeout_s=services.settings.server.body_timeout_s
     )

@@ -23,7 +23,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ArrowheadError
-from server.auth.authentication import OPERATOR, Keyring, Principal
+from server.auth.authentication import OPERATOR, ApiKeyLookup, Principal
 from server.auth.rate_limits import RateLimiter
 from server.error_mapping import ErrorReply, error_reply
 from server.errors import BodyTooSlow, ForbiddenHost, ForbiddenOrigin, HeadTooLarge, Unauthorized
@@ -147,8 +147,8 @@ class AccessControl:
     One instance per process, used from its event loop.
     """
 
-    def __init__(self, settings: ServerSettings, keyring: Keyring, rates: RateLimiter) -> None:
-        self._keyring = keyring
+    def __init__(self, settings: ServerSettings, key_lookup: ApiKeyLookup, rates: RateLimiter) -> None:
+        self._key_lookup = key_lookup
         self._rates = rates
         self._is_local = is_loopback(settings.host)
         self._hosts = frozenset(name.lower() for name in (*settings.allowed_hosts, settings.host))
@@ -217,12 +217,12 @@ class AccessControl:
             Unauthorized: there is no valid key.
             KeyStoreError: the file of keys cannot be read.
         """
-        if path in OPEN_PATHS or (self._is_local and not self._keyring.requires_key):
+        if path in OPEN_PATHS or (self._is_local and not self._key_lookup.requires_key):
             return OPERATOR
         key = _key_of(path, headers)
         if not key:
             raise Unauthorized("a valid API key is required")
-        return self._keyring.find(key)
+        return self._key_lookup.find(key)
 
     async def take(self, principal: Principal) -> None:
         """Charge the request to its key's rate limit.

@@ -92,8 +92,8 @@ def document_item(document: Document) -> dict[str, Any]:
         "URL": address,
         "note": "Retracted" if document.is_retracted else "",
     }
-    told = {name: value for name, value in known.items() if value}
-    return {"id": document.document_id, "type": "article-journal" if in_journal else "document", **told}
+    fields = {name: value for name, value in known.items() if value}
+    return {"id": document.document_id, "type": "article-journal" if in_journal else "document", **fields}
 
 
 def _author(name: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from models.types import GenerateParams
 from scripts.training.tasks.samples import Sample
 from server.methods.medrag.chain_of_thought import Chain, Chains, Prompts
 from server.methods.medrag.context import Context
-from server.methods.medrag.evidence_reasoning import ChosenSentences, EvidenceChain, best_sentences
+from server.methods.medrag.evidence_reasoning import ChosenSentences, EvidenceChain, Verdicts, best_sentences
 from server.methods.medrag.request import MedRagOptions, read_question
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import SentenceScores
@@ -79,7 +79,9 @@ class ServedReader:
         if self.card.evidence_reasoning:
             sentences = await best_sentences(question.stem, context, self._encoder.compare, options.sentences)
         writing: EvidenceChain | Chains = (
-            EvidenceChain(chains, sentences, self._prompts) if sentences is not None else chains
+            EvidenceChain(chains, sentences, Verdicts(self._prompts, self.card.yes_bar))
+            if sentences is not None
+            else chains
         )
         async with aclosing(writing.events(inputs)) as events:
             async for event in events:

@@ -41,7 +41,7 @@ from scripts.evals import weise_answers
 from server.evidence.keywords import AllowedLibrary, KeywordService
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest
-from server.methods.weiseeule.library import AskedKeyword, KeywordSearch, Matching, TextSearch, WeiseRetriever
+from server.methods.weiseeule.library import KeywordSearch, Matching, QuestionKeyword, TextSearch, WeiseRetriever
 from server.methods.weiseeule.request import WeiseOptions, read_question
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
@@ -168,7 +168,7 @@ async def _search(library: AllowedLibrary, question: str, matching: Matching) ->
 async def _agrees(library: AllowedLibrary, question: str, passages: Sequence[Passage]) -> bool:
     """Return whether all passages with a keyword are in the order that the original's regular expressions give."""
     search = await _search(library, question, "exact")
-    keywords = tuple(AskedKeyword(one.text, one.fixed) for one in search.keywords)
+    keywords = tuple(QuestionKeyword(one.text, one.fixed) for one in search.keywords)
     ranked = await library.rank(KeywordSearch(keywords=keywords, matching="exact", k=1000))
     table = count_by_pattern(passages, [one.text for one in keywords])
     expected = rank_by_keywords(table, [one.fixed for one in keywords], 1000)
@@ -196,7 +196,7 @@ def _report(name: str, values: Sequence[tuple[float, bool]]) -> None:
 async def _key_papers(library: AllowedLibrary, papers: set[str]) -> None:
     """Print how many of the published key papers the published question of their topic finds among ten papers."""
     here = [paper for paper in _KEY_PAPERS if paper in papers]
-    keywords = (AskedKeyword("vision transformer"), AskedKeyword("image"), AskedKeyword("classification"))
+    keywords = (QuestionKeyword("vision transformer"), QuestionKeyword("image"), QuestionKeyword("classification"))
     matchings: tuple[Matching, ...] = ("exact", "variants")
     for matching in matchings:
         ranked = await library.rank(KeywordSearch(keywords=keywords, matching=matching, k=_K))

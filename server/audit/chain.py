@@ -89,14 +89,14 @@ class Line:
     ``digest`` is the SHA-256 of its bytes, which the next line's ``prev`` must equal.
     """
 
-    place: LinePosition
+    position: LinePosition
     event: str
     digest: str
     data: Mapping[str, Any]
 
     @property
     def next(self) -> LinePosition:
-        return LinePosition(self.place.seq + 1, self.digest)
+        return LinePosition(self.position.seq + 1, self.digest)
 
     @property
     def broken(self) -> Mapping[str, Any] | None:
@@ -108,13 +108,13 @@ class Line:
         return dict(found) if isinstance(found, Mapping) else None
 
 
-def encode(record: AuditRecord, place: LinePosition, now: datetime, *, salt: str, level: Level) -> bytes:
+def encode(record: AuditRecord, position: LinePosition, now: datetime, *, salt: str, level: Level) -> bytes:
     """Return the bytes of a line without its line end.
 
     ``salt`` is the file's own: equal values have equal hashes within one file.
     """
     body: dict[str, Any] = {
-        "seq": place.seq,
+        "seq": position.seq,
         "time": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "event": record.event,
         "request_id": record.request_id,
@@ -134,7 +134,7 @@ def encode(record: AuditRecord, place: LinePosition, now: datetime, *, salt: str
         body["params"] = dict(record.params)
     if record.detail:
         body["detail"] = dict(record.detail)
-    text = json.dumps(body | {"prev": place.prev}, separators=(",", ":")).encode("ascii")
+    text = json.dumps(body | {"prev": position.prev}, separators=(",", ":")).encode("ascii")
     return text[:-1] + f',"hash":"{hashlib.sha256(text).hexdigest()}"}}'.encode("ascii")
 
 
@@ -157,8 +157,8 @@ def decode(line: bytes) -> Line | None:
         return None
     try:
         data = json.loads(line)
-        place = LinePosition(int(data["seq"]), str(data["prev"]))
-        return Line(place, str(data["event"]), digest_of(line), data)
+        position = LinePosition(int(data["seq"]), str(data["prev"]))
+        return Line(position, str(data["event"]), digest_of(line), data)
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -166,10 +166,10 @@ def decode(line: bytes) -> Line | None:
 def closes_off(line: Line, fragment: bytes, before: LinePosition) -> bool:
     """Return whether ``line`` closes off ``fragment``, an unfinished line at the position ``before``."""
     detail = line.data.get("detail") or {}
-    number, last = line.place.seq, before.seq
+    number, last = line.position.seq, before.seq
     return (
         (number == last if line.event == "torn" else line.event == "break" and number >= last)
-        and line.place.prev == digest_of(fragment)
+        and line.position.prev == digest_of(fragment)
         and detail.get("before") == before.prev
         and detail.get("torn_bytes") == len(fragment)
     )
@@ -180,8 +180,8 @@ def goes_on(line: Line, before: LinePosition) -> bool:
 
     A line that records a break may skip the numbers of lost lines, so that no number is used twice.
     """
-    return line.place == before or (
-        line.broken is not None and line.place.prev == before.prev and line.place.seq > before.seq
+    return line.position == before or (
+        line.broken is not None and line.position.prev == before.prev and line.position.seq > before.seq
     )
 
 
@@ -216,9 +216,9 @@ class Head:
         """Return the position of the line after the last one; None for an empty or unreadable head."""
         return parse_head(os.pread(self._file, _MAX_BYTES, 0))
 
-    def write(self, place: LinePosition) -> None:
-        """Name the line before ``place`` as the last one."""
-        os.pwrite(self._file, f"{place.seq - 1:020d} {place.prev}\n".encode("ascii"), 0)
+    def write(self, position: LinePosition) -> None:
+        """Name the line before ``position`` as the last one."""
+        os.pwrite(self._file, f"{position.seq - 1:020d} {position.prev}\n".encode("ascii"), 0)
 
     def sync(self) -> None:
         os.fsync(self._file)
@@ -301,7 +301,7 @@ def _in_place(line: Line, fragment: bytes | None, before: LinePosition) -> bool:
 
 def _is_last_or_next(line: Line, head: LinePosition) -> bool:
     """Return whether the head names this line or the one before it, which the line may record as lost."""
-    return head in (line.next, line.place) or (line.broken or {}).get("head") == [head.seq - 1, head.prev]
+    return head in (line.next, line.position) or (line.broken or {}).get("head") == [head.seq - 1, head.prev]
 
 
 def open_private(path: Path, flags: int) -> int:

@@ -179,9 +179,9 @@ class AuditLog:
         self._replace_file(open_private(self._path, _OPEN | os.O_CREAT | os.O_EXCL))
         sync(self._path.parent)
 
-    def _write_first(self, place: LinePosition, more: dict[str, Any]) -> None:
+    def _write_first(self, position: LinePosition, more: dict[str, Any]) -> None:
         self._salt = secrets.token_hex(16)
-        self._next = place
+        self._next = position
         detail = {"format": FORMAT, "salt": self._salt, "level": self._level, **more}
         self._write(self._line(AuditRecord(event="open", detail=detail)))
 
@@ -242,7 +242,7 @@ def _last_rotated(path: Path) -> tuple[Line | None, Path]:
 
 
 def _later(end: LinePosition, head: LinePosition | None) -> LinePosition:
-    return end if head is None else max(end, head, key=lambda place: place.seq)
+    return end if head is None else max(end, head, key=lambda position: position.seq)
 
 
 def _break_detail(cause: str, head: LinePosition | None, end: LinePosition) -> dict[str, Any]:

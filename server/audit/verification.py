@@ -166,7 +166,7 @@ def _check(log: Snapshot, report: Report) -> str:
         else:
             _note_break(raw, line, report)
         if report.num_lines == 1 or expected is None:
-            report.first = line.place
+            report.first = line.position
         expected = report.next = line.next
         if log.head is not None and log.head.seq == expected.seq and log.head.prev != expected.prev:
             return f"{raw.where} is not the line that was written last: the head has another hash"
@@ -183,8 +183,10 @@ def _out_of_place(raw: RawLine, line: Line, expected: LinePosition | None) -> st
         return f"{raw.where} does not begin a file"
     if expected is None or goes_on(line, expected):
         return ""
-    if line.place.seq > expected.seq:
-        return f"{raw.where} has number {line.place.seq}, but {expected.seq} should follow: lines or files are missing"
+    if line.position.seq > expected.seq:
+        return (
+            f"{raw.where} has number {line.position.seq}, but {expected.seq} should follow: lines or files are missing"
+        )
     return f"{raw.where} does not follow the line before it"
 
 

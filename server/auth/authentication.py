@@ -95,7 +95,7 @@ class _Entry:
     expires: datetime | None = None
 
 
-class Keyring:
+class ApiKeyLookup:
     """Look up API keys; not thread-safe.
 
     ``find`` first reloads the store if its version has changed.
@@ -252,14 +252,14 @@ def require_change(principal: Principal) -> None:
         raise NotGranted("this key reads namespaces and does not change them")
 
 
-def require_keys(settings: Settings, keyring: Keyring) -> None:
+def require_keys(settings: Settings, key_lookup: ApiKeyLookup) -> None:
     """Check that a server that other machines can reach has at least one key.
 
     Raises:
         SettingsInvalid: it has none.
     """
     host = settings.server.host
-    if is_loopback(host) or keyring.fixed_ids or keyring.active:
+    if is_loopback(host) or key_lookup.fixed_ids or key_lookup.active:
         return
     raise SettingsInvalid(
         f"{variable_name('server', 'host')} (server.host): {host} can be reached from other machines: make a key with "
@@ -442,21 +442,21 @@ def _adapter() -> TypeAdapter[_Content]:
     return TypeAdapter(_Content)
 
 
-def named_keys(keyring: Keyring, mode_of: Callable[[str], EgressMode]) -> str:
+def named_keys(key_lookup: ApiKeyLookup, mode_of: Callable[[str], EgressMode]) -> str:
     """Return the ids of the keys with their egress modes, which ``mode_of`` returns; "" if there are no keys.
 
     ``egress.key_modes`` and the audit log use the same ids. Keys after the first 20 are only counted.
     """
-    ids = keyring.ids
+    ids = key_lookup.ids
     entries = [f"{name} {mode_of(name)}" for name in ids[:_MAX_LISTED]]
     return ", ".join(entries) + (f" and {len(ids) - _MAX_LISTED} more" if len(ids) > _MAX_LISTED else "")
 
 
-def access_lines(settings: Settings, keyring: Keyring) -> list[str]:
+def access_lines(settings: Settings, key_lookup: ApiKeyLookup) -> list[str]:
     """Return the report lines on authentication and allowed web origins."""
     local = is_loopback(settings.server.host)
-    if not local or keyring.requires_key:
-        where = f"{len(keyring.fixed_ids)} of the settings, {len(keyring.active)} of {keys_file(settings)}"
+    if not local or key_lookup.requires_key:
+        where = f"{len(key_lookup.fixed_ids)} of the settings, {len(key_lookup.active)} of {keys_file(settings)}"
         who = f"every route but /health needs a key ({where})"
     else:
         who = "no keys: every program on this machine may ask"

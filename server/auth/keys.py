@@ -137,8 +137,8 @@ class KeyStore(Protocol):
 
     Changes are atomic, and safe between processes: of concurrent changes none is lost.
 
-    ``version`` and ``read`` belong to one ``Keyring``, which calls them on its event loop. They must not wait for a
-    network: a store elsewhere follows its changes in the background, and returns what it saw last. The other methods
+    ``version`` and ``read`` belong to one ``ApiKeyLookup``, which calls them on its event loop. They must not wait for
+    a network: a store elsewhere follows its changes in the background, and returns what it saw last. The other methods
     block, and are called on threads or by the command line.
     """
 

@@ -129,8 +129,8 @@ def rate_headers(buckets: Mapping[Unit, tuple[int, float]]) -> dict[str, str]:
     return headers
 
 
-def _seconds(per_minute: int, level: float, wanted: float) -> float:
-    return max(0.0, wanted - level) * MINUTE_S / per_minute
+def _seconds(per_minute: int, level: float, requested: float) -> float:
+    return max(0.0, requested - level) * MINUTE_S / per_minute
 
 
 def _span(seconds: float) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from models.errors import ArrowheadError
-from server.cli.options import ALL_FLAGS, GivenSettings, with_setting_flags
+from server.cli.options import ALL_FLAGS, CommandLineSettings, with_setting_flags
 from server.errors import RequestError
 from server.printable import for_json, for_log
 
@@ -54,7 +54,7 @@ class Question:
 
 @with_setting_flags(_FLAGS)
 def ask(
-    cli_settings: GivenSettings,
+    cli_settings: CommandLineSettings,
     question: str,
     model: Annotated[
         str | None,
@@ -160,11 +160,11 @@ async def _record_here(question: Question, settings: Settings) -> dict[str, Any]
 @asynccontextmanager
 async def _loaded(question: Question, settings: Settings) -> AsyncIterator[tuple[Services, ServedModel, AnswerRequest]]:
     """Load the model of a question whose options are valid, and close all at the end."""
-    from server.auth.authentication import Keyring
+    from server.auth.authentication import ApiKeyLookup
     from server.wiring.bootstrap import Opened, build_services
     from server.wiring.state import open_database
 
-    services = build_services(settings, Opened(Keyring(()), open_database(settings)))
+    services = build_services(settings, Opened(ApiKeyLookup(()), open_database(settings)))
     try:
         # Before the model is loaded, which takes long: a misspelt option fails at once.
         served, request = _checked(question, services)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from models.errors import ArrowheadError
 from server.cli.namespaces import shared_database
-from server.cli.options import GivenSettings, with_setting_flags
+from server.cli.options import CommandLineSettings, with_setting_flags
 
 if TYPE_CHECKING:
     from server.settings.schema import Settings
@@ -47,7 +47,7 @@ class Finding(NamedTuple):
 
 
 @with_setting_flags()
-def doctor(cli_settings: GivenSettings) -> int:
+def doctor(cli_settings: CommandLineSettings) -> int:
     findings = examine(cli_settings.load())
     print(report(findings))
     return 1 if any(finding.status == "fail" for finding in findings) else 0
@@ -237,15 +237,15 @@ def _keys(settings: Settings) -> Finding:
     from server.auth.authentication import named_keys, permission_problem, require_keys
     from server.egress.policy import EgressPolicy
     from server.settings.loading import keys_file
-    from server.wiring.state import open_database, open_keyring
+    from server.wiring.state import open_database, open_key_lookup
 
-    keyring = open_keyring(settings, open_database(settings))
+    key_lookup = open_key_lookup(settings, open_database(settings))
     try:
-        policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
-        summary = named_keys(keyring, policy.ceiling) or "none: every program on this machine may ask"
-        require_keys(settings, keyring)
+        policy = replace(EgressPolicy.of(settings.egress), mode_of_key=key_lookup.mode_of)
+        summary = named_keys(key_lookup, policy.ceiling) or "none: every program on this machine may ask"
+        require_keys(settings, key_lookup)
     finally:
-        keyring.close()
+        key_lookup.close()
     problem = permission_problem(keys_file(settings))
     return Finding("warn" if problem else "ok", "keys", f"{summary}; {problem}" if problem else summary)
 

@@ -18,7 +18,7 @@ from models.errors import ArrowheadError
 from models.torch_runtime.openmp import limit_spin_count
 from retrieval.storage.files import private_umask
 from server.cli import ask, audit, doctor, gateway, graph, keys, models, namespaces, review, search
-from server.cli.options import GivenSettings, verbs, with_setting_flags
+from server.cli.options import CommandLineSettings, verbs, with_setting_flags
 from server.printable import escaped_output
 
 
@@ -74,7 +74,7 @@ def _application() -> typer.Typer:
 
 
 @with_setting_flags()
-def serve(cli_settings: GivenSettings) -> int:
+def serve(cli_settings: CommandLineSettings) -> int:
     settings = cli_settings.load()
     from server.observability.observer import setup_logging
     from server.serving.run import run_server
@@ -90,7 +90,7 @@ def _egress() -> typer.Typer:
 
 
 @with_setting_flags({"--audit-log", "--email", "--log-level", "--log-format"})
-def serve_egress(cli_settings: GivenSettings) -> int:
+def serve_egress(cli_settings: CommandLineSettings) -> int:
     settings = cli_settings.load()
     from server.observability.observer import setup_logging
     from server.serving.egress_service import run_egress_service

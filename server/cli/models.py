@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from server.cli.options import ConfigFile, GivenSettings, verbs, with_setting_flags
+from server.cli.options import CommandLineSettings, ConfigFile, verbs, with_setting_flags
 
 if TYPE_CHECKING:
     from models.hub import HubModel
@@ -18,7 +18,7 @@ app = verbs("models: list, fetch, check")
 
 
 @with_setting_flags(("--model", "--served-name", "--adapter"))
-def _listed(cli_settings: GivenSettings, context: typer.Context) -> int:
+def _listed(cli_settings: CommandLineSettings, context: typer.Context) -> int:
     """List the models and methods that can be served, with how their answers are made."""
     return 0 if context.invoked_subcommand else list_models(cli_settings.load())
 

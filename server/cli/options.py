@@ -89,7 +89,7 @@ ALL_FLAGS: Final = frozenset(one.flag for one in SETTING_FLAGS)
 
 
 @dataclass(frozen=True, slots=True)
-class GivenSettings:
+class CommandLineSettings:
     """Hold the settings of one command line, group -> field -> text, and the settings file that it names."""
 
     flags: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -109,7 +109,8 @@ class GivenSettings:
 def with_setting_flags(flags: Collection[str] = ALL_FLAGS) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Return a decorator that gives a verb ``--config`` and these flags.
 
-    The verb's first parameter receives them as ``GivenSettings``. typer reads the added parameters from the signature.
+    The verb's first parameter receives them as ``CommandLineSettings``. typer reads the added parameters from the
+    signature.
     """
     chosen = {f"{one.group}_{one.field}": one for one in SETTING_FLAGS if one.flag in flags}
 
@@ -123,7 +124,7 @@ def with_setting_flags(flags: Collection[str] = ALL_FLAGS) -> Callable[[Callable
                 value = values.pop(name)
                 if value is not None:
                     groups.setdefault(one.group, {})[one.field] = value
-            return verb(GivenSettings(groups, config), **values)
+            return verb(CommandLineSettings(groups, config), **values)
 
         added = [_parameter("config", ConfigFile), *(_parameter(name, _text(one)) for name, one in chosen.items())]
         run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # read by inspect

@@ -16,7 +16,7 @@ import typer
 
 from retrieval.storage.files import Disk, FileLock, make_folder
 from server.cli.ask import AskFailed, Question, options_of, record_of
-from server.cli.options import ALL_FLAGS, GivenSettings, verbs, with_setting_flags
+from server.cli.options import ALL_FLAGS, CommandLineSettings, verbs, with_setting_flags
 from server.errors import RequestError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def save(name: Name, question: str, option: Options = None, model: Model = None)
 @app.command(help="review the literature again and tell what is new since the last time")
 @with_setting_flags(_FLAGS)
 def run(
-    cli_settings: GivenSettings,
+    cli_settings: CommandLineSettings,
     name: Name,
     url: Annotated[str | None, typer.Option(help="ask the server at this address")] = None,
     key: Annotated[str | None, typer.Option(help="API key of that server")] = None,
@@ -86,7 +86,7 @@ def run(
         moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         store.write(with_run(saved, news, moment))
     if as_json:
-        print(json.dumps(_told(saved, news, record), ensure_ascii=False, indent=2))
+        print(json.dumps(_as_dict(saved, news, record), ensure_ascii=False, indent=2))
     else:
         _show(saved, news, record, review)
     return 0
@@ -152,12 +152,12 @@ def news_of(saved: SavedReview, review: Review) -> News:
     """Return what is new in a review; a retracted article that was never evidence is no news."""
     now_retracted = {row.uid: row.title for row in review.rows if "retracted" in row.notices}
     now_retracted |= {one.uid: one.title for one in review.excluded if "retracted" in f"{one.stage} {one.reason}"}
-    told = tuple(
+    notices = tuple(
         (uid, title)
         for uid, title in now_retracted.items()
         if uid in saved.known and not saved.known[uid].get("retracted")
     )
-    return News(tuple(row for row in review.rows if row.uid not in saved.known), told)
+    return News(tuple(row for row in review.rows if row.uid not in saved.known), notices)
 
 
 def with_run(saved: SavedReview, news: News, moment: str) -> SavedReview:
@@ -185,7 +185,7 @@ def _gaps(record: Mapping[str, Any]) -> list[str]:
     return faults or (["a limit ended the answer"] if record.get("outcome") in _NOT_WHOLE else [])
 
 
-def _told(saved: SavedReview, news: News, record: Mapping[str, Any]) -> dict[str, Any]:
+def _as_dict(saved: SavedReview, news: News, record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": saved.name,
         "question": saved.question,
@@ -254,10 +254,10 @@ class SavedReviews:
         try:
             if path.stat().st_size > _MAX_BYTES:
                 raise ReviewRefused(f"{path}: longer than a saved review can be")
-            told = json.loads(path.read_text(encoding="utf-8"))
-            if told.pop("format") != FORMAT:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            if fields.pop("format") != FORMAT:
                 raise ReviewRefused(f"{path}: no saved review of this version")
-            return SavedReview(**told)
+            return SavedReview(**fields)
         except FileNotFoundError:
             there = ", ".join(self.names()) or "none"
             raise ReviewRefused(f"there is no review {name!r}; there are: {there}") from None

@@ -131,11 +131,15 @@ class Egress:
     """Apply the egress policy to every call; one instance per process."""
 
     def __init__(
-        self, policy: EgressPolicy, places: Destinations, auditor: AuditRecorder, knowledge: Knowledge | None = None
+        self,
+        policy: EgressPolicy,
+        destinations: Destinations,
+        auditor: AuditRecorder,
+        knowledge: Knowledge | None = None,
     ) -> None:
         knowledge = knowledge or Knowledge()
         self.policy = policy
-        self._places = places
+        self._destinations = destinations
         self._auditor = auditor
         self._phrases = knowledge.phrases
         self._gate = Gate(policy, knowledge.names)
@@ -162,7 +166,7 @@ class Egress:
 
     def site_of(self, mode: EgressMode) -> NcbiSite:
         """Return the addresses to which calls of a mode are sent first."""
-        return self._places.first(mode).site
+        return self._destinations.first(mode).site
 
     @property
     def refusals(self) -> Mapping[Reason, int]:
@@ -198,14 +202,14 @@ class Egress:
         outbound = _OutboundCall(call, egress_context, classes_of(call, self._phrases))
         if egress_context.mode == "local-first":
             return await self._local_first(outbound)
-        place = self._places.first(egress_context.mode).of(call)
-        if not place.leaves:
-            return await self._ask(outbound, place)
+        destination = self._destinations.first(egress_context.mode).of(call)
+        if not destination.leaves:
+            return await self._ask(outbound, destination)
         judged = await self._gate.judge(call, outbound.classes, egress_context.key_id)
         if isinstance(judged, Kept):
             await self._note(outbound, "refused", judged)
-            self._refuse(outbound, place, judged)
-        return await self._ask(outbound.as_passed(judged), place, judged)
+            self._refuse(outbound, destination, judged)
+        return await self._ask(outbound.as_passed(judged), destination, judged)
 
     async def find_cached(self, call: NcbiCall, egress_context: EgressContext) -> RawReply | None:
         """Return the cache's reply to a call that may leave, None where the call would have to be sent.
@@ -214,14 +218,14 @@ class Egress:
             NcbiRefusedByEgress: the mode or the call's values forbid it to leave.
         """
         outbound = _OutboundCall(call, egress_context, classes_of(call, self._phrases))
-        place = self._places.first(egress_context.mode).of(call)
-        if not place.leaves:
-            return await place.client.cached(call)
+        destination = self._destinations.first(egress_context.mode).of(call)
+        if not destination.leaves:
+            return await destination.client.cached(call)
         judged = await self._gate.judge(call, outbound.classes, egress_context.key_id)
         if isinstance(judged, Kept):
             await self._note(outbound, "refused", judged)
-            self._refuse(outbound, place, judged)
-        return await place.client.cached(judged.call)
+            self._refuse(outbound, destination, judged)
+        return await destination.client.cached(judged.call)
 
     async def fetch_here(self, call: NcbiCall, egress_context: EgressContext) -> RawReply:
         """Return the reply of the built-in gateway, whatever the mode; nothing leaves for it.
@@ -230,7 +234,7 @@ class Egress:
             NcbiError: the gateway has no such record, or fails.
         """
         outbound = _OutboundCall(call, egress_context, classes_of(call, self._phrases))
-        return await self._ask(outbound, self._places.gateway.of(call))
+        return await self._ask(outbound, self._destinations.gateway.of(call))
 
     async def authorize_request(self, egress_context: EgressContext, request: OutboundRequest) -> None:
         """Authorize and count a request that is no NCBI call, right before it is sent.
@@ -266,79 +270,79 @@ class Egress:
     async def _local_first(self, outbound: _OutboundCall) -> RawReply:
         local: RawReply | None = None
         try:
-            local = await self._ask(outbound, self._places.gateway.of(outbound.call))
+            local = await self._ask(outbound, self._destinations.gateway.of(outbound.call))
             if not is_empty_reply(outbound.call, local):
                 return local
         except NcbiError as error:
             if not is_not_found(error):
                 raise
             missing = error
-        place = self._places.outside.of(outbound.call)
+        destination = self._destinations.outside.of(outbound.call)
         passed: Passed | None = None
-        if place.leaves:
+        if destination.leaves:
             judged = await self._gate.judge(outbound.call, outbound.classes, outbound.egress_context.key_id)
             if isinstance(judged, Kept):
                 await self._note(outbound, "withheld", judged)
                 self._answer(outbound).withhold(judged.classes)
-                route = self._route(outbound, self._places.gateway.of(outbound.call))
+                route = self._route(outbound, self._destinations.gateway.of(outbound.call))
                 route = replace(route, withheld=judged.classes, note=f"{judged.param}: {judged.reason}")
                 return _routed(local, route) if local else _raise(missing, route)
             passed, outbound = judged, outbound.as_passed(judged)
         try:
-            return await self._ask(outbound, place, passed)
+            return await self._ask(outbound, destination, passed)
         except NcbiError as error:
             if local is None or error.route is None:
                 raise
             return _routed(local, _fallen_back(error, error.route, local))
 
-    async def _ask(self, outbound: _OutboundCall, place: Destination, passed: Passed | None = None) -> RawReply:
+    async def _ask(self, outbound: _OutboundCall, destination: Destination, passed: Passed | None = None) -> RawReply:
         """Send the call to one destination and attach its route to the reply or the error.
 
         ``passed``: the judgement of a call that leaves the machine.
         """
-        route = self._route(outbound, place)
+        route = self._route(outbound, destination)
         try:
-            if not place.leaves:
-                reply = await place.client.fetch(outbound.call)
+            if not destination.leaves:
+                reply = await destination.client.fetch(outbound.call)
             elif passed is None:
                 raise NcbiRefusedByEgress("a call that was not judged may not leave this machine")
             else:
-                reply = await self._send(outbound, place, passed)
+                reply = await self._send(outbound, destination, passed)
         except NcbiError as error:
             # The request may have left, even if no reply came.
-            left = place.leaves and not isinstance(error, NcbiRefusedByEgress | EgressServiceUnavailable)
-            self._count(outbound, place, left=left)
+            left = destination.leaves and not isinstance(error, NcbiRefusedByEgress | EgressServiceUnavailable)
+            self._count(outbound, destination, left=left)
             _raise(error, replace(route, left=left))
-        left = place.leaves and not reply.from_cache
-        self._count(outbound, place, left=left)
+        left = destination.leaves and not reply.from_cache
+        self._count(outbound, destination, left=left)
         return _routed(reply, replace(route, left=left))
 
-    async def _send(self, outbound: _OutboundCall, place: Destination, passed: Passed) -> RawReply:
+    async def _send(self, outbound: _OutboundCall, destination: Destination, passed: Passed) -> RawReply:
         sent = False
 
         async def before() -> None:
             nonlocal sent
             await self._spend(outbound, passed)
-            await self._write_ahead(outbound, place)
+            await self._write_ahead(outbound, destination)
             sent = True
 
         try:
             context = outbound.egress_context
             caller = Caller(context.request_id, context.key_id)
-            reply = await place.client.fetch(outbound.call, before=before, caller=caller)
+            reply = await destination.client.fetch(outbound.call, before=before, caller=caller)
         except asyncio.CancelledError:
-            self._count(outbound, place, left=True)  # or it waited for an equal call that was already sent
+            self._count(outbound, destination, left=True)  # or it waited for an equal call that was already sent
             if sent:
-                await self._returned(outbound, place, AuditRecord(event="reply", status="cancelled"))
+                await self._returned(outbound, destination, AuditRecord(event="reply", status="cancelled"))
             raise
         except NcbiError as error:
             if sent or not isinstance(error, NcbiRefusedByEgress | EgressServiceUnavailable):
                 event = AuditRecord(event="reply" if sent else "shared", status=type(error).__name__)
-                await self._returned(outbound, place, event)
+                await self._returned(outbound, destination, event)
             raise
         if not reply.from_cache:
             event = AuditRecord(event="reply" if sent else "shared", status=str(reply.status))
-            await self._returned(outbound, place, replace(event, reply_bytes=reply.num_bytes))
+            await self._returned(outbound, destination, replace(event, reply_bytes=reply.num_bytes))
             self._gate.note_reply(outbound.egress_context, outbound.call, reply)
         return reply
 
@@ -354,11 +358,11 @@ class Egress:
             self._answer(outbound).withhold(kept.classes)
             raise NcbiRefusedByEgress(kept.text)
 
-    async def _write_ahead(self, outbound: _OutboundCall, place: Destination) -> None:
-        request = build_request(outbound.call, place.client.site)
-        record = self._record(outbound, _allowed(AuditRecord(event="send"), place))
+    async def _write_ahead(self, outbound: _OutboundCall, destination: Destination) -> None:
+        request = build_request(outbound.call, destination.client.site)
+        record = self._record(outbound, _allowed(AuditRecord(event="send"), destination))
         await self._record_ahead(replace(record, request_bytes=len(request.url) + len(request.body)))
-        self._count(outbound, place, left=True)
+        self._count(outbound, destination, left=True)
 
     async def _record_ahead(self, record: AuditRecord) -> None:
         """Write a call's line to the audit log before the call is sent.
@@ -371,9 +375,9 @@ class Egress:
         except AuditFailed as error:
             raise NcbiRefusedByEgress("the call cannot be written to the audit log, so it was not sent") from error
 
-    def _count(self, outbound: _OutboundCall, place: Destination, *, left: bool) -> None:
+    def _count(self, outbound: _OutboundCall, destination: Destination, *, left: bool) -> None:
         if left:
-            self._add(outbound.egress_context, place.name, outbound.classes)
+            self._add(outbound.egress_context, destination.name, outbound.classes)
 
     def _add(self, egress_context: EgressContext, host: str, classes: Collection[str]) -> None:
         self._departures(egress_context).add(host, classes)
@@ -391,13 +395,13 @@ class Egress:
             self._by_answer.popitem(last=False)
         return departures
 
-    async def _returned(self, outbound: _OutboundCall, place: Destination, record: AuditRecord) -> None:
+    async def _returned(self, outbound: _OutboundCall, destination: Destination, record: AuditRecord) -> None:
         with suppress(AuditFailed):  # already logged; the line before records what left
-            await self._auditor.record(self._record(outbound, _allowed(record, place)))
+            await self._auditor.record(self._record(outbound, _allowed(record, destination)))
 
     async def _note(self, outbound: _OutboundCall, what: Literal["refused", "withheld"], kept: Kept) -> None:
-        place = self._places.outside.of(outbound.call)
-        record = AuditRecord(event=what, decision=what, where=place.name, detail=_detail(kept))
+        destination = self._destinations.outside.of(outbound.call)
+        record = AuditRecord(event=what, decision=what, where=destination.name, detail=_detail(kept))
         with suppress(AuditFailed):  # nothing leaves either way
             await self._auditor.record(self._record(outbound, record))
 
@@ -414,19 +418,19 @@ class Egress:
             params=call.params,
         )
 
-    def _refuse(self, outbound: _OutboundCall, place: Destination, kept: Kept) -> NoReturn:
+    def _refuse(self, outbound: _OutboundCall, destination: Destination, kept: Kept) -> NoReturn:
         error = NcbiRefusedByEgress(kept.text, param=kept.param)
         self._answer(outbound).withhold(kept.classes)
-        _raise(error, replace(self._route(outbound, place), went_to="", withheld=kept.classes))
+        _raise(error, replace(self._route(outbound, destination), went_to="", withheld=kept.classes))
 
-    def _route(self, outbound: _OutboundCall, place: Destination) -> Route:
-        url = public_url(outbound.call, place.client.site)
-        return Route(mode=outbound.egress_context.mode, went_to=place.name, url=url, classes=outbound.classes)
+    def _route(self, outbound: _OutboundCall, destination: Destination) -> Route:
+        url = public_url(outbound.call, destination.client.site)
+        return Route(mode=outbound.egress_context.mode, went_to=destination.name, url=url, classes=outbound.classes)
 
 
-def _allowed(record: AuditRecord, place: Destination) -> AuditRecord:
-    detail = {**record.detail, "via": place.via} if place.via else record.detail
-    return replace(record, decision="allowed", where=place.name, detail=detail)
+def _allowed(record: AuditRecord, destination: Destination) -> AuditRecord:
+    detail = {**record.detail, "via": destination.via} if destination.via else record.detail
+    return replace(record, decision="allowed", where=destination.name, detail=detail)
 
 
 def _detail(kept: Kept) -> dict[str, object]:

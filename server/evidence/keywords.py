@@ -30,13 +30,13 @@ from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import AnswerRequest
 from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
 from server.methods.weiseeule.library import (
-    AskedKeyword,
     CountedKeyword,
     CountedSpelling,
     KeywordPassage,
     KeywordSearch,
     KeywordsRanked,
     Matching,
+    QuestionKeyword,
     Restriction,
     TextSearch,
 )
@@ -129,12 +129,12 @@ class KeywordService:
         return tuple(await self._retrieval.run(lambda: searcher.finish(question, list(found), options)))
 
     async def suggest(
-        self, question: str, wanted: Sequence[str], allowed: frozenset[str] | None
-    ) -> tuple[AskedKeyword, ...]:
-        names = await self._passages.check_now(PassageQuery(namespaces=tuple(wanted)), allowed)
+        self, question: str, requested: Sequence[str], allowed: frozenset[str] | None
+    ) -> tuple[QuestionKeyword, ...]:
+        names = await self._passages.check_now(PassageQuery(namespaces=tuple(requested)), allowed)
         namespaces = await self._passages.notes()
         found = await self._retrieval.run(lambda: self._suggested(namespaces, names, question))
-        return tuple(AskedKeyword(one.text, one.fixed) for one in found)
+        return tuple(QuestionKeyword(one.text, one.fixed) for one in found)
 
     def _suggested(self, namespaces: Namespaces, names: Sequence[str], question: str) -> tuple[Keyword, ...]:
         with ExitStack() as stack:
@@ -395,5 +395,5 @@ class AllowedLibrary:
     async def judge(self, question: str, found: Sequence[RankedPassage], rerank: int) -> tuple[RankedPassage, ...]:
         return await self.service.judge(question, found, rerank)
 
-    async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[AskedKeyword, ...]:
+    async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[QuestionKeyword, ...]:
         return await self.service.suggest(question, namespaces, self.allowed)

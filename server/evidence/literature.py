@@ -74,7 +74,7 @@ _LINKS: Final[dict[Link, str]] = {"citedin": "pubmed_pubmed_citedin", "refs": "p
 
 
 class LiteratureService:
-    """Open the places of answers and compare articles with questions; one instance per process."""
+    """Open the sources of answers and compare articles with questions; one instance per process."""
 
     def __init__(self, egress: Egress, passages: PassageService, encoders: EncoderPool) -> None:
         self._egress = egress
@@ -95,13 +95,13 @@ class LiteratureService:
                 "arrowhead.sources: this server has no namespace that this request may read", param="arrowhead.sources"
             )
 
-    def open(self, ask: AnswerRequest, options: ClinfoOptions, hear: Hear) -> tuple[EntrezPlace, ...]:
+    def open(self, ask: AnswerRequest, options: ClinfoOptions, hear: Hear) -> tuple[EntrezSource, ...]:
         requested = self._egress.admit(ask.request_id, ask.key_id, options.egress)
         usual: tuple[SourceName, ...] = ("gateway",) if requested.mode == "off" else ("pubmed",)
         names = [name for name in options.sources or usual if name != "namespaces"]
         modes: dict[SourceName, EgressMode] = {"gateway": "off", "pubmed": requested.mode}
         return tuple(
-            EntrezPlace(self._egress, EgressContext(ask.request_id, ask.key_id, modes[name]), hear) for name in names
+            EntrezSource(self._egress, EgressContext(ask.request_id, ask.key_id, modes[name]), hear) for name in names
         )
 
     def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:
@@ -144,8 +144,8 @@ def _cosines(asked: Floats, read: Floats) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class EntrezPlace:
-    """Search and fetch PubMed's records under one egress mode; implements ``Place``."""
+class EntrezSource:
+    """Search and fetch PubMed's records under one egress mode; implements ``ArticleSource``."""
 
     egress: Egress
     context: EgressContext
@@ -291,7 +291,7 @@ def note_of(reply: RawReply) -> str:
     return route.note
 
 
-def read_articles(body: str, place: str, asked: Sequence[str]) -> Fetched:
+def read_articles(body: str, source: str, asked: Sequence[str]) -> Fetched:
     """Parse an efetch reply; records that cannot be read are reported and affect no other.
 
     Raises:
@@ -307,7 +307,7 @@ def read_articles(body: str, place: str, asked: Sequence[str]) -> Fetched:
                 if isinstance(item, Bad):
                     unread.append(item.reason)
                 elif isinstance(item.entry, formats.Article):
-                    found.setdefault(str(item.entry.pmid), article_of(item.entry, place))
+                    found.setdefault(str(item.entry.pmid), article_of(item.entry, source))
         except ImportFileError as error:
             unread.append(error.reason)
     if unread and not found:
@@ -361,7 +361,7 @@ def read_full_texts(body: str) -> dict[str, tuple[Section, ...]]:
     return {name: sections for name, sections in found.items() if sections}
 
 
-def article_of(record: formats.Article, place: str) -> Article:
+def article_of(record: formats.Article, source: str) -> Article:
     """Convert a PubMed record; books' own types and the kinds of notices are taken from its element."""
     notices = {kind for kind in _REF_TYPE.findall(record.xml) if kind.endswith("In")}
     if record.retracted_by:
@@ -384,7 +384,7 @@ def article_of(record: formats.Article, place: str) -> Article:
         notices=frozenset(notices),
         item=_item(record),
         url=f"https://pubmed.ncbi.nlm.nih.gov/{record.pmid}/",
-        place=place,
+        source=source,
     )
 
 

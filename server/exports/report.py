@@ -82,12 +82,12 @@ class Report:
 
 def report_of(trace: str) -> Report:
     """Return the report of a trace, given as the JSON text of ``GET /v1/traces/{id}``."""
-    told = json.loads(trace)
-    choices = told.get("choices") or []
+    fields = json.loads(trace)
+    choices = fields.get("choices") or []
     return Report(
-        trace_id=str(told.get("id", "")),
-        model=str(told.get("model", "")),
-        created=int(told.get("created", 0)),
+        trace_id=str(fields.get("id", "")),
+        model=str(fields.get("model", "")),
+        created=int(fields.get("created", 0)),
         question=str(choices[0].get("question", "")) if choices else "",
         egress=str(choices[0].get("egress") or "") if choices else "",
         answers=tuple(map(_answer, choices)),
@@ -231,8 +231,8 @@ def _unnumbered(sources: Sequence[Source]) -> list[Source]:
 
 def _reference(source: Source, text: str) -> str:
     note = source.item.get("note")
-    told = f" **{escaped(str(note))}**" if note else ""
-    return f"- {_mark(source.number)}{escaped(text)}{told}{_link(address_of(source.item))}"
+    remark = f" **{escaped(str(note))}**" if note else ""
+    return f"- {_mark(source.number)}{escaped(text)}{remark}{_link(address_of(source.item))}"
 
 
 def _mark(number: int) -> str:

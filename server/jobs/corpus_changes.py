@@ -117,11 +117,11 @@ class CorpusChanges:
         )
         name = job.spec.namespace
         result = try_file(self._namespaces, name, order.file, options, watch_of(job))
-        told = _added(result.report) | _file(result)
+        fields = _added(result.report) | _file(result)
         if self._grobid is not None and result.refused is None and not result.report.cancelled:
             works = keep_cited_works(self._namespaces, name, order.file, self._grobid, job.is_cancelled)
-            told["cited_works"] = asdict(works)
-        return Outcome(told, result.report.cancelled, result.refused)
+            fields["cited_works"] = asdict(works)
+        return Outcome(fields, result.report.cancelled, result.refused)
 
     def _updated(self, job: Job, arguments: Mapping[str, Any]) -> Outcome:
         name = job.spec.namespace

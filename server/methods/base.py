@@ -52,12 +52,12 @@ class Message:
     @property
     def as_template(self) -> dict[str, Any]:
         """Return the message as chat templates read it."""
-        told: dict[str, Any] = {"role": self.role, "content": self.content}
+        fields: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.tool_calls:
-            told["tool_calls"] = list(self.tool_calls)
+            fields["tool_calls"] = list(self.tool_calls)
         if self.tool_call_id is not None:
-            told["tool_call_id"] = self.tool_call_id
-        return told
+            fields["tool_call_id"] = self.tool_call_id
+        return fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

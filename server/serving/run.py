@@ -29,7 +29,7 @@ from server.settings.server import ServerSettings
 from server.wiring.bootstrap import Opened, build_services
 from server.wiring.data_folder import DataFolder, protect_data
 from server.wiring.services import Services
-from server.wiring.state import open_database, open_keyring
+from server.wiring.state import open_database, open_key_lookup
 
 log = logging.getLogger(__name__)
 # Time to send the last chunks of ended answers.
@@ -115,15 +115,15 @@ def run_server(settings: Settings) -> int:
         ArrowheadError: another error at start-up.
     """
     database = open_database(settings)
-    keyring = open_keyring(settings, database)
-    require_keys(settings, keyring)
+    key_lookup = open_key_lookup(settings, database)
+    require_keys(settings, key_lookup)
     protect_data(settings)  # after the check of the key file, which says whether others could write it
     listener = listen(settings.server)
     try:
         folder = DataFolder(namespaces_dir(settings))
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                return runner.run(_serve(settings, Opened(keyring, database, folder.name), listener))
+                return runner.run(_serve(settings, Opened(key_lookup, database, folder.name), listener))
         except KeyboardInterrupt:
             return 0
         finally:
@@ -239,10 +239,10 @@ def egress_lines(services: Services) -> str:
         if service := services.settings.egress.service_host:
             lines.append(f"calls to NCBI go through the egress service {service}")
         lines.append(f"may leave ({policy.profile}): {', '.join(policy.allowed) or 'nothing'}")
-    keyring = services.keyring
-    policy = replace(policy, mode_of_key=keyring.mode_of)
-    lines += [f"keys: {key_summary}"] if (key_summary := named_keys(keyring, policy.ceiling)) else []
-    lines += access_lines(services.settings, keyring)
+    key_lookup = services.key_lookup
+    policy = replace(policy, mode_of_key=key_lookup.mode_of)
+    lines += [f"keys: {key_summary}"] if (key_summary := named_keys(key_lookup, policy.ceiling)) else []
+    lines += access_lines(services.settings, key_lookup)
     return "\n".join(lines) + "\n"
 
 

@@ -385,7 +385,7 @@ async def _on_thread(job: Job, work: Work, conceal: Callable[[str], str]) -> End
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[End] = loop.create_future()
 
-    def told(end: End) -> None:
+    def resolve(end: End) -> None:
         if not ended.done():
             ended.set_result(end)
 
@@ -395,7 +395,7 @@ async def _on_thread(job: Job, work: Work, conceal: Callable[[str], str]) -> End
             end = end_of(job, work, conceal)
         finally:
             with suppress(RuntimeError):  # the loop has ended: so has the server
-                loop.call_soon_threadsafe(told, end)
+                loop.call_soon_threadsafe(resolve, end)
 
     threading.Thread(target=run, name=job.id[:12], daemon=True).start()
     return await ended

@@ -131,10 +131,10 @@ async def permissions(request: Request) -> Response:
     services: Services = request.app.state.services
     principal = request.state.principal
     policy = services.egress.policy if services.egress else EgressPolicy.of(services.settings.egress)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "object": "permissions",
         "key_id": principal.key_id,
-        "needs_key": services.keyring.requires_key,
+        "needs_key": services.key_lookup.requires_key,
         "methods": [served.name for served in services.models(principal)],
         "egress": policy.ceiling(principal.key_id),
         "may_change_namespaces": changes_allowed(services) and principal.may_change,
@@ -142,7 +142,7 @@ async def permissions(request: Request) -> Response:
         "max_k": min(services.settings.retrieval.max_k, MAX_K),
         "max_rendered": MAX_RENDERED,
     }
-    return JSONResponse(told, headers={"Cache-Control": "no-store"})
+    return JSONResponse(fields, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/v1/status", summary="Describe audit log and gateway", responses={200: {"model": Status}, **errors(429)})
@@ -150,8 +150,8 @@ async def status(request: Request) -> Response:
     """Return the state of the audit log, and how many records answer look-ups on this machine."""
     services: Services = request.app.state.services
     async with services.admitted(request.state.owner):
-        told = await asyncio.to_thread(status_of, services.settings)
-    return JSONResponse({"object": "status", **told}, headers={"Cache-Control": "no-store"})
+        fields = await asyncio.to_thread(status_of, services.settings)
+    return JSONResponse({"object": "status", **fields}, headers={"Cache-Control": "no-store"})
 
 
 @cache

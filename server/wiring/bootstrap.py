@@ -19,7 +19,7 @@ from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions,
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.observer import Tracer
 from retrieval.references.csl import ReferenceStyles
-from server.auth.authentication import Keyring
+from server.auth.authentication import ApiKeyLookup
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 from server.evidence.encoders import EncoderPool, graph_encoder_name
 from server.evidence.graph import GraphLocation, GraphService, Spoke
@@ -49,7 +49,7 @@ from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import Ncbi, build_ncbi, store_synonyms
 from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
-from server.wiring.state import job_queues, open_answer_state, open_database, open_keyring, open_passage_database
+from server.wiring.state import job_queues, open_answer_state, open_database, open_key_lookup, open_passage_database
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Opened:
     runs no jobs of others.
     """
 
-    keyring: Keyring
+    key_lookup: ApiKeyLookup
     database: Database | None
     home: str = ""
 
@@ -89,10 +89,10 @@ def build_services(settings: Settings, opened: Opened | None = None) -> Services
     lifecycle.when_loaded(_build_layer)
     if opened is None:
         database = open_database(settings)
-        opened = Opened(open_keyring(settings, database), database)
-    keyring = opened.keyring
+        opened = Opened(open_key_lookup(settings, database), database)
+    key_lookup = opened.key_lookup
     state = open_answer_state(settings, opened.database)
-    ncbi = build_ncbi(settings, keyring, observability.observer)
+    ncbi = build_ncbi(settings, key_lookup, observability.observer)
     observability.set_sender(ncbi.sender)
     evidence = _evidence(settings, ncbi, observability, opened)
     methods = _methods(settings, lifecycle, evidence)
@@ -108,7 +108,7 @@ def build_services(settings: Settings, opened: Opened | None = None) -> Services
             retrieval=evidence.retrieval,
             passages=evidence.passages,
             egress=ncbi.egress,
-            keyring=keyring,
+            key_lookup=key_lookup,
             closers=(*state.closers, *ncbi.closers, *observability.closers, *evidence.closers),
             observability=observability,
         )

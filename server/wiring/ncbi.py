@@ -37,7 +37,7 @@ from retrieval.observer import NullObserver, RetrievalObserver
 from retrieval.types import FetchCall, KnownName, KnownNames, NameKind
 from server.audit.chain import AuditRecord
 from server.audit.log import AuditLog, AuditRecorder
-from server.auth.authentication import Keyring
+from server.auth.authentication import ApiKeyLookup
 from server.egress.policy import EgressPolicy
 from server.egress.recognition.vocabulary import PERSON_NAMES
 from server.egress.router import Destination, DestinationPair, Destinations, Egress, Knowledge
@@ -272,17 +272,19 @@ class Ncbi:
         self.auditor.begin(self.start)
 
 
-def build_ncbi(settings: Settings, keyring: Keyring | None = None, observer: RetrievalObserver | None = None) -> Ncbi:
+def build_ncbi(
+    settings: Settings, key_lookup: ApiKeyLookup | None = None, observer: RetrievalObserver | None = None
+) -> Ncbi:
     """Build the access to NCBI.
 
-    ``keyring``: that of a server, whose requests have keys; None takes the keys of the settings.
+    ``key_lookup``: that of a server, whose requests have keys; None takes the keys of the settings.
 
     Raises:
         GatewayError: the store of the built-in gateway cannot be built.
     """
-    keyring = keyring or Keyring([key.get_secret_value() for key in settings.server.api_keys])
-    policy = replace(EgressPolicy.of(settings.egress), mode_of_key=keyring.mode_of)
-    start = start_record(policy, keyring, settings.tracing.host)
+    key_lookup = key_lookup or ApiKeyLookup([key.get_secret_value() for key in settings.server.api_keys])
+    policy = replace(EgressPolicy.of(settings.egress), mode_of_key=key_lookup.mode_of)
+    start = start_record(policy, key_lookup, settings.tracing.host)
     if policy.mode != "off" and settings.egress.service_url:
         start = replace(start, detail={**start.detail, "via": settings.egress.service_host})
     return _assembled(settings, policy, start, observer)
@@ -339,12 +341,12 @@ def audit_log(settings: Settings) -> AuditLog | None:
     return AuditLog(audit_path(settings), level=settings.audit.level, max_bytes=settings.audit.max_bytes)
 
 
-def start_record(policy: EgressPolicy, keyring: Keyring, spans_to: str | None) -> AuditRecord:
+def start_record(policy: EgressPolicy, key_lookup: ApiKeyLookup, spans_to: str | None) -> AuditRecord:
     """Return the record of what is permitted from now on, to which keys.
 
     Keys that are created later are permitted what their scopes state.
     """
-    keys = {name: policy.ceiling(name) for name in keyring.ids[:_MAX_LISTED_KEYS]}
+    keys = {name: policy.ceiling(name) for name in key_lookup.ids[:_MAX_LISTED_KEYS]}
     detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
     detail |= {"spans_to": spans_to} if spans_to else {}
     return AuditRecord(event="start", mode=policy.mode, detail=detail)

@@ -17,7 +17,7 @@ from models.catalog import CHAT
 from models.engines.base import DEFAULT_SEQS, Engine, ServesOpenAi
 from retrieval.references.csl import ReferenceStyles
 from server.admission import Admission, AdmissionLimits, Ticket
-from server.auth.authentication import Keyring, Principal
+from server.auth.authentication import ApiKeyLookup, Principal
 from server.auth.namespace_scopes import NamespaceAccess
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.egress.router import Egress
@@ -59,8 +59,8 @@ class Components:
     """Hold the parts of ``Services``.
 
     ``methods`` by name, the plain model under ``direct``; ``adapters`` of the plain model by the name of each.
-    ``egress`` None: no method makes calls. ``closers`` run at shutdown, last one first. ``keyring`` None: the keys of
-    the settings alone. ``passages`` None: over ``retrieval``.
+    ``egress`` None: no method makes calls. ``closers`` run at shutdown, last one first. ``key_lookup`` None: the keys
+    of the settings alone. ``passages`` None: over ``retrieval``.
     """
 
     settings: Settings
@@ -72,7 +72,7 @@ class Components:
     adapters: Mapping[str, Method] = field(default_factory=dict)
     passages: PassageService | None = None
     egress: Egress | None = None
-    keyring: Keyring | None = None
+    key_lookup: ApiKeyLookup | None = None
     rates: RateLimiter = field(default_factory=LocalRateLimiter)
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
     observability: Observability = field(default_factory=metrics_only)
@@ -96,7 +96,7 @@ class Services:
             components.retrieval.namespaces, read_options(of_files), components.egress, grobid_of(of_files)
         )
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
-        self.keyring = components.keyring or Keyring(secrets)
+        self.key_lookup = components.key_lookup or ApiKeyLookup(secrets)
         self.rates = components.rates
         self.access = NamespaceAccess(components.retrieval.namespaces)
         self.observability = components.observability
@@ -140,7 +140,7 @@ class Services:
             Unauthorized: the key was revoked in the meantime.
             DatabaseUnavailable: the database of shared namespaces does not answer.
         """
-        principal = self.keyring.principal_of(owner)
+        principal = self.key_lookup.principal_of(owner)
         if served.name not in NAMESPACE_METHODS:
             return [replace(ask, namespaces=frozenset()) for ask in asks]
         readable = await self.retrieval.look_up(lambda: self._readable(principal))
@@ -157,7 +157,7 @@ class Services:
     def spend(self, owner: str, tokens: int) -> None:
         """Charge the tokens of an answer to the rate limit of its key."""
         with suppress(Unauthorized):  # the key was revoked during the answer
-            principal = self.keyring.principal_of(owner)
+            principal = self.key_lookup.principal_of(owner)
             if not principal.is_operator:
                 self.rates.spend(principal, tokens)
 
@@ -232,7 +232,7 @@ class Services:
         await self.lifecycle.close()
         for closer in reversed(self._closers):
             await closer()
-        self.keyring.close()
+        self.key_lookup.close()
 
 
 def admission_limits(settings: Settings) -> AdmissionLimits:

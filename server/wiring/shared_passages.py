@@ -13,7 +13,7 @@ from retrieval.corpus.store.postgres_stores import PostgresPassageStores
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import VectorIndex
 from retrieval.index.open import committed_recall, committed_rows
-from retrieval.index.pgvector.indices import IndexPlace, PgVectorIndices, drop_indices
+from retrieval.index.pgvector.indices import IndexKey, PgVectorIndices, drop_indices
 from retrieval.index.pgvector.token_store import SharedTokenStore, has_codes, remove_codes
 from retrieval.index.spec import IndexSpec
 from retrieval.index.token_store import TokenCodes, open_token_store
@@ -64,25 +64,25 @@ class SharedBackends:
         return passage_stores(root.parent, self._database) if root == self._root else self._files.stores(root)
 
     def _vectors(self, folder: Path, encoder: Encoder, write: bool) -> VectorIndex:
-        place = place_of(self._root, folder)
-        if place is None:
+        index_key = index_key_of(self._root, folder)
+        if index_key is None:
             return self._files.vectors(folder, encoder, write)
         spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=encoder.fingerprint.as_dict())
-        return self._indices.open(place, spec, write=write)
+        return self._indices.open(index_key, spec, write=write)
 
     def _rows(self, folder: Path) -> int:
-        place = place_of(self._root, folder)
-        return committed_rows(folder) if place is None else self._indices.rows(place)
+        index_key = index_key_of(self._root, folder)
+        return committed_rows(folder) if index_key is None else self._indices.rows(index_key)
 
     def _recall(self, folder: Path) -> float | None:
-        place = place_of(self._root, folder)
-        return committed_recall(folder) if place is None else self._indices.recall(place)
+        index_key = index_key_of(self._root, folder)
+        return committed_recall(folder) if index_key is None else self._indices.recall(index_key)
 
     def _tokens(self, folder: Path, fingerprint: EncoderFingerprint, write: bool) -> TokenCodes:
-        place = place_of(self._root, folder)
-        if place is None:
+        index_key = index_key_of(self._root, folder)
+        if index_key is None:
             return open_token_store(folder, fingerprint, write)
-        return SharedTokenStore(self._database, place.namespace, fingerprint, write=write)
+        return SharedTokenStore(self._database, index_key.namespace, fingerprint, write=write)
 
 
 class SharedStorage:
@@ -95,19 +95,23 @@ class SharedStorage:
         self._folders = FolderStorage()
 
     def exists(self, folder: Path) -> bool:
-        place = place_of(self._root, folder)
-        if place is None:
+        index_key = index_key_of(self._root, folder)
+        if index_key is None:
             return self._folders.exists(folder)
-        return has_codes(self._database, place.namespace) if place.name == TOKENS else self._indices.exists(place)
+        return (
+            has_codes(self._database, index_key.namespace)
+            if index_key.name == TOKENS
+            else self._indices.exists(index_key)
+        )
 
     def remove(self, folder: Path) -> None:
-        place = place_of(self._root, folder)
-        if place is None:
+        index_key = index_key_of(self._root, folder)
+        if index_key is None:
             self._folders.remove(folder)
-        elif place.name == TOKENS:
-            remove_codes(self._database, place.namespace)
+        elif index_key.name == TOKENS:
+            remove_codes(self._database, index_key.namespace)
         else:
-            self._indices.remove(place)
+            self._indices.remove(index_key)
 
     def starting(self, folder: Path, prefix: str) -> list[Path]:
         if folder.parent != self._root:
@@ -115,8 +119,8 @@ class SharedStorage:
         return [folder / name for name in self._indices.names(folder.name) if name.startswith(prefix)]
 
 
-def place_of(root: Path, folder: Path) -> IndexPlace | None:
-    """Return the place in the database of the index that a folder stands for, None for one that is files."""
+def index_key_of(root: Path, folder: Path) -> IndexKey | None:
+    """Return the key in the database of the index that a folder stands for, None for one that is files."""
     if folder.parent.parent != root or not folder.name.startswith((VECTORS, TOKENS)):
         return None
-    return IndexPlace(folder.parent.name, folder.name)
+    return IndexKey(folder.parent.name, folder.name)

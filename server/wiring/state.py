@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from server.auth.authentication import FileKeyStore, Keyring
+from server.auth.authentication import ApiKeyLookup, FileKeyStore
 from server.auth.keys import KeyStore
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.jobs.local_queue import LocalJobQueue
@@ -56,14 +56,14 @@ def open_key_store(settings: Settings, database: Database | None) -> KeyStore:
     return FileKeyStore(keys_file(settings)) if database is None else PostgresKeyStore(database)
 
 
-def open_keyring(settings: Settings, database: Database | None) -> Keyring:
-    """Open the keyring of the settings' keys and their key store.
+def open_key_lookup(settings: Settings, database: Database | None) -> ApiKeyLookup:
+    """Open the look-up of the settings' keys and of their key store.
 
     Raises:
         KeyStoreError: the store exists and cannot be read.
     """
     secrets = [key.get_secret_value() for key in settings.server.api_keys]
-    return Keyring(secrets, open_key_store(settings, database))
+    return ApiKeyLookup(secrets, open_key_store(settings, database))
 
 
 def open_answer_state(settings: Settings, database: Database | None) -> AnswerState:

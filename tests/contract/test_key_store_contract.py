@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from server.auth.authentication import FileKeyStore, Keyring
+from server.auth.authentication import ApiKeyLookup, FileKeyStore
 from server.auth.keys import KeyRefused, KeyStore, NewKey, Scopes, Version
 from server.errors import Unauthorized
 from server.state.database import Database
@@ -174,12 +174,12 @@ def test_a_closed_store_remains_usable(store: KeyStore) -> None:
     assert len(store.read().keys) == len(store.known()) == 1
 
 
-def test_a_keyring_follows_the_changes_of_another_process(
+def test_a_key_lookup_follows_the_changes_of_another_process(
     store: KeyStore, opened: Callable[[], KeyStore], clock: Clock
 ) -> None:
     """A key counts from its creation until it is revoked or expires."""
     server = opened()
-    ring = Keyring((), server, clock)
+    ring = ApiKeyLookup((), server, clock)
     assert not ring.requires_key
     first, made = store.create(NewKey(name="anna", scopes=Scopes(requests_per_minute=7)))
     version = followed(server, None)

@@ -18,7 +18,7 @@ from retrieval.corpus.store.postgres_stores import PostgresPassageStores
 from retrieval.errors import IndexFault, IndexInputInvalid
 from retrieval.index.base import NO_ID, RowFilter, Rows, VectorIndex
 from retrieval.index.open import create_index, open_index
-from retrieval.index.pgvector.indices import IndexPlace, PgVectorIndices, drop_indices
+from retrieval.index.pgvector.indices import IndexKey, PgVectorIndices, drop_indices
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import BackendName, IndexSpec, KindChoice
 from server.state.database import Database, PassageDatabase
@@ -88,7 +88,7 @@ class Place:
         """A new index of the variant; keyword arguments are the options', which a database has none of."""
         spec, name = self.variant.spec(dim, metric), f"index{len(self.made)}"
         if self.shared is not None:
-            self.made.append(self.shared.open(IndexPlace("ns", name), spec, write=True))
+            self.made.append(self.shared.open(IndexKey("ns", name), spec, write=True))
         else:
             chosen = OpenOptions(threads=1, **options)  # type: ignore[arg-type]
             self.made.append(create_index(self.folder / name, spec, chosen))
@@ -96,7 +96,7 @@ class Place:
 
     def reader(self) -> VectorIndex:
         if self.shared is not None:
-            return self.shared.open(IndexPlace("ns", "index0"), self.variant.spec(), write=False)
+            return self.shared.open(IndexKey("ns", "index0"), self.variant.spec(), write=False)
         return open_index(self.folder / "index0", self.variant.spec())
 
 

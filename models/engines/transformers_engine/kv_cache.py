@@ -312,11 +312,11 @@ class KvCache:
         if len(slab.rows) < have:
             return slab
         # Doubling makes copies rare; near the bound idle rows elsewhere are freed first, and one row is added.
-        wanted = max(1, min(self._max_rows, 2 * have))
-        if self._allocated + (wanted - have) * capacity > self._budget:
+        requested = max(1, min(self._max_rows, 2 * have))
+        if self._allocated + (requested - have) * capacity > self._budget:
             self._compact(keep=slab)
-            wanted = have + 1
-        slab.resize(max(wanted, have + 1))
+            requested = have + 1
+        slab.resize(max(requested, have + 1))
         return slab
 
     def _free_idle(self) -> None:

@@ -341,15 +341,15 @@ def memory_share(card: ModelCard, options: EngineOptions, query: DeviceQuery) ->
     return min(DEFAULT_SHARE, possible)
 
 
-def _checked(wanted: float, possible: float, devices: Sequence[DeviceMemory]) -> float:
+def _checked(requested: float, possible: float, devices: Sequence[DeviceMemory]) -> float:
     for one in devices:
-        if math.ceil(one.total * wanted) > one.free:
+        if math.ceil(one.total * requested) > one.free:
             advice = f"set it to {possible} at most, or leave it unset" if possible > 0 else "leave it unset"
             raise EngineUnavailable(
-                f"gpu_memory_utilization {wanted} asks for {_gib(one.total * wanted)} of GPU {one.index}, of whose "
-                f"{_gib(one.total)} indices, encoders and other programs leave {_gib(one.free)} free: {advice}"
+                f"gpu_memory_utilization {requested} asks for {_gib(one.total * requested)} of GPU {one.index}, of "
+                f"whose {_gib(one.total)} indices, encoders and other programs leave {_gib(one.free)} free: {advice}"
             )
-    return wanted
+    return requested
 
 
 def _too_little(one: DeviceMemory, left: int, needed: int) -> str:

@@ -345,8 +345,8 @@ async def _run(
     sent = _FetchCounts()
     options = ReadOptions(retrieved=day, provenance=f"pubmed: {query.term}")
     batches = _batches(fetch, (pmids, query.full_text), sent, options)
-    told = replace(watch, goal=lambda: (len(pmids), len(sent.pmids)))
-    added = await _pump(batches, lambda items: add_items(namespaces, name, items, told))
+    watch_records = replace(watch, goal=lambda: (len(pmids), len(sent.pmids)))
+    added = await _pump(batches, lambda items: add_items(namespaces, name, items, watch_records))
     if not added.cancelled:
         await asyncio.to_thread(_remember, namespaces, name, SavedQuery(query=query, day=day, count=listed.count))
     missing = () if added.cancelled else tuple(pmid for pmid in pmids if pmid not in sent.pmids)

@@ -209,10 +209,10 @@ class Namespace:
         encoder = self.settings.encoder_of(target)
         if not encoder:
             message = f"namespace {self.name} has no encoder, so no vectors"
-            if wanted := target.partition(":")[2]:
+            if requested := target.partition(":")[2]:
                 known = ", ".join(self.settings.encoder_ids) or "none"
                 message = (
-                    f"namespace {self.name} has no vectors of the encoder {wanted[:100]!r} (there are: {known}); "
+                    f"namespace {self.name} has no vectors of the encoder {requested[:100]!r} (there are: {known}); "
                     "arrowhead index add makes them"
                 )
             raise NamespaceInvalid(message, param="retriever")

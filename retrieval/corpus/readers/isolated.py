@@ -71,11 +71,11 @@ def reading(
 
 
 def _start(path: Path, options: ReadOptions, seconds: int, child: str) -> subprocess.Popen[bytes]:
-    told = {name: getattr(options, name) for name in ("kind", "retrieved", "licence", "provenance")}
+    fields = {name: getattr(options, name) for name in ("kind", "retrieved", "licence", "provenance")}
     root = str(Path(retrieval.__file__).parents[1])
     program = [sys.executable, "-I", "-c", _PROGRAM.format(child), root]
     return subprocess.Popen(
-        [*program, str(path), json.dumps(told), str(options.limits.memory_bytes), str(seconds)],
+        [*program, str(path), json.dumps(fields), str(options.limits.memory_bytes), str(seconds)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={"LC_ALL": "C.UTF-8"},
     )  # fmt: skip
 

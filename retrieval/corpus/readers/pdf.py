@@ -159,17 +159,17 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _page_refusal(path: Path, status: int, out: bytes, limits: PageLimits, seconds: float) -> CorpusError:
     """Return the error for the exit status of a child whose output is no result."""
-    told: Mapping[str, Any] = {"error": "time" if -status in _OUT_OF_TIME else "damaged", "detail": "its reader broke"}
+    reply: Mapping[str, Any] = {"error": "time" if -status in _OUT_OF_TIME else "damaged", "detail": "its reader broke"}
     if status == pdf_child.FAILED:
-        told = json.loads(out)
+        reply = json.loads(out)
     elif status == 0:
-        told = {"error": "large", "detail": f"a page of more than {_MAX_PAGE_BYTES} bytes"}
-    return _page_failure(path, told, limits, seconds)
+        reply = {"error": "large", "detail": f"a page of more than {_MAX_PAGE_BYTES} bytes"}
+    return _page_failure(path, reply, limits, seconds)
 
 
-def _page_failure(path: Path, told: Mapping[str, Any], limits: PageLimits, seconds: float) -> CorpusError:
-    detail = str(told.get("detail", ""))
-    match told["error"]:
+def _page_failure(path: Path, reply: Mapping[str, Any], limits: PageLimits, seconds: float) -> CorpusError:
+    detail = str(reply.get("detail", ""))
+    match reply["error"]:
         case "page":
             return DocumentUnknown(f"there is no such page: {detail}", param="page")
         case "memory":

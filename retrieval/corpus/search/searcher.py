@@ -289,8 +289,8 @@ class _Rankings:
         hits = fused(self._options.retriever, merged, weights)
         hits = late_interaction(hits, self._similarities(index, [hit.passage_id for hit in hits], homes), weights.late)
         # Reading the text of every fused passage would take longer than finding them.
-        wanted = max(self._options.k, self._options.rerank) + self._gone
-        return self._found(hits[:wanted], ranks, homes)
+        requested = max(self._options.k, self._options.rerank) + self._gone
+        return self._found(hits[:requested], ranks, homes)
 
     def _token_stores(self) -> list[TokenCodes]:
         """Return the token vectors of each namespace, none at all where one has none or encoders differ."""

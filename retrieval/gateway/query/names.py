@@ -31,10 +31,10 @@ class StoreNames:
         words = words_of(name)
         if not words or len(name) > MAX_NAME_CHARS or {EDGE, PART}.intersection(words):
             return
-        wanted = frozenset(kinds)
+        requested = frozenset(kinds)
         for of_kinds, look_up in self._sources(name, words):
-            if of_kinds & wanted:
-                yield from (known for known in look_up() if known.kind in wanted)
+            if of_kinds & requested:
+                yield from (known for known in look_up() if known.kind in requested)
 
     def _sources(
         self, name: str, words: tuple[str, ...]

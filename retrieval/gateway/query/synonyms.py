@@ -93,54 +93,54 @@ class StoreSynonyms:
 
         A symbol or alias is one in gene notation alone: with a digit, or in capitals in a text that is not.
         """
-        places = _places(text)
-        records = self._records("gene", places), self._records("medgen", places)
+        spans = _places(text)
+        records = self._records("gene", spans), self._records("medgen", spans)
         found: list[tuple[int, NameInText]] = []
         taken: set[int] = set()
-        for place in sorted(places, key=lambda one: (-one.size, one.first)):
-            if taken.intersection(range(place.first, place.first + place.size)):
+        for span in sorted(spans, key=lambda one: (-one.size, one.first)):
+            if taken.intersection(range(span.first, span.first + span.size)):
                 continue
-            synonyms = self._synonyms_of(place, *records)
+            synonyms = self._synonyms_of(span, *records)
             if synonyms:
-                taken.update(range(place.first, place.first + place.size))
-                found.append((place.first, NameInText(place.text, synonyms[:MAX_SYNONYMS])))
+                taken.update(range(span.first, span.first + span.size))
+                found.append((span.first, NameInText(span.text, synonyms[:MAX_SYNONYMS])))
         distinct: dict[str, NameInText] = {}
         for _, one in sorted(found, key=lambda pair: pair[0]):
             distinct.setdefault(_key(one.name), one)
         return tuple(distinct.values())[:MAX_NAMES]
 
     def _synonyms_of(
-        self, place: _Place, genes: Mapping[str, list[Record]], diseases: Mapping[str, list[Record]]
+        self, span: _WordSpan, genes: Mapping[str, list[Record]], diseases: Mapping[str, list[Record]]
     ) -> tuple[str, ...]:
-        known = [one for key in place.keys for one in genes.get(key, ()) if isinstance(one, Gene)]
-        gene = self._gene_at(place, list({one.gene_id: one for one in known}.values()))
+        known = [one for key in span.keys for one in genes.get(key, ()) if isinstance(one, Gene)]
+        gene = self._gene_at(span, list({one.gene_id: one for one in known}.values()))
         if gene is not None:
             names = (gene.symbol, gene.official_symbol, gene.name, *self._own_aliases(gene))
-            return _others(place.text, names)
-        if place.text.lower().removesuffix("s") in _GENERIC:
+            return _others(span.text, names)
+        if span.text.lower().removesuffix("s") in _GENERIC:
             return ()
-        concepts = [one for one in diseases.get(place.key, ()) if isinstance(one, Concept)]
-        if len(concepts) != 1 or (place.size == 1 and len(place.text) <= _SHORT_NAME and not place.in_notation):
+        concepts = [one for one in diseases.get(span.key, ()) if isinstance(one, Concept)]
+        if len(concepts) != 1 or (span.size == 1 and len(span.text) <= _SHORT_NAME and not span.in_notation):
             return ()
         names = (concepts[0].name, *concepts[0].synonyms)
-        return _others(place.text, [one for one in names if len(one) >= _MIN_CHARS])
+        return _others(span.text, [one for one in names if len(one) >= _MIN_CHARS])
 
-    def _gene_at(self, place: _Place, genes: Sequence[Gene]) -> Gene | None:
+    def _gene_at(self, span: _WordSpan, genes: Sequence[Gene]) -> Gene | None:
         """Return the gene that a part of a text means, by the strongest kind of name that one gene alone has."""
         for kind in ("symbol", "alias", "name"):
-            found = [gene for gene in genes if not place.keys.isdisjoint(map(_key, _names(gene, kind)))]
+            found = [gene for gene in genes if not span.keys.isdisjoint(map(_key, _names(gene, kind)))]
             if found:
-                return found[0] if len(found) == 1 and self._may_be(place, kind) else None
+                return found[0] if len(found) == 1 and self._may_be(span, kind) else None
         return None
 
-    def _may_be(self, place: _Place, kind: _Kind) -> bool:
+    def _may_be(self, span: _WordSpan, kind: _Kind) -> bool:
         if kind == "name":
-            return place.size > 1 or place.has_digit or not self._is_ordinary(place.text.lower())
-        if place.in_notation:
-            least = _MIN_CHARS if kind == "symbol" else _SHORT_NAME + (not place.has_digit)
-            return len(place.key) >= least or (place.by_gene_word and len(place.key) >= _SHORT_NAME)
-        is_word = self._is_ordinary(place.text.lower())
-        return kind == "symbol" and place.is_lower and len(place.key) >= _SHORT_NAME and not is_word
+            return span.size > 1 or span.has_digit or not self._is_ordinary(span.text.lower())
+        if span.in_notation:
+            least = _MIN_CHARS if kind == "symbol" else _SHORT_NAME + (not span.has_digit)
+            return len(span.key) >= least or (span.by_gene_word and len(span.key) >= _SHORT_NAME)
+        is_word = self._is_ordinary(span.text.lower())
+        return kind == "symbol" and span.is_lower and len(span.key) >= _SHORT_NAME and not is_word
 
     def _own_aliases(self, gene: Gene) -> list[str]:
         """Return the aliases that can be searched for: telling ones that no other gene has as symbol or alias."""
@@ -176,9 +176,9 @@ class StoreSynonyms:
         official = [gene for gene in found if same(name, gene.symbol)]
         return (official or found)[0] if len(official or found) == 1 else None
 
-    def _records(self, db: Database, places: Sequence[_Place]) -> dict[str, list[Record]]:
+    def _records(self, db: Database, spans: Sequence[_WordSpan]) -> dict[str, list[Record]]:
         """Return the records of a database that have a name of a text, by the name's key."""
-        phrases = list(dict.fromkeys(words for place in places for words in place.spellings))
+        phrases = list(dict.fromkeys(words for span in spans for words in span.spellings))
         found: dict[str, list[Record]] = {}
         for record in self._find(db, _COLUMNS[db], phrases):
             for key in {_key(name) for name in _all_names(record)}:
@@ -224,7 +224,7 @@ class StoreSynonyms:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _WordSpan:
     """Hold one to ``_MAX_WORDS`` adjacent words of a text.
 
     ``in_notation``: written as a symbol is. ``by_gene_word``: a word such as "gene" stands before or after.
@@ -264,7 +264,7 @@ class _Place:
             yield from (words for text in dict.fromkeys((joined, hyphenated, latin)) if (words := words_of(text)))
 
 
-def _places(text: str) -> list[_Place]:
+def _places(text: str) -> list[_WordSpan]:
     """Return the parts of a text that may be names."""
     words = [(found.start(), found.end(), found[0]) for found in _WORD.finditer(text)][-_MAX_TEXT_WORDS:]
     bare = [_POSSESSIVE.sub("", word.strip(_AROUND)) for _, _, word in words]
@@ -282,7 +282,7 @@ def _places(text: str) -> list[_Place]:
             if _may_be_name(name, bare[first], bare[last]) and not is_abbreviation:
                 around = {word.lower() for word in (*bare[max(first - 1, 0) : first], *bare[last + 1 : last + 2])}
                 notation = _in_notation(bare[first : last + 1], text.isupper())
-                out.append(_Place(name, first, size, notation, bool(around & _GENE_WORDS)))
+                out.append(_WordSpan(name, first, size, notation, bool(around & _GENE_WORDS)))
     return out
 
 

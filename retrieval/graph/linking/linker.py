@@ -153,11 +153,11 @@ def _unlinked_names(
     unlinked: Iterable[Span], notes: Iterable[str], is_ordinary: Callable[[str], bool]
 ) -> Iterable[str]:
     """Yield one note on the words outside all mentions that are no ordinary ones, unless a note has them already."""
-    told = " ".join(notes)
+    reported = " ".join(notes)
     words = (word for span in unlinked for word in span.text.split())
-    names = dict.fromkeys(word for word in words if word not in told and not is_ordinary(word))
+    names = dict.fromkeys(word for word in words if word not in reported and not is_ordinary(word))
     # Beyond a limit, words were not looked at.
-    if names and "only the first " not in told:
+    if names and "only the first " not in reported:
         yield "no node of the graph was found for " + ", ".join(f'"{name}"' for name in list(names)[:_MAX_NAMES])
 
 

@@ -198,10 +198,10 @@ class PgVectorIndex:
         return Neighbours(ids, scores)
 
     def get(self, ids: Sequence[int]) -> dict[int, Floats]:
-        wanted = np.unique(checked_ids(np.array(ids, np.int64))).tolist()
+        requested = np.unique(checked_ids(np.array(ids, np.int64))).tolist()
         with self._reading() as connection:
             sql = f"SELECT id, vector::real[] FROM {self._table.name} WHERE id = ANY(%s::bigint[])"
-            rows = connection.rows(sql, (wanted,))
+            rows = connection.rows(sql, (requested,))
         centre = self._known_centre()
         return {int(number): floats_of(values) + centre for number, values in rows}
 

@@ -12,7 +12,7 @@ from retrieval.storage.database import Connection, Row, SharedDatabase
 
 
 @dataclass(frozen=True, slots=True)
-class IndexPlace:
+class IndexKey:
     """Name an index: its namespace, and the name that its folder would have."""
 
     namespace: str
@@ -29,7 +29,7 @@ class PgVectorIndices:
         self._database = database
         self._exact_rows = exact_rows
 
-    def open(self, place: IndexPlace, spec: IndexSpec, *, write: bool) -> PgVectorIndex:
+    def open(self, index_key: IndexKey, spec: IndexSpec, *, write: bool) -> PgVectorIndex:
         """Open an index; a writer makes one that is not there.
 
         Raises:
@@ -37,22 +37,24 @@ class PgVectorIndices:
             IndexMismatch: it has another encoder, dimension or metric.
             BackendUnavailable: the database has no pgvector of 0.8 or newer.
         """
-        found = self._row(place)
+        found = self._row(index_key)
         if found is None:
             if not write:
-                raise IndexDamaged(f"there are no {place.name} of {place.namespace} in the database")
-            self._create(place, spec)
-            found = self._row(place)
+                raise IndexDamaged(f"there are no {index_key.name} of {index_key.namespace} in the database")
+            self._create(index_key, spec)
+            found = self._row(index_key)
         if found is None:
-            raise IndexDamaged(f"namespace {place.namespace} was deleted meanwhile")
+            raise IndexDamaged(f"namespace {index_key.namespace} was deleted meanwhile")
         number, dim, metric, encoder = found[:4]
         if (dim, metric, encoder) != (spec.dim, spec.metric, _encoder_text(spec)):
-            raise IndexMismatch(f"{place.name} of {place.namespace} are of another encoder, dimension or metric")
+            raise IndexMismatch(
+                f"{index_key.name} of {index_key.namespace} are of another encoder, dimension or metric"
+            )
         table = VectorTable(number, dim, metric)
         return PgVectorIndex(self._database, table, write=write, exact_rows=self._exact_rows)
 
-    def exists(self, place: IndexPlace) -> bool:
-        return self._row(place) is not None
+    def exists(self, index_key: IndexKey) -> bool:
+        return self._row(index_key) is not None
 
     def names(self, namespace: str) -> list[str]:
         """Return the names of the indices of a namespace in alphabetical order."""
@@ -63,34 +65,34 @@ class PgVectorIndices:
         with self._database.connection() as connection:
             return [str(row[0]) for row in connection.rows(sql, (namespace,))]
 
-    def rows(self, place: IndexPlace) -> int:
+    def rows(self, index_key: IndexKey) -> int:
         """Return the rows of the last commit, 0 where there is no such index."""
-        found = self._row(place)
+        found = self._row(index_key)
         return 0 if found is None else int(found[4])
 
-    def recall(self, place: IndexPlace) -> float | None:
+    def recall(self, index_key: IndexKey) -> float | None:
         """Return the recall at 10 that was measured last, None where it is not known."""
-        found = self._row(place)
+        found = self._row(index_key)
         return None if found is None or found[5] is None else float(found[5])
 
-    def remove(self, place: IndexPlace) -> None:
-        found = self._row(place)
+    def remove(self, index_key: IndexKey) -> None:
+        found = self._row(index_key)
         if found is None:
             return
         with self._database.connection() as connection, connection.transaction():
             connection.run(f"DROP TABLE IF EXISTS {VectorTable(found[0], found[1], found[2]).name}")
             connection.run("DELETE FROM arrowhead_vector_indices WHERE id = %s", (found[0],))
 
-    def _row(self, place: IndexPlace) -> Row | None:
+    def _row(self, index_key: IndexKey) -> Row | None:
         sql = (
             "SELECT i.id, i.dim, i.metric, i.encoder, i.live_rows, i.recall FROM arrowhead_vector_indices i "
             "JOIN arrowhead_namespaces n ON n.id = i.namespace WHERE n.name = %s AND i.place = %s"
         )
         with self._database.connection() as connection:
-            rows = connection.rows(sql, (place.namespace, place.name))
+            rows = connection.rows(sql, (index_key.namespace, index_key.name))
         return rows[0] if rows else None
 
-    def _create(self, place: IndexPlace, spec: IndexSpec) -> None:
+    def _create(self, index_key: IndexKey, spec: IndexSpec) -> None:
         with self._database.connection() as connection:
             _require_extension(connection)
             with connection.transaction():
@@ -98,7 +100,7 @@ class PgVectorIndices:
                     "INSERT INTO arrowhead_vector_indices (namespace, place, dim, metric, encoder) "
                     "SELECT id, %s, %s, %s, %s FROM arrowhead_namespaces WHERE name = %s "
                     "ON CONFLICT (namespace, place) DO NOTHING RETURNING id",
-                    (place.name, spec.dim, spec.metric, _encoder_text(spec), place.namespace),
+                    (index_key.name, spec.dim, spec.metric, _encoder_text(spec), index_key.namespace),
                 )
                 for statement in VectorTable(rows[0][0], spec.dim, spec.metric).create() if rows else ():
                     connection.run(statement)

@@ -43,7 +43,7 @@ from retrieval.lexical.keyword_frequency.segment import (
 from retrieval.lexical.tokens import GLUED, HARD, LINKED, SIGN, WORD, Atom, atoms_of
 from retrieval.passages import Passage
 
-_MAX_BUILDER_PLACES: Final = 2**25
+_MAX_BUILDER_POSITIONS: Final = 2**25
 _MAX_RELOADS: Final = 20
 Kind = Literal["spelling", "slip", "synonym"]
 MAX_SYNONYMS: Final = 24
@@ -143,7 +143,7 @@ class KeywordIndex:
     def count_forms(
         self, names: Sequence[str], forms: Sequence[Sequence[Form]], where: RowFilter | None = None
     ) -> KeywordTable:
-        """Count, under each name, the places that have one of its forms, as ``count`` does for one keyword."""
+        """Count, under each name, the positions that have one of its forms, as ``count`` does for one keyword."""
         ids = [np.zeros(0, dtype=np.int64)]
         counts = [np.zeros((0, len(forms)), dtype=np.int64, order="F")]
         for part in self._current() if forms else ():
@@ -230,7 +230,7 @@ class _Changes:
         self.delete(checked_id(passage))
         self._builder.add(passage, namespace)
         self._added_at.append(self._step)
-        if self._builder.places > _MAX_BUILDER_PLACES:
+        if self._builder.positions > _MAX_BUILDER_POSITIONS:
             self._seal()
 
     def delete(self, passage_id: int) -> None:
@@ -269,7 +269,9 @@ def _compacted(parts: Sequence[LivePart]) -> list[LivePart]:
     out: list[LivePart] = []
     for part in parts:
         out.append(part)
-        while len(out) > 1 and 2 * len(out[-1].segment) >= len(out[-2].segment) and _places(out[-2:]) < MAX_POSITIONS:
+        while (
+            len(out) > 1 and 2 * len(out[-1].segment) >= len(out[-2].segment) and _positions(out[-2:]) < MAX_POSITIONS
+        ):
             out[-2:] = [_one(out[-2:])]
     living = [part for part in out if part.alive.any()]
     return [_one([part]) if 2 * part.alive.sum() < len(part.alive) else part for part in living]
@@ -280,7 +282,7 @@ def _one(parts: Sequence[LivePart]) -> LivePart:
     return LivePart(segment, np.ones(len(segment), dtype=np.bool_))
 
 
-def _places(parts: Sequence[LivePart]) -> int:
+def _positions(parts: Sequence[LivePart]) -> int:
     return sum(int(part.segment.bases[-1]) for part in parts)
 
 
@@ -354,7 +356,7 @@ def _one_letter_off(term: str, *, with_changed: bool) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Mark a place of a text that is one of a keyword's spellings: characters ``start`` to ``end``."""
+    """Mark a position of a text that is one of a keyword's spellings: characters ``start`` to ``end``."""
 
     keyword: int
     start: int
@@ -385,7 +387,7 @@ def _mentions(text: str, starting: Mapping[str, Sequence[tuple[Form, int]]]) -> 
 
 
 def _readings(atoms: Sequence[Atom], at: int) -> list[tuple[str, int]]:
-    """Return the terms that begin at an atom, its own and its join with the next, with the place behind each."""
+    """Return the terms that begin at an atom, its own and its join with the next, with the position behind each."""
     found = [(atoms[at].term, at + 1)]
     if at + 1 < len(atoms) and atoms[at + 1].gap <= LINKED:
         found.append((atoms[at].term + atoms[at + 1].term, at + 2))
@@ -393,7 +395,7 @@ def _readings(atoms: Sequence[Atom], at: int) -> list[tuple[str, int]]:
 
 
 def _end_of(atoms: Sequence[Atom], at: int, rest: Form) -> int:
-    """Return the place behind the atoms from ``at`` on that are the terms of ``rest``, 0 where they are not."""
+    """Return the position behind the atoms from ``at`` on that are the terms of ``rest``, 0 where they are not."""
     for term in rest:
         if at >= len(atoms) or atoms[at].gap == HARD:
             return 0

@@ -38,7 +38,7 @@ _WORD: Final = re.compile(r"\w+")
 # Characters that IGNORECASE takes for others beside their small form.
 _SAME: Final = str.maketrans("ſµςϐϑϕϖϰϱϵι", "sμσβθφπκρει")
 _EDGE: Final = 0  # the separator before the first word of a passage, which no keyword has
-_Places = NDArray[np.int64]
+_Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +122,14 @@ def rank_by_keywords(
 
 
 def _largest(keys: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """Return the places of the k largest keys, largest first, equal ones in their order.
+    """Return the positions of the k largest keys, largest first, equal ones in their order.
 
     Few of many are wanted, so not all are sorted.
     """
-    places = np.arange(len(keys), dtype=np.int64)
+    positions = np.arange(len(keys), dtype=np.int64)
     if 0 < k < len(keys):
-        places = np.flatnonzero(keys >= np.partition(keys, len(keys) - k)[len(keys) - k])
-    return places[np.argsort(-keys[places], kind="stable")][:k]
+        positions = np.flatnonzero(keys >= np.partition(keys, len(keys) - k)[len(keys) - k])
+    return positions[np.argsort(-keys[positions], kind="stable")][:k]
 
 
 def keyword_search(
@@ -238,11 +238,11 @@ class ExactIndex:
         counts: NDArray[np.int64] = np.bincount(rows, minlength=len(self))
         return counts
 
-    def _starts(self, pattern: _Pattern) -> _Places:
-        """Return the places of the first words of all runs that match, ascending."""
+    def _starts(self, pattern: _Pattern) -> _Positions:
+        """Return the positions of the first words of all runs that match, ascending."""
         none = np.zeros(0, dtype=np.int64)
         if not pattern.words:
-            # Signs alone, with a word on either side: the place of the word behind them.
+            # Signs alone, with a word on either side: the position of the word behind them.
             number = self._separators.get(pattern.before)
             return none if number is None else np.flatnonzero(self._gaps == number)
         numbers = [self._words.get(word, -1) for word in pattern.words]
@@ -265,12 +265,12 @@ class ExactIndex:
             starts = starts[self._has_gap(starts + len(numbers), pattern.after)]
         return starts
 
-    def _has_gap(self, places: _Places, gap: str, *, is_open: bool = False) -> NDArray[np.bool_]:
+    def _has_gap(self, positions: _Positions, gap: str, *, is_open: bool = False) -> NDArray[np.bool_]:
         if not is_open:
-            same: NDArray[np.bool_] = self._gaps[places] == self._separators.get(gap, -1)
+            same: NDArray[np.bool_] = self._gaps[positions] == self._separators.get(gap, -1)
             return same
         numbers = [number for text, number in self._separators.items() if number and text.startswith(gap)]
-        return np.isin(self._gaps[places], np.array(numbers, dtype=np.int32))
+        return np.isin(self._gaps[positions], np.array(numbers, dtype=np.int32))
 
     def _passing(self, where: RowFilter) -> NDArray[np.bool_]:
         keep = np.ones(len(self), dtype=np.bool_)
@@ -330,7 +330,7 @@ def _parsed(keyword: str) -> _Pattern:
     return _Pattern(tuple(one[0] for one in words), between, before, after)
 
 
-def _without_overlaps(starts: _Places, length: int) -> _Places:
+def _without_overlaps(starts: _Positions, length: int) -> _Positions:
     """Return the starts of the runs that a search from the left finds, none within another."""
     kept, free = list[int](), -1
     for start in starts.tolist():

@@ -1,8 +1,8 @@
-"""Index the places of every atom in a batch of passages, in arrays that never change once they are built.
+"""Index the positions of every atom in a batch of passages, in arrays that never change once they are built.
 
-A *place* is a number over all passages of the segment: adjacent atoms have adjacent places, the end of a sentence
+A *position* is a number over all passages of the segment: adjacent atoms have adjacent positions, the end of a sentence
 skips one and the end of a passage two, so that no keyword spans either. One occurrence is a
-uint32: place << 3 | 4 if it spans two atoms (``anti-inflammatory`` is also indexed as ``antiinflammatory``)
+uint32: position << 3 | 4 if it spans two atoms (``anti-inflammatory`` is also indexed as ``antiinflammatory``)
 | 2 if the next atom is glued to its end | 1 if the one before is glued to its start (the IL of IL6 is glued to 6).
 """
 
@@ -42,7 +42,7 @@ _LETTERS: Final = (WORD, NAMED_LETTER)
 _LEFT, _RIGHT, _TWO = 1, 2, 4
 _FLAGS: Final = np.uint32(3)  # bits of flags
 _MAX_FORMS_ATOMS: Final = 8
-Places = NDArray[np.int64]
+Positions = NDArray[np.int64]
 Occurrences = NDArray[np.uint32]
 # Consecutive terms.
 Form = tuple[str, ...]
@@ -52,7 +52,7 @@ Form = tuple[str, ...]
 class Segment:
     """Hold the immutable inverted index of a batch of passages.
 
-    ``occurrences[offsets[t]:offsets[t + 1]]`` are those of term t, ascending; row r has places ``bases[r]`` to
+    ``occurrences[offsets[t]:offsets[t + 1]]`` are those of term t, ascending; row r has positions ``bases[r]`` to
     ``bases[r + 1]``; the other columns are those of ``retrieval.index.base.Rows``. Rows are in the order added.
     """
 
@@ -69,7 +69,7 @@ class Segment:
         return len(self.ids)
 
     def counts(self, forms: Sequence[Form]) -> NDArray[np.int64]:
-        """Return how often each row has one of the forms of a keyword; forms at the same place count once."""
+        """Return how often each row has one of the forms of a keyword; forms at the same position count once."""
         starts = self._starts(forms)
         if len(starts) > len(self):
             return np.diff(np.searchsorted(starts, self.bases.astype(np.uint32))).astype(np.int64)
@@ -98,7 +98,7 @@ class Segment:
         return keep
 
     def _starts(self, forms: Sequence[Form]) -> Occurrences:
-        """Return the places, ascending and each once, where a form begins that is glued to nothing outside.
+        """Return the positions, ascending and each once, where a form begins that is glued to nothing outside.
 
         Terms that all forms begin with are looked for last, once for all of them, unless they are the rarest.
         """
@@ -107,11 +107,11 @@ class Segment:
             shared = 0
         found = [self._sequences(form[shared:]) for form in forms]
         if not shared:
-            return _distinct([_places(one[(one & _LEFT) == 0]) for one in found])
-        first = _distinct([_places(one) for one in found]) << _FLAGS
+            return _distinct([_positions(one[(one & _LEFT) == 0]) for one in found])
+        first = _distinct([_positions(one) for one in found]) << _FLAGS
         for term in reversed(forms[0][:shared]):
             _, first = _preceded(first, self._of(term))
-        return _places(first[(first & _LEFT) == 0])
+        return _positions(first[(first & _LEFT) == 0])
 
     def _sequences(self, form: Form) -> Occurrences:
         """Return the occurrences of the first term of ``form`` where its terms are consecutive, to the end of a name.
@@ -133,7 +133,7 @@ class Segment:
         return ended
 
     def _rarest(self, form: Form) -> int:
-        """Return the place of the rarest term, 0 for a form without terms."""
+        """Return the position of the rarest term, 0 for a form without terms."""
         return min(range(len(form)), key=lambda at: self.occurrences_of(form[at]), default=0)
 
     def _of(self, term: str) -> Occurrences:
@@ -143,14 +143,14 @@ class Segment:
         return self.occurrences[self.offsets[number] : self.offsets[number + 1]]
 
 
-def _places(occurrences: Occurrences) -> Occurrences:
-    places: Occurrences = np.right_shift(occurrences, _FLAGS)
-    return places
+def _positions(occurrences: Occurrences) -> Occurrences:
+    positions: Occurrences = np.right_shift(occurrences, _FLAGS)
+    return positions
 
 
 def _ends(occurrences: Occurrences) -> Occurrences:
-    """Return the places behind the occurrences."""
-    ends: Occurrences = _places(occurrences) + np.uint32(1) + ((occurrences & _TWO) >> 2)
+    """Return the positions behind the occurrences."""
+    ends: Occurrences = _positions(occurrences) + np.uint32(1) + ((occurrences & _TWO) >> 2)
     return ends
 
 
@@ -160,7 +160,7 @@ def _followed(occurrences: Occurrences, after: Occurrences) -> tuple[NDArray[np.
         return np.zeros(len(occurrences), dtype=np.bool_), after
     ends = _ends(occurrences)
     found = after[np.minimum(np.searchsorted(after, ends << _FLAGS), len(after) - 1)]
-    matched = _places(found) == ends
+    matched = _positions(found) == ends
     return matched, found[matched]
 
 
@@ -171,14 +171,14 @@ def _preceded(occurrences: Occurrences, before: Occurrences) -> tuple[NDArray[np
     """
     if not len(before):
         return np.zeros(len(occurrences), dtype=np.bool_), before
-    places = _places(occurrences)
-    at = np.searchsorted(before, places << _FLAGS) - 1
+    positions = _positions(occurrences)
+    at = np.searchsorted(before, positions << _FLAGS) - 1
     found = before[np.maximum(at, 0)]
-    matched = _ends(found) == places
+    matched = _ends(found) == positions
     others = np.flatnonzero(~matched & ((found & _TWO) != 0) & (at > 0))
     if len(others):
         found[others] = before[at[others] - 1]
-        matched[others] = _ends(found[others]) == places[others]
+        matched[others] = _ends(found[others]) == positions[others]
     return matched, found[matched]
 
 
@@ -208,7 +208,7 @@ class SegmentBuilder:
         return len(self._columns[0])
 
     @property
-    def places(self) -> int:
+    def positions(self) -> int:
         return self._bases[-1]
 
     def add(self, passage: Passage, namespace: int) -> None:
@@ -216,16 +216,16 @@ class SegmentBuilder:
 
         The title does not count, since it is not part of what is shown as evidence.
         """
-        place = self.places
+        position = self.positions
         atoms = atoms_without_offsets(passage.text)
         for at, atom in enumerate(atoms):
-            place += 2 if atom.gap == HARD else 1
-            self._put(atom.term, place << 3 | _glue(atoms, at, at))
+            position += 2 if atom.gap == HARD else 1
+            self._put(atom.term, position << 3 | _glue(atoms, at, at))
             if atom.kind in _LETTERS and at + 1 < len(atoms):
                 after = atoms[at + 1]
                 if after.gap <= LINKED and after.kind in _LETTERS:
-                    self._put(atom.term + after.term, place << 3 | _TWO | _glue(atoms, at, at + 1))
-        self._bases.append(place + 2)
+                    self._put(atom.term + after.term, position << 3 | _TWO | _glue(atoms, at, at + 1))
+        self._bases.append(position + 2)
         values = (passage.passage_id, passage.date, type_bits(passage.types), namespace)
         for column, value in zip(self._columns, values, strict=True):
             column.append(value)
@@ -276,10 +276,10 @@ def merged(segments: Sequence[Segment], alive: Sequence[NDArray[np.bool_]]) -> S
     for segment, keep in zip(segments, alive, strict=True):
         spans = np.where(keep, np.diff(segment.bases), 0)
         shifts = base + np.cumsum(spans) - spans - segment.bases[:-1]
-        places = (segment.occurrences >> 3).astype(np.int64)
-        rows = np.searchsorted(segment.bases, places, side="right") - 1
+        positions = (segment.occurrences >> 3).astype(np.int64)
+        rows = np.searchsorted(segment.bases, positions, side="right") - 1
         selected = keep[rows]
-        moved = ((places + shifts[rows]) << 3 | (segment.occurrences & 7))[selected]
+        moved = ((positions + shifts[rows]) << 3 | (segment.occurrences & 7))[selected]
         old = np.repeat(np.arange(len(segment.terms)), np.diff(segment.offsets))[selected]
         numbers.append(_renumbered(segment, old, terms))
         occurrences.append(moved.astype(np.uint32))
@@ -294,7 +294,7 @@ def merged(segments: Sequence[Segment], alive: Sequence[NDArray[np.bool_]]) -> S
     return Segment(terms=terms, offsets=offsets, occurrences=sorted_by_term, bases=bases, **columns)
 
 
-def _renumbered(segment: Segment, old: Places, terms: dict[str, int]) -> NDArray[np.uint32]:
+def _renumbered(segment: Segment, old: Positions, terms: dict[str, int]) -> NDArray[np.uint32]:
     """Return the numbers of the terms in ``terms``, to which missing ones are added."""
     used = np.zeros(len(segment.terms), dtype=np.bool_)
     used[old] = True

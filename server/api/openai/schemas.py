@@ -204,11 +204,11 @@ def tool_use_of(
         raise InvalidRequest("tools: a name is given twice", param="tools")
     if choice == "none":
         return None
-    wanted = choice.function.name if isinstance(choice, NamedTool) else None
-    allowed = tuple(tool for tool in shown if wanted in (None, tool.name))
+    requested = choice.function.name if isinstance(choice, NamedTool) else None
+    allowed = tuple(tool for tool in shown if requested in (None, tool.name))
     if not allowed:
         raise InvalidRequest("tool_choice: names none of the tools", param="tool_choice")
-    how: ToolChoice = "named" if wanted else "required" if choice == "required" else "auto"
+    how: ToolChoice = "named" if requested else "required" if choice == "required" else "auto"
     # A named tool is called once, as OpenAI does.
     once = how == "named" or parallel is False
     return ToolUse(tools=allowed, shown=shown, choice=how, parallel=not once, answer=answer)

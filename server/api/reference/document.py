@@ -128,7 +128,7 @@ def running_of(services: Services) -> Running:
         vocabulary, has_turns = engine.tokenizer.vocab_size, uses_chat_template(engine, card)
         layer = card.name if isinstance(engine, ServesOpenAi) else ""
     return Running(
-        needs_key=services.keyring.requires_key,
+        needs_key=services.key_lookup.requires_key,
         max_choices=services.settings.server.max_n,
         vocabulary=vocabulary,
         has_turns=has_turns,

@@ -206,8 +206,8 @@ def _hits(
     counts = keyword_counts(namespaces, found, [one.text for one in keywords])
     for item, one in zip(data, found, strict=True):
         item["counts"] = counts.get((one.namespace, one.passage.passage_id))
-    told = [{"text": one.text, "fixed": one.fixed} for one in keywords]
-    return {"object": "list", "data": data, "keywords": told}
+    shown = [{"text": one.text, "fixed": one.fixed} for one in keywords]
+    return {"object": "list", "data": data, "keywords": shown}
 
 
 def _names(known: list[str], requested: str | list[str] | None) -> list[str]:

@@ -272,27 +272,27 @@ def read_queries(read: Any, most: int) -> tuple[Query, ...]:
     searches = read.get("searches") if isinstance(read, dict) else None
     found: dict[str, Query] = {}
     for search in searches if isinstance(searches, list) else ():
-        told = search if isinstance(search, dict) else {"concepts": search}
+        fields = search if isinstance(search, dict) else {"concepts": search}
         clauses: dict[str, Clause] = {}
-        concepts = told.get("concepts")
+        concepts = fields.get("concepts")
         for concept in concepts if isinstance(concepts, list) else ():
             if (clause := _clause(concept)) is not None:
                 # A concept that is named again asks for nothing more.
                 clauses.setdefault(clause.words.casefold(), clause)
         if clauses:
             kept = tuple(clauses.values())[:MAX_CLAUSES]
-            query = Query(kept, "model", narrow=_filter(told, kept))
+            query = Query(kept, "model", narrow=_filter(fields, kept))
             found.setdefault(query.term, query)
     return tuple(found.values())[:most]
 
 
-def _filter(told: Mapping[str, Any], clauses: Sequence[Clause]) -> Filter:
+def _filter(fields: Mapping[str, Any], clauses: Sequence[Clause]) -> Filter:
     """Return the filter of a search; years in the wrong order and what the search itself asks for are left out."""
-    first, last = (int(year) if _YEAR.fullmatch(year := str(told.get(name, ""))) else 0 for name in ("from", "to"))
+    first, last = (int(year) if _YEAR.fullmatch(year := str(fields.get(name, ""))) else 0 for name in ("from", "to"))
     if first and last and first > last:
         first = last = 0
-    kind = next((name for name in PUBLICATION_TYPES if name == told.get("type")), "")
-    without = _clause(told.get("without"))
+    kind = next((name for name in PUBLICATION_TYPES if name == fields.get("type")), "")
+    without = _clause(fields.get("without"))
     asked = {name.casefold() for clause in clauses for name in clause.names}
     if without is not None and asked.intersection(name.casefold() for name in without.names):
         without = None

@@ -1,6 +1,6 @@
-"""Define the articles of a review, and the places where a method searches and fetches them.
+"""Define the articles of a review, and the sources where a method searches and fetches them.
 
-Knows nothing of calls, stores and egress: ``server.evidence.literature`` implements the places.
+Knows nothing of calls, stores and egress: ``server.evidence.literature`` implements the sources.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from server.methods.base import AnswerRequest, CallReplied
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.shared.passages import SentenceScores
 
-# Hears of each call that a place has made, when its reply has come; the ordinal is left to the hearer.
+# Hears of each call that a source has made, when its reply has come; the ordinal is left to the hearer.
 Hear = Callable[[CallReplied], None]
 Link = Literal["citedin", "refs"]
 Flag = Literal["retracted", "expression of concern", "erratum", "preprint", "retraction notice"]
@@ -67,7 +67,7 @@ class Article:
 
     ``key`` is stable over searches: "PMID:123", else the document's id. ``date`` is yyyymmdd with zeros where unknown,
     0 for no date. ``types`` and ``mesh`` are in lower case. ``notices`` are the kinds of notices about the article, as
-    PubMed names them ("ErratumIn"). ``item`` is the article's own CSL-JSON. ``place`` is where it was fetched,
+    PubMed names them ("ErratumIn"). ``item`` is the article's own CSL-JSON. ``source`` is where it was fetched,
     ``namespace`` "" outside of namespaces.
     """
 
@@ -86,7 +86,7 @@ class Article:
     notices: frozenset[str] = frozenset()
     item: Mapping[str, Any] = field(default_factory=dict, repr=False)
     url: str = ""
-    place: str = ""
+    source: str = ""
     namespace: str = ""
     has_full_text: bool = False
 
@@ -150,8 +150,8 @@ class Fetched:
     is_late: bool = False
 
 
-class Place(Protocol):
-    """Search and fetch PubMed records at one place, for one answer."""
+class ArticleSource(Protocol):
+    """Search and fetch PubMed records at one source, for one answer."""
 
     @property
     def name(self) -> str:
@@ -175,7 +175,7 @@ class Place(Protocol):
         ...
 
     async def spelled(self, words: Sequence[str]) -> Mapping[str, str]:
-        """Return how the place spells those of the words that it does not know, by the word; {} for none.
+        """Return how the source spells those of the words that it does not know, by the word; {} for none.
 
         Raises:
             NcbiError: as ``search``.
@@ -208,7 +208,7 @@ class Place(Protocol):
 
 
 class Literature(Protocol):
-    """Open the places of a request, and compare texts with the default encoder."""
+    """Open the sources of a request, and compare texts with the default encoder."""
 
     def check(self, ask: AnswerRequest, options: ClinfoOptions) -> None:
         """Validate sources and egress.
@@ -218,8 +218,8 @@ class Literature(Protocol):
         """
         ...
 
-    def open(self, ask: AnswerRequest, options: ClinfoOptions, hear: Hear) -> tuple[Place, ...]:
-        """Return the places of a request, each of which lets ``hear`` know of its calls."""
+    def open(self, ask: AnswerRequest, options: ClinfoOptions, hear: Hear) -> tuple[ArticleSource, ...]:
+        """Return the sources of a request, each of which lets ``hear`` know of its calls."""
         ...
 
     def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:

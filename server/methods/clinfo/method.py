@@ -47,7 +47,7 @@ from server.methods.base import (
 )
 from server.methods.clinfo.generated import Reader
 from server.methods.clinfo.judging import Judge, Prompts
-from server.methods.clinfo.literature import Article, Citations, Literature, Place
+from server.methods.clinfo.literature import Article, ArticleSource, Citations, Literature
 from server.methods.clinfo.options import ClinfoOptions, parse_options
 from server.methods.clinfo.queries import Query, build_queries, given_queries, with_limits
 from server.methods.clinfo.report import (
@@ -85,7 +85,7 @@ from server.methods.clinfo.search import (
     fetch,
     merge,
     search_passages,
-    search_place,
+    search_source,
     with_full_texts,
 )
 from server.methods.clinfo.stages import Deadline, as_they_come, finished
@@ -235,7 +235,7 @@ class Review:
             report = report.concluded(conclusion)
             self._tell(*abstention(report, conclusion.lack, conclusion.outcome, self._usage))
             return
-        self._tell(*self._told(report, conclusion))
+        self._tell(*self._shown(report, conclusion))
 
     def _report(self, searched: Searched, screened: Sequence[Screened], kept: Sequence[Screened]) -> Report:
         return Report(
@@ -275,16 +275,16 @@ class Review:
     async def _search(self, queries: Sequence[Query]) -> Searched:
         names = self._library.literature.namespaces(self._ask, self._options)
         works: list[tuple[SearchRun, Awaitable[Searched]]] = [
-            (SearchRun(place=place.name, query=query.term, writer=query.writer), search_place(number, place, query))
-            for number, place in enumerate(self._places)
+            (SearchRun(source=source.name, query=query.term, writer=query.writer), search_source(number, source, query))
+            for number, source in enumerate(self._sources)
             for query in queries
         ]
         if names:
             asked = list(dict.fromkeys([self._question, *(query.words for query in queries if query.words)]))[:2]
-            run = SearchRun(place=", ".join(names), query=self._question, writer="rules")
+            run = SearchRun(source=", ".join(names), query=self._question, writer="rules")
             works.append((run, search_passages(self._library.passages.open(self._ask), names, asked)))
         found = await self._all_within("search", works)
-        self._flow.faults += [f"{run.place}: {run.error}" for run in found.runs if run.error]
+        self._flow.faults += [f"{run.source}: {run.error}" for run in found.runs if run.error]
         return found
 
     async def _all_within(self, stage: str, works: Sequence[tuple[SearchRun, Awaitable[Searched]]]) -> Searched:
@@ -310,27 +310,27 @@ class Review:
         excluded = frozenset(self._options.exclude_pmids)
         merged = merge(searched, excluded)
         if self._options.expand != "none" and merged.candidates:
-            more = await self._within("citations", expanded(self._places, merged, self._options.expand), Searched())
+            more = await self._within("citations", expanded(self._sources, merged, self._options.expand), Searched())
             self._tell_runs(more)
             searched = searched.plus(more)
-            self._flow.faults += [f"{run.place}: {run.error}" for run in more.runs if run.error]
+            self._flow.faults += [f"{run.source}: {run.error}" for run in more.runs if run.error]
             merged = merge(searched, excluded)
         self._flow.found, self._flow.duplicates = merged.num_found, merged.num_duplicates
         self._flow.left_out = max(0, len(merged.candidates) - self._options.max_articles)
         return merged, searched
 
     @property
-    def _places(self) -> Sequence[Place]:
+    def _sources(self) -> Sequence[ArticleSource]:
         return self._library.literature.open(self._ask, self._options, self._hear)
 
     async def _fetched(self, merged: Merged) -> tuple[Candidate, ...]:
-        wanted = merged.candidates[: self._options.max_articles]
-        got = await fetch(self._places, wanted, self._deadline.share("fetch"))
-        self._flow.missing = len(wanted) - len(got.candidates) - got.num_same_doi
+        requested = merged.candidates[: self._options.max_articles]
+        got = await fetch(self._sources, requested, self._deadline.share("fetch"))
+        self._flow.missing = len(requested) - len(got.candidates) - got.num_same_doi
         self._flow.duplicates += got.num_same_doi
         self._flow.faults += list(got.errors)
-        if wanted:
-            self._tell(Step(fetched_step(len(wanted), self._flow.missing, got.num_same_doi)))
+        if requested:
+            self._tell(Step(fetched_step(len(requested), self._flow.missing, got.num_same_doi)))
         return got.candidates
 
     # --- 3. screening
@@ -351,7 +351,7 @@ class Review:
 
     async def _with_full_texts(self, kept: Sequence[Screened]) -> tuple[Screened, ...]:
         best = sorted(kept, key=lambda one: -one.score)[:_FULL_TEXTS]
-        work = with_full_texts(self._places, [one.candidate for one in best])
+        work = with_full_texts(self._sources, [one.candidate for one in best])
         articles, errors = await self._within("full texts", work, ({}, []))
         self._flow.faults += errors
         return tuple(replace(one, article=articles.get(one.article.key, one.article)) for one in kept)
@@ -381,15 +381,15 @@ class Review:
         cells, written = await asyncio.gather(reader.table(self._question, kept), reader.written(self._question, kept))
         return replace(written, cells=cells)
 
-    def _told(self, report: Report, conclusion: Conclusion) -> Iterator[Event]:
+    def _shown(self, report: Report, conclusion: Conclusion) -> Iterator[Event]:
         """Yield the answer: the claims, what has to be told with them, and the references."""
-        told = conclusion.text
-        yield TranscriptDelta(conclusion.written or told, "sampled" if conclusion.written else "injected")
-        yield TextDelta(told)
+        shown = conclusion.text
+        yield TranscriptDelta(conclusion.written or shown, "sampled" if conclusion.written else "injected")
+        yield TextDelta(shown)
         self._flow.struck = len(conclusion.struck)
         for text in self._notes(conclusion):
-            note = notice(text, told)
-            told += note.text
+            note = notice(text, shown)
+            shown += note.text
             yield note
         articles = {one.article.key: one.article for one in report.kept}
         cited = [articles[key] for key in conclusion.numbers]
@@ -402,7 +402,7 @@ class Review:
             details=report.concluded(conclusion).details | {"citations": _cited(conclusion, articles)},
             outcome=self._outcome(conclusion),
         )
-        yield from ending(report, told, cited, self._library.citations, done)
+        yield from ending(report, shown, cited, self._library.citations, done)
 
     def _outcome(self, conclusion: Conclusion) -> AnswerOutcome:
         is_open = conclusion.claims[0].is_quote and asks_yes_or_no(self._question)
@@ -462,7 +462,7 @@ def _cited(conclusion: Conclusion, articles: Mapping[str, Article]) -> list[dict
     model wrote, "" where none is near.
     """
     numbers = conclusion.numbers
-    told = [
+    rows = [
         {
             "number": numbers[key],
             "key": key,
@@ -476,12 +476,12 @@ def _cited(conclusion: Conclusion, articles: Mapping[str, Article]) -> list[dict
         for claim in conclusion.claims
         for key in claim.keys
     ]
-    listed = {one["key"] for one in told}
+    listed = {one["key"] for one in rows}
     for first, other in conclusion.disagreeing:
         if other not in listed:
             denied = next(claim.text for claim in conclusion.claims if first in claim.keys)
             quote = nearest_sentence(denied, articles[other], may_deny=True)
-            told.append(
+            rows.append(
                 {"number": numbers[other], "key": other, "url": articles[other].url, "text": "", "quote": quote}
             )
-    return told
+    return rows

@@ -86,10 +86,10 @@ def queries_step(queries: Sequence[Asked]) -> str:
 
 def searched_step(run: SearchRun) -> str:
     if run.error:
-        return f"search at {run.place} failed: {run.error}; query: {run.query}"
+        return f"search at {run.source} failed: {run.error}; query: {run.query}"
     repaired = ", repaired" if run.repaired else ""
     note = f"; {run.note}" if run.note else ""
-    return f"{counted(run.hits, 'record')} at {run.place} ({len(run.keys)} taken{repaired}){note}: {run.query}"
+    return f"{counted(run.hits, 'record')} at {run.source} ({len(run.keys)} taken{repaired}){note}: {run.query}"
 
 
 def found_step(flow: Flow) -> str:
@@ -98,10 +98,10 @@ def found_step(flow: Flow) -> str:
     return f"found {flow.found}, duplicates {flow.duplicates}, different articles {distinct}{more}"
 
 
-def fetched_step(wanted: int, missing: int, same_doi: int) -> str:
+def fetched_step(requested: int, missing: int, same_doi: int) -> str:
     """Return how many articles of those wanted are there to be screened; some may stand under another one's DOI."""
     more = f"; {same_doi} under the DOI of another one" if same_doi else ""
-    return f"fetched {wanted - missing} of {counted(wanted, 'article')}, missing {missing}{more}"
+    return f"fetched {requested - missing} of {counted(requested, 'article')}, missing {missing}{more}"
 
 
 def screened_step(flow: Flow, screened: Sequence[Screened]) -> str:
@@ -214,7 +214,7 @@ class Report:
             item=article.item,
             level=_LEVEL_NAMES[article.level],
             score=round(one.score, 4),
-            found_by=tuple(self.runs[run].place for run in one.candidate.found_by if run < len(self.runs)),
+            found_by=tuple(self.runs[run].source for run in one.candidate.found_by if run < len(self.runs)),
             source="full text" if article.has_full_text else "passages" if article.namespace else "abstract",
             notices=article.flags,
             **cells,
@@ -229,7 +229,7 @@ def disagreements(conclusion: Conclusion) -> tuple[str, ...]:
 
 
 def _query(run: SearchRun) -> Query:
-    return Query(run.query, run.place, None if run.error else run.hits, run.error)
+    return Query(run.query, run.source, None if run.error else run.hits, run.error)
 
 
 def _exclusion(one: Screened) -> Exclusion:
@@ -268,10 +268,10 @@ def _plain(text: str) -> str:
 
 def searched_where(runs: Sequence[SearchRun], flow: Flow) -> str:
     """Return the sentence on what was searched, for an abstention."""
-    by_place: dict[str, list[SearchRun]] = {}
+    by_source: dict[str, list[SearchRun]] = {}
     for run in runs:
-        by_place.setdefault(run.place, []).append(run)
-    parts = [f"{place} ({counted(len(of), 'query').replace('querys', 'queries')})" for place, of in by_place.items()]
+        by_source.setdefault(run.source, []).append(run)
+    parts = [f"{source} ({counted(len(of), 'query').replace('querys', 'queries')})" for source, of in by_source.items()]
     screened = f"{counted(flow.screened, 'article')} screened, {flow.included} of them relevant"
     return f"Searched: {', '.join(parts)}; found {flow.found}, {screened}." if parts else "Nothing was searched."
 
@@ -289,19 +289,19 @@ def abstention(report: Report, reason: str, outcome: AnswerOutcome, usage: LoopU
         f"{remark[:1].upper()}{remark[1:]}." for remark in dict.fromkeys(run.note for run in report.runs) if remark
     ]
     parts += [f"Not all went well: {'; '.join(report.flow.faults)}."] if report.flow.faults else []
-    told = " ".join(parts)
+    shown = " ".join(parts)
     if queries := queries_told(report.runs):
-        told = f"{told}\n\n{queries}"
-    yield TranscriptDelta(told, "injected")
-    yield notice(told, "")
+        shown = f"{shown}\n\n{queries}"
+    yield TranscriptDelta(shown, "injected")
+    yield notice(shown, "")
     details = report.details | {"abstained": True, "reason": reason}
     yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=details, outcome=outcome)
 
 
-def ending(report: Report, told: str, cited: Sequence[Article], citations: Citations, done: Done) -> Iterator[Event]:
-    """Yield the reference list behind the text ``told``, and ``done`` with the record."""
+def ending(report: Report, shown: str, cited: Sequence[Article], citations: Citations, done: Done) -> Iterator[Event]:
+    """Yield the reference list behind the text ``shown``, and ``done`` with the record."""
     if report.options.references:
-        text, references = listed_references(cited, citations, report.options, len(told))
+        text, references = listed_references(cited, citations, report.options, len(shown))
         if references:
             yield TextDelta(text, is_ours=True)
             yield Evidence(references)

@@ -106,17 +106,17 @@ class Screened:
 
     @property
     def record(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "key": self.article.key,
             "title": self.article.title,
-            "place": self.article.place,
+            "place": self.article.source,
             "found_by": {str(run): rank for run, rank in self.candidate.found_by.items()},
             "reason": self.reason,
             "score": round(self.score, 4),
             "level": self.article.level,
             "flags": list(self.article.flags),
         }
-        return told if self.probability is None else told | {"probability": round(self.probability, 4)}
+        return fields if self.probability is None else fields | {"probability": round(self.probability, 4)}
 
 
 def excluded(article: Article, options: ClinfoOptions) -> Reason | None:

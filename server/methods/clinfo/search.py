@@ -1,4 +1,4 @@
-"""Search all places with all queries and merge the results into one stable list of candidates.
+"""Search all sources with all queries and merge the results into one stable list of candidates.
 
 Rankings are fused by reciprocal ranks. An article that several searches find is one candidate: the same PMID, and once
 fetched the same DOI.
@@ -17,7 +17,7 @@ from models.errors import ArrowheadError, ModelError
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiError, RetrievalError
 from retrieval.references.csl import document_item
-from server.methods.clinfo.literature import Article, Hits, Link, Place, Section
+from server.methods.clinfo.literature import Article, ArticleSource, Hits, Link, Section
 from server.methods.clinfo.options import Expansion
 from server.methods.clinfo.queries import (
     MAX_HITS,
@@ -55,7 +55,7 @@ class SearchRun:
     ``weight`` is what the ranking counts when it is fused with others.
     """
 
-    place: str
+    source: str
     query: str
     writer: str
     hits: int = -1
@@ -67,22 +67,22 @@ class SearchRun:
 
     @property
     def record(self) -> dict[str, Any]:
-        told = {"place": self.place, "query": self.query, "writer": self.writer, "hits": self.hits}
-        told |= {"returned": len(self.keys), "repaired": self.repaired}
-        return told | {name: text for name, text in (("note", self.note), ("error", self.error)) if text}
+        fields = {"place": self.source, "query": self.query, "writer": self.writer, "hits": self.hits}
+        fields |= {"returned": len(self.keys), "repaired": self.repaired}
+        return fields | {name: text for name, text in (("note", self.note), ("error", self.error)) if text}
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """Hold one article that was found: the ranks of the searches that found it, by their number, and the fused score.
 
-    ``article`` is None until it is fetched; ``place`` is the number of the place to fetch it from, -1 for none.
+    ``article`` is None until it is fetched; ``source`` is the number of the source to fetch it from, -1 for none.
     """
 
     key: str
     score: float
     found_by: Mapping[int, int]
-    place: int = -1
+    source: int = -1
     article: Article | None = None
 
     @property
@@ -111,23 +111,23 @@ class Searched:
         return Searched((*self.runs, *other.runs), {**other.homes, **self.homes}, {**other.local, **self.local})
 
 
-async def search_place(number: int, place: Place, query: Query) -> Searched:
-    """Search one place; a query that finds nothing, or far too much, is repaired.
+async def search_source(number: int, source: ArticleSource, query: Query) -> Searched:
+    """Search one source; a query that finds nothing, or far too much, is repaired.
 
     An error of the search becomes the record of a search that failed.
     """
     if fault := fault_of(query):
-        return Searched((SearchRun(place=place.name, query=query.term, writer=query.writer, error=fault),))
+        return Searched((SearchRun(source=source.name, query=query.term, writer=query.writer, error=fault),))
     try:
-        tried, hits, notes = await _repaired(place, query)
+        tried, hits, notes = await _repaired(source, query)
     except NcbiError as error:
-        return Searched((SearchRun(place=place.name, query=query.term, writer=query.writer, error=_told(error)),))
+        return Searched((SearchRun(source=source.name, query=query.term, writer=query.writer, error=_message(error)),))
     keys = tuple(f"{_PMID}{pmid}" for pmid in hits.pmids) if hits.count <= MAX_HITS else ()
     if hits.count > MAX_HITS:
         notes.append(f"more than {MAX_HITS} records, left out as too broad")
     note = "; ".join(dict.fromkeys(filter(None, notes)))
     run = SearchRun(
-        place=place.name,
+        source=source.name,
         query=tried.term,
         writer=query.writer,
         hits=hits.count,
@@ -139,43 +139,43 @@ async def search_place(number: int, place: Place, query: Query) -> Searched:
     return Searched((run,), dict.fromkeys(keys, number))
 
 
-def _told(error: ArrowheadError) -> str:
+def _message(error: ArrowheadError) -> str:
     return f"{type(error).__name__}: {error.message}"
 
 
-async def _repaired(place: Place, query: Query) -> tuple[Query, Hits, list[str]]:
+async def _repaired(source: ArticleSource, query: Query) -> tuple[Query, Hits, list[str]]:
     """Search by a query, repaired as often as it needs and may be; return the last one, its hits and what to tell."""
-    hits = await place.search(query.term, PER_QUERY)
+    hits = await source.search(query.term, PER_QUERY)
     notes = [hits.note]
     if not hits.count or hits.missing:
-        spellings = await _spelled(place, query)
+        spellings = await _spelled(source, query)
         if (corrected := respelled(query, spellings)) is not None:
             try:
-                found = await place.search(corrected.term, PER_QUERY)
+                found = await source.search(corrected.term, PER_QUERY)
             except NcbiError:
                 found = Hits(0, ())  # what the query itself has found stays
             if found.count or not hits.count:
                 notes.append(", ".join(f'"{word}" searched for as "{better}"' for word, better in spellings.items()))
                 query, hits = corrected, found
     for _ in range(_MAX_REPAIRS):
-        changed = await _changed(place, query, hits.count)
+        changed = await _changed(source, query, hits.count)
         if changed is None:
             break
-        query, hits = changed, await place.search(changed.term, PER_QUERY)
+        query, hits = changed, await source.search(changed.term, PER_QUERY)
         notes.append(hits.note)
     return query, hits, notes
 
 
-async def _spelled(place: Place, query: Query) -> dict[str, str]:
-    """Return the words of a query that the place spells otherwise; without an answer, none, and nothing is lost."""
+async def _spelled(source: ArticleSource, query: Query) -> dict[str, str]:
+    """Return the words of a query that the source spells otherwise; without an answer, none, and nothing is lost."""
     words = words_to_spell(query)
     try:
-        return dict(await place.spelled(words)) if words else {}
+        return dict(await source.spelled(words)) if words else {}
     except NcbiError:
         return {}
 
 
-async def _changed(place: Place, query: Query, count: int) -> Query | None:
+async def _changed(source: ArticleSource, query: Query, count: int) -> Query | None:
     """Return the query to try next, None where this one is good or cannot be changed.
 
     One that finds far too much asks for more words; one that finds nothing loses its fields, then its rarest clause.
@@ -186,7 +186,7 @@ async def _changed(place: Place, query: Query, count: int) -> Query | None:
         return broad
     if len(query.clauses) < 2:
         return None
-    counts = await asyncio.gather(*(place.count(one.term) for one in query.clauses))
+    counts = await asyncio.gather(*(source.count(one.term) for one in query.clauses))
     return without_rarest(query, counts)
 
 
@@ -197,12 +197,14 @@ async def search_passages(passages: Passages, names: Sequence[str], queries: Seq
     try:
         gathered = await passages.find(queries, query)
     except (RetrievalError, ModelError) as error:
-        return Searched(tuple(SearchRun(place=where, query=one, writer="rules", error=_told(error)) for one in queries))
+        return Searched(
+            tuple(SearchRun(source=where, query=one, writer="rules", error=_message(error)) for one in queries)
+        )
     found: dict[str, list[RankedPassage]] = {}
     runs: list[SearchRun] = []
     for text, ranked in zip(queries, gathered.lists, strict=True):
         keys = tuple(dict.fromkeys(one.passage.document_id for one in ranked))
-        runs.append(SearchRun(place=where, query=text, writer=gathered.retriever, hits=len(keys), keys=keys))
+        runs.append(SearchRun(source=where, query=text, writer=gathered.retriever, hits=len(keys), keys=keys))
         for one in ranked:
             found.setdefault(one.passage.document_id, []).append(one)
     return Searched(tuple(runs), {}, {key: _document(key, ranked) for key, ranked in found.items()})
@@ -230,7 +232,7 @@ def _document(key: str, ranked: Sequence[RankedPassage]) -> Article:
         notices=frozenset({*notices, *(["ErratumIn"] if document.corrected_by else [])}),
         item=document_item(document) | ({"DOI": doi, "type": "article-journal"} if doi else {}),
         url=address,
-        place=first.namespace,
+        source=first.namespace,
         namespace=first.namespace,
     )
 
@@ -247,9 +249,9 @@ def merge(searched: Searched, excluded: frozenset[str]) -> Merged:
     ranks: dict[str, dict[int, int]] = {}
     asked: set[tuple[str, str]] = set()
     for number, run in enumerate(searched.runs):
-        if (run.place, run.query) in asked:
+        if (run.source, run.query) in asked:
             continue  # a repaired query may be the same as another one
-        asked.add((run.place, run.query))
+        asked.add((run.source, run.query))
         for rank, key in enumerate(run.keys, 1):
             sums[key] = sums.get(key, 0.0) + run.weight / (RRF_K + rank)
             ranks.setdefault(key, {})[number] = rank
@@ -263,7 +265,7 @@ def merge(searched: Searched, excluded: frozenset[str]) -> Merged:
     return Merged(candidates, found, found - len(sums))
 
 
-async def expanded(places: Sequence[Place], merged: Merged, kind: Expansion) -> Searched:
+async def expanded(sources: Sequence[ArticleSource], merged: Merged, kind: Expansion) -> Searched:
     """Follow the citations of the best candidates; each kind of link is one more ranking."""
     links: dict[Expansion, tuple[Link, ...]] = {
         "none": (),
@@ -272,14 +274,14 @@ async def expanded(places: Sequence[Place], merged: Merged, kind: Expansion) -> 
         "both": ("citedin", "refs"),
     }
     found = Searched()
-    for number, place in enumerate(places):
-        seeds = [one.pmid for one in merged.candidates if one.pmid and one.place == number][:_SEEDS]
+    for number, source in enumerate(sources):
+        seeds = [one.pmid for one in merged.candidates if one.pmid and one.source == number][:_SEEDS]
         for link in links[kind] if seeds else ():
-            run = SearchRun(place=place.name, query=f"{link} of {len(seeds)} articles", writer="links")
+            run = SearchRun(source=source.name, query=f"{link} of {len(seeds)} articles", writer="links")
             try:
-                pmids = (await place.linked(seeds, link))[:_LINKED]
+                pmids = (await source.linked(seeds, link))[:_LINKED]
             except NcbiError as error:
-                found = found.plus(Searched((replace(run, error=_told(error)),)))
+                found = found.plus(Searched((replace(run, error=_message(error)),)))
                 continue
             keys = tuple(f"{_PMID}{pmid}" for pmid in pmids if pmid not in seeds)
             found = found.plus(Searched((replace(run, hits=len(keys), keys=keys),), dict.fromkeys(keys, number)))
@@ -299,16 +301,16 @@ class FetchedCandidates:
     num_same_doi: int = 0
 
 
-async def fetch(places: Sequence[Place], wanted: Sequence[Candidate], seconds: float) -> FetchedCandidates:
-    """Fetch the records of the candidates, each from the place that found it, all places at once.
+async def fetch(sources: Sequence[ArticleSource], requested: Sequence[Candidate], seconds: float) -> FetchedCandidates:
+    """Fetch the records of the candidates, each from the source that found it, all sources at once.
 
     What has come by then is kept.
     """
-    pmids = [[one.pmid for one in wanted if one.place == number] for number in range(len(places))]
+    pmids = [[one.pmid for one in requested if one.source == number] for number in range(len(sources))]
     results = await asyncio.gather(
-        *(_attempt(place.fetch(ids, seconds)) for place, ids in zip(places, pmids, strict=True) if ids)
+        *(_attempt(source.fetch(ids, seconds)) for source, ids in zip(sources, pmids, strict=True) if ids)
     )
-    errors = [_told(result) for result in results if isinstance(result, NcbiError)]
+    errors = [_message(result) for result in results if isinstance(result, NcbiError)]
     fetched: dict[str, Article] = {}
     for result in results:
         if not isinstance(result, NcbiError):
@@ -316,7 +318,7 @@ async def fetch(places: Sequence[Place], wanted: Sequence[Candidate], seconds: f
             fetched |= {article.key: article for article in result.articles}
     if any(not isinstance(result, NcbiError) and result.is_late for result in results):
         errors.append("fetch took too long")
-    whole = [replace(one, article=_joined(fetched.get(one.key), one.article)) for one in wanted]
+    whole = [replace(one, article=_joined(fetched.get(one.key), one.article)) for one in requested]
     missing = tuple(one.key for one in whole if one.article is None)
     different = _different(whole)
     num_read = len(whole) - len(missing)
@@ -324,7 +326,7 @@ async def fetch(places: Sequence[Place], wanted: Sequence[Candidate], seconds: f
 
 
 def _different(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Return the candidates that have an article, those of one DOI as one, at the place of the first.
+    """Return the candidates that have an article, those of one DOI as one, at the source of the first.
 
     It is the first with a record of PubMed, whose reference is whole, else the first.
     """
@@ -341,19 +343,21 @@ def _different(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     return tuple(found.values())
 
 
-async def with_full_texts(places: Sequence[Place], found: Sequence[Candidate]) -> tuple[dict[str, Article], list[str]]:
+async def with_full_texts(
+    sources: Sequence[ArticleSource], found: Sequence[Candidate]
+) -> tuple[dict[str, Article], list[str]]:
     """Return those of the articles that have an open full text, with its sections after the abstract, by key.
 
     What went wrong is told beside them.
     """
     articles: dict[str, Article] = {}
     errors: list[str] = []
-    for number, place in enumerate(places):
-        by_pmc = {one.article.pmc: one.article for one in found if one.place == number and one.article}
+    for number, source in enumerate(sources):
+        by_pmc = {one.article.pmc: one.article for one in found if one.source == number and one.article}
         by_pmc.pop("", None)
-        texts = await _attempt(place.full_texts(list(by_pmc))) if by_pmc else {}
+        texts = await _attempt(source.full_texts(list(by_pmc))) if by_pmc else {}
         if isinstance(texts, NcbiError):
-            errors.append(f"full texts: {_told(texts)}")
+            errors.append(f"full texts: {_message(texts)}")
             continue
         for pmc, sections in texts.items():
             article = by_pmc[pmc]
@@ -372,8 +376,8 @@ def _joined(fetched: Article | None, local: Article | None) -> Article | None:
     """Return the fetched record with the notices of both, and the other's passages where it has no abstract."""
     if fetched is None or local is None:
         return fetched or local
-    told = replace(fetched, notices=fetched.notices | local.notices)
-    return told if fetched.sections else replace(told, sections=local.sections, namespace=local.namespace)
+    fields = replace(fetched, notices=fetched.notices | local.notices)
+    return fields if fetched.sections else replace(fields, sections=local.sections, namespace=local.namespace)
 
 
 def all_failed(runs: Iterable[SearchRun]) -> bool:

@@ -53,16 +53,16 @@ async def finished(works: Sequence[Awaitable[_T]], seconds: float) -> list[_T | 
 
 
 async def as_they_come(
-    work: Callable[[], Coroutine[Any, Any, None]], told: asyncio.Queue[Event | None]
+    work: Callable[[], Coroutine[Any, Any, None]], events: asyncio.Queue[Event | None]
 ) -> AsyncGenerator[Event, None]:
     """Run a work and yield the events that it puts into ``told``, each at once; closing the iterator cancels the work.
 
     What the work raises is raised here, behind its events.
     """
     task = asyncio.ensure_future(work())
-    task.add_done_callback(lambda _: told.put_nowait(None))
+    task.add_done_callback(lambda _: events.put_nowait(None))
     try:
-        while (event := await told.get()) is not None:
+        while (event := await events.get()) is not None:
             yield event
         await task
     finally:

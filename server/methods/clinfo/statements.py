@@ -190,9 +190,9 @@ def readable(articles: Sequence[Article]) -> Readable:
 
 def is_verbatim(quote: str, article: Article) -> bool:
     """Return whether a quote stands in the title or the text of an article, blanks aside."""
-    wanted = " ".join(quote.split())
+    requested = " ".join(quote.split())
     texts = (article.title, *(one.text for one in article.sections))
-    return bool(wanted) and any(wanted in " ".join(text.split()) for text in texts)
+    return bool(requested) and any(requested in " ".join(text.split()) for text in texts)
 
 
 def nearest_sentence(text: str, article: Article, *, may_deny: bool = False) -> str:

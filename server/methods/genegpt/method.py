@@ -42,7 +42,7 @@ from server.methods.base import (
     plain_ids,
     uses_chat_template,
 )
-from server.methods.genegpt.prompt import COT_TRIGGER, MASKS, Asked, Prompt, as_trained, one_line, resolve_mask
+from server.methods.genegpt.prompt import COT_TRIGGER, MASKS, ParsedQuestion, Prompt, as_trained, one_line, resolve_mask
 from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary
 from server.types import EGRESS_MODES, EgressMode
@@ -297,15 +297,15 @@ class GeneGpt:
         options = self._options(ask)
         only_reads = self._lifecycle.card.trained_for is not None
         question = _with_trigger(ask.question, options)
-        asked = as_trained(question) if only_reads else Asked(question)
-        if asked.text != question:
-            yield Step(f"the model is asked: {asked.text}")
-        question = asked.text
+        parsed = as_trained(question) if only_reads else ParsedQuestion(question)
+        if parsed.text != question:
+            yield Step(f"the model is asked: {parsed.text}")
+        question = parsed.text
         engine = self._lifecycle.get()
         request = self._request(ask, options, question, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
-        ledger = Ledger(asked, only_reads=only_reads, with_references=options.references)
+        ledger = Ledger(parsed, only_reads=only_reads, with_references=options.references)
         async with aclosing(run(engine, request, session)) as steps:
             async for step in steps:
                 if isinstance(step, CallFinished):

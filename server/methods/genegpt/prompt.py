@@ -235,7 +235,7 @@ def _with_tuples(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedQuestion:
     """Hold a question as the model is asked it; ``relation`` is what is asked of ``subject``, "" where unknown.
 
     ``unread`` are words of a question on a name that stand in no wording that the model was trained on: it answers as
@@ -246,36 +246,36 @@ class Asked:
     relation: Relation = ""
     subject: str = ""
     unread: tuple[str, ...] = ()
-    num_asked: int = 1
+    num_questions: int = 1
 
 
-def as_trained(question: str) -> Asked:
+def as_trained(question: str) -> ParsedQuestion:
     """Return the question in a form that the model was trained on, its own words where none fits."""
     text = asking_part(question)
     if COT_TRIGGER in text or _SEQUENCE.search(text):
-        return Asked(text)
+        return ParsedQuestion(text)
     if (found := _GENES_OF.fullmatch(text)) and not any(
         one.kind == "symbol" for one in identifiers_in(found["disease"])
     ):
-        return Asked(f"What are genes related to {found['disease']}?")
+        return ParsedQuestion(f"What are genes related to {found['disease']}?")
     named = list(dict.fromkeys(one.text for one in identifiers_in(text) if one.kind == "symbol"))
     bare = re.sub("|".join(map(re.escape, named)) or "$", " ", text)
     words = frozenset(word.casefold() for word in _WORD.findall(bare))
     organisms = {_ORGANISMS[word] for word in words if word in _ORGANISMS}
     if len(named) != 1 or len(organisms) > 1:
-        num_asked = sum(is_in_scope(one) for one in _SENTENCE.split(text) if one.endswith("?"))
+        num_questions = sum(is_in_scope(one) for one in _SENTENCE.split(text) if one.endswith("?"))
         is_read = not named or _of_disease(words)
-        return Asked(text, unread=() if is_read else _unread(words), num_asked=max(1, num_asked))
+        return ParsedQuestion(text, unread=() if is_read else _unread(words), num_questions=max(1, num_questions))
     subject = named[0]
     if re.search(rf"[\w./-]{re.escape(subject)}|{re.escape(subject)}(?:[/-]|\.\w)", text) or _of_disease(words):
         # A part of a name, or the abbreviation of a disease.
-        return Asked(text)
+        return ParsedQuestion(text)
     said = _SAID_OF_SNPS if _RS.fullmatch(subject) else _SAID
     for relation, needed, further in said:
         rest = words - needed - further - _FILLING - _ORGANISMS.keys()
         if not rest and words & needed:
-            return Asked(_formed(relation, subject, next(iter(organisms), "")), relation, subject)
-    return Asked(text, unread=_unread(words))
+            return ParsedQuestion(_formed(relation, subject, next(iter(organisms), "")), relation, subject)
+    return ParsedQuestion(text, unread=_unread(words))
 
 
 def _of_disease(words: frozenset[str]) -> bool:
@@ -318,20 +318,20 @@ def asking_part(question: str) -> str:
     return standalone([before[-1], asking]) if before else asking
 
 
-def field_of(asked: Asked, answer: str, read: str) -> str:
+def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     """Return the answer as it stands in the record, for relations that a field of it answers as a whole.
 
     A small model cannot copy a sentence or a list, and says "yes" to a pseudogene. The record is the first one that
     names the subject; ``NO_FIELD`` where it has no such field.
     """
-    if asked.relation not in ("aliases", "coding", "function") or not answer.strip():
+    if parsed.relation not in ("aliases", "coding", "function") or not answer.strip():
         return answer
-    named = re.compile(rf"(?<!\w){re.escape(asked.subject)}(?!\w)", re.IGNORECASE)
+    named = re.compile(rf"(?<!\w){re.escape(parsed.subject)}(?!\w)", re.IGNORECASE)
     record = next((found["record"] for found in _LINE.finditer(read) if named.search(found["record"])), "")
-    if asked.relation == "coding":
+    if parsed.relation == "coding":
         typed = GENE_TYPE.search(record)
         return answer if typed is None else "Yes" if typed["type"] == "protein-coding" else "No"
-    if asked.relation == "aliases":
+    if parsed.relation == "aliases":
         found = _ALIASES.search(record)
         return found[1].strip() if found and "replaced by" not in record else NO_FIELD
     # A summary stands first; without one, the names do.

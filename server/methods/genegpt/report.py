@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from models.decoding.types import CallFinished, CallStatus, LoopDone, LoopFinish
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, TextDelta
-from server.methods.genegpt.prompt import GENE_TYPE, SUBJECT, Asked, field_of, is_in_scope
+from server.methods.genegpt.prompt import GENE_TYPE, SUBJECT, ParsedQuestion, field_of, is_in_scope
 from server.methods.shared.call_lines import MAX_REFERENCES, collect, render, standing, summary
 from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.outcomes import YES_NO, OpeningGate, notice, says_nothing, why_cut
@@ -56,7 +56,7 @@ class Lookup:
     term: str
     status: CallStatus
     num_records: int
-    told: str
+    result: str
 
     @classmethod
     def of(cls, step: CallFinished) -> Lookup:
@@ -69,7 +69,7 @@ class Lookup:
             status=step.reply.status,
             # Records that NCBI could not give count as records of the reply.
             num_records=int(record.get("num_records") or 0) if step.reply.status in ("ok", "duplicate") else 0,
-            told=summary(step.reply),
+            result=summary(step.reply),
         )
 
     @property
@@ -112,8 +112,8 @@ def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason
     if made_from.only_reads and _strayed(made_from):
         return Verdict("abstained", _strayed_text(made_from.lookups), is_shown=False)
     if made_from.only_reads and (name := _unnamed(made_from)):
-        told = f"No answer: none of the records that were read is named “{name}”. {_looked_up(made_from.lookups)}"
-        return Verdict("abstained", told, is_shown=False)
+        reason = f"No answer: none of the records that were read is named “{name}”. {_looked_up(made_from.lookups)}"
+        return Verdict("abstained", reason, is_shown=False)
     if YES_NO.match(answer) and not _states(answer, made_from):
         return Verdict(
             "abstained",
@@ -121,10 +121,10 @@ def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason
             is_shown=False,
         )
     if made_from.only_reads and not _is_copied(answer, made_from.read):
-        told = f"The model read {_counted(made_from.lookups)}, but wrote no answer that stands in them."
-        return Verdict("abstained", told, is_shown=False)
-    if made_from.only_reads and (told := _namesakes(made_from)):
-        return Verdict("partial", told)
+        reason = f"The model read {_counted(made_from.lookups)}, but wrote no answer that stands in them."
+        return Verdict("abstained", reason, is_shown=False)
+    if made_from.only_reads and (reason := _namesakes(made_from)):
+        return Verdict("partial", reason)
     return Verdict("answered")
 
 
@@ -138,12 +138,12 @@ def _nothing(made_from: Transcript) -> Verdict:
     if not lookups:
         return Verdict("abstained", "Nothing was looked up for this question, so nothing can be said.", is_shown=False)
     if any(one.num_records and one.endpoint != "esearch" for one in lookups):
-        told = f"The model read {_counted(lookups)} and found no answer in them. {_looked_up(lookups)}"
-        return Verdict("abstained", told, is_shown=False)
+        reason = f"The model read {_counted(lookups)} and found no answer in them. {_looked_up(lookups)}"
+        return Verdict("abstained", reason, is_shown=False)
     stray = [one for one in lookups if not is_searched_rightly(one, made_from.question)]
     if any(one.num_records for one in lookups) and not any(one.endpoint == "esearch" for one in stray):
-        told = f"Records were found, but none could be read: there may be an answer. {_looked_up(lookups)}"
-        return Verdict("call_failed", told, is_shown=False)
+        reason = f"Records were found, but none could be read: there may be an answer. {_looked_up(lookups)}"
+        return Verdict("call_failed", reason, is_shown=False)
     if stray:
         return Verdict("abstained", _strayed_text(lookups), is_shown=False)
     return Verdict("not_found", f"Not found. {_looked_up(lookups)}", is_shown=False)
@@ -158,11 +158,11 @@ def _without_records(made_from: Transcript) -> Verdict:
             return _failed(failed)
         if not in_scope:
             return Verdict("out_of_scope", _OUT_OF_SCOPE, is_shown=False)
-        told = "This model answers only from records that it looks up, and it read none for this question."
-        return Verdict("abstained", f"{told} {_looked_up(made_from.lookups)}".strip(), is_shown=False)
+        reason = "This model answers only from records that it looks up, and it read none for this question."
+        return Verdict("abstained", f"{reason} {_looked_up(made_from.lookups)}".strip(), is_shown=False)
     own = "this is what the model says from memory."
     if failed:
-        return Verdict("call_failed", f"The look-up failed ({failed[-1].told}); {own}")
+        return Verdict("call_failed", f"The look-up failed ({failed[-1].result}); {own}")
     if not in_scope:
         return Verdict("out_of_scope", f"{_OUT_OF_SCOPE} Nothing was looked up; {own}")
     return Verdict("partial", f"No record was read for this; {own}")
@@ -172,20 +172,20 @@ def _failed(failed: Sequence[Lookup]) -> Verdict:
     last = failed[-1]
     what = f" of “{last.term}”" if last.term else ""
     return Verdict(
-        "call_failed", f"The look-up{what} failed: {last.told}. This does not mean that there is nothing.", False
+        "call_failed", f"The look-up{what} failed: {last.result}. This does not mean that there is nothing.", False
     )
 
 
 def is_searched_rightly(lookup: Lookup, question: str) -> bool:
     """Return whether a call searched for something that the question names, in a database for it."""
-    asked = " ".join(_words(question))
+    named = " ".join(_words(question))
     words = _words(lookup.term)
     if lookup.endpoint == "esearch":
         rs = re.search(r"\brs\d+\b", question.casefold())
         in_place = rs is None or lookup.db == "snp" or rs[0] not in words
         generic = {word for word in words if SUBJECT.fullmatch(word) and word.isalpha()}
         names = set(words) - _STOP_WORDS - generic
-        return in_place and bool(names) and f" {' '.join(words)} " in f" {asked} "
+        return in_place and bool(names) and f" {' '.join(words)} " in f" {named} "
     numbers = re.findall(r"\d+", lookup.term)
     return not numbers or all(number in question for number in numbers)
 
@@ -242,9 +242,9 @@ def _states(answer: str, made_from: Transcript) -> bool:
     if not answer.strip().casefold().startswith("yes"):
         return False  # records do not state what is not so
     names = {one.text.casefold() for one in identifiers_in(made_from.question)}
-    asked = {word for word in _words(made_from.question) if word not in _STOP_WORDS and word not in names}
+    other = {word for word in _words(made_from.question) if word not in _STOP_WORDS and word not in names}
     read = set(_words(_lines_naming(made_from)))
-    return bool(asked) and asked <= read
+    return bool(other) and other <= read
 
 
 def _lines_naming(made_from: Transcript) -> str:
@@ -277,8 +277,8 @@ def _counted(lookups: Sequence[Lookup]) -> str:
 
 def _looked_up(lookups: Sequence[Lookup]) -> str:
     """Return a sentence on what was looked up, "" for nothing."""
-    told = [f"{one.db or one.endpoint} for “{one.term[:60]}” ({one.told})" for one in lookups if one.term]
-    return f"Searched: {'; '.join(dict.fromkeys(told))}." if told else ""
+    searches = [f"{one.db or one.endpoint} for “{one.term[:60]}” ({one.result})" for one in lookups if one.term]
+    return f"Searched: {'; '.join(dict.fromkeys(searches))}." if searches else ""
 
 
 class InlineCitations:
@@ -327,9 +327,9 @@ class InlineCitations:
 class Ledger:
     """Record the look-ups of one answer, withhold its text while they may not bear it, cite them, and write its end."""
 
-    def __init__(self, asked: Asked, *, only_reads: bool, with_references: bool = True) -> None:
-        self._asked = asked
-        self._question = asked.text
+    def __init__(self, parsed: ParsedQuestion, *, only_reads: bool, with_references: bool = True) -> None:
+        self._parsed = parsed
+        self._question = parsed.text
         self._only_reads = only_reads
         self._lookups: list[Lookup] = []
         self._records: list[Mapping[str, Any]] = []
@@ -361,7 +361,7 @@ class Ledger:
         written, answer = answer, self._completed(answer) if self._only_reads else answer
         verdict = judge(answer, step.finish_reason, self._transcript, stop_reason=step.stop_reason)
         if self._only_reads and verdict.outcome == "answered":
-            verdict = _unless_misread(verdict, self._asked)
+            verdict = _unless_misread(verdict, self._parsed)
         is_shown = verdict.is_shown or self._gate.is_open
         rests = bool(answer) and is_shown and verdict.outcome in ("answered", "partial", "cut")
         released = self._gate.released() if written == answer else [TextDelta(answer)]
@@ -372,9 +372,9 @@ class Ledger:
         if rests and self._with_references and not found:
             found = collect(self._records, answer)
         if verdict.reason:
-            told = notice(verdict.reason, answer if is_shown else "")
-            self._num_chars += len(told.text)
-            events.append(told)
+            note = notice(verdict.reason, answer if is_shown else "")
+            self._num_chars += len(note.text)
+            events.append(note)
         text, listed = render(found, self._num_chars)
         events += [TextDelta(text, is_ours=True), Evidence(listed)] if listed else []
         details: dict[str, Any] = {"method": "genegpt", "options": options}
@@ -398,7 +398,7 @@ class Ledger:
         return Transcript(self._question, self._lookups, self._read, self._only_reads)
 
     def _completed(self, answer: str) -> str:
-        return field_of(self._asked, answer, self._read)
+        return field_of(self._parsed, answer, self._read)
 
     def _standing(self, sentence: str) -> list[tuple[str, str]]:
         # A yes or no says what the question asks.
@@ -416,15 +416,15 @@ class Ledger:
         return [delta for delta in deltas if delta.text]
 
 
-def _unless_misread(verdict: Verdict, asked: Asked) -> Verdict:
+def _unless_misread(verdict: Verdict, parsed: ParsedQuestion) -> Verdict:
     """Return the verdict on an answer, another where a model for look-ups cannot have read the whole question."""
-    if asked.unread:
-        words = ", ".join(f"“{word}”" for word in asked.unread[:3])
-        told = (
+    if parsed.unread:
+        words = ", ".join(f"“{word}”" for word in parsed.unread[:3])
+        reason = (
             "This model was trained to look up symbols, aliases, places, functions and types of genes and variants; it "
             f"does not read {words}, so what it wrote may answer another question and is not shown."
         )
-        return Verdict("abstained", told, is_shown=False)
-    if asked.num_asked > 1:
-        return Verdict("partial", f"One of {asked.num_asked} questions is answered; ask them one by one.")
+        return Verdict("abstained", reason, is_shown=False)
+    if parsed.num_questions > 1:
+        return Verdict("partial", f"One of {parsed.num_questions} questions is answered; ask them one by one.")
     return verdict

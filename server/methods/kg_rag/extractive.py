@@ -112,16 +112,16 @@ def _true_or_unknown(reading: Reading) -> Finding:
         return Finding(outcome="abstained", verdict=unknown, reason=reason)
     if asks_identifier(reading.question.text):
         return _identifier(reading)
-    asked = _Asked.of(reading)
-    if asked.num_names < 2:
+    parsed = _ParsedQuestion.of(reading)
+    if parsed.num_names < 2:
         return Finding(outcome="abstained", verdict=unknown, reason=_one_name(reading))
-    found = [statement for statement in asked.between if asked.says(statement)]
-    if found and asked.num_names == 2:
+    found = [statement for statement in parsed.between if parsed.says(statement)]
+    if found and parsed.num_names == 2:
         return Finding(outcome="answered", verdict="True", statements=tuple(found[: reading.options.sentences]))
-    if asked.num_names > 2:
+    if parsed.num_names > 2:
         reason = "The statement has more than two names, which no single statement of the graph can support."
         return Finding(outcome="abstained", verdict=unknown, reason=reason)
-    if asked.between and not asked.by_edge:
+    if parsed.between and not parsed.by_edge:
         reason = f"{reading.where} connects the two names, but not by a relation that the statement names."
         return Finding(outcome="abstained", verdict=unknown, reason=reason)
     reason = f"{reading.where} has no such statement, {_NOT_FALSE}"
@@ -166,10 +166,10 @@ def _choice(reading: Reading) -> Finding:
     if _NEGATED.search(question.stem):
         reason = "The question asks for what does not hold, which no statement of the graph can support."
         return Finding(outcome="abstained", verdict=none, reason=reason)
-    asked = _Asked.of(reading)
+    parsed = _ParsedQuestion.of(reading)
     supported: dict[str, list[Statement]] = {}
     for choice in question.choices:
-        per_name = [asked.with_choice(nodes, choice) for nodes in asked.names]
+        per_name = [parsed.with_choice(nodes, choice) for nodes in parsed.names]
         if per_name and all(per_name):
             supported[choice] = [statement for found in per_name for statement in found[:1]]
     if len(supported) == 1:
@@ -178,7 +178,7 @@ def _choice(reading: Reading) -> Finding:
     if supported:
         reason = f"{reading.where} has statements for more than one choice: {', '.join(supported)}."
         return Finding(outcome="abstained", verdict=none, reason=reason)
-    if not asked.names:
+    if not parsed.names:
         reason = f"{reading.where} has no entry for anything that the question names."
         return Finding(outcome="abstained", verdict=none, reason=reason)
     reason = f"{reading.where} has no such statement for any of the choices, {_NOT_FALSE}"
@@ -186,19 +186,19 @@ def _choice(reading: Reading) -> Finding:
 
 
 def _open(reading: Reading) -> Finding:
-    asked = _Asked.of(reading)
-    if not asked.names:
+    parsed = _ParsedQuestion.of(reading)
+    if not parsed.names:
         reason = f"{reading.where} has no entry for anything that the question names."
         return Finding(outcome="not_found", reason=reason)
-    if asks_identifier(asked.rest) and not asked.relations:
+    if asks_identifier(parsed.rest) and not parsed.relations:
         return Finding(outcome="answered", nodes=reading.recognised.entities[:3])
     named = ", ".join(node.name for node in reading.recognised.entities[:5])
     if asks_yes_or_no(reading.question.text):
-        return _yes_or_no(reading, asked)
-    if not asked.relations:
+        return _yes_or_no(reading, parsed)
+    if not parsed.relations:
         reason = f"{reading.where} is asked for {named}, but the question names no relation that it could be asked for."
         return Finding(outcome="abstained", reason=reason)
-    found = asked.about_all()
+    found = parsed.about_all()
     if not found:
         reason = f"{reading.where} has no statement of the relation that is asked for about {named}."
         return Finding(outcome="not_found", reason=reason)
@@ -209,21 +209,21 @@ def _open(reading: Reading) -> Finding:
     return Finding(outcome="answered", statements=tuple(shown), reason=reason)
 
 
-def _yes_or_no(reading: Reading, asked: _Asked) -> Finding:
+def _yes_or_no(reading: Reading, parsed: _ParsedQuestion) -> Finding:
     if _NEGATED.search(reading.question.text):
         reason = "The question is negated, and a graph has no statements about what does not hold."
         return Finding(outcome="abstained", reason=reason)
-    found = [statement for statement in asked.between if asked.says(statement)]
+    found = [statement for statement in parsed.between if parsed.says(statement)]
     if found:
         return Finding(outcome="answered", statements=tuple(found[: reading.options.sentences]))
-    if asked.num_names < 2:
+    if parsed.num_names < 2:
         return Finding(outcome="abstained", reason=_one_name(reading))
     reason = f"{reading.where} has no such statement, which does not mean no: no graph is complete."
     return Finding(outcome="not_found", reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _ParsedQuestion:
     """Hold what a question asks of the graph.
 
     ``names``: for each name of the question the ids of its nodes. ``relations``: those that its other words name.
@@ -239,7 +239,7 @@ class _Asked:
     is_named: Callable[[Node], bool]
 
     @classmethod
-    def of(cls, reading: Reading) -> _Asked:
+    def of(cls, reading: Reading) -> _ParsedQuestion:
         gathered = reading.gathered
         names = QuestionNames(gathered.question, gathered.mentions)
         near = similarities(reading.vectors, len(gathered.statements))
@@ -337,8 +337,8 @@ def _ends(statement: Statement) -> set[str]:
 
 
 def _is(node: Node, choice: str) -> bool:
-    wanted = choice.strip().rstrip(".").casefold()
-    return any(name.casefold() == wanted for name in (node.name, *node.synonyms, node.identifier))
+    requested = choice.strip().rstrip(".").casefold()
+    return any(name.casefold() == requested for name in (node.name, *node.synonyms, node.identifier))
 
 
 def _node_line(node: Node) -> str:

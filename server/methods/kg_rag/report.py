@@ -369,8 +369,8 @@ def judge(outcome: Outcome, done: Done) -> Verdict:
     if question.answers and not question.answer_in(bare):
         return Verdict(answer, "abstained", "This is none of the choices.")
     if question.answers and not statements:
-        told = f"The model chose “{answer}”, but no statement that was read supports it."
-        return Verdict(question.abstention, "abstained", told)
+        note = f"The model chose “{answer}”, but no statement that was read supports it."
+        return Verdict(question.abstention, "abstained", note)
     if YES_NO.match(answer) and not _of_relation(statements, question.text):
         return Verdict(f"No yes or no is given. {_MISSING}", "abstained")
     return Verdict(answer, "partial" if covers == "part" else "answered", statements=statements)
@@ -385,8 +385,8 @@ def _true_or_false(question: ParsedQuestion, answer: str, support: tuple[Stateme
             return Verdict(answer, "answered", statements=support)
         return Verdict(question.abstention, "abstained", f"The model says {said} without support. {_MISSING}")
     if support:
-        told = f"The model says {said}, but the graph states: {_plain(support[0].text)}."
-        return Verdict(question.abstention, "abstained", told, support)
+        note = f"The model says {said}, but the graph states: {_plain(support[0].text)}."
+        return Verdict(question.abstention, "abstained", note, support)
     return Verdict(answer, "not_found", _MISSING)
 
 
@@ -411,9 +411,9 @@ def ending(outcome: Outcome, done: Done, *, is_shown: bool) -> Iterator[Event]:
             yield TextDelta(text, is_ours=is_replaced)
     num_chars = len(text)
     if verdict.reason:
-        told = notice(verdict.reason, text)
-        num_chars += len(told.text)
-        yield told
+        note = notice(verdict.reason, text)
+        num_chars += len(note.text)
+        yield note
     is_answer = verdict.outcome != "abstained" or bool(verdict.statements)
     has_list = outcome.options.references and bool(verdict.answer) and is_answer
     listed = references_of(verdict.statements, outcome.entities_with_statements) if has_list else []

@@ -35,9 +35,10 @@ def supporting_sentence(answer: str, number: int, found: RankedPassage) -> str:
     "" where no sentence has half of these words.
     """
     claims = [one.text for one in split_sentences(answer) if number in numbers_in(one.text)] or [answer]
-    wanted = set(question_stems(MARK.sub(" ", " ".join(claims))))
+    requested = set(question_stems(MARK.sub(" ", " ".join(claims))))
     shares = [
-        (len(wanted & stems_of(one.text)) / max(1, len(wanted)), one) for one in split_sentences(found.passage.text)
+        (len(requested & stems_of(one.text)) / max(1, len(requested)), one)
+        for one in split_sentences(found.passage.text)
     ]
     share, best = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     return plain_marks(best.line) if best is not None and share >= _SUPPORTS else ""

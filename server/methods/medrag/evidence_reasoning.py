@@ -18,6 +18,7 @@ from typing import Final
 
 from models.types import GenerateParams, Grammar
 from retrieval.corpus.namespaces.settings import embedded_title
+from retrieval.graph.linking.dictionary_lookup.dictionary import drugs_not_in
 from server.methods.base import Event, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context
@@ -33,6 +34,7 @@ from server.methods.shared.extractive import (
     scored,
     stems_of,
 )
+from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import addresses_reader, numbers_in, quoted_line, sanitize
 from server.methods.shared.yes_no import probability_of_yes
@@ -55,8 +57,6 @@ _NAME_WORDS: Final = 4
 _PRONOUN: Final = re.compile(r"(?:It|Its|They|Their)\b")
 # The kind of thing that a question asks for need not stand in a passage.
 _ASKED_FOR: Final = re.compile(r"\b(?:which|what|who|whose|welche[mnrs]?|wer)\s+\w+", re.IGNORECASE)
-# Sentences in favour are common and easily said, so yes has to be surer than no (docs/evals.md).
-YES_BAR: Final = 0.88
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +151,30 @@ def _is_about_another(one: ScoredSentence, sources: Sequence[Source], question: 
 
 
 def _names_another(question: str, sources: Sequence[Source], place: int) -> bool:
-    """Return whether a question names what other passages are about and the one at ``place`` does not have.
+    """Return whether a question names what the passage at ``place`` does not have.
 
-    "Protamine reverses heparin" leaves open whether it reverses rivaroxaban.
+    Such a name is a drug, a symbol with a digit, or what another passage is about. "Protamine reverses heparin" leaves
+    open whether it reverses rivaroxaban.
     """
-    there = stems_of(f"{sources[place].title} {sources[place].text}")
-    missing = set(question_stems(question)) - there
+    text = f"{sources[place].title} {sources[place].text}"
+    if drugs_not_in(text, question) or _symbols_not_in(text, question):
+        return True
+    missing = set(question_stems(question)) - stems_of(text)
     return any(missing & stems_of(one.title) for one in sources if len(one.title.split()) <= _NAME_WORDS)
+
+
+def _symbols_not_in(text: str, question: str) -> bool:
+    """Return whether a symbol with a digit is missing, whatever stands between its characters.
+
+    One of letters alone is often an abbreviation, which a passage may write out.
+    """
+    there = _compact(text)
+    symbols = (one.text for one in identifiers_in(question) if one.kind == "symbol" and re.search(r"\d", one.text))
+    return any(_compact(symbol) not in there for symbol in symbols)
+
+
+def _compact(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def _literal(text: str) -> str:
@@ -166,15 +183,26 @@ def _literal(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdicts:
+    """Hold how yes or no is asked for; ``yes_bar`` is the least probability of a yes.
+
+    Sentences in favour are common and easily said, so yes may have to be surer than no.
+    """
+
+    prompts: Prompts
+    yes_bar: float
+
+
+@dataclass(frozen=True, slots=True)
 class EvidenceChain:
     """Answer one open question with sentences; the model is asked about the best one.
 
-    Yes or no is decided by the prompt of ``verdicts``; with None a yes-or-no question gets the sentences alone.
+    Yes or no is decided by ``verdicts``; with None a yes-or-no question gets the sentences alone.
     """
 
     chains: Chains
     sentences: ChosenSentences
-    verdicts: Prompts | None = None
+    verdicts: Verdicts | None = None
 
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is made, then the chain."""
@@ -226,18 +254,18 @@ class EvidenceChain:
         )
         return written.text.strip().startswith("[")
 
-    async def _verdict(self, prompts: Prompts) -> str:
+    async def _verdict(self, verdicts: Verdicts) -> str:
         """Return "Yes" or "No", "" from an engine that enforces no grammar and writes something else.
 
         Sentences alone are read: passages beside them mislead a small model, and cost ten times the tokens.
         """
         read = [one.thought for one in self.sentences.of_passage]
-        inputs = prompts.verdict(self.chains.question.stem, read)
+        inputs = verdicts.prompts.verdict(self.chains.question.stem, read)
         layout = self.chains.layout
         prompt = layout.ids(inputs.system, inputs.user, layout.opening(_ASKED))
         salt = self.chains.params.cache_salt
         found = await probability_of_yes(self.chains.generations, prompt, _YES_OR_NO, salt)
-        return "" if found is None else _YES_OR_NO[found < YES_BAR]
+        return "" if found is None else _YES_OR_NO[found < verdicts.yes_bar]
 
     def _greedy(self, grammar: Grammar, *texts: str) -> GenerateParams:
         encode = self.chains.generations.engine.tokenizer.encode

@@ -43,7 +43,7 @@ from server.methods.base import (
 from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
-from server.methods.medrag.evidence_reasoning import EvidenceChain, best_sentences
+from server.methods.medrag.evidence_reasoning import EvidenceChain, Verdicts, best_sentences
 from server.methods.medrag.report import Ballot, Closing, Outcome
 from server.methods.medrag.request import (
     MAX_CONTEXT_TOKENS,
@@ -177,7 +177,8 @@ class MedRag:
             compare = partial(passages.compare, names=gathered.namespaces)
             sentences = await best_sentences(chains.question.stem, outcome.context, compare, options.sentences)
             if sentences is not None:
-                return EvidenceChain(chains, sentences, self._prompts if card.verdicts else None).events(inputs)
+                verdicts = Verdicts(self._prompts, card.yes_bar) if card.verdicts else None
+                return EvidenceChain(chains, sentences, verdicts).events(inputs)
         return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
 
     def _synthesis(self, options: MedRagOptions) -> Synthesis:

@@ -110,14 +110,14 @@ class Extraction:
             papers = [reading.passages[one.candidate.source].document.paper for one in picked]
             picked = [one for _, one in sorted(zip(papers, picked, strict=True), key=lambda p: papers.index(p[0]))]
         quotes = _Quotes(reading.passages, tuple(picked))
-        yield from _told(quotes.text)
-        told = quotes.text
+        yield from _text_events(quotes.text)
+        shown = quotes.text
         outcome: AnswerOutcome = "answered"
         if asks_yes_or_no(self.question.stem):
-            note = notice(NO_VERDICT, told)
-            told, outcome = told + note.text, "partial"
+            note = notice(NO_VERDICT, shown)
+            shown, outcome = shown + note.text, "partial"
             yield note
-        yield from self._end(quotes, told, _Told(quotes.plain, outcome, details))
+        yield from self._end(quotes, shown, _Ending(quotes.plain, outcome, details))
 
     def _choice(self, reading: _Reading, details: Mapping[str, Any]) -> Iterator[Event]:
         """Name the choice that a sentence supports, followed by the sentence."""
@@ -130,13 +130,13 @@ class Extraction:
         letter = question.letters[support.place]
         answer = question.shown(letter)
         quotes = _Quotes(reading.passages, (support.sentence,))
-        told = f"{answer}\n\n{quotes.text}"
-        yield from _told(told)
-        yield from self._end(quotes, told, _Told(answer, "answered", {**details, "answer_letter": letter}))
+        shown = f"{answer}\n\n{quotes.text}"
+        yield from _text_events(shown)
+        yield from self._end(quotes, shown, _Ending(answer, "answered", {**details, "answer_letter": letter}))
 
-    def _end(self, quotes: _Quotes, told: str, answer: _Told) -> Iterator[Event]:
+    def _end(self, quotes: _Quotes, shown: str, answer: _Ending) -> Iterator[Event]:
         if self.options.references:
-            text, references = render(quotes.numbered, True, len(told))
+            text, references = render(quotes.numbered, True, len(shown))
             yield TextDelta(text, is_ours=True)
             yield Evidence(references)
         details = {**answer.details, "abstained": False, "citations": quotes.records, "cited": list(quotes.numbers)}
@@ -166,7 +166,7 @@ class Extraction:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Ending:
     """Hold the answer without marks, its outcome and the record for the trace."""
 
     text: str
@@ -249,7 +249,7 @@ def _about(one: ScoredSentence) -> str:
     return f"{plain_marks(one.candidate.subject)}: " if one.candidate.subject else ""
 
 
-def _told(text: str) -> Iterator[Event]:
+def _text_events(text: str) -> Iterator[Event]:
     yield TranscriptDelta(text, "injected")
     yield TextDelta(text)
 
@@ -326,14 +326,14 @@ class Quotation:
             for event in abstention(reason, record, usage, outcome):
                 yield replace(event, finish_reason=answer.finish_reason) if isinstance(event, Done) else event
             return
-        told = answer.text
+        shown = answer.text
         if reason:
-            note = notice(reason, told)
-            told += note.text
+            note = notice(reason, shown)
+            shown += note.text
             yield note
         cited = list(dict.fromkeys(quote.number for quote in answer.quotes))
         if self.options.references:
-            text, references = render([Numbered(n, passages[n]) for n in cited], True, len(told))
+            text, references = render([Numbered(n, passages[n]) for n in cited], True, len(shown))
             yield TextDelta(text, is_ours=True)
             yield Evidence(references)
         yield Done(

@@ -122,9 +122,9 @@ class Review:
     @property
     def details(self) -> dict[str, Any]:
         """Return the JSON-able entries for ``Done.details``: the rows under ``TABLE``, the rest under ``REVIEW``."""
-        told = asdict(self)
-        rows = told.pop("rows")
-        return {TABLE: list(rows), REVIEW: told}
+        record = asdict(self)
+        rows = record.pop("rows")
+        return {TABLE: list(rows), REVIEW: record}
 
 
 def review_of(details: Mapping[str, Any]) -> Review | None:
@@ -132,46 +132,46 @@ def review_of(details: Mapping[str, Any]) -> Review | None:
 
     Unknown keys are left out, missing ones have their defaults, so that traces of other versions can be read.
     """
-    told = details.get(REVIEW)
+    record = details.get(REVIEW)
     rows = details.get(TABLE)
-    if not isinstance(told, Mapping) and not rows:
+    if not isinstance(record, Mapping) and not rows:
         return None
-    told = told if isinstance(told, Mapping) else {}
+    record = record if isinstance(record, Mapping) else {}
     return Review(
-        question=str(told.get("question", "")),
-        queries=_all(Query, told.get("queries")),
-        counts={str(name): int(count) for name, count in (told.get("counts") or {}).items()},
-        excluded=_all(Exclusion, told.get("excluded")),
+        question=str(record.get("question", "")),
+        queries=_all(Query, record.get("queries")),
+        counts={str(name): int(count) for name, count in (record.get("counts") or {}).items()},
+        excluded=_all(Exclusion, record.get("excluded")),
         rows=tuple(_row(row) for row in _mappings(rows)),
-        tldr=str(told.get("tldr", "")),
-        sentences=_all(Sentence, told.get("sentences"), cites=tuple),
-        contradictions=tuple(map(str, told.get("contradictions") or ())),
-        style=str(told.get("style", "")),
+        tldr=str(record.get("tldr", "")),
+        sentences=_all(Sentence, record.get("sentences"), cites=tuple),
+        contradictions=tuple(map(str, record.get("contradictions") or ())),
+        style=str(record.get("style", "")),
     )
 
 
 _T = TypeVar("_T", Query, Exclusion, Sentence, EvidenceRow, Finding)
 
 
-def _all(kind: type[_T], told: Any, **convert: Any) -> tuple[_T, ...]:
-    return tuple(_known(kind, one, **convert) for one in _mappings(told))
+def _all(kind: type[_T], record: Any, **convert: Any) -> tuple[_T, ...]:
+    return tuple(_known(kind, one, **convert) for one in _mappings(record))
 
 
-def _row(told: Mapping[str, Any]) -> EvidenceRow:
-    cells = {name: _known(Finding, told[name]) for name in FINDINGS if isinstance(told.get(name), Mapping)}
-    rest = {name: value for name, value in told.items() if name not in FINDINGS}
+def _row(record: Mapping[str, Any]) -> EvidenceRow:
+    cells = {name: _known(Finding, record[name]) for name in FINDINGS if isinstance(record.get(name), Mapping)}
+    rest = {name: value for name, value in record.items() if name not in FINDINGS}
     named = {"number": 0, "uid": "", "title": "", "url": "", **rest, **cells}
     return _known(EvidenceRow, named, found_by=tuple, notices=tuple)
 
 
-def _known(kind: type[_T], told: Mapping[str, Any], **convert: Any) -> _T:
+def _known(kind: type[_T], record: Mapping[str, Any], **convert: Any) -> _T:
     names = {one.name for one in fields(kind)}
-    return kind(**{name: convert.get(name, _same)(value) for name, value in told.items() if name in names})
+    return kind(**{name: convert.get(name, _same)(value) for name, value in record.items() if name in names})
 
 
 def _same(value: Any) -> Any:
     return value
 
 
-def _mappings(told: Any) -> Sequence[Mapping[str, Any]]:
-    return [one for one in told if isinstance(one, Mapping)] if isinstance(told, list | tuple) else []
+def _mappings(record: Any) -> Sequence[Mapping[str, Any]]:
+    return [one for one in record if isinstance(one, Mapping)] if isinstance(record, list | tuple) else []

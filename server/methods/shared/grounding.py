@@ -122,7 +122,7 @@ class AnswerChecker:
     def __init__(self, ask: AnswerRequest) -> None:
         self._evidence = EvidenceIndex()
         self._marker = AnswerMarker(self._evidence)
-        self._num_told = 0
+        self._num_reported = 0
         for text in (ask.prompt or "", *(message.content for message in ask.messages if message.role != "assistant")):
             self._evidence.add(text)
 
@@ -163,9 +163,9 @@ class AnswerChecker:
         if rest := self._marker.flush():
             yield TextDelta(rest)
         unsupported = self._marker.grounding.unsupported
-        if len(unsupported) > self._num_told:
-            note = notice(_told(unsupported[self._num_told :]), "answer")
-            self._num_told = len(unsupported)
+        if len(unsupported) > self._num_reported:
+            note = notice(_note_on(unsupported[self._num_reported :]), "answer")
+            self._num_reported = len(unsupported)
             yield replace(note, text=self._marker.insert(note.text))
 
     def _moved(self, reference: Reference) -> Reference:
@@ -174,7 +174,7 @@ class AnswerChecker:
         return replace(reference, start=self._marker.place(reference.start), end=self._marker.place(reference.end))
 
 
-def _told(unsupported: tuple[str, ...]) -> str:
+def _note_on(unsupported: tuple[str, ...]) -> str:
     stand = "stands" if len(unsupported) == 1 else "stand"
     return f"Not verified: {_named(unsupported)} {stand} neither in what was read nor in the question."
 
@@ -249,7 +249,7 @@ class GroundedMethod:
                 answer = _MARKER.sub("", second.text)
                 yield replace(done, answer=answer, usage=usage, outcome="partial", grounding=grounding, details=details)
                 return
-        reason = f"The answer is withheld, as the request wants it strictly grounded. {_told(unsupported)}"
+        reason = f"The answer is withheld, as the request wants it strictly grounded. {_note_on(unsupported)}"
         yield TextDelta(reason, is_ours=True)
         details = {**done.details, "abstained": True, "reason": reason, "withheld": done.answer}
         yield replace(done, answer=reason, outcome="abstained", usage=usage, details=details)

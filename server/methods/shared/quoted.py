@@ -297,12 +297,12 @@ class Quoting:
 
     def _prompt(self, task: QuoteTask, passages: str) -> list[int]:
         facts = {"nothing": NOTHING, "most": str(task.max_quotes), "endings": " / ".join(task.endings)}
-        how = _told("quoted_closed" if task.endings else "quoted_open", facts)
+        how = _prompt_text("quoted_closed" if task.endings else "quoted_open", facts)
         user = f"Passages:\n{passages}\nQuestion: {task.question}\n\n{how}"
-        return self.layout.ids(_told("quoted_system", facts), user, self.layout.opening(_OPENING))
+        return self.layout.ids(_prompt_text("quoted_system", facts), user, self.layout.opening(_OPENING))
 
 
-def _told(name: str, facts: dict[str, str]) -> str:
+def _prompt_text(name: str, facts: dict[str, str]) -> str:
     text = (files("server.methods.shared") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()
     for key, value in facts.items():
         text = text.replace(f"{{{key}}}", value)

@@ -17,7 +17,7 @@ MATCHINGS: Final[tuple[Matching, ...]] = get_args(Matching)
 
 
 @dataclass(frozen=True, slots=True)
-class AskedKeyword:
+class QuestionKeyword:
     """Hold a keyword; passages that have all ``fixed`` keywords come first."""
 
     text: str
@@ -45,7 +45,7 @@ OPEN: Final = Restriction()
 class KeywordSearch:
     """Describe a ranking by keywords; ``namespaces`` () means all that the request may read."""
 
-    keywords: tuple[AskedKeyword, ...]
+    keywords: tuple[QuestionKeyword, ...]
     namespaces: tuple[str, ...] = ()
     only_fixed: bool = False
     matching: Matching = "variants"
@@ -174,7 +174,7 @@ class Library(Passages, Protocol):
         """Return the passages with the first ``rerank`` in the order of the cross-encoder."""
         ...
 
-    async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[AskedKeyword, ...]:
+    async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[QuestionKeyword, ...]:
         """Return keywords of a question, chosen by names that are known and the counts of the namespaces' words."""
         ...
 

@@ -39,18 +39,18 @@ from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis, unable
 from server.methods.weiseeule.library import (
     RETRIEVERS,
-    AskedKeyword,
     CountedKeyword,
     KeywordSearch,
     KeywordsRanked,
     Library,
     LibrarySource,
+    QuestionKeyword,
     TextSearch,
     WeiseRetriever,
 )
 from server.methods.weiseeule.recommend import Recommendation, Summarizer
 from server.methods.weiseeule.request import (
-    AskedQuestion,
+    KeywordQuestion,
     Prompts,
     WeiseOptions,
     parse_options,
@@ -99,88 +99,88 @@ class WeiseEule:
         options = parse_options(ask.options)
         question = read_question(ask.question, options)
         library = self._library.open(ask)
-        asked = _Asked(ask, options, question, library)
+        request = _WeiseRequest(ask, options, question, library)
         if question.recommend:
-            summarizer = self._summarizer(asked)
+            summarizer = self._summarizer(request)
             events: AsyncIterator[Event] = Recommendation(self.name, question, options, library, summarizer).events()
         else:
-            events = self._answered(asked)
+            events = self._answered(request)
         async with aclosing(events) as answering:  # type: ignore[type-var]
             async for event in answering:
                 yield event
 
-    async def _answered(self, asked: _Asked) -> AsyncGenerator[Event, None]:
-        writing = None if self._synthesis(asked.options) == "extractive" else self._writing(asked)
-        keywords, source, step = await self._keywords(asked)
+    async def _answered(self, request: _WeiseRequest) -> AsyncGenerator[Event, None]:
+        writing = None if self._synthesis(request.options) == "extractive" else self._writing(request)
+        keywords, source, step = await self._keywords(request)
         yield Step(step)
-        found = await _found(asked, keywords)
+        found = await _found(request, keywords)
         for line in found.steps:
             yield Step(line)
-        details = _details_of(asked.options, source, found)
-        stem = ParsedQuestion(asked.question.text, "open")
+        details = _details_of(request.options, source, found)
+        stem = ParsedQuestion(request.question.text, "open")
         if writing is None or not found.gathered.lists[0]:
-            inner = replace(_MEDRAG, sentences=asked.options.sentences, references=asked.options.references)
-            reading = _Given(asked.library, found.gathered)
-            events = Extraction(self.name, stem, inner, reading, by_paper=True).events([asked.question.text])
+            inner = replace(_MEDRAG, sentences=request.options.sentences, references=request.options.references)
+            reading = _FoundPassagesOnly(request.library, found.gathered)
+            events = Extraction(self.name, stem, inner, reading, by_paper=True).events([request.question.text])
         else:
-            events = self._written(asked, writing, found.gathered)
+            events = self._written(request, writing, found.gathered)
         async with aclosing(events) as answering:
             async for event in answering:
                 yield _with_details(event, details)
 
-    def _summarizer(self, asked: _Asked) -> Summarizer | None:
+    def _summarizer(self, request: _WeiseRequest) -> Summarizer | None:
         """Return what summarizes the articles that the request names, None where it names none or no model can."""
-        options, synthesis = asked.options, self._synthesis(asked.options)
+        options, synthesis = request.options, self._synthesis(request.options)
         if synthesis == "extractive" or not options.where.papers:
             return None
         quotes = synthesis == "quoted"
-        return Summarizer(self._writing(asked), self._prompts, options.sentences, options.context_tokens, quotes)
+        return Summarizer(self._writing(request), self._prompts, options.sentences, options.context_tokens, quotes)
 
-    def _writing(self, asked: _Asked) -> Chains:
+    def _writing(self, request: _WeiseRequest) -> Chains:
         """Return what the model writes with.
 
         Raises:
             EngineUnavailable: there is no model now.
         """
         engine: Engine = self._lifecycle.get()
-        limit = answer_limit(asked.ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
-        params = params_of(asked.ask, min(limit, engine.max_model_len // 2))
-        layout = PromptFormatter(engine, self._lifecycle.card, asked.ask.instruction)
-        generations = Generations(engine, asked.ask.request_id)
-        return Chains(generations, layout, ParsedQuestion(asked.question.text, "open"), params, reasoned=False)
+        limit = answer_limit(request.ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
+        params = params_of(request.ask, min(limit, engine.max_model_len // 2))
+        layout = PromptFormatter(engine, self._lifecycle.card, request.ask.instruction)
+        generations = Generations(engine, request.ask.request_id)
+        return Chains(generations, layout, ParsedQuestion(request.question.text, "open"), params, reasoned=False)
 
-    async def _keywords(self, asked: _Asked) -> tuple[tuple[AskedKeyword, ...], str, str]:
+    async def _keywords(self, request: _WeiseRequest) -> tuple[tuple[QuestionKeyword, ...], str, str]:
         """Return the keywords, who chose them, and the step that tells it."""
-        given, options, fault = asked.question, asked.options, ""
+        given, options, fault = request.question, request.options, ""
         if given.keywords:
             return given.keywords, given.source, _keywords_line(given.keywords, given.source)
         wants_model = options.extractor == "model" or (options.extractor == "auto" and self._is_able)
         if wants_model:
-            chains = self._writing(asked)
+            chains = self._writing(request)
             prompts = (self._prompts.keywords_system, self._prompts.keywords)
             written = await written_keywords(
-                chains.generations, chains.layout, prompts, given.text, asked.ask.cache_salt
+                chains.generations, chains.layout, prompts, given.text, request.ask.cache_salt
             )
             if written.keywords:
                 keywords = with_fixed(written.keywords, options)
                 return keywords, "model", _keywords_line(keywords, "model")
             fault = f" (the model chose none: {written.fault})"
-        keywords = with_fixed(await asked.library.suggest(given.text, options.namespaces), options)
+        keywords = with_fixed(await request.library.suggest(given.text, options.namespaces), options)
         return keywords, "terms", _keywords_line(keywords, "terms") + fault
 
     @property
     def _is_able(self) -> bool:
         return self._lifecycle.card.writes(self.name)
 
-    async def _written(self, asked: _Asked, chains: Chains, gathered: Gathered) -> AsyncGenerator[Event, None]:
+    async def _written(self, request: _WeiseRequest, chains: Chains, gathered: Gathered) -> AsyncGenerator[Event, None]:
         """Let the model write the answer, or choose its quotes, from the passages that fit its context."""
-        options, prompts = asked.options, self._prompts
-        around = chains.layout.ids(prompts.system, prompts.user(asked.question.text, "-"))
+        options, prompts = request.options, self._prompts
+        around = chains.layout.ids(prompts.system, prompts.user(request.question.text, "-"))
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
         usable = [one for one in gathered.lists[0] if not one.document.is_retracted]
         context = await read_passages(chains.generations.engine, usable, room, options.context_tokens)
         yield Step(report.searched(gathered))
-        yield report.retrieved([asked.question.text], context.passages)
+        yield report.retrieved([request.question.text], context.passages)
         yield EvidenceRead(evidence_of(context.passages))
         yield Step(report.read(context))
         details = {"context_tokens": context.tokens, "left_out": context.left_out, "too_long": context.too_long}
@@ -195,16 +195,16 @@ class WeiseEule:
             quoting = Quoting(chains.generations, chains.layout, chains.params)
             events = Quotation(chains.question, inner, quoting).events(numbered, details | {"synthesis": "quoted"})
         else:
-            events = self._generated(chains, context, (asked, details | {"synthesis": "generated"}))
+            events = self._generated(chains, context, (request, details | {"synthesis": "generated"}))
         async with aclosing(events) as answering:
             async for event in answering:
                 yield event
 
     async def _generated(
-        self, chains: Chains, context: Context, what: tuple[_Asked, Mapping[str, Any]]
+        self, chains: Chains, context: Context, what: tuple[_WeiseRequest, Mapping[str, Any]]
     ) -> AsyncGenerator[Event, None]:
-        asked, details = what
-        inputs = PromptInputs(self._prompts.system, self._prompts.user(asked.question.text, context.text))
+        request, details = what
+        inputs = PromptInputs(self._prompts.system, self._prompts.user(request.question.text, context.text))
         chain: Chain | None = None
         async with aclosing(chains.events(inputs)) as events:
             async for event in events:
@@ -215,62 +215,62 @@ class WeiseEule:
         if chain is None:
             return
         passages = dict(enumerate(context.passages, 1))
-        closing = Closing(chains.question, passages, context.best_first, asked.options.references, "", details)
+        closing = Closing(chains.question, passages, context.best_first, request.options.references, "", details)
         for final_event in await report.closing_events(closing, chain, chains.generations.usage):
             yield final_event
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _WeiseRequest:
     """Hold one request with what was read from it."""
 
     ask: AnswerRequest
     options: WeiseOptions
-    question: AskedQuestion
+    question: KeywordQuestion
     library: Library
 
 
-async def _found(asked: _Asked, keywords: Sequence[AskedKeyword]) -> _FoundPassages:
+async def _found(request: _WeiseRequest, keywords: Sequence[QuestionKeyword]) -> _FoundPassages:
     """Rank by the chosen retriever, count the keywords, and compare with the other retrievers where asked."""
-    options = asked.options
-    ranked, lack = await _ranked(asked, keywords)
+    options = request.options
+    ranked, lack = await _ranked(request, keywords)
     if options.retriever == "pes2":
         if ranked is None:
             raise lack or RetrievalError("there is no ranking by keywords")
         rows = [row.found for row in ranked.rows]
-        judged = await asked.library.judge(asked.question.text, rows, options.rerank)
+        judged = await request.library.judge(request.question.text, rows, options.rerank)
         gathered = Gathered(namespaces=ranked.namespaces, retriever="pes2", lists=(judged,), seconds=ranked.seconds)
     else:
-        gathered = await asked.library.search(_text_search(asked, options.retriever))
-    compared = await _compared(asked, ranked) if options.compare else {}
+        gathered = await request.library.search(_text_search(request, options.retriever))
+    compared = await _compared(request, ranked) if options.compare else {}
     return _FoundPassages(gathered, ranked, "" if lack is None else lack.message, compared)
 
 
 async def _ranked(
-    asked: _Asked, keywords: Sequence[AskedKeyword]
+    request: _WeiseRequest, keywords: Sequence[QuestionKeyword]
 ) -> tuple[KeywordsRanked | None, ArrowheadError | None]:
     """Return the ranking by keywords, or why there is none."""
-    options = asked.options
+    options = request.options
     search = KeywordSearch(
         keywords=tuple(keywords),
         namespaces=options.namespaces,
-        only_fixed=asked.question.only_fixed,
+        only_fixed=request.question.only_fixed,
         matching=options.matching,
         k=max(options.k, options.rerank),
         where=options.where,
     )
     try:
-        return await asked.library.rank(search), None
+        return await request.library.rank(search), None
     except RetrievalError as error:
         if options.retriever == "pes2":
             raise
         return None, error
 
 
-def _text_search(asked: _Asked, retriever: WeiseRetriever, rerank: int | None = None) -> TextSearch:
-    options = asked.options
+def _text_search(request: _WeiseRequest, retriever: WeiseRetriever, rerank: int | None = None) -> TextSearch:
+    options = request.options
     return TextSearch(
-        query=asked.question.text,
+        query=request.question.text,
         retriever=retriever,
         namespaces=options.namespaces,
         k=max(options.k, options.rerank),
@@ -279,7 +279,9 @@ def _text_search(asked: _Asked, retriever: WeiseRetriever, rerank: int | None = 
     )
 
 
-async def _compared(asked: _Asked, ranked: KeywordsRanked | None) -> dict[str, tuple[RankedPassage, ...] | str]:
+async def _compared(
+    request: _WeiseRequest, ranked: KeywordsRanked | None
+) -> dict[str, tuple[RankedPassage, ...] | str]:
     """Return the hits of each retriever by its name, or why it has none."""
     found: dict[str, tuple[RankedPassage, ...] | str] = {}
     for retriever in RETRIEVERS:
@@ -287,14 +289,14 @@ async def _compared(asked: _Asked, ranked: KeywordsRanked | None) -> dict[str, t
             found[retriever] = tuple(row.found for row in ranked.rows)
             continue
         try:
-            found[retriever] = (await asked.library.search(_text_search(asked, retriever, 0))).lists[0]
+            found[retriever] = (await request.library.search(_text_search(request, retriever, 0))).lists[0]
         except ArrowheadError as error:
             found[retriever] = error.message
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _FoundPassagesOnly:
     """Be the ``Passages`` of an answer whose passages are found already."""
 
     library: Library
@@ -336,7 +338,7 @@ class _FoundPassages:
     def steps(self) -> list[str]:
         lines = []
         if self.ranked is not None:
-            lines += [told for one in self.ranked.keywords if (told := _told(one))]
+            lines += [line for one in self.ranked.keywords if (line := _count_line(one))]
             if absent := [one.text for one in self.ranked.keywords if not any(w.occurrences for w in one.spellings)]:
                 lines.append(f"in no passage: {', '.join(absent)}")
         elif self.lack:
@@ -346,12 +348,12 @@ class _FoundPassages:
         return lines
 
 
-def _keywords_line(keywords: Sequence[AskedKeyword], source: str) -> str:
+def _keywords_line(keywords: Sequence[QuestionKeyword], source: str) -> str:
     shown = ", ".join(f"{one.text} (fixed)" if one.fixed else one.text for one in keywords)
     return f"keywords {_SOURCES[source]}: {shown or 'none'}"
 
 
-def _told(one: CountedKeyword) -> str:
+def _count_line(one: CountedKeyword) -> str:
     """Return the line on the other spellings that were counted, "" where there are none."""
     ways = [f"{way.text} ({way.kind}, {way.occurrences})" for way in one.spellings[1:]]
     named = {way.text.lower() for way in one.spellings}

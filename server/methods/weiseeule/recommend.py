@@ -39,7 +39,7 @@ from server.methods.shared.quoted import QuoteTask, Quoting
 from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
 from server.methods.shared.synthesis import Synthesis
 from server.methods.weiseeule.library import Library, TextSearch, WeiseRetriever
-from server.methods.weiseeule.request import PMIDS_OF_A_PART, AskedQuestion, Prompts, WeiseOptions
+from server.methods.weiseeule.request import PMIDS_OF_A_PART, KeywordQuestion, Prompts, WeiseOptions
 
 _MAX_TOKENS: Final = 400
 _NO_ROOM: Final = "the model has no room to read its passages"
@@ -191,7 +191,7 @@ class Recommendation:
     """
 
     method: str
-    question: AskedQuestion
+    question: KeywordQuestion
     options: WeiseOptions
     library: Library
     summarizer: Summarizer | None = None
@@ -218,7 +218,7 @@ class Recommendation:
             if described[-1].summary is not None:
                 yield Step(f"summary {number} of {len(articles)}: {_told_of(described[-1])}")
                 yield TranscriptDelta(described[-1].summary.written)
-        for event in self._told(described, where, details):
+        for event in self._listed(described, where, details):
             yield event
 
     async def _searched(self) -> tuple[Gathered, WeiseRetriever, list[str]]:
@@ -265,7 +265,7 @@ class Recommendation:
         """Return how many sentences each article gets: more where the user has chosen them."""
         return self.options.sentences if self.options.where.papers else 1
 
-    def _told(self, articles: Sequence[Article], where: str, details: dict[str, Any]) -> Iterator[Event]:
+    def _listed(self, articles: Sequence[Article], where: str, details: dict[str, Any]) -> Iterator[Event]:
         text = f"{counted(len(articles), 'article')} for this text, best first, found in {where}:\n"
         if self.summarizer is not None and not self.summarizer.quotes:
             text += "The model wrote what stands without quotation marks.\n"

@@ -24,7 +24,14 @@ from server.methods.shared.extractive import DEFAULT_SENTENCES, MAX_SENTENCES
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import PassageQuery
 from server.methods.shared.synthesis import SYNTHESES, Synthesis
-from server.methods.weiseeule.library import MATCHINGS, RETRIEVERS, AskedKeyword, Matching, Restriction, WeiseRetriever
+from server.methods.weiseeule.library import (
+    MATCHINGS,
+    RETRIEVERS,
+    Matching,
+    QuestionKeyword,
+    Restriction,
+    WeiseRetriever,
+)
 
 MAX_KEYWORDS: Final = 32
 MAX_ARTICLES: Final = 50
@@ -218,7 +225,7 @@ def _frozen(key: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedQuestion:
+class KeywordQuestion:
     """Hold a question without its marks.
 
     ``keywords`` are those of the marks or of the options, () where the extractor has to find them; ``source`` says
@@ -226,14 +233,14 @@ class AskedQuestion:
     """
 
     text: str
-    keywords: tuple[AskedKeyword, ...] = ()
+    keywords: tuple[QuestionKeyword, ...] = ()
     source: str = ""
     only_fixed: bool = False
     recommend: bool = False
     part: int | None = None
 
 
-def read_question(text: str, options: WeiseOptions) -> AskedQuestion:
+def read_question(text: str, options: WeiseOptions) -> KeywordQuestion:
     """Return the question without marks, with its keywords.
 
     Raises:
@@ -242,20 +249,20 @@ def read_question(text: str, options: WeiseOptions) -> AskedQuestion:
     articles = _ARTICLES.fullmatch(text)
     if articles or options.recommend:
         part = int(articles["part"]) if articles else None
-        return AskedQuestion(articles["text"] if articles else text, recommend=True, part=part)
+        return KeywordQuestion(articles["text"] if articles else text, recommend=True, part=part)
     marked = parse_marked(text)
     question = marked.question if marked else text
     if not re.search(r"\w", question):
         raise OptionInvalid("the question has no words", param="messages")
     only_fixed = options.only_fixed or bool(marked and marked.only_fixed)
-    found = tuple(AskedKeyword(one.text, one.fixed) for one in marked.keywords) if marked else ()
+    found = tuple(QuestionKeyword(one.text, one.fixed) for one in marked.keywords) if marked else ()
     source = "marks" if found else ""
     if options.keywords:
-        found, source = tuple(AskedKeyword(one) for one in dict.fromkeys(options.keywords)), "options"
-    return AskedQuestion(question, with_fixed(found, options) if found else (), source, only_fixed)
+        found, source = tuple(QuestionKeyword(one) for one in dict.fromkeys(options.keywords)), "options"
+    return KeywordQuestion(question, with_fixed(found, options) if found else (), source, only_fixed)
 
 
-def with_fixed(keywords: tuple[AskedKeyword, ...], options: WeiseOptions) -> tuple[AskedKeyword, ...]:
+def with_fixed(keywords: tuple[QuestionKeyword, ...], options: WeiseOptions) -> tuple[QuestionKeyword, ...]:
     """Return the keywords with those fixed that the options name.
 
     Raises:
@@ -264,22 +271,22 @@ def with_fixed(keywords: tuple[AskedKeyword, ...], options: WeiseOptions) -> tup
     if options.fixed is None:
         return keywords
     if options.fixed in ("all", "none"):
-        return tuple(AskedKeyword(one.text, options.fixed == "all") for one in keywords)
-    wanted = {one.casefold(): one for one in options.fixed}
+        return tuple(QuestionKeyword(one.text, options.fixed == "all") for one in keywords)
+    requested = {one.casefold(): one for one in options.fixed}
     known = {one.text.casefold() for one in keywords}
-    if missing := [one for folded, one in wanted.items() if folded not in known]:
+    if missing := [one for folded, one in requested.items() if folded not in known]:
         names = ", ".join(one.text for one in keywords)
         raise OptionInvalid(
             f"arrowhead.fixed: {missing[0]!r} is none of the keywords ({names})", param="arrowhead.fixed"
         )
-    return tuple(AskedKeyword(one.text, one.text.casefold() in wanted) for one in keywords)
+    return tuple(QuestionKeyword(one.text, one.text.casefold() in requested) for one in keywords)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenKeywords:
     """Hold what the model wrote; ``fault`` says why it cannot be used, "" where it can."""
 
-    keywords: tuple[AskedKeyword, ...] = ()
+    keywords: tuple[QuestionKeyword, ...] = ()
     fault: str = ""
 
 
@@ -313,7 +320,7 @@ def read_keywords(written: str, question: str) -> WrittenKeywords:
     except (ValueError, KeyError, TypeError):
         return WrittenKeywords(fault="it wrote no list of keywords")
     asked = _bare(question)
-    kept = tuple(AskedKeyword(one) for one in dict.fromkeys(words) if one and _bare(one) in asked)[:MAX_WRITTEN]
+    kept = tuple(QuestionKeyword(one) for one in dict.fromkeys(words) if one and _bare(one) in asked)[:MAX_WRITTEN]
     return WrittenKeywords(kept) if kept else WrittenKeywords(fault="it wrote no keyword of the question")
 
 

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel
 
 from scripts.image_in_chroot import Build, Instruction, pairs, parse
-from server.auth.authentication import Keyring, require_keys
+from server.auth.authentication import ApiKeyLookup, require_keys
 from server.jobs.queue import JobLimits
 from server.serving.run import FLUSH_S
 from server.settings.loading import SettingsInvalid
@@ -191,7 +191,7 @@ def test_the_guide_quotes_the_start_without_a_key() -> None:
     """Word by word, as the way out stands in it."""
     settings = Settings.model_validate({"server": {"host": "0.0.0.0"}})
     with pytest.raises(SettingsInvalid) as failure:
-        require_keys(settings, Keyring(()))
+        require_keys(settings, ApiKeyLookup(()))
 
     assert "`arrowhead key create`" in failure.value.message and "server.api_keys" in failure.value.message
     assert f"\narrowhead: {failure.value.message}\n" in (ROOT / "docs" / "deploy.md").read_text()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from server.auth.authentication import FileKeyStore, Keyring, Principal
+from server.auth.authentication import ApiKeyLookup, FileKeyStore, Principal
 from server.auth.keys import NewKey, Scopes
 from server.auth.rate_limits import LocalRateLimiter
 from server.errors import ForbiddenHost, ForbiddenOrigin, RateExceeded, Unauthorized
@@ -23,7 +23,7 @@ LISTED = "https://lab.example"
 
 
 def _door(*keys: str, host: str = "127.0.0.1", origins: tuple[str, ...] = (LISTED,)) -> AccessControl:
-    return AccessControl(ServerSettings(host=host, cors_origins=origins), Keyring(keys), LocalRateLimiter())
+    return AccessControl(ServerSettings(host=host, cors_origins=origins), ApiKeyLookup(keys), LocalRateLimiter())
 
 
 def _headers(**fields: str) -> Headers:
@@ -56,7 +56,7 @@ def test_a_loopback_server_answers_to_its_own_names_only(host: str) -> None:
 def test_its_own_names_are_known_in_any_case_and_with_a_port(host: str) -> None:
     """And those of server.allowed_hosts."""
     settings = ServerSettings(allowed_hosts=("Desk.example",))
-    AccessControl(settings, Keyring(()), LocalRateLimiter()).check_page("POST", Headers({"host": host}))
+    AccessControl(settings, ApiKeyLookup(()), LocalRateLimiter()).check_page("POST", Headers({"host": host}))
 
 
 def test_it_answers_to_the_address_it_was_given() -> None:
@@ -358,7 +358,7 @@ async def test_a_limited_key_is_known_at_the_door(tmp_path: Path) -> None:
     """With its scopes."""
     store = FileKeyStore(tmp_path / "keys.json", lambda: datetime(2026, 1, 1, tzinfo=UTC))
     secret, made = store.create(NewKey(name="anna", scopes=Scopes(requests_per_minute=1)))
-    access_control = AccessControl(ServerSettings(), Keyring((), store), LocalRateLimiter())
+    access_control = AccessControl(ServerSettings(), ApiKeyLookup((), store), LocalRateLimiter())
     principal = access_control.admit("/v1/models", _headers(authorization=f"Bearer {secret}"))
     assert (principal.key_id, principal.is_operator) == (made.id, False)
     await access_control.take(principal)

@@ -374,7 +374,7 @@ async def test_methods_are_told_what_their_key_reads(site: Site) -> None:
     services, asks = site.app.state.services, [AnswerRequest(request_id="r")]
     served, told = services.models(OPERATOR)[0]._replace(name="medrag"), {}
     for who in ("operator", "ben", "cleo", "own"):
-        owner = services.keyring.find(site.keys[who]).owner
+        owner = services.key_lookup.find(site.keys[who]).owner
         told[who] = (await services.with_namespaces(served, owner, asks))[0].namespaces
     assert told == {
         "operator": None, "ben": frozenset({"common", "owns"}), "cleo": frozenset({"annas"}), "own": frozenset(),

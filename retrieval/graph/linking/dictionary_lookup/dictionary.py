@@ -9,16 +9,18 @@ abbreviations match in capitals only.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
 import numpy as np
 
 from retrieval.graph.linking.dictionary_lookup.ambiguity import TokenSpan, is_generic, is_modified, name_flags
-from retrieval.graph.linking.dictionary_lookup.doubts import Doubts
+from retrieval.graph.linking.dictionary_lookup.candidate_filter import CandidateFilter
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate, IdentifierFinder, Matcher
 from retrieval.graph.linking.dictionary_lookup.names import (
     ALIAS,
@@ -57,6 +59,12 @@ _KIND_ORDER: Final = ("disease", "gene", "compound", "drug", "symptom", "phenoty
 _LEAST_UNKNOWN: Final = 4
 _FOLDER: Final = "retrieval.graph.linking.dictionary_lookup"
 _LONGEST: Final = 8
+# Stems of international nonproprietary names: what a word with such an ending names is a drug.
+_DRUG: Final = re.compile(
+    r"[a-z]{3,}(?:mab|nib|xaban|gatran|pril|sartan|statin|olol|dipine|conazole|prazole|triptan|gliptin|gliflozin|"
+    r"glutide|floxacin|cillin|parib|lukast|setron|azepam|oxetine|fibrate|tidine|limus|platin|rubicin|taxel|rsen|vudine|"
+    r"navir|tegravir|buvir|previr|kinra|dronate|thiazide|profen|gepant|mycin)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +156,9 @@ class Dictionary:
         self, text: str, found: list[Candidate], unknown: tuple[UnknownWord, ...]
     ) -> tuple[list[Candidate], list[str]]:
         """Return the candidates that are meant and whole, and notes on the others."""
-        doubts = Doubts(self.matcher, self.speller.english)
-        meant = [one for one in found if not doubts.is_another_word(one)]
-        whole, notes = doubts.whole_names(meant)
+        candidate_filter = CandidateFilter(self.matcher, self.speller.english)
+        meant = [one for one in found if not candidate_filter.is_another_word(one)]
+        whole, notes = candidate_filter.whole_names(meant)
         chosen, more = filter_ambiguous(text, whole, unknown, self._is_word)
         return chosen, [*notes, *more]
 
@@ -398,6 +406,37 @@ def common_names() -> tuple[CommonName, ...]:
     """Return abbreviations, then the names of drugs and of diseases."""
     short = [CommonName(names[0], targets, is_abbreviation=True) for names, targets in _lines("abbreviations.txt")]
     return (*short, *_drugs(_lines("drugs.txt")), *_diseases(_lines("diseases.txt")))
+
+
+def drugs_not_in(text: str, question: str) -> tuple[str, ...]:
+    """Return the drugs that a question names and a text has under none of their names, in the order of the question.
+
+    Known are those of the shipped table, and others by the ending of their name.
+    """
+    groups, asked = _drug_names(), tuple(fold(question))
+    there = f" {' '.join(fold(text))} "
+    missing: list[str] = []
+    first = 0
+    while first < len(asked):
+        name = next((n for n in _from(asked, first) if " ".join(n) in groups), asked[first : first + 1])
+        text_of = " ".join(name)
+        names = groups.get(text_of) or (frozenset((text_of,)) if _DRUG.fullmatch(text_of) else frozenset())
+        if names and not any(f" {one} " in there for one in names):
+            missing.append(text_of)
+        first += len(name)
+    return tuple(missing)
+
+
+def _from(words: Sequence[str], first: int) -> Iterator[Sequence[str]]:
+    """Yield the words from ``first`` on, the most of them first."""
+    return (words[first:last] for last in range(min(len(words), first + _LONGEST), first, -1))
+
+
+@lru_cache(maxsize=1)
+def _drug_names() -> Mapping[str, frozenset[str]]:
+    """Return all names of each drug of the table by each of them, normalized."""
+    groups = [{" ".join(fold(name)) for name in (*equal, *sold)} for equal, sold in _lines("drugs.txt")]
+    return {name: frozenset(names) for names in groups for name in names}
 
 
 def absent_names(missing: Sequence[CommonName]) -> AbsentNames:

@@ -92,8 +92,8 @@ class ConversationMethod:
             self._inner.check(_carried(ask))
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        if (told := self._without_method(ask.question)) is not None:
-            kind, text = told
+        if (fixed := self._without_method(ask.question)) is not None:
+            kind, text = fixed
             for event in _closing(text, {"method": self.name, "reason": kind}):
                 yield event
             return

@@ -14,8 +14,8 @@ import pytest
 from server.auth import authentication
 from server.auth.authentication import (
     OPERATOR,
+    ApiKeyLookup,
     FileKeyStore,
-    Keyring,
     Principal,
     access_lines,
     named_keys,
@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> FileKeyStore:
     return FileKeyStore(tmp_path / "keys.json")
 
 
-def _refused(ring: Keyring, secret: str) -> bool:
+def _refused(ring: ApiKeyLookup, secret: str) -> bool:
     try:
         ring.find(secret)
     except Unauthorized:
@@ -56,7 +56,7 @@ def _refused(ring: Keyring, secret: str) -> bool:
 
 def test_a_new_key_counts_at_the_next_request_and_a_revoked_one_no_more(store: FileKeyStore) -> None:
     """Without a start of the server."""
-    ring = Keyring([FIXED], store)
+    ring = ApiKeyLookup([FIXED], store)
     secret, made = store.create(NewKey(name="anna", scopes=Scopes(egress="off")))
 
     assert ring.find(secret) == Principal(owner=made.digest, scopes=made.scopes)
@@ -67,7 +67,7 @@ def test_a_new_key_counts_at_the_next_request_and_a_revoked_one_no_more(store: F
 
 def test_changes_right_after_one_another_are_all_seen(store: FileKeyStore) -> None:
     """Within one tick of the file system's clock, and where a new file gets an old one's inode."""
-    ring = Keyring((), store)
+    ring = ApiKeyLookup((), store)
     for number in range(40):
         secret, _ = store.create(NewKey(name=f"key {number}"))
         assert ring.find(secret).owner
@@ -85,7 +85,7 @@ def test_an_unchanged_file_is_not_read_again(store: FileKeyStore) -> None:
             reads.append(1)
             return super().read()
 
-    ring = Keyring((), Counting(store.path))
+    ring = ApiKeyLookup((), Counting(store.path))
     for _ in range(50):
         ring.find(secret)
     assert len(reads) == 1
@@ -95,7 +95,7 @@ def test_a_key_ends_when_it_expires(store: FileKeyStore) -> None:
     """To the second, by the server's clock."""
     clock = Clock()
     secret, _ = store.create(NewKey(name="anna", expires=clock.now + timedelta(days=1)))
-    ring = Keyring((), store, clock)
+    ring = ApiKeyLookup((), store, clock)
 
     assert ring.find(secret).owner
     clock.now += timedelta(days=1)
@@ -106,7 +106,7 @@ def test_a_key_ends_when_it_expires(store: FileKeyStore) -> None:
 
 def test_a_server_that_asked_for_keys_goes_on_asking(store: FileKeyStore) -> None:
     """Also when the last key is revoked, or the file is gone: it does not open to everybody."""
-    ring = Keyring((), store)
+    ring = ApiKeyLookup((), store)
     assert not ring.requires_key and ring.principal_of("") == OPERATOR
     secret, _ = store.create(NewKey(name="anna"))
     assert ring.requires_key
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_read_opens_to_nobody(store: FileKeyStore, caplog:
     """Neither to its keys nor to all; the settings' keys go on. Told once in the log; its place not to the client."""
     secret, _ = store.create(NewKey(name="anna"))
     good = store.path.read_text()
-    ring = Keyring([FIXED], store)
+    ring = ApiKeyLookup([FIXED], store)
     store.path.write_text("{")
     for _ in range(3):
         with pytest.raises(KeyStoreError) as refused:
@@ -134,13 +134,13 @@ def test_a_file_that_cannot_be_read_opens_to_nobody(store: FileKeyStore, caplog:
     assert ring.find(secret).owner
     with pytest.raises(KeyStoreError):
         store.path.write_text("{")
-        Keyring((), store)
+        ApiKeyLookup((), store)
 
 
 def test_rights_that_are_mended_are_noticed(store: FileKeyStore) -> None:
     """A change of rights alone counts as a change of the file."""
     secret, _ = store.create(NewKey(name="anna"))
-    ring = Keyring((), store)
+    ring = ApiKeyLookup((), store)
     store.path.chmod(0o622)
     with pytest.raises(KeyStoreError):
         ring.find(secret)
@@ -150,7 +150,7 @@ def test_rights_that_are_mended_are_noticed(store: FileKeyStore) -> None:
 
 def test_one_file_is_held_open_and_no_more(store: FileKeyStore) -> None:
     """Through a hundred changes."""
-    ring = Keyring((), store)
+    ring = ApiKeyLookup((), store)
     for number in range(50):
         store.create(NewKey(name=f"key {number}"))
         assert ring.requires_key
@@ -177,7 +177,7 @@ def test_a_key_lowers_the_mode_and_never_raises_it(store: FileKeyStore) -> None:
     ids = {}
     for name, mode in (("low", "off"), ("middle", "local-first"), ("high", "ncbi"), ("plain", None)):
         ids[name] = store.create(NewKey(name=name, scopes=Scopes(egress=mode)))[1].id  # type: ignore[arg-type]
-    ring = Keyring([FIXED], store)
+    ring = ApiKeyLookup([FIXED], store)
     policy = replace(EgressPolicy.of(EgressSettings(mode="local-first")), mode_of_key=ring.mode_of)
 
     assert [policy.ceiling(ids[name]) for name in ("low", "middle", "high", "plain")] == [
@@ -194,7 +194,7 @@ def test_a_key_lowers_the_mode_and_never_raises_it(store: FileKeyStore) -> None:
 def test_the_start_and_the_doctor_name_keys_by_their_ids(store: FileKeyStore) -> None:
     """Not all of many, no secret, and what is wrong with the file's rights."""
     secrets = [store.create(NewKey(name=f"key {n}"))[0] for n in range(22)]
-    ring, settings = Keyring([FIXED], store), _settings(store.path, "127.0.0.1", FIXED)
+    ring, settings = ApiKeyLookup([FIXED], store), _settings(store.path, "127.0.0.1", FIXED)
     told = named_keys(ring, EgressPolicy.of(settings.egress).ceiling)
     said = "\n".join([told, *access_lines(settings, ring), finding_of(settings)[1]])
 
@@ -231,9 +231,9 @@ def test_an_address_of_others_needs_a_key_that_can_be_used(store: FileKeyStore) 
     store.revoke("gone")
     store.create(NewKey(name="past", expires=clock.now))
     with pytest.raises(SettingsInvalid, match="arrowhead key create") as refused:
-        require_keys(settings, Keyring((), store, clock))
+        require_keys(settings, ApiKeyLookup((), store, clock))
     assert refused.value.message.startswith("ARROWHEAD_SERVER__HOST (server.host): 0.0.0.0 can be reached")
-    require_keys(settings, Keyring([FIXED], store, clock))
-    require_keys(_settings(store.path, "127.0.0.1"), Keyring((), None))
+    require_keys(settings, ApiKeyLookup([FIXED], store, clock))
+    require_keys(_settings(store.path, "127.0.0.1"), ApiKeyLookup((), None))
     store.create(NewKey(name="anna"))
-    require_keys(settings, Keyring((), store, clock))
+    require_keys(settings, ApiKeyLookup((), store, clock))

@@ -289,7 +289,7 @@ async def test_a_site_can_go_on_without_a_log(tmp_path: Path, caplog: pytest.Log
     (tmp_path / "file").write_text("")
     world = World(tmp_path, Service(NOTHING), Service(FOUND))
     broken = AuditLog(tmp_path / "file" / "audit.jsonl", level="metadata", max_bytes=10**6)
-    egress = Egress(world.egress.policy, world.egress._places, AuditRecorder(broken, "continue"))
+    egress = Egress(world.egress.policy, world.egress._destinations, AuditRecorder(broken, "continue"))
 
     reply = await egress.fetch(SYMBOL, EgressContext("r", "", "ncbi"))
 

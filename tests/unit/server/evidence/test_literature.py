@@ -13,7 +13,7 @@ from ncbi_server import Answer, Seen
 
 from retrieval.errors import NcbiMalformed, NcbiUnavailable
 from retrieval.types import RawReply, Route
-from server.evidence.literature import EntrezPlace, note_of, read_articles, read_spellings
+from server.evidence.literature import EntrezSource, note_of, read_articles, read_spellings
 from server.methods.base import CallReplied, OptionInvalid
 from server.methods.clinfo.literature import Hear
 from server.methods.clinfo.options import parse_options
@@ -24,10 +24,10 @@ def bench(tmp_path: Path) -> Any:
     return lambda *given: ClinfoBench(tmp_path, *given)
 
 
-async def _place(made: ClinfoBench, hear: Hear = lambda call: None) -> EntrezPlace:
-    (place,) = made.method._library.literature.open(made.made(), parse_options({}), hear)
-    assert isinstance(place, EntrezPlace)
-    return place
+async def _source(made: ClinfoBench, hear: Hear = lambda call: None) -> EntrezSource:
+    (source,) = made.method._library.literature.open(made.made(), parse_options({}), hear)
+    assert isinstance(source, EntrezSource)
+    return source
 
 
 def test_a_record_is_its_own_reference() -> None:
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_reported_and_costs_no_other() -> None:
 async def test_many_records_take_one_call_for_each_two_hundred(bench: Any) -> None:
     many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 451)}
     async with bench(pubmed(many)) as made:
-        found = await (await _place(made)).fetch(list(many), 60)
+        found = await (await _source(made)).fetch(list(many), 60)
         calls = [seen for seen in made.server.seen if seen.path.endswith("efetch.fcgi")]
     assert len(found.articles) == 450 and sorted(len(seen.params["id"].split(",")) for seen in calls) == [50, 200, 200]
 
@@ -103,7 +103,7 @@ def test_spellings_are_told_word_by_word() -> None:
 
 async def test_a_place_is_asked_for_spellings_by_espell(bench: Any) -> None:
     async with bench(lambda seen: Answer(body=_espell("x", "asthma children").encode())) as made:
-        assert await (await _place(made)).spelled(["asthmaa", "children"]) == {"asthmaa": "asthma"}
+        assert await (await _source(made)).spelled(["asthmaa", "children"]) == {"asthmaa": "asthma"}
         (seen,) = made.server.seen
     assert seen.path.endswith("/espell.fcgi") and seen.params["term"] == "asthmaa children"
 
@@ -116,9 +116,9 @@ async def test_a_batch_that_fails_costs_only_its_articles(bench: Any) -> None:
         return Answer(status=503) if seen.params.get("id", "").startswith("1,") else handler(seen)
 
     async with bench(handle) as made:
-        found = await (await _place(made)).fetch(list(many), 60)
+        found = await (await _source(made)).fetch(list(many), 60)
         with pytest.raises(NcbiUnavailable):
-            await (await _place(made)).fetch(["1", "2"], 60)
+            await (await _source(made)).fetch(["1", "2"], 60)
     assert len(found.articles) == 100 and found.unread == ("NCBI is in trouble (HTTP 503)",)
 
 
@@ -130,7 +130,7 @@ async def test_a_batch_that_is_late_costs_only_its_articles(bench: Any) -> None:
         return Answer(hang=True) if seen.params.get("id", "").startswith("1,") else handler(seen)
 
     async with bench(handle) as made:
-        found = await (await _place(made)).fetch(list(many), 1)
+        found = await (await _source(made)).fetch(list(many), 1)
     assert len(found.articles) == 100 and found.is_late and found.unread == ()
 
 
@@ -138,7 +138,7 @@ async def test_sources_follow_the_egress_mode(bench: Any) -> None:
     """With mode off PubMed is refused with the remedy, and the gateway is the default."""
     async with bench() as made:
         literature, ask = made.method._library.literature, made.made()
-        assert [place.name for place in literature.open(ask, parse_options({}), lambda call: None)] == ["gateway"]
+        assert [source.name for source in literature.open(ask, parse_options({}), lambda call: None)] == ["gateway"]
         assert literature.namespaces(ask, parse_options({})) == ()
         with pytest.raises(OptionInvalid, match="egress is off for this request") as refused:
             literature.check(ask, parse_options({"sources": "pubmed"}))
@@ -173,14 +173,14 @@ async def test_each_call_is_heard_with_its_address_and_what_came_of_it(bench: An
 
     heard: list[CallReplied] = []
     async with bench(handle) as made:
-        place = await _place(made, heard.append)
-        await place.search("dexamethasone", 20)
-        await place.fetch(["101", "102"], 60)
+        source = await _source(made, heard.append)
+        await source.search("dexamethasone", 20)
+        await source.fetch(["101", "102"], 60)
         with pytest.raises(NcbiUnavailable):
-            await place.linked(["101"], "refs")
+            await source.linked(["101"], "refs")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
-                await place.spelled(["dexamethasonne"])
+                await source.spelled(["dexamethasonne"])
     told = [(call.record["endpoint"], call.status, call.summary.partition(":")[0]) for call in heard]
     assert told[:2] == [("esearch", "ok", "4 ids"), ("efetch", "ok", "2 records")]
     assert told[2:] == [("elink", "error", "error"), ("espell", "error", "error")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from server.auth.authentication import Keyring
+from server.auth.authentication import ApiKeyLookup
 from server.auth.keys import KeyStoreError, NewKey
 from server.errors import Unauthorized
 from server.state.database import Database
@@ -42,7 +42,7 @@ def until(holds: Callable[[], bool], seconds: float = 15) -> bool:
     return True
 
 
-def accepts(ring: Keyring, secret: str) -> bool:
+def accepts(ring: ApiKeyLookup, secret: str) -> bool:
     try:
         return bool(ring.find(secret).owner)
     except (Unauthorized, KeyStoreError):
@@ -51,7 +51,7 @@ def accepts(ring: Keyring, secret: str) -> bool:
 
 def test_a_server_follows_keys_without_asking(server: PostgresKeyStore, url: str) -> None:
     """A new key counts within moments, and a revoked one no longer."""
-    ring, operator = Keyring((), server, lambda: NOW), PostgresKeyStore(Database(url), lambda: NOW)
+    ring, operator = ApiKeyLookup((), server, lambda: NOW), PostgresKeyStore(Database(url), lambda: NOW)
     secret, _ = operator.create(NewKey(name="anna"))
     assert until(lambda: accepts(ring, secret), 2)
     operator.revoke("anna")
@@ -60,7 +60,7 @@ def test_a_server_follows_keys_without_asking(server: PostgresKeyStore, url: str
 
 def test_no_key_outlives_the_contact_to_the_database(server: PostgresKeyStore, url: str, postgres: Postgres) -> None:
     """One may have been revoked meanwhile; when the database is back, the others count again, this one does not."""
-    ring, operator = Keyring((), server, lambda: NOW), PostgresKeyStore(Database(url), lambda: NOW)
+    ring, operator = ApiKeyLookup((), server, lambda: NOW), PostgresKeyStore(Database(url), lambda: NOW)
     secrets = [operator.create(NewKey(name=name))[0] for name in ("anna", "ben")]
     assert until(lambda: accepts(ring, secrets[1]))
     with postgres.unreachable(url):
@@ -78,7 +78,7 @@ def test_a_server_without_keys_needs_none_when_the_database_is_back(
     server: PostgresKeyStore, url: str, postgres: Postgres
 ) -> None:
     """While it is gone, the first key may have been made at another server."""
-    ring = Keyring((), server, lambda: NOW)
+    ring = ApiKeyLookup((), server, lambda: NOW)
     assert not ring.requires_key
     with postgres.unreachable(url):
         assert until(lambda: ring.requires_key)

@@ -70,8 +70,8 @@ def test_one_flipped_byte_in_any_file_is_found_and_named(tmp_path: Path, kind: K
     assert len(files) == (9 if kind == "flat" else 10)
     for path in files:
         whole = path.read_bytes()
-        for place in (0, len(whole) // 2, len(whole) - 1):
-            path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        for index_key in (0, len(whole) // 2, len(whole) - 1):
+            path.write_bytes(whole[:index_key] + bytes([whole[index_key] ^ 4]) + whole[index_key + 1 :])
             with pytest.raises(IndexDamaged, match=path.name):
                 open_index(folder, spec(kind))
         path.write_bytes(whole)

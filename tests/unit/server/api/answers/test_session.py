@@ -177,7 +177,7 @@ def _services(folder: Path, database: SlowDatabase) -> Services:
 
 
 def _answers(services: Services, model: str, **options: Any) -> Answers:
-    served = next(one for one in services.models(services.keyring.principal_of("")) if one.id == model)
+    served = next(one for one in services.models(services.key_lookup.principal_of("")) if one.id == model)
     ask = AnswerRequest(request_id=model, messages=(Message("user", "Which gene?"),), options=options)
     return Answers(services, served, fan_out(ask, 1), TraceHead(model, model, "", 0))
 

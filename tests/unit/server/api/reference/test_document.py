@@ -26,7 +26,7 @@ from server.api.retrieval.embeddings import EmbeddingsRequest, RerankRequest
 from server.api.retrieval.schemas import DocumentsBody, NamespaceBody, QueryBody, RemoveBody, SearchBody
 from server.api.retrieval.search import _checked
 from server.app import Application, create_app
-from server.auth.authentication import Keyring
+from server.auth.authentication import ApiKeyLookup
 from server.auth.rate_limits import LocalRateLimiter
 from server.error_mapping import TABLE
 from server.middleware import OPEN_PATHS
@@ -76,7 +76,7 @@ def _app(engine: Engine | None, needs_key: bool = True, name: str = "model") -> 
     parts = SimpleNamespace(
         settings=Settings(),
         observability=metrics_only(),
-        keyring=Keyring(("a-key-of-the-settings",) if needs_key else ()),
+        key_lookup=ApiKeyLookup(("a-key-of-the-settings",) if needs_key else ()),
         rates=LocalRateLimiter(),
         lifecycle=SimpleNamespace(card=ModelCard(name=name, source=".", prompt_form=form), get=get),
     )
@@ -334,10 +334,10 @@ def test_the_names_in_examples_are_those_of_the_server() -> None:
 
 
 @pytest.mark.parametrize("requires_key", [True, False])
-def test_the_keyring_says_whether_keys_are_needed(requires_key: bool) -> None:
+def test_the_key_lookup_says_whether_keys_are_needed(requires_key: bool) -> None:
     """Keys of the store count as those of the settings do; while the engine loads, nothing is said of it."""
     app = _app(None)
-    app.state.services.keyring = SimpleNamespace(requires_key=requires_key)
+    app.state.services.key_lookup = SimpleNamespace(requires_key=requires_key)
     document = app.openapi()
 
     assert document["security"] == ([{"bearer": []}] if requires_key else [{}])

@@ -22,7 +22,7 @@ from server.methods.clinfo.search import (
     fetch,
     merge,
     search_passages,
-    search_place,
+    search_source,
 )
 from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
 
@@ -87,9 +87,9 @@ def _ranked(document: Document) -> RankedPassage:
     return RankedPassage(passage=passage, document=document, hit=Hit(1, 1.0), namespace="own")
 
 
-def _run(place: str, *pmids: str, weight: float = 1.0) -> SearchRun:
+def _run(source: str, *pmids: str, weight: float = 1.0) -> SearchRun:
     keys = tuple(f"PMID:{pmid}" for pmid in pmids)
-    return SearchRun(place=place, query="q", writer="rules", hits=len(keys), keys=keys, weight=weight)
+    return SearchRun(source=source, query="q", writer="rules", hits=len(keys), keys=keys, weight=weight)
 
 
 def _article(pmid: str, doi: str = "") -> Article:
@@ -114,21 +114,21 @@ def test_a_ranking_by_all_words_weighs_more() -> None:
 async def test_a_query_that_finds_nothing_is_repaired() -> None:
     """First without fields, then without the clause that finds least; the record says what was asked in the end."""
     query = Query((Clause(("odd name",), linked=True), Clause(("asthma",))), "rules")
-    place = FixedPlace({"asthma": Hits(7, ("1", "2"))})
-    found = await search_place(0, place, query)
+    source = FixedPlace({"asthma": Hits(7, ("1", "2"))})
+    found = await search_source(0, source, query)
     (run,) = found.runs
     assert (run.query, run.repaired, run.hits, run.keys) == ("asthma", True, 7, ("PMID:1", "PMID:2"))
-    assert place.asked[0].startswith('("odd name"[mh]') and place.asked[1] == "(odd name) AND asthma"
+    assert source.asked[0].startswith('("odd name"[mh]') and source.asked[1] == "(odd name) AND asthma"
 
 
 async def test_a_query_is_spelled_as_the_index_does_before_it_is_broadened() -> None:
     """The record has the query as it was asked, and says which word was searched for as which."""
     query = Query((Clause(("lasmiditn",)), Clause(("migraine",))), "rules")
-    place = FixedPlace({"lasmiditan AND migraine": Hits(2, ("1",))}, spellings={"lasmiditn": "lasmiditan"})
-    (run,) = (await search_place(0, place, query)).runs
+    source = FixedPlace({"lasmiditan AND migraine": Hits(2, ("1",))}, spellings={"lasmiditn": "lasmiditan"})
+    (run,) = (await search_source(0, source, query)).runs
     assert (run.query, run.repaired, run.keys) == ("lasmiditan AND migraine", True, ("PMID:1",))
     assert run.note == '"lasmiditn" searched for as "lasmiditan"'
-    assert place.asked == ["lasmiditn AND migraine", "lasmiditan AND migraine"]
+    assert source.asked == ["lasmiditn AND migraine", "lasmiditan AND migraine"]
 
 
 async def test_words_that_a_search_ignores_are_spelled_as_well() -> None:
@@ -137,50 +137,53 @@ async def test_words_that_a_search_ignores_are_spelled_as_well() -> None:
     ignoring = Hits(9, ("9",), missing=("lasmiditn",))
     hits = {"lasmiditn OR migrain*": ignoring, "lasmiditan OR migrain*": Hits(2, ("1",))}
     spellings = {"lasmiditn": "lasmiditan"}
-    (run,) = (await search_place(0, FixedPlace(hits, spellings=spellings), query)).runs
+    (run,) = (await search_source(0, FixedPlace(hits, spellings=spellings), query)).runs
     assert (run.keys, run.repaired) == (("PMID:1",), True)
-    (run,) = (await search_place(0, FixedPlace({"lasmiditn OR migrain*": ignoring}, spellings=spellings), query)).runs
+    (run,) = (await search_source(0, FixedPlace({"lasmiditn OR migrain*": ignoring}, spellings=spellings), query)).runs
     assert (run.keys, run.repaired, run.note) == (("PMID:9",), False, "")
 
 
 async def test_without_a_spelling_the_other_repairs_go_on() -> None:
     """Also where a corrected query finds nothing, or the place does not answer; words of a request stay as they are."""
     query = Query((Clause(("asthma",)), Clause(("unspelled",))), "rules")
-    (run,) = (await search_place(0, FixedPlace({"asthma": Hits(7, ("1",))}), query)).runs
+    (run,) = (await search_source(0, FixedPlace({"asthma": Hits(7, ("1",))}), query)).runs
     assert (run.query, run.error, run.note) == ("asthma", "", "")
     query = Query((Clause(("asthma",)), Clause(("zebrafishh",))), "rules")
-    place = FixedPlace({"asthma": Hits(7, ("1",))}, spellings={"zebrafishh": "zebrafish"})
-    (run,) = (await search_place(0, place, query)).runs
-    assert run.query == "asthma" and place.asked[1] == "asthma AND zebrafish"
-    place = FixedPlace(spellings={"asthmaa": "asthma"})
-    (run,) = (await search_place(0, place, Query((), "request", text="asthmaa"))).runs
-    assert place.asked == ["asthmaa"] and not run.repaired
+    source = FixedPlace({"asthma": Hits(7, ("1",))}, spellings={"zebrafishh": "zebrafish"})
+    (run,) = (await search_source(0, source, query)).runs
+    assert run.query == "asthma" and source.asked[1] == "asthma AND zebrafish"
+    source = FixedPlace(spellings={"asthmaa": "asthma"})
+    (run,) = (await search_source(0, source, Query((), "request", text="asthmaa"))).runs
+    assert source.asked == ["asthmaa"] and not run.repaired
 
 
 async def test_a_query_that_finds_too_much_needs_more_words() -> None:
     query = Query((Clause(("red blood cell",)),), "rules", any_of=1)
     many = Hits(MAX_HITS + 1, ("1",))
     pairs = "(red AND blood) OR (red AND cell) OR (blood AND cell)"
-    place = FixedPlace({"red OR blood OR cell": many, pairs: Hits(5, ("2",))})
-    (run,) = (await search_place(0, place, query)).runs
+    source = FixedPlace({"red OR blood OR cell": many, pairs: Hits(5, ("2",))})
+    (run,) = (await search_source(0, source, query)).runs
     assert (run.query, run.keys) == (pairs, ("PMID:2",))
-    (run,) = (await search_place(0, FixedPlace({"asthma": many}), Query((Clause(("asthma",)),), "rules"))).runs
+    (run,) = (await search_source(0, FixedPlace({"asthma": many}), Query((Clause(("asthma",)),), "rules"))).runs
     assert run.keys == () and "too broad" in run.note
 
 
 async def test_a_failed_search_and_a_bad_query_are_records() -> None:
-    (run,) = (await search_place(0, FixedPlace(failure=True), Query((Clause(("a b",)),), "rules"))).runs
+    (run,) = (await search_source(0, FixedPlace(failure=True), Query((Clause(("a b",)),), "rules"))).runs
     assert run.error == "NcbiTimeout: NCBI gave no answer within 1 s" and run.hits == -1
-    place = FixedPlace()
-    (run,) = (await search_place(0, place, Query((), "request", text="((x"))).runs
-    assert "not closed" in run.error and place.asked == []
+    source = FixedPlace()
+    (run,) = (await search_source(0, source, Query((), "request", text="((x"))).runs
+    assert "not closed" in run.error and source.asked == []
 
 
 async def test_records_of_one_doi_are_one_article() -> None:
     """A preprint and its article under one DOI; what is nowhere is missing, a dead place is an error."""
-    places = [FixedPlace(articles=[_article("1", doi="10.1/x"), _article("2", doi="10.1/x")]), FixedPlace(failure=True)]
+    sources = [
+        FixedPlace(articles=[_article("1", doi="10.1/x"), _article("2", doi="10.1/x")]),
+        FixedPlace(failure=True),
+    ]
     wanted = [Candidate(f"PMID:{n}", 1.0, {0: n}, 0 if n < 4 else 1) for n in (1, 2, 3, 4)]
-    got = await fetch(places, wanted, 1)
+    got = await fetch(sources, wanted, 1)
     assert [one.key for one in got.candidates] == ["PMID:1"] and got.num_same_doi == 1
     assert got.missing == ("PMID:3", "PMID:4") and got.errors == ("NcbiTimeout: NCBI gave no answer within 1 s",)
 
@@ -203,9 +206,9 @@ async def test_an_article_of_a_namespace_is_cited_with_its_authors() -> None:
 
 async def test_what_was_fetched_in_time_is_kept() -> None:
     """What a later call would have fetched is missing, and the stage is said to have taken too long."""
-    places = [FixedPlace(articles=[_article("1")]), FixedPlace(articles=[_article("3")])]
-    wanted = [Candidate(f"PMID:{n}", 1.0, {0: n}, place) for n, place in ((1, 0), (2, 0), (3, 1))]
-    got = await fetch(places, wanted, 0.5)
+    sources = [FixedPlace(articles=[_article("1")]), FixedPlace(articles=[_article("3")])]
+    wanted = [Candidate(f"PMID:{n}", 1.0, {0: n}, source) for n, source in ((1, 0), (2, 0), (3, 1))]
+    got = await fetch(sources, wanted, 0.5)
     assert [one.key for one in got.candidates] == ["PMID:1", "PMID:3"]
     assert (got.missing, got.errors) == (("PMID:2",), ("fetch took too long",))
 
@@ -240,11 +243,11 @@ async def test_a_document_with_the_doi_of_an_article_is_that_article() -> None:
     assert local["sha256:1"].item["DOI"] == "10.1056/nejmoa2021436"
     own = Candidate("sha256:1", 2.0, {1: 1}, article=local["sha256:1"])
     record, other = Candidate("PMID:1", 1.0, {0: 1, 1: 9}, 0), Candidate("PMID:2", 1.5, {0: 2}, 0)
-    place = FixedPlace(articles=[_article("1", doi="10.1056/nejmoa2021436"), _article("2")])
-    got = await fetch([place], [own, other, record], 1)
+    source = FixedPlace(articles=[_article("1", doi="10.1056/nejmoa2021436"), _article("2")])
+    got = await fetch([source], [own, other, record], 1)
     assert [one.key for one in got.candidates] == ["PMID:1", "PMID:2"] and got.num_same_doi == 1
     first = got.candidates[0]
-    assert (first.score, first.found_by, first.place) == (2.0, {0: 1, 1: 1}, 0)
+    assert (first.score, first.found_by, first.source) == (2.0, {0: 1, 1: 1}, 0)
     assert first.article is not None and first.article.flags == ("retracted",)  # as the document says
-    (alone,) = (await fetch([place], [own], 1)).candidates
+    (alone,) = (await fetch([source], [own], 1)).candidates
     assert alone.key == "sha256:1"

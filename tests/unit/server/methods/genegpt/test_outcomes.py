@@ -26,7 +26,7 @@ def lookup(endpoint: str = "esearch", db: str = "gene", term: str = "BRCA1", sta
 SEARCHED, READ = lookup(), lookup("esummary", term="672,12189")
 NOTHING = lookup(status="empty")
 NO_RECORD = lookup("esummary", term="672", status="empty")
-FAILED = replace(lookup(status="error"), told="error: NCBI timed out")
+FAILED = replace(lookup(status="error"), result="error: NCBI timed out")
 
 
 def made(question: str, *lookups: Lookup, read: str = RECORD, only_reads: bool = True) -> Transcript:
@@ -128,10 +128,10 @@ def test_a_yes_or_no_needs_a_record_that_states_it(
 def test_the_type_of_another_gene_is_no_answer() -> None:
     """Only a line that names the asked gene states its type."""
     other = made("Is ABC9 a protein-coding gene?", lookup(term="ABC9"), READ)
-    asked = made("Is FANCS protein-coding?", lookup(term="FANCS"), READ)
+    parsed = made("Is FANCS protein-coding?", lookup(term="FANCS"), READ)
 
     assert judge("Yes", "stop", other).outcome == "abstained"
-    assert judge("Yes", "stop", asked).outcome == "answered"
+    assert judge("Yes", "stop", parsed).outcome == "answered"
 
 
 @pytest.mark.parametrize("finish", ["length", "call_limit", "timeout", "abort"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.methods.genegpt.prompt import COT_TRIGGER, NO_FIELD, Asked, as_trained, asking_part, field_of
+from server.methods.genegpt.prompt import COT_TRIGGER, NO_FIELD, ParsedQuestion, as_trained, asking_part, field_of
 
 LOCATED = "Which chromosome is {} gene located on human genome?"
 
@@ -23,9 +23,9 @@ LOCATED = "Which chromosome is {} gene located on human genome?"
         ("On which chromosome is ABC1 in the mouse?", "Which chromosome is ABC1 gene located in mouse?"),
     ],
 )
-def test_a_question_on_one_name_gets_the_trained_wording(question: str, asked: str) -> None:
+def test_a_question_on_one_name_gets_the_trained_wording(question: str, parsed: str) -> None:
     """In four languages; what is asked of the name stays the same."""
-    assert as_trained(question).text == asked
+    assert as_trained(question).text == parsed
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_words_that_the_model_does_not_read_are_told() -> None:
     assert as_trained("Where is EGFR expressed?").unread == ("expressed",)
     assert as_trained("What are genes related to EDICT syndrome?").unread == ()
     assert as_trained("On which chromosome is BRCA1?").unread == ()
-    assert as_trained("Which gene is HER2? On which chromosome is BRCA1?").num_asked == 2
+    assert as_trained("Which gene is HER2? On which chromosome is BRCA1?").num_questions == 2
 
 
 def test_the_sentence_that_asks_is_taken_from_a_long_message() -> None:
@@ -107,5 +107,5 @@ READ = """[2 gene records
 )
 def test_an_answer_is_the_whole_field_of_the_record(relation: str, subject: str, written: str, answer: str) -> None:
     """A model that copies two words of a sentence has found it, not told it; a record's type is no opinion."""
-    asked = Asked("?", relation, subject)  # type: ignore[arg-type]
-    assert field_of(asked, written, READ) == answer
+    parsed = ParsedQuestion("?", relation, subject)  # type: ignore[arg-type]
+    assert field_of(parsed, written, READ) == answer

@@ -7,7 +7,7 @@ from typing import Any
 
 from models.decoding.types import Call, CallFinished, CallReply, LoopDone, LoopFinish, LoopUsage
 from server.methods.base import Done, Event, Evidence, Step, TextDelta
-from server.methods.genegpt.prompt import Asked
+from server.methods.genegpt.prompt import ParsedQuestion
 from server.methods.genegpt.report import Ledger
 
 READ = "[1 gene record\n1. BRCA1 (human) protein-coding chr17 17q21.31; aliases FANCS; id 672]"
@@ -41,7 +41,7 @@ def ending(ledger: Ledger, answer: str, finish: LoopFinish = "stop") -> tuple[st
 
 def test_a_long_answer_streams_after_a_record_was_read() -> None:
     """From its first words on: nobody waits for the end."""
-    ledger = Ledger(Asked("Where is BRCA1?"), only_reads=False)
+    ledger = Ledger(ParsedQuestion("Where is BRCA1?"), only_reads=False)
     ledger.add(reply())
 
     assert ledger.held(TextDelta("It lies")) == []
@@ -56,7 +56,7 @@ def test_a_long_answer_streams_after_a_record_was_read() -> None:
 
 def test_steps_and_reasoning_pass_at_once() -> None:
     """Only the answer is withheld."""
-    ledger = Ledger(Asked("Where is BRCA1?"), only_reads=True)
+    ledger = Ledger(ParsedQuestion("Where is BRCA1?"), only_reads=True)
     events: list[Event] = [Step("x"), TextDelta("thinking", "reasoning")]
 
     assert [one for event in events for one in ledger.held(event)] == events
@@ -64,7 +64,7 @@ def test_steps_and_reasoning_pass_at_once() -> None:
 
 def test_an_unsupported_yes_or_no_is_never_shown() -> None:
     """Nor is it the answer of the record: the reason stands in its place, without sources."""
-    ledger = Ledger(Asked("Is BRCA1 a tumour suppressor?"), only_reads=False)
+    ledger = Ledger(ParsedQuestion("Is BRCA1 a tumour suppressor?"), only_reads=False)
     ledger.add(reply())
 
     assert ledger.held(TextDelta("No, as far as anybody knows.")) == []
@@ -76,7 +76,7 @@ def test_an_unsupported_yes_or_no_is_never_shown() -> None:
 
 def test_a_model_that_can_only_copy_is_judged_as_a_whole() -> None:
     """Its first words look like an answer too."""
-    ledger = Ledger(Asked("Which gene is FANCS?"), only_reads=True)
+    ledger = Ledger(ParsedQuestion("Which gene is FANCS?"), only_reads=True)
     ledger.add(reply())
 
     assert ledger.held(TextDelta("BRCA1, and something else")) == []
@@ -87,7 +87,7 @@ def test_a_model_that_can_only_copy_is_judged_as_a_whole() -> None:
 
 def test_an_answer_without_a_record_waits_for_the_end() -> None:
     """A call may still come; what comes from memory is told below."""
-    ledger = Ledger(Asked("Where is BRCA1?"), only_reads=False)
+    ledger = Ledger(ParsedQuestion("Where is BRCA1?"), only_reads=False)
 
     assert ledger.held(TextDelta("It lies on chromosome 17.")) == []
     text, done, _ = ending(ledger, "It lies on chromosome 17.")
@@ -99,11 +99,11 @@ def test_an_answer_without_a_record_waits_for_the_end() -> None:
 
 def test_an_answer_to_a_question_that_was_not_read_is_withheld() -> None:
     """A place is no answer to where a gene is expressed; of two questions one is answered."""
-    for asked, outcome in (
-        (Asked("Where is BRCA1 expressed?", unread=("expressed",)), "abstained"),
-        (Asked("Where is BRCA1?", num_asked=2), "partial"),
+    for parsed, outcome in (
+        (ParsedQuestion("Where is BRCA1 expressed?", unread=("expressed",)), "abstained"),
+        (ParsedQuestion("Where is BRCA1?", num_questions=2), "partial"),
     ):
-        ledger = Ledger(asked, only_reads=True)
+        ledger = Ledger(parsed, only_reads=True)
         ledger.add(reply())
         ledger.held(TextDelta("chr17"))
         text, done, _ = ending(ledger, "chr17")
@@ -113,7 +113,7 @@ def test_an_answer_to_a_question_that_was_not_read_is_withheld() -> None:
 
 def test_a_copied_answer_is_completed_from_its_record() -> None:
     """With its mark; what the model wrote is in the trace."""
-    ledger = Ledger(Asked("What is BRCA1?", "aliases", "BRCA1"), only_reads=True)
+    ledger = Ledger(ParsedQuestion("What is BRCA1?", "aliases", "BRCA1"), only_reads=True)
     ledger.add(reply())
     ledger.held(TextDelta("BRCA1"))
     text, done, _ = ending(ledger, "BRCA1")
@@ -123,7 +123,7 @@ def test_a_copied_answer_is_completed_from_its_record() -> None:
 
 def test_a_cut_answer_says_so_below() -> None:
     """With the sources of what there is."""
-    ledger = Ledger(Asked("Where is BRCA1?"), only_reads=False)
+    ledger = Ledger(ParsedQuestion("Where is BRCA1?"), only_reads=False)
     ledger.add(reply())
     ledger.held(TextDelta("BRCA1 lies on chr"))
     text, done, _ = ending(ledger, "BRCA1 lies on chr", "length")

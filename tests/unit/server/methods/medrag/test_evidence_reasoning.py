@@ -166,8 +166,9 @@ async def test_without_a_sentence_about_the_subject_no_model_is_asked(bench: Any
     assert isinstance(events[-1], Chain) and events[-1].answer == NO_PASSAGE and not made.prompts
 
 
-async def test_a_sentence_decides_nothing_about_the_subject_of_another_passage(bench: Any) -> None:
-    """It is quoted, and yes or no is left to the reader."""
+@pytest.mark.parametrize("other", ["aspirin", "rivaroxaban", "Xarelto", "obscuraxaban", "GLP1R"])
+async def test_a_sentence_decides_nothing_about_another_name(bench: Any, other: str) -> None:
+    """Be it in another passage or in none: the sentence is quoted, and yes or no is left to the reader."""
     async with bench(says("Yes")) as made:
-        events = await made.ask("Does protamine reverse aspirin?", k=3)
+        events = await made.ask(f"Does protamine reverse {other}?", k=3)
     assert "Yes" not in done(events).answer and NO_VERDICT in shown(events)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from graph_names import NamesStore, node
 
-from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary, common_names
+from retrieval.graph.linking.dictionary_lookup.dictionary import (
+    Dictionary,
+    build_dictionary,
+    common_names,
+    drugs_not_in,
+)
 from retrieval.graph.linking.dictionary_lookup.names import ordinary_words
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 
@@ -58,3 +63,17 @@ def test_the_table_has_each_name_once_and_no_ordinary_word_for_a_drug() -> None:
     brands = [entry.name for entry in entries if entry.name.istitle() and entry.targets[0].islower()]
     english = ordinary_words()
     assert {name for name in brands if len(fold(name)) == 1 and english.has([name.casefold()])[0]} <= {"Concerta"}
+
+
+@pytest.mark.parametrize(
+    ("question", "missing"),
+    [
+        ("Does protamine reverse rivaroxaban?", ("rivaroxaban",)),
+        ("Does protamine sulfate reverse Xarelto or an obscuraxaban?", ("xarelto", "obscuraxaban")),
+        ("Is Tylenol toxic to the liver in April?", ()),
+        ("Does protamine reverse heparins?", ()),
+    ],
+)
+def test_drugs_that_a_text_has_under_none_of_their_names(question: str, missing: tuple[str, ...]) -> None:
+    """Known by the table, or by the ending of their name."""
+    assert drugs_not_in("Protamine reverses heparin. Paracetamol is toxic to the liver.", question) == missing

@@ -65,7 +65,7 @@ _SUBSTANCES: Final = ("compound", "drug", "chemical", "molecule")
 
 
 @dataclass(frozen=True, slots=True)
-class Doubts:
+class CandidateFilter:
     """Judge candidates of one text by the words beside them."""
 
     matcher: Matcher
