@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, Protocol
 from models.catalog import ModelCard, Summaries
 from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
-from models.decoding.grammar import call_grammar
+from models.decoding.grammar import call_grammar, forced_call_grammar
 from models.decoding.types import CallFinished, CallHandler, CallStarted, CallSyntax, LoopDone, LoopLimits, TextSampled
 from models.engines.base import Engine
 from models.types import GenerateParams, Grammar
@@ -42,7 +42,16 @@ from server.methods.base import (
     plain_ids,
     uses_chat_template,
 )
-from server.methods.genegpt.prompt import COT_TRIGGER, MASKS, ParsedQuestion, Prompt, as_trained, one_line, resolve_mask
+from server.methods.genegpt.prompt import (
+    COT_TRIGGER,
+    MASKS,
+    ParsedQuestion,
+    Prompt,
+    as_trained,
+    has_identifier,
+    one_line,
+    resolve_mask,
+)
 from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary
 from server.types import EGRESS_MODES, EgressMode
@@ -339,8 +348,20 @@ class GeneGpt:
             params=params,
             syntax=SYNTAX,
             request_id=ask.request_id,
+            first_grammar=self._first_grammar(options, question, engine),
             limits=replace(self._limits, max_calls=options.max_calls, max_own_tokens=own),
         )
+
+    def _first_grammar(self, options: GeneGptOptions, question: str, engine: Engine) -> Grammar | None:
+        """Return the grammar of an answer that begins with a call, None where it need not.
+
+        What a model for look-ups says of a name without one cannot be shown, so it is not left the choice.
+        """
+        only_reads = self._lifecycle.card.trained_for is not None
+        is_free = not options.max_calls or COT_TRIGGER in question
+        if is_free or not only_reads or not has_identifier(question):
+            return None
+        return _grammar(options, question, engine, is_call_first=True)
 
     def _bounds(self, ask: AnswerRequest, question: str, engine: Engine) -> tuple[int, int]:
         """Return the most tokens that the model writes between two replies, and in all.
@@ -380,11 +401,12 @@ def _with_trigger(question: str, options: GeneGptOptions) -> str:
     return f"{question} {COT_TRIGGER}" if options.cot else one_line(question.replace(COT_TRIGGER, ""))
 
 
-def _grammar(options: GeneGptOptions, question: str, engine: Engine) -> Grammar | None:
+def _grammar(options: GeneGptOptions, question: str, engine: Engine, *, is_call_first: bool = False) -> Grammar | None:
     if options.grammar == "off":
         return None
     sequences = _SEQUENCE.findall(question) if options.grammar == "grounded" else []
-    return call_grammar(call_regex(tuple(dict.fromkeys(sequences))), engine.tokenizer)
+    build = forced_call_grammar if is_call_first else call_grammar
+    return build(call_regex(tuple(dict.fromkeys(sequences))), engine.tokenizer)
 
 
 def _events(step: TextSampled | CallStarted | CallFinished | LoopDone, splitter: AnswerSplitter) -> list[Event]:

@@ -293,7 +293,12 @@ def _formed(relation: Relation, subject: str, organism: str) -> str:
 
 def is_in_scope(question: str) -> bool:
     """Return whether a question names anything that NCBI's databases hold."""
-    return SUBJECT.search(question) is not None or any(one.kind != "number" for one in identifiers_in(question))
+    return SUBJECT.search(question) is not None or has_identifier(question)
+
+
+def has_identifier(question: str) -> bool:
+    """Return whether a question has a symbol, a number of a record, a position or their like."""
+    return any(one.kind != "number" for one in identifiers_in(question))
 
 
 def asking_part(question: str) -> str:

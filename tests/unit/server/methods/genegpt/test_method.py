@@ -1,15 +1,18 @@
-"""Options of a GeneGPT request; the lines that show calls; the references under an answer."""
+"""Options of a GeneGPT request, calls that come first, lines that show calls, and references under an answer."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from passage_bench import PassageBench
 
 from models.catalog import ModelCard
-from models.decoding.types import CallReply, CallStatus
-from server.methods.base import OptionInvalid
-from server.methods.genegpt.method import parse_options
+from models.decoding.types import Call, CallHandler, CallReply, CallStatus, LoopLimits
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, OptionInvalid
+from server.methods.genegpt.method import GeneGpt, GeneGptOptions, parse_options
 from server.methods.shared.call_lines import call_line, collect, render, summary
 
 ESEARCH = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi"
@@ -170,3 +173,41 @@ def test_reference_places_are_those_of_the_markers() -> None:
     text, listed = render([("A", "https://a"), ("B", "https://b")], len(answer))
 
     assert [(answer + text)[r.start : r.end] for r in listed] == ["[1]", "[2]"]
+
+
+class _Unused:
+    """Look-ups for a model whose text has no call."""
+
+    def check(self, ask: AnswerRequest, options: GeneGptOptions) -> None:
+        pass
+
+    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> CallHandler:
+        async def handler(call: Call) -> CallReply:
+            raise NotImplementedError
+
+        return handler
+
+
+@pytest.mark.parametrize(
+    ("question", "trained_for", "options", "is_call_first"),
+    [
+        ("What is the function of VKORC1?", ("genegpt",), {}, True),
+        ("What is the function of VKORC1?", None, {}, False),
+        ("What is the function of VKORC1?", ("genegpt",), {"grammar": "off"}, False),
+        ("What is the function of VKORC1?", ("genegpt",), {"max_calls": 0}, False),
+        ("Is gene therapy expensive?", ("genegpt",), {}, False),
+    ],
+)
+async def test_a_model_for_look_ups_begins_with_one_where_a_name_is_asked_about(
+    tmp_path: Path, question: str, trained_for: tuple[str, ...] | None, options: dict[str, Any], is_call_first: bool
+) -> None:
+    """What it says of a name without a call cannot be shown."""
+
+    def make(lifecycle: EngineLifecycle, _: Any) -> GeneGpt:
+        return GeneGpt(lifecycle, _Unused(), LoopLimits(), 400)
+
+    facts = {"trained_for": trained_for}
+    async with PassageBench(make, tmp_path, lambda _: "Answer: a kinase", documents=(), facts=facts) as made:
+        await made.ask(question, **options)
+    grammar = made.engine.requests[0].params.grammar
+    assert (grammar is not None and '"sequence"' in str(grammar.spec)) is is_call_first
