@@ -13,7 +13,8 @@ follow-up questions. Pacific Symposium on Biocomputing, 2025. The steps are thos
 Differences from the published program: queries are JSON under a grammar, generated in one call; the queries of a round
 are searched together and answered concurrently; each prompt extends the history of the previous one; rounds end when
 further queries add nothing (``stop``) and at limits of tokens and time; failures are reported and the remaining work
-continues; passages have the same numbers in sub-answers and references.
+continues; passages have the same numbers in sub-answers and references. A model that was trained to read passages but
+not to plan queries answers as in MedRAG, after one search; without a model that reads, answers are extractive.
 
 The paper does not state its m and n; 4 and 3 are the program's defaults. Its scaling figures still rise there for cases
 of several steps; short questions, which gain from one or two rounds, end by ``stop``.
@@ -54,7 +55,7 @@ from server.methods.i_medrag.rounds import (
 from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer, SubAnswers, search_step, sub_record
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import evidence_of
-from server.methods.medrag.method import ANSWER_TOKENS, SLACK, params_of, refuse_logprobs
+from server.methods.medrag.method import ANSWER_TOKENS, SLACK, MedRag, params_of, refuse_logprobs
 from server.methods.medrag.report import Closing, abstention, closing_events, retrieved
 from server.methods.medrag.request import (
     MAX_QUERIES,
@@ -88,6 +89,7 @@ class IMedRag:
         self._parts = parts or NullObserver()
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
+        self._reader = MedRag(lifecycle, passages, max_answer_tokens)
 
     async def warm_up(self, engine: Engine) -> None:
         """Compile the grammar of plans, which takes seconds with a large vocabulary."""
@@ -109,7 +111,11 @@ class IMedRag:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_iterated(ask.options, self._lifecycle.card)
         question = read_question(ask.question, options)
-        if self._synthesis(options) == "extractive":
+        synthesis = self._synthesis(options)
+        if synthesis == "generated" and not self._lifecycle.card.writes(self.name):
+            yield Step("this model asks no questions of its own: it reads the passages for the question as it is")
+            answering = self._reader.read(ask, question, options)
+        elif synthesis == "extractive":
             extraction = Extraction(self.name, question, options, self._passages.open(ask))
             answering = extraction.events(_queries_without_model(question))
         else:

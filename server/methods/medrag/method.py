@@ -104,14 +104,15 @@ class MedRag:
             case "quoted":
                 answering = self._quoted(ask, question, options)
             case "generated":
-                answering = self._generated(ask, question, options)
+                answering = self.read(ask, question, options)
         async with aclosing(answering) as events:
             async for event in events:
                 yield event
 
-    async def _generated(
+    async def read(
         self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions
     ) -> AsyncGenerator[Event, None]:
+        """Yield the events of an answer that the model writes."""
         chains = self._chains(ask, question, options, self._lifecycle.get())
         gathered, context, passages = None, Context(), self._passages.open(ask)
         if options.retrieval:

@@ -23,6 +23,8 @@ _FURTHER: Final[Mapping[str, tuple[Synthesis, ...]]] = {
     "clinfo": ("extractive",),
     "weiseeule": ("extractive",),
 }
+# Without a model that plans queries, i-MedRAG reads passages for the question itself, as MedRAG does.
+_READ_AS: Final[Mapping[str, str]] = {"i-medrag": "medrag"}
 
 
 def chats(card: ModelCard) -> bool:
@@ -46,6 +48,8 @@ def served_syntheses(method: str, card: ModelCard) -> tuple[Synthesis, ...]:
         quoted: tuple[Synthesis, ...] = ("quoted",) if method in _QUOTED else ()
         # A model whose card says that it quotes reliably does so by default.
         written = (*quoted, "generated") if card.quotes else ("generated", *quoted)
+    elif card.evidence_reasoning and card.writes(_READ_AS.get(method, method)):
+        written = ("generated",)
     return (*written, *_FURTHER.get(method, ()))
 
 

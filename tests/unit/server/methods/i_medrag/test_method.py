@@ -344,3 +344,22 @@ async def test_a_choice_rests_on_a_passage_that_a_sub_answer_cites(bench: Any) -
             events = await made.ask(CHOICE, rounds=1)
         cited = {one["title"] for one in done(events).details["citations"]}
         assert done(events).outcome == ("answered" if cited == {"Warfarin"} else "abstained")
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "has_read"),
+    [
+        ("What reverses heparin?", {}, True),
+        ("What reverses heparin?", {"synthesis": "extractive"}, False),
+    ],
+)
+async def test_a_model_that_cannot_plan_but_reads_answers_as_medrag_does(
+    bench: Any, question: str, options: dict[str, Any], has_read: bool
+) -> None:
+    """And says so; who asks for an extractive answer gets one."""
+    facts = {"trained_for": ("medrag",), "evidence_reasoning": True}
+    async with bench(lambda prompt: re.findall(r"\[\d+\]", prompt)[-1] + " says:", facts=facts) as made:
+        events = await made.ask(question, k=3, **options)
+    assert "Protamine" in done(events).answer and done(events).outcome == "answered"
+    assert any("asks no questions of its own" in step for step in steps(events)) is has_read
+    assert bool(made.engine.requests) is has_read
