@@ -11,7 +11,7 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -74,10 +74,20 @@ _LINKS: Final[dict[Link, str]] = {"citedin": "pubmed_pubmed_citedin", "refs": "p
 
 
 class LiteratureService:
-    """Open the sources of answers and compare articles with questions; one instance per process."""
+    """Open the sources of answers and compare articles with questions; one instance per process.
 
-    def __init__(self, egress: Egress, passages: PassageService, encoders: EncoderPool) -> None:
+    ``is_ordinary`` tells an English word, which is never taken for a slip.
+    """
+
+    def __init__(
+        self,
+        egress: Egress,
+        passages: PassageService,
+        encoders: EncoderPool,
+        is_ordinary: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._egress = egress
+        self._is_ordinary = is_ordinary
         self._passages = passages
         self._encoders = encoders
         self._vectors: StatementVectors | None = None
@@ -100,9 +110,8 @@ class LiteratureService:
         usual: tuple[SourceName, ...] = ("gateway",) if requested.mode == "off" else ("pubmed",)
         names = [name for name in options.sources or usual if name != "namespaces"]
         modes: dict[SourceName, EgressMode] = {"gateway": "off", "pubmed": requested.mode}
-        return tuple(
-            EntrezSource(self._egress, EgressContext(ask.request_id, ask.key_id, modes[name]), hear) for name in names
-        )
+        contexts = (EgressContext(ask.request_id, ask.key_id, modes[name]) for name in names)
+        return tuple(EntrezSource(self._egress, context, hear, self._is_ordinary) for context in contexts)
 
     def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:
         if options.sources and "namespaces" not in options.sources:
@@ -138,6 +147,12 @@ class LiteratureService:
         return self._vectors
 
 
+def _forms(word: str) -> Iterator[str]:
+    """Yield the word, and it without an ending of an English plural or verb."""
+    yield word
+    yield from (word.removesuffix(ending) for ending in ("s", "es", "d", "ed", "ing") if word.endswith(ending))
+
+
 def _cosines(asked: Floats, read: Floats) -> tuple[float, ...]:
     lengths = np.linalg.norm(read, axis=1) * np.linalg.norm(asked)
     return tuple(float(value) for value in (read @ asked) / np.maximum(lengths, np.float32(1e-12)))
@@ -150,6 +165,7 @@ class EntrezSource:
     egress: Egress
     context: EgressContext
     hear: Hear
+    is_ordinary: Callable[[str], bool]
 
     @property
     def name(self) -> str:
@@ -165,6 +181,9 @@ class EntrezSource:
         return found.count
 
     async def spelled(self, words: Sequence[str]) -> dict[str, str]:
+        words = [word for word in words if not any(map(self.is_ordinary, _forms(word.lower())))]
+        if not words:
+            return {}
         call = NcbiCall("espell", "pubmed", {"db": "pubmed", "term": " ".join(words)})
         _, found = await self._asked(call, lambda reply: read_spellings(reply.body, words))
         return found

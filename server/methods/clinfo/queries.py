@@ -154,7 +154,8 @@ class Query:
                 terms.append(one.term)
         if not self.any_of:
             return " AND ".join(terms)
-        words = dict.fromkeys(word for one in self.clauses for word in _WORD.findall(one.words))
+        found = (word for one in self.clauses for word in _WORD.findall(one.words))
+        words = dict.fromkeys(word for word in found if len(word) > 1 or word.isdigit())
         forms = [_form(word) for word in words][:_MAX_COMBINED]
         groups = combinations(forms, min(self.any_of, len(forms)))
         return " OR ".join(f"({' AND '.join(group)})" if len(group) > 1 else group[0] for group in groups)
@@ -214,8 +215,8 @@ def _runs(text: str) -> list[str]:
             is_function = plain in FUNCTION_WORDS and (word in _OPERATORS or not word.isupper())
             if is_function or plain in _ASKING or _UNSAFE.search(word):
                 runs.append([])
-            elif len(plain) > 1 or word.isdigit():
-                runs[-1].append(word)
+            elif len(plain) > 1 or word.isdigit() or (runs[-1] and word.isupper() and word != "I"):
+                runs[-1].append(word)  # a capital belongs to what stands before it: vitamin D
     return [" ".join(run[first : first + 3]) for run in runs if run for first in range(0, len(run), 3)]
 
 

@@ -83,7 +83,8 @@ def _text(name: str) -> str:
 class Chain:
     """Hold one chain: ``answer`` as it was written, ``letter`` "" where it matches none of the choices.
 
-    ``quotes`` are the sentences that it was written from, by the number of their passage, where the server chose them.
+    ``quotes`` are the sentences that it was written from, by the number of their passage, where the server chose them;
+    ``missing`` is a name of the question that they lack, for which reason they decide nothing.
     """
 
     reasoning: str
@@ -92,6 +93,7 @@ class Chain:
     finish_reason: LoopFinish
     stop_reason: str | int | None
     quotes: Mapping[int, str] = field(default_factory=dict)
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import chain
 from typing import Final
 
 from models.types import GenerateParams, Grammar
@@ -93,12 +94,13 @@ def shortened(sentence: str) -> str:
 class ChosenSentences:
     """Hold the sentences that an answer quotes, the best first; ``of_passage``: the best ones of the best's passage.
 
-    The latter are what yes or no is decided from, as a sentence alone often leaves it open; () where that passage does
-    not have a name of the question.
+    The latter are what yes or no is decided from, as a sentence alone often leaves it open. ``missing`` is a name of
+    the question that this passage has not, so that it decides nothing; "" for none.
     """
 
     quoted: tuple[EvidenceSentence, ...]
     of_passage: tuple[EvidenceSentence, ...]
+    missing: str = ""
 
 
 async def best_sentences(question: str, context: Context, compare: Compare, most: int) -> ChosenSentences | None:
@@ -120,10 +122,11 @@ async def best_sentences(question: str, context: Context, compare: Compare, most
     best = ranked[0]
     quoted = chosen(ranked, most, min(bar_for(scores), best.score))
     beside = [one for one in ranked if one.candidate.source == best.candidate.source]
-    is_open = _names_another(question, sources, best.candidate.source)
-    of_passage = () if is_open else chosen(beside, _MOST_READ, _SHARE_OF_BEST * best.score)
+    of_passage = chosen(beside, _MOST_READ, _SHARE_OF_BEST * best.score)
     return ChosenSentences(
-        tuple(_evidence(one, numbers) for one in quoted), tuple(_evidence(one, numbers) for one in of_passage)
+        tuple(_evidence(one, numbers) for one in quoted),
+        tuple(_evidence(one, numbers) for one in of_passage),
+        _missing_name(question, sources, best.candidate.source),
     )
 
 
@@ -150,27 +153,27 @@ def _is_about_another(one: ScoredSentence, sources: Sequence[Source], question: 
     return any(not get_close_matches(word, there, 1, _ALIKE) for word in set(named) - there)
 
 
-def _names_another(question: str, sources: Sequence[Source], place: int) -> bool:
-    """Return whether a question names what the passage at ``place`` does not have.
+def _missing_name(question: str, sources: Sequence[Source], place: int) -> str:
+    """Return a name of the question that the passage at ``place`` has not, "" for none.
 
     Such a name is a drug, a symbol with a digit, or what another passage is about. "Protamine reverses heparin" leaves
     open whether it reverses rivaroxaban.
     """
     text = f"{sources[place].title} {sources[place].text}"
-    if drugs_not_in(text, question) or _symbols_not_in(text, question):
-        return True
+    titles = (one.title for one in sources if len(one.title.split()) <= _NAME_WORDS)
     missing = set(question_stems(question)) - stems_of(text)
-    return any(missing & stems_of(one.title) for one in sources if len(one.title.split()) <= _NAME_WORDS)
+    others = (title for title in titles if missing & stems_of(title))
+    return next(chain(drugs_not_in(text, question), _symbols_not_in(text, question), others), "")
 
 
-def _symbols_not_in(text: str, question: str) -> bool:
-    """Return whether a symbol with a digit is missing, whatever stands between its characters.
+def _symbols_not_in(text: str, question: str) -> Iterator[str]:
+    """Yield the symbols with a digit that are missing, whatever stands between their characters.
 
     One of letters alone is often an abbreviation, which a passage may write out.
     """
     there = _compact(text)
     symbols = (one.text for one in identifiers_in(question) if one.kind == "symbol" and re.search(r"\d", one.text))
-    return any(_compact(symbol) not in there for symbol in symbols)
+    return (symbol for symbol in symbols if _compact(symbol) not in there)
 
 
 def _compact(text: str) -> str:
@@ -212,7 +215,8 @@ class EvidenceChain:
         yield TextDelta(f"{reasoning}\n", "reasoning")
         quoted = self.sentences.quoted if is_said else ()
         verdict = ""
-        verdicts = self.verdicts if self.sentences.of_passage else None
+        missing = self.sentences.missing if is_said else ""
+        verdicts = self.verdicts if not missing else None
         if is_said and verdicts is not None and asks_yes_or_no(self.chains.question.stem):
             verdict = await self._verdict(verdicts)
             if not verdict:
@@ -221,11 +225,11 @@ class EvidenceChain:
                         yield event
                 return
             quoted = self.sentences.of_passage
-        lines = [f"{verdict} [{self._best.number}]."] if verdict else []
+        lines = [f"{verdict}, probably [{self._best.number}]."] if verdict else []
         answer = "\n".join([*lines, *(one.line for one in quoted)]) or NO_PASSAGE
         yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
         yield TextDelta(answer)
-        yield Chain(reasoning, answer, "", "stop", None, _quotes(quoted))
+        yield Chain(reasoning, answer, "", "stop", None, _quotes(quoted), missing)
 
     async def _free(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
         """Yield what an engine writes that enforces no grammar, with the mark of the sentence where it has none."""

@@ -283,6 +283,8 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
             return "abstained", f"No choice is given: nothing that was read supports “{chosen}”, which the model chose."
         return "partial", "Nothing that was read supports this choice."
     if chain.quotes and asks_yes_or_no(closing.question.stem):
+        if chain.missing:
+            return "partial", f"The passage quoted does not name “{chain.missing}”, so it decides neither yes nor no."
         return "partial", SMALL_VERDICT if YES_NO.match(chain.answer) else NO_VERDICT
     # The model's own words tell what is missing.
     return ("partial" if covers == "part" else "answered"), ""

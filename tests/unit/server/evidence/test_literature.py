@@ -101,11 +101,14 @@ def test_spellings_are_told_word_by_word() -> None:
             read_spellings(body, words)
 
 
-async def test_a_place_is_asked_for_spellings_by_espell(bench: Any) -> None:
-    async with bench(lambda seen: Answer(body=_espell("x", "asthma children").encode())) as made:
-        assert await (await _source(made)).spelled(["asthmaa", "children"]) == {"asthmaa": "asthma"}
+async def test_a_source_is_asked_for_spellings_by_espell(bench: Any) -> None:
+    """But of no English word: "falls" is no slip of "fails"."""
+    async with bench(lambda seen: Answer(body=_espell("x", "asthma").encode())) as made:
+        source = await _source(made)
+        assert await source.spelled(["asthmaa", "children", "Falls"]) == {"asthmaa": "asthma"}
         (seen,) = made.server.seen
-    assert seen.path.endswith("/espell.fcgi") and seen.params["term"] == "asthmaa children"
+        assert await source.spelled(["falls", "preventing"]) == {} and len(made.server.seen) == 1
+    assert seen.path.endswith("/espell.fcgi") and seen.params["term"] == "asthmaa"
 
 
 async def test_a_batch_that_fails_costs_only_its_articles(bench: Any) -> None:

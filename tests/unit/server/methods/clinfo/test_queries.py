@@ -39,6 +39,13 @@ def test_a_question_becomes_its_content_words() -> None:
     assert build_queries("What is it?", None, 3) == ()
 
 
+def test_a_capital_belongs_to_the_word_before_it() -> None:
+    """Where any word suffices, it is none of its own."""
+    strict, broad, *_ = build_queries("Does vitamin D prevent falls that I fear?", None, 4)
+    assert strict.term.startswith("(vitamin D prevent)") and " D" not in broad.term
+    assert all(" I" not in one.term for one in (strict, broad))
+
+
 def test_names_are_phrases_with_synonyms() -> None:
     query = build_queries(QUESTION, _linked(QUESTION, "asthma", "bronchial asthma", 'odd "name"'), 1)[0]
     assert '("asthma"[mh] OR "asthma"[tiab] OR "bronchial asthma"[tiab] OR "odd name"[tiab])' in query.term
