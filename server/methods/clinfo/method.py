@@ -101,8 +101,7 @@ from server.methods.shared.synthesis import Synthesis, choose_synthesis
 ANSWER_TOKENS: Final = 1024
 _T = TypeVar("_T")
 NO_VERDICT: Final = (
-    "These sentences are quoted from the articles; whether they mean yes or no is for the reader to judge, as no model "
-    "that can read them is served."
+    "These sentences are quoted from the articles; whether they mean yes or no is for the reader to judge."
 )
 # Of so many of the best articles the full text is read.
 _FULL_TEXTS: Final = 5

@@ -30,8 +30,7 @@ from server.methods.shared.sentences import numbers_in, quoted_line, split_sente
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
 NO_VERDICT: Final = (
-    "These sentences are quoted from the passages; whether they mean yes or no is for the reader to judge, as no model "
-    "that can read them is served."
+    "These sentences are quoted from the passages; whether they mean yes or no is for the reader to judge."
 )
 SMALL_VERDICT: Final = (
     "Yes or no is how a small model reads these sentences; it is wrong more often than a reader would be, so judge by "
