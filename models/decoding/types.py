@@ -93,6 +93,17 @@ class LoopUsage:
     computed_tokens: int = 0
     segments: int = 0
 
+    def plus(self, other: LoopUsage) -> LoopUsage:
+        """Return the sum, for an answer that was begun twice over one prompt, which counts once."""
+        return LoopUsage(
+            prompt_tokens=self.prompt_tokens,
+            sampled_tokens=self.sampled_tokens + other.sampled_tokens,
+            injected_tokens=self.injected_tokens + other.injected_tokens,
+            cached_tokens=other.cached_tokens,
+            computed_tokens=self.computed_tokens + other.computed_tokens,
+            segments=self.segments + other.segments,
+        )
+
 
 # Events of the driver, in the order in which they occur.
 

@@ -24,7 +24,16 @@ from models.catalog import ModelCard, Summaries
 from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
 from models.decoding.grammar import call_grammar, forced_call_grammar
-from models.decoding.types import CallFinished, CallHandler, CallStarted, CallSyntax, LoopDone, LoopLimits, TextSampled
+from models.decoding.types import (
+    CallFinished,
+    CallHandler,
+    CallStarted,
+    CallSyntax,
+    LoopDone,
+    LoopEvent,
+    LoopLimits,
+    TextSampled,
+)
 from models.engines.base import Engine
 from models.types import GenerateParams, Grammar
 from retrieval.ncbi.calls.urls import call_regex, looks_like_call
@@ -315,7 +324,9 @@ class GeneGpt:
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
         ledger = Ledger(parsed, only_reads=only_reads, with_references=options.references)
-        async with aclosing(run(engine, request, session)) as steps:
+        again = self._begun_with_a_call(request, options, question, engine)
+        steps = run(engine, request, session) if again is None else _with_a_call(engine, request, session, again)
+        async with aclosing(steps):
             async for step in steps:
                 if isinstance(step, CallFinished):
                     ledger.add(step)
@@ -348,20 +359,22 @@ class GeneGpt:
             params=params,
             syntax=SYNTAX,
             request_id=ask.request_id,
-            first_grammar=self._first_grammar(options, question, engine),
             limits=replace(self._limits, max_calls=options.max_calls, max_own_tokens=own),
         )
 
-    def _first_grammar(self, options: GeneGptOptions, question: str, engine: Engine) -> Grammar | None:
-        """Return the grammar of an answer that begins with a call, None where it need not.
+    def _begun_with_a_call(
+        self, request: LoopRequest, options: GeneGptOptions, question: str, engine: Engine
+    ) -> LoopRequest | None:
+        """Return the request for an answer that begins with a call, None where it need not.
 
-        What a model for look-ups says of a name without one cannot be shown, so it is not left the choice.
+        What a model for look-ups says of a name without one cannot be shown.
         """
         only_reads = self._lifecycle.card.trained_for is not None
-        is_free = not options.max_calls or COT_TRIGGER in question
+        is_free = options.grammar == "off" or not options.max_calls or COT_TRIGGER in question
         if is_free or not only_reads or not has_identifier(question):
             return None
-        return _grammar(options, question, engine, is_call_first=True)
+        grammar = _grammar(options, question, engine, is_call_first=True)
+        return replace(request, request_id=f"{request.request_id}-call", first_grammar=grammar)
 
     def _bounds(self, ask: AnswerRequest, question: str, engine: Engine) -> tuple[int, int]:
         """Return the most tokens that the model writes between two replies, and in all.
@@ -392,6 +405,37 @@ class GeneGpt:
             return ("\n\nQuestion:",)
         by_sub_questions = COT_TRIGGER in question and options.mask != MASKS["none"]
         return ("\n\nQuestion:",) if by_sub_questions else ("\n\n",)
+
+
+async def _with_a_call(
+    engine: Engine, request: LoopRequest, session: CallHandler, again: LoopRequest
+) -> AsyncGenerator[LoopEvent, None]:
+    """Yield the events of an answer with a call: where the model stops without one, those of ``again``.
+
+    A grammar that demands the call changes how a model begins, so it is not tried first. What is written before the
+    first call is yielded with it. Both share the limit of tokens.
+    """
+    before: list[LoopEvent] = []
+    has_called = False
+    async with aclosing(run(engine, request, session)) as steps:
+        async for step in steps:
+            has_called = has_called or isinstance(step, CallStarted)
+            before.append(step)
+            if has_called:
+                for held in before:
+                    yield held
+                before.clear()
+    if has_called:
+        return
+    done = before[-1]
+    left = again.params.max_tokens - (done.usage.sampled_tokens if isinstance(done, LoopDone) else 0)
+    if not isinstance(done, LoopDone) or done.finish_reason != "stop" or left < 1:
+        for held in before:
+            yield held
+        return
+    async with aclosing(run(engine, replace(again, params=replace(again.params, max_tokens=left)), session)) as steps:
+        async for step in steps:
+            yield replace(step, usage=step.usage.plus(done.usage)) if isinstance(step, LoopDone) else step
 
 
 def _with_trigger(question: str, options: GeneGptOptions) -> str:

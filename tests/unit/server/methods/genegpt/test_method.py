@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from passage_bench import PassageBench
+from passage_bench import PassageBench, done
 
 from models.catalog import ModelCard
 from models.decoding.types import Call, CallHandler, CallReply, CallStatus, LoopLimits
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, OptionInvalid
+from server.methods.base import AnswerRequest, OptionInvalid, TranscriptDelta
 from server.methods.genegpt.method import GeneGpt, GeneGptOptions, parse_options
 from server.methods.shared.call_lines import call_line, collect, render, summary
 
@@ -189,7 +189,7 @@ class _Unused:
 
 
 @pytest.mark.parametrize(
-    ("question", "trained_for", "options", "is_call_first"),
+    ("question", "trained_for", "options", "is_asked_again"),
     [
         ("What is the function of VKORC1?", ("genegpt",), {}, True),
         ("What is the function of VKORC1?", None, {}, False),
@@ -198,16 +198,18 @@ class _Unused:
         ("Is gene therapy expensive?", ("genegpt",), {}, False),
     ],
 )
-async def test_a_model_for_look_ups_begins_with_one_where_a_name_is_asked_about(
-    tmp_path: Path, question: str, trained_for: tuple[str, ...] | None, options: dict[str, Any], is_call_first: bool
+async def test_a_model_for_look_ups_that_makes_none_is_asked_again_where_a_name_is_asked_about(
+    tmp_path: Path, question: str, trained_for: tuple[str, ...] | None, options: dict[str, Any], is_asked_again: bool
 ) -> None:
-    """What it says of a name without a call cannot be shown."""
+    """What it says of a name without a call cannot be shown; the second time a grammar demands the call."""
 
     def make(lifecycle: EngineLifecycle, _: Any) -> GeneGpt:
         return GeneGpt(lifecycle, _Unused(), LoopLimits(), 400)
 
     facts = {"trained_for": trained_for}
     async with PassageBench(make, tmp_path, lambda _: "Answer: a kinase", documents=(), facts=facts) as made:
-        await made.ask(question, **options)
-    grammar = made.engine.requests[0].params.grammar
-    assert (grammar is not None and '"sequence"' in str(grammar.spec)) is is_call_first
+        events = await made.ask(question, **options)
+    grammars = [str(request.params.grammar and request.params.grammar.spec) for request in made.engine.requests]
+    assert ['"sequence"' in grammar for grammar in grammars] == ([False, True] if is_asked_again else [False])
+    assert "".join(one.text for one in events if isinstance(one, TranscriptDelta)) == "Answer: a kinase"
+    assert done(events).usage.segments == len(grammars)

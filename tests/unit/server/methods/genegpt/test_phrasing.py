@@ -10,7 +10,7 @@ LOCATED = "Which chromosome is {} gene located on human genome?"
 
 
 @pytest.mark.parametrize(
-    ("question", "asked"),
+    ("question", "parsed"),
     [
         ("On which chromosome is BRCA1?", LOCATED.format("BRCA1")),
         ("Which chromosome holds the CFTR gene?", LOCATED.format("CFTR")),
