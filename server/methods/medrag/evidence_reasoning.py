@@ -24,7 +24,7 @@ from server.methods.base import Event, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context
 from server.methods.medrag.request import MARK
-from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.choices import asks_yes_or_no, verdict_places
 from server.methods.shared.extractive import (
     ScoredSentence,
     Source,
@@ -200,7 +200,8 @@ class Verdicts:
 class EvidenceChain:
     """Answer one open question with sentences; the model is asked about the best one.
 
-    Yes or no is decided by ``verdicts``; with None a yes-or-no question gets the sentences alone.
+    Yes or no is decided by ``verdicts``; with None a yes-or-no question gets the sentences alone. Where yes and no are
+    the choices of the question, the answer is a letter.
     """
 
     chains: Chains
@@ -217,7 +218,8 @@ class EvidenceChain:
         verdict = ""
         missing = self.sentences.missing if is_said else ""
         verdicts = self.verdicts if not missing else None
-        if is_said and verdicts is not None and asks_yes_or_no(self.chains.question.stem):
+        places = verdict_places(self.chains.question.choices)
+        if is_said and verdicts is not None and (places or asks_yes_or_no(self.chains.question.stem)):
             verdict = await self._verdict(verdicts)
             if not verdict:
                 async with aclosing(self._free(inputs, reasoning)) as events:
@@ -228,8 +230,10 @@ class EvidenceChain:
         lines = [f"{verdict}, probably [{self._best.number}]."] if verdict else []
         answer = "\n".join([*lines, *(one.line for one in quoted)]) or NO_PASSAGE
         yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
-        yield TextDelta(answer)
-        yield Chain(reasoning, answer, "", "stop", None, _quotes(quoted), missing)
+        if not places:  # else the letter is the answer
+            yield TextDelta(answer)
+        letter = self.chains.question.letters[places[verdict.casefold()]] if places and verdict else ""
+        yield Chain(reasoning, answer, letter, "stop", None, _quotes(quoted), missing)
 
     async def _free(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
         """Yield what an engine writes that enforces no grammar, with the mark of the sentence where it has none."""

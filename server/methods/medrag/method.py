@@ -54,6 +54,7 @@ from server.methods.medrag.request import (
     refuse_unread,
 )
 from server.methods.medrag.verbatim import Extraction, Quotation
+from server.methods.shared.choices import verdict_places
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.quoted import Quoting
@@ -174,7 +175,8 @@ class MedRag:
     ) -> AsyncGenerator[Event | Ballot | Chain, None]:
         """Return the events of one chain, of several that vote, or of one that answers with chosen sentences."""
         card, options, gathered = self._lifecycle.card, outcome.options, outcome.gathered
-        if card.evidence_reasoning and chains.reasoned and not chains.question.choices and gathered is not None:
+        is_open = not chains.question.choices or bool(verdict_places(chains.question.choices))
+        if card.evidence_reasoning and chains.reasoned and is_open and gathered is not None:
             compare = partial(passages.compare, names=gathered.namespaces)
             sentences = await best_sentences(chains.question.stem, outcome.context, compare, options.sentences)
             if sentences is not None:

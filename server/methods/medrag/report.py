@@ -21,8 +21,16 @@ from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved,
 from server.methods.medrag.chain_of_thought import Chain
 from server.methods.medrag.context import Context, Numbered, passage_record, render, supporting_sentence
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
-from server.methods.shared.choices import asks_yes_or_no
-from server.methods.shared.extractive import NEGATED, Candidate, Source, candidates_of, named_stems, stems_of
+from server.methods.shared.choices import asks_yes_or_no, verdict_places
+from server.methods.shared.extractive import (
+    NEGATED,
+    Candidate,
+    Source,
+    candidates_of,
+    named_stems,
+    question_stems,
+    stems_of,
+)
 from server.methods.shared.outcomes import YES_NO, notice, says_nothing, why_cut
 from server.methods.shared.passages import Gathered
 from server.methods.shared.sentences import numbers_in, quoted_line, split_sentences
@@ -40,6 +48,8 @@ _NO_TEXT: Final = "The model wrote no answer."
 _NO_CHOICE: Final = "What the model wrote is none of the choices, so this is no answer."
 # Set by ``scripts/evals/choice_support.py`` on one half of BioASQ's development questions (docs/evals.md).
 CHOICE_BAR: Final = 0.25
+# Words of the question that a cited passage has beside the choice.
+_SHARED: Final = 2
 # A case of many sentences is asked about in its last one.
 _LONG_STEM: Final = 60
 _ASKING: Final = 2
@@ -193,7 +203,7 @@ def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]
     sources = [Numbered(number, closing.passages[number]) for number in known or closing.fallback]
     support = _sentences(closing, chain, basis, known)
     is_listed = closing.references and bool(answer) and outcome != "abstained"
-    text, references = render(sources, bool(known), num_chars, _beside(chain, support)) if is_listed else ("", ())
+    text, references = render(sources, bool(known), num_chars, _beside(answer, support)) if is_listed else ("", ())
     if references:
         yield TextDelta(text, is_ours=True)
         yield Evidence(references)
@@ -222,9 +232,9 @@ def _sentences(closing: Closing, chain: Chain, basis: Mapping[int, str], known: 
     return {n: given.get(n) or supporting_sentence(chain.answer, n, closing.passages[n]) for n in known}
 
 
-def _beside(chain: Chain, support: Mapping[int, str]) -> dict[int, str]:
-    """Return the sentences to quote beside the references: those that the answer does not quote itself."""
-    return {number: sentence for number, sentence in support.items() if sentence not in chain.answer}
+def _beside(answer: str, support: Mapping[int, str]) -> dict[int, str]:
+    """Return the sentences to quote beside the references: those that the answer shown does not quote itself."""
+    return {number: sentence for number, sentence in support.items() if sentence not in answer}
 
 
 def _cited(closing: Closing, support: Mapping[int, str]) -> dict[str, Any]:
@@ -243,14 +253,23 @@ def _basis(closing: Closing, chain: Chain) -> dict[int, str]:
     if not chain.letter:
         return {}
     place = question.letters.index(chain.letter)
+    if chain.quotes:
+        return dict(chain.quotes)
+    cited = [n for n in (*numbers_in(chain.reasoning), *closing.relied) if n in closing.passages]
+    if verdict_places(question.choices):
+        return dict.fromkeys(cited, "")
     numbers = [*closing.passages]
     sources = [Source(embedded_title(one.passage), one.passage.text) for one in closing.passages.values()]
     support = support_of(question.stem, question.choices, place, sources)
     if support.holds and support.sentence is not None:
         return {numbers[support.sentence.source]: quoted_line(support.sentence.sentence.text)}
     words = named_stems(question.choices[place], question.stem)
-    cited = [n for n in (*numbers_in(chain.reasoning), *closing.relied) if n in closing.passages]
-    return {n: "" for n in cited if words and words <= stems_of(_whole(closing.passages[n]))}
+    # A number stands in many passages, and one on another matter supports nothing.
+    if not any(map(str.isalpha, words)):
+        return {}
+    asked = set(question_stems(_asked(question.stem)))
+    read = {n: stems_of(_whole(closing.passages[n])) for n in cited}
+    return {n: "" for n, stems in read.items() if words <= stems and len(asked & stems) >= min(_SHARED, len(asked))}
 
 
 def _whole(found: RankedPassage) -> str:
@@ -269,7 +288,7 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
     if is_cut and not chain.letter:
         return "cut", why_cut(chain.finish_reason, chain.stop_reason)
     if not (chain.letter if choices else chain.answer.strip()):
-        return "abstained", _NO_CHOICE if choices else _NO_TEXT
+        return "abstained", _without_letter(closing, chain) if choices else _NO_TEXT
     # What is quoted speaks of its own matter, not of the passages.
     covers = "none" if choices or chain.quotes else says_nothing(chain.answer)
     if covers == "whole":
@@ -278,15 +297,28 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
         return "partial", f"Answered without passages. {closing.without}"
     if choices and closing.passages and not basis:
         chosen = closing.question.shown(chain.letter)
+        if verdict_places(choices):
+            return "partial", "The model cites no passage for this."
         if closing.abstains:
             return "abstained", f"No choice is given: nothing that was read supports “{chosen}”, which the model chose."
         return "partial", "Nothing that was read supports this choice."
-    if chain.quotes and asks_yes_or_no(closing.question.stem):
+    if chain.quotes and (choices or asks_yes_or_no(closing.question.stem)):
         if chain.missing:
-            return "partial", f"The passage quoted does not name “{chain.missing}”, so it decides neither yes nor no."
+            return "partial", _undecided(chain.missing)
         return "partial", SMALL_VERDICT if YES_NO.match(chain.answer) else NO_VERDICT
     # The model's own words tell what is missing.
     return ("partial" if covers == "part" else "answered"), ""
+
+
+def _without_letter(closing: Closing, chain: Chain) -> str:
+    """Return why a question with choices has no letter."""
+    if chain.missing:
+        return _undecided(chain.missing)
+    return _read_in_vain(closing) if says_nothing(chain.answer) == "whole" else _NO_CHOICE
+
+
+def _undecided(missing: str) -> str:
+    return f"The passage quoted does not name “{missing}”, so it decides neither yes nor no."
 
 
 def _read_in_vain(closing: Closing) -> str:

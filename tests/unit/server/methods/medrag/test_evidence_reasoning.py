@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from server.methods.medrag.evidence_reasoning import (
 )
 from server.methods.medrag.method import MedRag
 from server.methods.medrag.report import NO_VERDICT, SMALL_VERDICT
+from server.methods.medrag.request import ParsedQuestion
 from server.methods.shared.passages import SentenceScores
 
 OPEN = "Which drug reverses heparin?"
@@ -106,6 +108,26 @@ async def test_a_model_whose_yes_or_no_is_unsure_is_not_asked_for_it(tmp_path: P
     assert done(events).outcome == "partial" and NO_VERDICT in shown(events)
 
 
+@pytest.mark.parametrize(("verdict", "shown_as"), [("Yes", "A. yes"), ("No", "B. no")])
+async def test_choices_of_yes_and_no_are_decided_in_the_same_way(bench: Any, verdict: str, shown_as: str) -> None:
+    """Nothing in a passage names such a choice; it rests on the sentences read."""
+    async with bench(says(verdict)) as made:
+        events = await made.ask(f"{CLOSED}\nA. yes\nB. no\nC. maybe", k=3)
+    assert shown(events).startswith(shown_as) and SENTENCE in shown(events)
+    assert done(events).outcome == "partial" and SMALL_VERDICT in shown(events)
+    assert done(events).details["answer_letter"] == shown_as[0]
+
+
+async def test_where_nothing_says_it_no_choice_of_yes_and_no_is_given(bench: Any) -> None:
+    async with bench(lambda _: "No passage says it.") as made:
+        silent = await made.ask(f"{CLOSED}\nA. yes\nB. no", k=3)
+    assert done(silent).outcome == "abstained" and shown(silent).count(NO_PASSAGE) == 1
+    async with bench(says("Yes")) as made:
+        other = await made.ask("Does protamine reverse rivaroxaban?\nA. yes\nB. no", k=3)
+    assert done(other).outcome == "abstained" and "does not name “rivaroxaban”" in shown(other)
+    assert done(other).details["answer_letter"] == ""
+
+
 async def test_an_engine_without_grammars_is_asked_again(bench: Any) -> None:
     """What is neither yes nor no is no verdict; the model then writes its answer freely."""
     async with bench(says(" It does")) as made:
@@ -161,7 +183,8 @@ async def test_it_is_not_taken_for_what_the_question_names(question: str, found:
 
 async def test_without_a_sentence_about_the_subject_no_model_is_asked(bench: Any) -> None:
     async with bench(says("Yes")) as made:
-        chain = EvidenceChain(None, ChosenSentences((), ()))  # type: ignore[arg-type]  # it asks nothing of them
+        chains: Any = SimpleNamespace(question=ParsedQuestion("Is it?", "open"))  # it asks nothing else of them
+        chain = EvidenceChain(chains, ChosenSentences((), ()))
         events = [event async for event in chain.events(PromptInputs("", ""))]
     assert isinstance(events[-1], Chain) and events[-1].answer == NO_PASSAGE and not made.prompts
 
