@@ -11,7 +11,7 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -33,6 +33,7 @@ from retrieval.formats.items import Bad
 from retrieval.formats.sources import Source
 from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.gateway.citations.exports import article_item
+from retrieval.graph.linking.dictionary_lookup.names import base_forms
 from retrieval.ncbi.calls.urls import NcbiSite, public_url
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList
@@ -147,12 +148,6 @@ class LiteratureService:
         return self._vectors
 
 
-def _forms(word: str) -> Iterator[str]:
-    """Yield the word, and it without an ending of an English plural or verb."""
-    yield word
-    yield from (word.removesuffix(ending) for ending in ("s", "es", "d", "ed", "ing") if word.endswith(ending))
-
-
 def _cosines(asked: Floats, read: Floats) -> tuple[float, ...]:
     lengths = np.linalg.norm(read, axis=1) * np.linalg.norm(asked)
     return tuple(float(value) for value in (read @ asked) / np.maximum(lengths, np.float32(1e-12)))
@@ -181,7 +176,7 @@ class EntrezSource:
         return found.count
 
     async def spelled(self, words: Sequence[str]) -> dict[str, str]:
-        words = [word for word in words if not any(map(self.is_ordinary, _forms(word.lower())))]
+        words = [word for word in words if not any(map(self.is_ordinary, base_forms(word.lower())))]
         if not words:
             return {}
         call = NcbiCall("espell", "pubmed", {"db": "pubmed", "term": " ".join(words)})

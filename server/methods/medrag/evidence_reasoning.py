@@ -19,7 +19,7 @@ from typing import Final
 
 from models.types import GenerateParams, Grammar
 from retrieval.corpus.namespaces.settings import embedded_title
-from retrieval.graph.linking.dictionary_lookup.dictionary import drugs_not_in
+from retrieval.graph.linking.dictionary_lookup.dictionary import drugs_not_in, unusual_words
 from server.methods.base import Event, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context
@@ -50,6 +50,8 @@ _MAX_WORDS: Final = 42
 _MOST_READ: Final = 3
 # Of the best sentence's score, which those beside it need.
 _SHARE_OF_BEST: Final = 0.5
+# Of the question's words, which a passage has that yes or no is decided from (docs/evals.md).
+_SHARE_OF_QUESTION: Final = 0.3
 _YES_OR_NO: Final = ("Yes", "No")
 _ASKED: Final = "Yes or No: "
 _ALIKE: Final = 0.8
@@ -156,14 +158,32 @@ def _is_about_another(one: ScoredSentence, sources: Sequence[Source], question: 
 def _missing_name(question: str, sources: Sequence[Source], place: int) -> str:
     """Return a name of the question that the passage at ``place`` has not, "" for none.
 
-    Such a name is a drug, a symbol with a digit, or what another passage is about. "Protamine reverses heparin" leaves
-    open whether it reverses rivaroxaban.
+    Such a name is a drug, a symbol with a digit, or what another passage is about: "Protamine reverses heparin" leaves
+    open whether it reverses rivaroxaban. Of other words the passage may lack some, as it says things in its own way.
     """
     text = f"{sources[place].title} {sources[place].text}"
+    there = stems_of(text)
     titles = (one.title for one in sources if len(one.title.split()) <= _NAME_WORDS)
-    missing = set(question_stems(question)) - stems_of(text)
+    missing = set(question_stems(question)) - there
     others = (title for title in titles if missing & stems_of(title))
-    return next(chain(drugs_not_in(text, question), _symbols_not_in(text, question), others), "")
+    names = chain(drugs_not_in(text, question), _symbols_not_in(text, question), others)
+    return next(names, "") or _strange_word(question, there)
+
+
+def _strange_word(question: str, there: frozenset[str]) -> str:
+    """Return a word of the question where a passage with these stems is on another matter, "" where it is not.
+
+    It is where it lacks most of the words that are no everyday English, or most of all.
+    """
+    stems = {word: set(question_stems(word)) for word in re.findall(r"\w[\w'-]*", question)}
+    unusual = [word for word in unusual_words(question) if stems.get(word)]
+    lacking = [word for word in unusual if not stems[word] <= there]
+    if 2 * len(lacking) > len(unusual):
+        return lacking[0]
+    asked = set(question_stems(question))
+    if len(asked & there) >= _SHARE_OF_QUESTION * len(asked):
+        return ""
+    return next((word for word, found in stems.items() if found - there), "")
 
 
 def _symbols_not_in(text: str, question: str) -> Iterator[str]:

@@ -29,6 +29,8 @@ from retrieval.graph.linking.dictionary_lookup.names import (
     NameTable,
     Posting,
     TableBuilder,
+    Vocabulary,
+    base_forms,
     build_vocabulary,
     is_indexable,
     ordinary_words,
@@ -425,6 +427,17 @@ def drugs_not_in(text: str, question: str) -> tuple[str, ...]:
             missing.append(text_of)
         first += len(name)
     return tuple(missing)
+
+
+def unusual_words(text: str) -> tuple[str, ...]:
+    """Return the words that the list of English words does not have in any form, once each and in order."""
+    words = dict.fromkeys(re.findall(r"[^\W_](?:[\w'-]*\w)?", text))
+    return tuple(word for word in words if not any(_english().has([*base_forms(word.lower())])))
+
+
+@lru_cache(maxsize=1)
+def _english() -> Vocabulary:
+    return ordinary_words()
 
 
 def _from(words: Sequence[str], first: int) -> Iterator[Sequence[str]]:

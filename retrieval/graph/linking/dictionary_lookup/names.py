@@ -228,6 +228,12 @@ def ordinary_words() -> Vocabulary:
     return build_vocabulary(text.split())
 
 
+def base_forms(word: str) -> Iterator[str]:
+    """Yield the word, and it without an ending of an English plural or verb."""
+    yield word
+    yield from (word.removesuffix(ending) for ending in ("s", "es", "d", "ed", "ing") if word.endswith(ending))
+
+
 def is_indexable(word: str) -> bool:
     return len(word) >= LEAST_WORD and word.isalpha() and len(word.encode()) <= MOST_WORD
 

@@ -10,6 +10,7 @@ from retrieval.graph.linking.dictionary_lookup.dictionary import (
     build_dictionary,
     common_names,
     drugs_not_in,
+    unusual_words,
 )
 from retrieval.graph.linking.dictionary_lookup.names import ordinary_words
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
@@ -77,3 +78,8 @@ def test_the_table_has_each_name_once_and_no_ordinary_word_for_a_drug() -> None:
 def test_drugs_that_a_text_has_under_none_of_their_names(question: str, missing: tuple[str, ...]) -> None:
     """Known by the table, or by the ending of their name."""
     assert drugs_not_in("Protamine reverses heparin. Paracetamol is toxic to the liver.", question) == missing
+
+
+def test_unusual_words_are_those_of_no_english_list_in_any_form() -> None:
+    text = "Does topical ropivacaine prevent falls, and ropivacaine-like pains in treated adults with CRS?"
+    assert unusual_words(text) == ("ropivacaine", "ropivacaine-like", "CRS")
