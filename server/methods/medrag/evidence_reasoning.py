@@ -183,7 +183,7 @@ def _strange_word(question: str, there: frozenset[str]) -> str:
     asked = set(question_stems(question))
     if len(asked & there) >= _SHARE_OF_QUESTION * len(asked):
         return ""
-    return next((word for word, found in stems.items() if found - there), "")
+    return next((word for word, found in stems.items() if found & (asked - there)), "")
 
 
 def _symbols_not_in(text: str, question: str) -> Iterator[str]:

@@ -232,6 +232,8 @@ def base_forms(word: str) -> Iterator[str]:
     """Yield the word, and it without an ending of an English plural or verb."""
     yield word
     yield from (word.removesuffix(ending) for ending in ("s", "es", "d", "ed", "ing") if word.endswith(ending))
+    if word.endswith(("ies", "ied")):
+        yield f"{word[:-3]}y"
 
 
 def is_indexable(word: str) -> bool:

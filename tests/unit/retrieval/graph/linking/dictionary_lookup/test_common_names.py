@@ -81,5 +81,5 @@ def test_drugs_that_a_text_has_under_none_of_their_names(question: str, missing:
 
 
 def test_unusual_words_are_those_of_no_english_list_in_any_form() -> None:
-    text = "Does topical ropivacaine prevent falls, and ropivacaine-like pains in treated adults with CRS?"
-    assert unusual_words(text) == ("ropivacaine", "ropivacaine-like", "CRS")
+    text = "Does ropivacaine prevent falls and pains in treated adults, as studies of macrosomia carried out show?"
+    assert unusual_words(text) == ("ropivacaine", "macrosomia")
