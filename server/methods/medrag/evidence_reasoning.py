@@ -50,6 +50,7 @@ _MAX_WORDS: Final = 42
 _MOST_READ: Final = 3
 # Of the best sentence's score, which those beside it need.
 _SHARE_OF_BEST: Final = 0.5
+_LONGEST_ABBREVIATION: Final = 6
 # Of the question's words, which a passage has that yes or no is decided from (docs/evals.md).
 _SHARE_OF_QUESTION: Final = 0.3
 _YES_OR_NO: Final = ("Yes", "No")
@@ -167,14 +168,15 @@ def _missing_name(question: str, sources: Sequence[Source], place: int) -> str:
     missing = set(question_stems(question)) - there
     others = (title for title in titles if missing & stems_of(title))
     names = chain(drugs_not_in(text, question), _symbols_not_in(text, question), others)
-    return next(names, "") or _strange_word(question, there)
+    return next(names, "") or _strange_word(question, text)
 
 
-def _strange_word(question: str, there: frozenset[str]) -> str:
-    """Return a word of the question where a passage with these stems is on another matter, "" where it is not.
+def _strange_word(question: str, text: str) -> str:
+    """Return a word of the question where a passage is on another matter, "" where it is not.
 
     It is where it lacks most of the words that are no everyday English, or most of all.
     """
+    there = stems_of(text) | stems_of(" ".join(_abbreviated_in(text, question)))
     stems = {word: set(question_stems(word)) for word in re.findall(r"\w[\w'-]*", question)}
     unusual = [word for word in unusual_words(question) if stems.get(word)]
     lacking = [word for word in unusual if not stems[word] <= there]
@@ -184,6 +186,16 @@ def _strange_word(question: str, there: frozenset[str]) -> str:
     if len(asked & there) >= _SHARE_OF_QUESTION * len(asked):
         return ""
     return next((word for word, found in stems.items() if found & (asked - there)), "")
+
+
+def _abbreviated_in(text: str, question: str) -> Iterator[str]:
+    """Yield the words of the question for whose initials a text has an abbreviation: muscular dystrophy for MD."""
+    there = frozenset(re.findall(r"\b[A-Z]{2,6}\b", text))
+    words = re.findall(r"[^\W\d_]+", question)
+    for first in range(len(words)):
+        for last in range(first + 2, min(first + _LONGEST_ABBREVIATION, len(words)) + 1):
+            if "".join(word[0] for word in words[first:last]).upper() in there:
+                yield from words[first:last]
 
 
 def _symbols_not_in(text: str, question: str) -> Iterator[str]:

@@ -200,6 +200,16 @@ async def test_a_sentence_decides_nothing_about_another_name(bench: Any, other: 
     assert done(events).outcome == "partial" and other.split()[0].casefold() in shown(events).casefold()
 
 
+@pytest.mark.parametrize(("disease", "verdict"), [("DMD", True), ("ALS", False)])
+async def test_an_abbreviation_names_what_its_letters_begin(tmp_path: Path, disease: str, verdict: bool) -> None:
+    documents = (("Casimersen", f"Casimersen treats {disease}.", ""),)
+    facts = {"evidence_reasoning": True}
+    bench = PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, says("Yes"), facts=facts, documents=documents)
+    async with bench as made:
+        events = await made.ask("Is Duchenne muscular dystrophy treated?", k=3)
+    assert shown(events).startswith("Yes, probably") is verdict
+
+
 async def test_a_passage_with_few_words_of_the_question_decides_nothing(bench: Any) -> None:
     """Where they are everyday words all of them count."""
     async with bench(says("Yes")) as made:
