@@ -178,7 +178,8 @@ class MedRag:
         is_open = not chains.question.choices or bool(verdict_places(chains.question.choices))
         if card.evidence_reasoning and chains.reasoned and is_open and gathered is not None:
             compare = partial(passages.compare, names=gathered.namespaces)
-            sentences = await best_sentences(chains.question.stem, outcome.context, compare, options.sentences)
+            asking = report.asking_part(chains.question.stem)
+            sentences = await best_sentences(asking, outcome.context, compare, options.sentences)
             if sentences is not None:
                 verdicts = Verdicts(self._prompts, card.yes_bar) if card.verdicts else None
                 return EvidenceChain(chains, sentences, verdicts).events(inputs)

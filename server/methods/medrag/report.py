@@ -267,7 +267,7 @@ def _basis(closing: Closing, chain: Chain) -> dict[int, str]:
     # A number stands in many passages, and one on another matter supports nothing.
     if not any(map(str.isalpha, words)):
         return {}
-    asked = set(question_stems(_asked(question.stem)))
+    asked = set(question_stems(asking_part(question.stem)))
     read = {n: stems_of(_whole(closing.passages[n])) for n in cited}
     return {n: "" for n, stems in read.items() if words <= stems and len(asked & stems) >= min(_SHARED, len(asked))}
 
@@ -376,7 +376,7 @@ class Support:
 
 def support_of(stem: str, choices: Sequence[str], place: int, sources: Sequence[Source]) -> Support:
     """Return the support of the choice at ``place``."""
-    asked = _asked(stem)
+    asked = asking_part(stem)
     named = [named_stems(choice, asked) for choice in choices]
     best = [Support() for _ in choices]
     for one in candidates_of(asked, sources, with_titles=True).sentences:
@@ -389,7 +389,7 @@ def support_of(stem: str, choices: Sequence[str], place: int, sources: Sequence[
     return replace(best[place], rival=max(rivals, default=0.0))
 
 
-def _asked(stem: str) -> str:
+def asking_part(stem: str) -> str:
     """Return the last sentences of a long case, which ask, and a short question as it is."""
     if len(re.findall(r"\S+", stem)) <= _LONG_STEM:
         return stem

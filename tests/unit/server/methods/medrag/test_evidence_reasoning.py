@@ -215,3 +215,11 @@ async def test_a_passage_with_few_words_of_the_question_decides_nothing(bench: A
     async with bench(says("Yes")) as made:
         events = await made.ask("Does the long discharge of patients from hospital reverse their mood at home?", k=3)
     assert "Yes" not in done(events).answer and "neither yes nor no" in shown(events)
+
+
+async def test_of_a_long_case_the_last_sentences_choose_the_sentence(bench: Any) -> None:
+    """What is told before is about other matters too."""
+    case = "The patient takes aspirin, whose cyclooxygenase of platelets is acetylated irreversibly. " * 9
+    async with bench(says("")) as made:
+        events = await made.ask(f"{case}He lives with two dogs. {OPEN}", k=3)
+    assert SENTENCE in shown(events) and "acetylates" not in shown(events)
