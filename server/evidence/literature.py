@@ -33,7 +33,7 @@ from retrieval.formats.items import Bad
 from retrieval.formats.sources import Source
 from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.gateway.citations.exports import article_item
-from retrieval.graph.linking.dictionary_lookup.names import base_forms
+from retrieval.graph.linking.dictionary_lookup.names import is_english
 from retrieval.ncbi.calls.urls import NcbiSite, public_url
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList
@@ -75,20 +75,10 @@ _LINKS: Final[dict[Link, str]] = {"citedin": "pubmed_pubmed_citedin", "refs": "p
 
 
 class LiteratureService:
-    """Open the sources of answers and compare articles with questions; one instance per process.
+    """Open the sources of answers and compare articles with questions; one instance per process."""
 
-    ``is_ordinary`` tells an English word, which is never taken for a slip.
-    """
-
-    def __init__(
-        self,
-        egress: Egress,
-        passages: PassageService,
-        encoders: EncoderPool,
-        is_ordinary: Callable[[str], bool] = lambda _: False,
-    ) -> None:
+    def __init__(self, egress: Egress, passages: PassageService, encoders: EncoderPool) -> None:
         self._egress = egress
-        self._is_ordinary = is_ordinary
         self._passages = passages
         self._encoders = encoders
         self._vectors: StatementVectors | None = None
@@ -112,7 +102,7 @@ class LiteratureService:
         names = [name for name in options.sources or usual if name != "namespaces"]
         modes: dict[SourceName, EgressMode] = {"gateway": "off", "pubmed": requested.mode}
         contexts = (EgressContext(ask.request_id, ask.key_id, modes[name]) for name in names)
-        return tuple(EntrezSource(self._egress, context, hear, self._is_ordinary) for context in contexts)
+        return tuple(EntrezSource(self._egress, context, hear) for context in contexts)
 
     def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:
         if options.sources and "namespaces" not in options.sources:
@@ -160,7 +150,6 @@ class EntrezSource:
     egress: Egress
     context: EgressContext
     hear: Hear
-    is_ordinary: Callable[[str], bool]
 
     @property
     def name(self) -> str:
@@ -176,7 +165,8 @@ class EntrezSource:
         return found.count
 
     async def spelled(self, words: Sequence[str]) -> dict[str, str]:
-        words = [word for word in words if not any(map(self.is_ordinary, base_forms(word.lower())))]
+        # An English word is no slip: "falls" would become "fails" where an index lacks it.
+        words = [word for word in words if not is_english(word)]
         if not words:
             return {}
         call = NcbiCall("espell", "pubmed", {"db": "pubmed", "term": " ".join(words)})

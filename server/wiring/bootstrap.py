@@ -46,7 +46,7 @@ from server.settings.schema import Settings
 from server.settings.server import is_loopback
 from server.state.database import Database
 from server.wiring.models import adapter_names, choose_card, engine_options
-from server.wiring.ncbi import Ncbi, SiteNames, build_ncbi, store_synonyms
+from server.wiring.ncbi import Ncbi, build_ncbi, store_synonyms
 from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_key_lookup, open_passage_database
@@ -195,9 +195,7 @@ def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence
     genegpt = _genegpt(settings, lifecycle, evidence.ncbi, evidence.parts)
     i_medrag = IMedRag(lifecycle, passages, longest, evidence.parts)
     lifecycle.when_loaded(i_medrag.warm_up)
-    literature = LiteratureService(
-        evidence.ncbi.egress, passages, evidence.retrieval.encoders, SiteNames(()).is_ordinary
-    )
+    literature = LiteratureService(evidence.ncbi.egress, passages, evidence.retrieval.encoders)
     built: tuple[Method, ...] = (
         genegpt,
         KgRag(lifecycle, graph, graph, longest),

@@ -68,59 +68,60 @@ def queue(make: Callable[..., JobQueue]) -> JobQueue:
     return make()
 
 
-class Gate:
-    """Work that runs until the gate opens or the job is cancelled; records the jobs that have begun."""
+class Begun:
+    """Record the jobs that have begun."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
+        self.changed = threading.Condition()
+
+    def note(self, name: str) -> None:
+        with self.changed:
+            self.begun.append(name)
+            self.changed.notify_all()
+
+    async def wait_for(self, many: int) -> None:
+        def seen() -> None:
+            with self.changed:
+                assert self.changed.wait_for(lambda: len(self.begun) >= many, LONG)
+
+        await asyncio.to_thread(seen)
+
+
+class Gate(Begun):
+    """Work that runs until the gate opens or the job is cancelled; its jobs are known by their namespace."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._opened = threading.Event()
-        self._seen = threading.Condition()
 
     def __call__(self, job: Job) -> Outcome:
         job.on_cancel(self._opened.set)
-        with self._seen:
-            self.begun.append(job.spec.namespace)
-            self._seen.notify_all()
+        self.note(job.spec.namespace)
         self._opened.wait(LONG)
         return Outcome({"cancelled": job.is_cancelled()}, job.is_cancelled())
 
     def open(self) -> None:
         self._opened.set()
 
-    async def wait_for(self, many: int) -> None:
-        def seen() -> None:
-            with self._seen:
-                assert self._seen.wait_for(lambda: len(self.begun) >= many, LONG)
 
-        await asyncio.to_thread(seen)
-
-
-class Hold:
-    """Work that runs until its job is released by name; records the jobs that have begun."""
+class Hold(Begun):
+    """Work that runs until its job is released; its jobs are known by their kind."""
 
     def __init__(self) -> None:
-        self.begun: list[str] = []
+        super().__init__()
         self._released: set[str] = set()
-        self._changed = threading.Condition()
 
     def __call__(self, job: Job) -> Outcome:
-        with self._changed:
-            self.begun.append(job.spec.kind)
-            self._changed.notify_all()
-            assert self._changed.wait_for(lambda: job.spec.kind in self._released, LONG)
+        self.note(job.spec.kind)
+        with self.changed:
+            assert self.changed.wait_for(lambda: job.spec.kind in self._released, LONG)
         return Outcome({})
 
     def release(self, kind: str) -> None:
-        with self._changed:
+        with self.changed:
             self._released.add(kind)
-            self._changed.notify_all()
-
-    async def wait_for(self, many: int) -> None:
-        def seen() -> None:
-            with self._changed:
-                assert self._changed.wait_for(lambda: len(self.begun) >= many, LONG)
-
-        await asyncio.to_thread(seen)
+            self.changed.notify_all()
 
 
 def spec(namespace: str = "ns", owner: str = "me") -> JobSpec:

@@ -24,7 +24,7 @@ from server.methods.clinfo.method import Clinfo, Library
 from server.settings.egress import EgressSettings, NcbiSettings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
-from server.wiring.ncbi import SiteNames, build_ncbi
+from server.wiring.ncbi import build_ncbi
 from server.wiring.retrieval import build_retrieval
 
 Handler = Callable[[Seen], Answer]
@@ -145,9 +145,7 @@ class ClinfoBench:
         self.ncbi = build_ncbi(settings)
         self.retrieval = build_retrieval(retrieval, self._folder)
         self.passages = PassageService(self.retrieval, retrieval)
-        literature = LiteratureService(
-            self.ncbi.egress, self.passages, self.retrieval.encoders, SiteNames(()).is_ordinary
-        )
+        literature = LiteratureService(self.ncbi.egress, self.passages, self.retrieval.encoders)
         self.method = Clinfo(lifecycle, Library(literature, self.passages, self._names, ReferenceStyles()), 1000)
         return self
 

@@ -376,8 +376,8 @@ def _joined(fetched: Article | None, local: Article | None) -> Article | None:
     """Return the fetched record with the notices of both, and the other's passages where it has no abstract."""
     if fetched is None or local is None:
         return fetched or local
-    fields = replace(fetched, notices=fetched.notices | local.notices)
-    return fields if fetched.sections else replace(fields, sections=local.sections, namespace=local.namespace)
+    joined = replace(fetched, notices=fetched.notices | local.notices)
+    return joined if fetched.sections else replace(joined, sections=local.sections, namespace=local.namespace)
 
 
 def all_failed(runs: Iterable[SearchRun]) -> bool:

@@ -15,9 +15,10 @@ condensed; the header is constant, so that all requests share its cached prefix.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 from models.catalog import ModelCard, Summaries
@@ -324,8 +325,11 @@ class GeneGpt:
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
         ledger = Ledger(parsed, only_reads=only_reads, with_references=options.references)
-        again = self._begun_with_a_call(request, options, question, engine)
-        steps = run(engine, request, session) if again is None else _with_a_call(engine, request, session, again)
+        steps = run(engine, request, session)
+        if self._needs_a_call(options, question):
+            steps = _with_a_call(
+                engine, request, session, partial(_grammar, options, question, engine, is_call_first=True)
+            )
         async with aclosing(steps):
             async for step in steps:
                 if isinstance(step, CallFinished):
@@ -362,19 +366,10 @@ class GeneGpt:
             limits=replace(self._limits, max_calls=options.max_calls, max_own_tokens=own),
         )
 
-    def _begun_with_a_call(
-        self, request: LoopRequest, options: GeneGptOptions, question: str, engine: Engine
-    ) -> LoopRequest | None:
-        """Return the request for an answer that begins with a call, None where it need not.
-
-        What a model for look-ups says of a name without one cannot be shown.
-        """
-        only_reads = self._lifecycle.card.trained_for is not None
+    def _needs_a_call(self, options: GeneGptOptions, question: str) -> bool:
+        """Return whether the model has to make a call: what one for look-ups says of a name without it is not shown."""
         is_free = options.grammar == "off" or not options.max_calls or COT_TRIGGER in question
-        if is_free or not only_reads or not has_identifier(question):
-            return None
-        grammar = _grammar(options, question, engine, is_call_first=True)
-        return replace(request, request_id=f"{request.request_id}-call", first_grammar=grammar)
+        return not is_free and self._lifecycle.card.trained_for is not None and has_identifier(question)
 
     def _bounds(self, ask: AnswerRequest, question: str, engine: Engine) -> tuple[int, int]:
         """Return the most tokens that the model writes between two replies, and in all.
@@ -408,12 +403,12 @@ class GeneGpt:
 
 
 async def _with_a_call(
-    engine: Engine, request: LoopRequest, session: CallHandler, again: LoopRequest
+    engine: Engine, request: LoopRequest, session: CallHandler, call_first: Callable[[], Grammar | None]
 ) -> AsyncGenerator[LoopEvent, None]:
-    """Yield the events of an answer with a call: where the model stops without one, those of ``again``.
+    """Yield the events of an answer with a call: where the model stops without one, it is asked again.
 
-    A grammar that demands the call changes how a model begins, so it is not tried first. What is written before the
-    first call is yielded with it. Both share the limit of tokens.
+    The grammar ``call_first`` then demands the call; it changes how a model begins, so it is not tried first. What is
+    written before the first call is yielded with it. Both requests share the limit of tokens.
     """
     before: list[LoopEvent] = []
     has_called = False
@@ -428,12 +423,14 @@ async def _with_a_call(
     if has_called:
         return
     done = before[-1]
-    left = again.params.max_tokens - (done.usage.sampled_tokens if isinstance(done, LoopDone) else 0)
+    left = request.params.max_tokens - (done.usage.sampled_tokens if isinstance(done, LoopDone) else 0)
     if not isinstance(done, LoopDone) or done.finish_reason != "stop" or left < 1:
         for held in before:
             yield held
         return
-    async with aclosing(run(engine, replace(again, params=replace(again.params, max_tokens=left)), session)) as steps:
+    params = replace(request.params, max_tokens=left)
+    again = replace(request, request_id=f"{request.request_id}-call", params=params, first_grammar=call_first())
+    async with aclosing(run(engine, again, session)) as steps:
         async for step in steps:
             yield replace(step, usage=step.usage.plus(done.usage)) if isinstance(step, LoopDone) else step
 

@@ -92,7 +92,9 @@ class IMedRag:
         self._reader = MedRag(lifecycle, passages, max_answer_tokens)
 
     async def warm_up(self, engine: Engine) -> None:
-        """Compile the grammar of plans, which takes seconds with a large vocabulary."""
+        """Compile the grammar of plans, which takes seconds with a large vocabulary, for a model that writes plans."""
+        if not self._lifecycle.card.writes(self.name):
+            return
         options = IMedRagOptions()
         rounds = Rounds(Bounds(options.rounds, options.queries, adaptive=True), "")
         grammar = plan_grammar(rounds, plan_lengths(engine, options, 1).sizes)
@@ -114,7 +116,7 @@ class IMedRag:
         synthesis = self._synthesis(options)
         if synthesis == "generated" and not self._lifecycle.card.writes(self.name):
             yield Step("this model asks no questions of its own: it reads the passages for the question as it is")
-            answering = self._reader.read(ask, question, options)
+            answering = self._reader.read(ask, question, options, self.name)
         elif synthesis == "extractive":
             extraction = Extraction(self.name, question, options, self._passages.open(ask))
             answering = extraction.events(_queries_without_model(question))

@@ -24,7 +24,7 @@ from server.methods.base import Event, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context
 from server.methods.medrag.request import MARK
-from server.methods.shared.choices import asks_yes_or_no, verdict_places
+from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import (
     ScoredSentence,
     Source,
@@ -250,8 +250,8 @@ class EvidenceChain:
         verdict = ""
         missing = self.sentences.missing if is_said else ""
         verdicts = self.verdicts if not missing else None
-        places = verdict_places(self.chains.question.choices)
-        if is_said and verdicts is not None and (places or asks_yes_or_no(self.chains.question.stem)):
+        letters = self.chains.question.verdict_letters
+        if is_said and verdicts is not None and (letters or asks_yes_or_no(self.chains.question.stem)):
             verdict = await self._verdict(verdicts)
             if not verdict:
                 async with aclosing(self._free(inputs, reasoning)) as events:
@@ -262,10 +262,9 @@ class EvidenceChain:
         lines = [f"{verdict}, probably [{self._best.number}]."] if verdict else []
         answer = "\n".join([*lines, *(one.line for one in quoted)]) or NO_PASSAGE
         yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
-        if not places:  # else the letter is the answer
+        if not letters:  # else the letter is the answer
             yield TextDelta(answer)
-        letter = self.chains.question.letters[places[verdict.casefold()]] if places and verdict else ""
-        yield Chain(reasoning, answer, letter, "stop", None, _quotes(quoted), missing)
+        yield Chain(reasoning, answer, letters.get(verdict.casefold(), ""), "stop", None, _quotes(quoted), missing)
 
     async def _free(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
         """Yield what an engine writes that enforces no grammar, with the mark of the sentence where it has none."""

@@ -54,7 +54,6 @@ from server.methods.medrag.request import (
     refuse_unread,
 )
 from server.methods.medrag.verbatim import Extraction, Quotation
-from server.methods.shared.choices import verdict_places
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.quoted import Quoting
@@ -105,15 +104,15 @@ class MedRag:
             case "quoted":
                 answering = self._quoted(ask, question, options)
             case "generated":
-                answering = self.read(ask, question, options)
+                answering = self.read(ask, question, options, self.name)
         async with aclosing(answering) as events:
             async for event in events:
                 yield event
 
     async def read(
-        self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions
+        self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions, method: str
     ) -> AsyncGenerator[Event, None]:
-        """Yield the events of an answer that the model writes."""
+        """Yield the events of an answer that the model writes; ``method`` is whose answer it is, for the record."""
         chains = self._chains(ask, question, options, self._lifecycle.get())
         gathered, context, passages = None, Context(), self._passages.open(ask)
         if options.retrieval:
@@ -126,7 +125,7 @@ class MedRag:
         else:
             yield Step("without retrieval, as the request wants it")
         outcome = Outcome(question, options, gathered, context)
-        details = report.details_of(outcome)
+        details = report.details_of(outcome, method)
         if outcome.must_abstain:
             for final_event in report.abstention(outcome.lack, details, outcome=outcome.outcome_of_lack):
                 yield final_event
@@ -159,7 +158,7 @@ class MedRag:
         yield EvidenceRead(evidence_of(context.passages))
         yield Step(report.read(context))
         outcome = Outcome(question, options, gathered, context)
-        details = report.details_of(outcome) | {"synthesis": "quoted"}
+        details = report.details_of(outcome, self.name) | {"synthesis": "quoted"}
         if outcome.must_abstain:
             for final_event in report.abstention(outcome.lack, details, outcome=outcome.outcome_of_lack):
                 yield final_event
@@ -175,8 +174,8 @@ class MedRag:
     ) -> AsyncGenerator[Event | Ballot | Chain, None]:
         """Return the events of one chain, of several that vote, or of one that answers with chosen sentences."""
         card, options, gathered = self._lifecycle.card, outcome.options, outcome.gathered
-        is_open = not chains.question.choices or bool(verdict_places(chains.question.choices))
-        if card.evidence_reasoning and chains.reasoned and is_open and gathered is not None:
+        is_read = not chains.question.choices or bool(chains.question.verdict_letters)
+        if card.evidence_reasoning and chains.reasoned and is_read and gathered is not None:
             compare = partial(passages.compare, names=gathered.namespaces)
             asking = report.asking_part(chains.question.stem)
             sentences = await best_sentences(asking, outcome.context, compare, options.sentences)

@@ -21,7 +21,7 @@ from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved,
 from server.methods.medrag.chain_of_thought import Chain
 from server.methods.medrag.context import Context, Numbered, passage_record, render, supporting_sentence
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
-from server.methods.shared.choices import asks_yes_or_no, verdict_places
+from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import (
     NEGATED,
     Candidate,
@@ -256,7 +256,7 @@ def _basis(closing: Closing, chain: Chain) -> dict[int, str]:
     if chain.quotes:
         return dict(chain.quotes)
     cited = [n for n in (*numbers_in(chain.reasoning), *closing.relied) if n in closing.passages]
-    if verdict_places(question.choices):
+    if question.verdict_letters:
         return dict.fromkeys(cited, "")
     numbers = [*closing.passages]
     sources = [Source(embedded_title(one.passage), one.passage.text) for one in closing.passages.values()]
@@ -297,7 +297,7 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
         return "partial", f"Answered without passages. {closing.without}"
     if choices and closing.passages and not basis:
         chosen = closing.question.shown(chain.letter)
-        if verdict_places(choices):
+        if closing.question.verdict_letters:
             return "partial", "The model cites no passage for this."
         if closing.abstains:
             return "abstained", f"No choice is given: nothing that was read supports “{chosen}”, which the model chose."
@@ -328,10 +328,10 @@ def _read_in_vain(closing: Closing) -> str:
     return f"Read: {counted(len(closing.passages), 'passage')}{where}." if closing.passages else ""
 
 
-def details_of(outcome: Outcome) -> dict[str, Any]:
+def details_of(outcome: Outcome, method: str) -> dict[str, Any]:
     context, gathered = outcome.context, outcome.gathered
     return {
-        "method": "medrag",
+        "method": method,
         "synthesis": "generated",
         "options": asdict(outcome.options),
         "form": outcome.question.form,

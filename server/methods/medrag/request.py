@@ -220,6 +220,9 @@ def _is_seconds(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= 86_400
 
 
+_VERDICTS: Final = frozenset({"yes", "no", "maybe", "unknown", "uncertain", "unclear"})
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedQuestion:
     """Hold a parsed question.
@@ -235,6 +238,12 @@ class ParsedQuestion:
     @property
     def letters(self) -> str:
         return "".join(chr(65 + place) for place in range(len(self.choices)))
+
+    @property
+    def verdict_letters(self) -> dict[str, str]:
+        """Return the letters of "yes" and "no" where they are the choices, with or without a third; {} for others."""
+        letters = {choice.strip(" .").casefold(): one for choice, one in zip(self.choices, self.letters, strict=True)}
+        return letters if {"yes", "no"} <= set(letters) <= _VERDICTS else {}
 
     @property
     def text(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -22,19 +21,12 @@ _YES_OR_NO: Final = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_ASKING: Final = 600
-_VERDICTS: Final = frozenset({"yes", "no", "maybe", "unknown", "uncertain", "unclear"})
 _SURE_ROW: Final = 3
 
 
 def asks_yes_or_no(question: str) -> bool:
     """Return whether the last sentence of a question asks for yes or no."""
     return _YES_OR_NO.search(one_line(question)[-_LONGEST_ASKING:]) is not None
-
-
-def verdict_places(choices: Sequence[str]) -> dict[str, int]:
-    """Return the places of "yes" and "no" where the choices are these, with or without a third; {} for others."""
-    places = {choice.strip(" .").casefold(): place for place, choice in enumerate(choices)}
-    return places if {"yes", "no"} <= set(places) <= _VERDICTS else {}
 
 
 def one_line(question: str) -> str:

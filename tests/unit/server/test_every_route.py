@@ -293,12 +293,8 @@ async def _seen(site: Site, who: str) -> list[str]:
     return [one["name"] for one in (await site.json("GET", "/v1/namespaces", who))[1]["data"]]
 
 
-async def test_namespaces_and_jobs_of_another_key_are_as_if_they_were_not_there(site: Site) -> None:
-    """404 with the words that an absent one gets, in every route with a namespace, and no name in any list."""
-    await _make(site, "common", "operator")
-    job = await _make(site, "annas", "anna")
-    (found,) = (await site.json("POST", "/v1/search", "anna", {"query": "zebras", "namespaces": ["annas"]}))[1]["data"]
-    calls = [
+def _calls_on_annas(passage_id: str) -> list[tuple[str, str, dict[str, Any]]]:
+    return [
         ("GET", "/v1/namespaces/annas", {}),
         ("GET", "/v1/namespaces/annas/documents", {}),
         ("GET", "/v1/namespaces/annas/documents/x", {}),
@@ -306,7 +302,7 @@ async def test_namespaces_and_jobs_of_another_key_are_as_if_they_were_not_there(
         ("GET", "/v1/namespaces/annas/documents/x/file", {}),
         ("GET", "/v1/namespaces/annas/documents/x/pages/1.png", {}),
         ("GET", "/v1/namespaces/annas/documents/x/pages/1/text", {}),
-        ("GET", f"/v1/passages/annas/{found['id']}", {}),
+        ("GET", f"/v1/passages/annas/{passage_id}", {}),
         ("POST", "/v1/search", {"query": "zebras", "namespaces": ["annas"]}),
         ("POST", "/v1/search", {"query": "zebras", "namespaces": ["common", "annas"]}),
         ("POST", "/v1/namespaces/annas/documents", {"documents": [{"id": "two", "text": "b"}]}),
@@ -318,6 +314,14 @@ async def test_namespaces_and_jobs_of_another_key_are_as_if_they_were_not_there(
         ("POST", "/v1/namespaces/annas/verify", {}),
         ("DELETE", "/v1/namespaces/annas", {}),
     ]
+
+
+async def test_namespaces_and_jobs_of_another_key_are_as_if_they_were_not_there(site: Site) -> None:
+    """404 with the words that an absent one gets, in every route with a namespace, and no name in any list."""
+    await _make(site, "common", "operator")
+    job = await _make(site, "annas", "anna")
+    (found,) = (await site.json("POST", "/v1/search", "anna", {"query": "zebras", "namespaces": ["annas"]}))[1]["data"]
+    calls = _calls_on_annas(found["id"])
     named = {path.replace("x", "annas", 1) for _, path in _routes(site.app) if path.startswith("/v1/namespaces/x")}
     assert named <= {path.partition("?")[0].replace("/pages/1", "/pages/x") for _, path, _ in calls}
     for method, path, body in calls:

@@ -29,9 +29,8 @@ from retrieval.graph.linking.dictionary_lookup.names import (
     NameTable,
     Posting,
     TableBuilder,
-    Vocabulary,
-    base_forms,
     build_vocabulary,
+    is_english,
     is_indexable,
     ordinary_words,
 )
@@ -411,45 +410,37 @@ def common_names() -> tuple[CommonName, ...]:
 
 
 def drugs_not_in(text: str, question: str) -> tuple[str, ...]:
-    """Return the drugs that a question names and a text has under none of their names, in the order of the question.
+    """Return the drugs that a question names and a text has under none of their names, as the question writes them.
 
-    Known are those of the shipped table, and others by the ending of their name.
+    Known are those of the shipped table, which come first, and others by the ending of their name.
     """
-    groups, asked = _drug_names(), tuple(fold(question))
-    there = f" {' '.join(fold(text))} "
-    missing: list[str] = []
-    first = 0
-    while first < len(asked):
-        name = next((n for n in _from(asked, first) if " ".join(n) in groups), asked[first : first + 1])
-        text_of = " ".join(name)
-        names = groups.get(text_of) or (frozenset((text_of,)) if _DRUG.fullmatch(text_of) else frozenset())
-        if names and not any(f" {one} " in there for one in names):
-            missing.append(text_of)
-        first += len(name)
-    return tuple(missing)
+    finder, equal_names = _drug_names()
+    tokens, there = tokens_of(question), f" {' '.join(fold(text))} "
+    found = list(finder.find(tokens))
+    tabled = {place for one in found for place in range(one.first, one.last)}
+    names = {question[one.start : one.end]: equal_names[one.target] for one in found}
+    names |= {
+        question[token.start : token.end]: frozenset((token.text,))
+        for place, token in enumerate(tokens)
+        if place not in tabled and _DRUG.fullmatch(token.text)
+    }
+    return tuple(name for name, equal in names.items() if not any(f" {one} " in there for one in equal))
+
+
+@lru_cache(maxsize=1)
+def _drug_names() -> tuple[AbsentNames, Mapping[str, frozenset[str]]]:
+    """Return the finder of the table's drugs, and all names of each, normalized, by its first one."""
+    entries = [*_drugs(_lines("drugs.txt"))]
+    names: dict[str, set[str]] = {}
+    for entry in entries:
+        names.setdefault(entry.targets[0], set()).add(" ".join(fold(entry.name)))
+    return absent_names(entries), {target: frozenset(equal) for target, equal in names.items()}
 
 
 def unusual_words(text: str) -> tuple[str, ...]:
-    """Return the words that the list of English words does not have in any form, once each and in order."""
+    """Return the words that are not English in any form, once each and in order."""
     words = dict.fromkeys(re.findall(r"[^\W_](?:[\w'-]*\w)?", text))
-    return tuple(word for word in words if not any(_english().has([*base_forms(word.lower())])))
-
-
-@lru_cache(maxsize=1)
-def _english() -> Vocabulary:
-    return ordinary_words()
-
-
-def _from(words: Sequence[str], first: int) -> Iterator[Sequence[str]]:
-    """Yield the words from ``first`` on, the most of them first."""
-    return (words[first:last] for last in range(min(len(words), first + _LONGEST), first, -1))
-
-
-@lru_cache(maxsize=1)
-def _drug_names() -> Mapping[str, frozenset[str]]:
-    """Return all names of each drug of the table by each of them, normalized."""
-    groups = [{" ".join(fold(name)) for name in (*equal, *sold)} for equal, sold in _lines("drugs.txt")]
-    return {name: frozenset(names) for names in groups for name in names}
+    return tuple(word for word in words if not is_english(word))
 
 
 def absent_names(missing: Sequence[CommonName]) -> AbsentNames:

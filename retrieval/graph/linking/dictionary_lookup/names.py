@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from string import ascii_lowercase
 from typing import Final, Literal, NamedTuple, TypeVar
@@ -220,6 +221,7 @@ def build_vocabulary(words: Iterable[str]) -> Vocabulary:
     return Vocabulary(np.array(entries, f"S{MOST_WORD}"))
 
 
+@lru_cache(maxsize=1)
 def ordinary_words() -> Vocabulary:
     """Return the vocabulary of English words from the list that ships with the package."""
     text = (
@@ -228,8 +230,12 @@ def ordinary_words() -> Vocabulary:
     return build_vocabulary(text.split())
 
 
-def base_forms(word: str) -> Iterator[str]:
-    """Yield the word, and it without an ending of an English plural or verb."""
+def is_english(word: str) -> bool:
+    """Return whether the list of English words has a word, as it is or without an ending of a plural or verb."""
+    return any(ordinary_words().has([*_base_forms(word.lower())]))
+
+
+def _base_forms(word: str) -> Iterator[str]:
     yield word
     yield from (word.removesuffix(ending) for ending in ("s", "es", "d", "ed", "ing") if word.endswith(ending))
     if word.endswith(("ies", "ied")):

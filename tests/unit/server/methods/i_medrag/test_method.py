@@ -362,4 +362,4 @@ async def test_a_model_that_cannot_plan_but_reads_answers_as_medrag_does(
         events = await made.ask(question, k=3, **options)
     assert "Protamine" in done(events).answer and done(events).outcome == "answered"
     assert any("asks no questions of its own" in step for step in steps(events)) is has_read
-    assert bool(made.engine.requests) is has_read
+    assert bool(made.engine.requests) is has_read and done(events).details["method"] == "i-medrag"

@@ -485,22 +485,3 @@ async def test_a_choice_rests_on_a_sentence_or_a_cited_passage(bench: Any) -> No
     assert (done(withheld).outcome, references(withheld)) == ("abstained", [])
     assert shown(told).startswith("C. Thrombin\n\n(Nothing that was read supports this choice.)")
     assert done(told).outcome == "partial"
-
-
-@pytest.mark.parametrize(("reasoning", "outcome"), [(" It reverses it [2].", "answered"), (" It does.", "partial")])
-async def test_yes_and_no_as_choices_rest_on_what_the_model_cites(bench: Any, reasoning: str, outcome: str) -> None:
-    """No passage names them."""
-    question = "Does protamine reverse heparin?\nA. yes\nB. no"
-    async with bench(chain(reasoning, " A")) as made:
-        events = await made.ask(question, k=3)
-    assert shown(events).startswith("A. yes") and done(events).outcome == outcome
-    assert ("cites no passage" in shown(events)) is (outcome == "partial")
-
-
-@pytest.mark.parametrize("choices", ["A. 7\nB. 9", "A. Platelets\nB. Thrombin"])
-async def test_a_choice_that_a_cited_passage_on_something_else_has_is_not_supported(bench: Any, choices: str) -> None:
-    """A number stands in many passages; a word needs two more of the question beside it."""
-    documents = (*DRUGS, ("Counts", "Platelets live for 7 days.", ""))
-    async with bench(chain(" See [3] [1] [2] [4].", " A"), documents=documents) as made:
-        events = await made.ask(f"What do cranial sutures fuse with in later childhood?\n{choices}", k=5)
-    assert done(events).outcome == "abstained" and "nothing that was read supports" in shown(events)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from typing import Any
 
+import pytest
+from passage_bench import DRUGS, PassageBench, Script, done, shown
+
+from server.methods.medrag.method import MedRag
 from server.methods.medrag.report import support_of
 from server.methods.shared.extractive import Source
 
@@ -34,3 +39,31 @@ def test_a_long_case_is_asked_about_in_its_last_sentences() -> None:
     """Its other words stand in no passage."""
     case = "A man of 60 years came with pain in the knee after a long walk along the river. " * 6
     assert support_of(f"{case}He takes warfarin. {STEM}", CHOICES, 1, [WARFARIN]).holds
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Any:
+    return lambda script, **more: PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, script, **more)
+
+
+def chain(reasoning: str, answer: str) -> Script:
+    return lambda prompt: answer if prompt.endswith("Answer:") else reasoning
+
+
+@pytest.mark.parametrize(("reasoning", "outcome"), [(" It reverses it [2].", "answered"), (" It does.", "partial")])
+async def test_yes_and_no_as_choices_rest_on_what_the_model_cites(bench: Any, reasoning: str, outcome: str) -> None:
+    """No passage names them."""
+    question = "Does protamine reverse heparin?\nA. yes\nB. no"
+    async with bench(chain(reasoning, " A")) as made:
+        events = await made.ask(question, k=3)
+    assert shown(events).startswith("A. yes") and done(events).outcome == outcome
+    assert ("cites no passage" in shown(events)) is (outcome == "partial")
+
+
+@pytest.mark.parametrize("choices", ["A. 7\nB. 9", "A. Platelets\nB. Thrombin"])
+async def test_a_choice_that_a_cited_passage_on_something_else_has_is_not_supported(bench: Any, choices: str) -> None:
+    """A number stands in many passages; a word needs two more of the question beside it."""
+    documents = (*DRUGS, ("Counts", "Platelets live for 7 days.", ""))
+    async with bench(chain(" See [3] [1] [2] [4].", " A"), documents=documents) as made:
+        events = await made.ask(f"What do cranial sutures fuse with in later childhood?\n{choices}", k=5)
+    assert done(events).outcome == "abstained" and "nothing that was read supports" in shown(events)

@@ -70,7 +70,7 @@ def test_the_table_has_each_name_once_and_no_ordinary_word_for_a_drug() -> None:
     ("question", "missing"),
     [
         ("Does protamine reverse rivaroxaban?", ("rivaroxaban",)),
-        ("Does protamine sulfate reverse Xarelto or an obscuraxaban?", ("xarelto", "obscuraxaban")),
+        ("Does protamine sulfate reverse Xarelto or an obscuraxaban?", ("Xarelto", "obscuraxaban")),
         ("Is Tylenol toxic to the liver in April?", ()),
         ("Does protamine reverse heparins?", ()),
     ],
