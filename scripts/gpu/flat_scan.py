@@ -27,6 +27,8 @@ _K = 10
 _LEAST_RECALL = 0.99
 _QUERIES = 64
 _BYTES = 2
+# Rows of one call; an index takes no more at once than 262,144.
+_BATCH = 200_000
 
 
 def median_s(work: Callable[[], object], repeats: int = 20) -> float:
@@ -70,7 +72,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="flat-scan-") as folder:
         spec = IndexSpec(dim=args.dim, metric="inner_product", kind="flat", backend="faiss-gpu")
         index = create_index(Path(folder) / "index", spec, OpenOptions(device="cuda:0"))
-        index.add(Rows(ids=np.arange(1, args.rows + 1, dtype=np.int64), vectors=vectors))
+        for start in range(0, args.rows, _BATCH):
+            some = vectors[start : start + _BATCH]
+            index.add(Rows(ids=np.arange(start + 1, start + len(some) + 1, dtype=np.int64), vectors=some))
         index.commit()
         one = median_s(lambda: index.search(queries[:1], _K))
         many = median_s(lambda: index.search(queries, _K))

@@ -26,6 +26,8 @@ from retrieval.index.spec import Kind, KindChoice, kind_of, probes_for
 
 # The classic GPU build's upper bound on k and on nprobe.
 MAX_GPU_K: Final = 2_048
+# IVF's kernels for more hits are not launched on compute capability 9.0, and faiss 1.15.1 then aborts the process.
+MAX_IVF_K: Final = 512
 _BLOCK: Final = 1 << 20
 _TEMP_BYTES: Final = 256 << 20
 _PINNED_BYTES: Final = 64 << 20
@@ -61,7 +63,7 @@ class FaissGpuBackend:
     def kind_for(self, choice: KindChoice, rows: int) -> Kind:
         """Return flat unless another type is requested, up to what fits the device.
 
-        A scan of a million vectors takes a third of a millisecond.
+        A scan of a million vectors of 768 numbers takes 3.5 ms on an H200.
 
         Raises:
             IndexInputInvalid: ``choice`` is neither flat nor ivf-sq8.
@@ -134,10 +136,7 @@ class GpuSearcher:
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
     ) -> tuple[NDArray[np.int64], Floats]:
         num_candidates = k if allowed is None else int(np.ceil(2 * k / max(selectivity, 1e-9)))
-        found = [
-            self._block(start, index, queries, min(num_candidates, MAX_GPU_K), selectivity)
-            for start, index in self.blocks
-        ]
+        found = [self._block(start, index, queries, num_candidates, selectivity) for start, index in self.blocks]
         rows, scores = (np.hstack(part) for part in zip(*found, strict=True))
         if allowed is not None:
             rows = np.where(allowed[rows], rows, NO_ID)
@@ -149,12 +148,13 @@ class GpuSearcher:
     def _block(
         self, start: int, index: Any, queries: Floats, k: int, selectivity: float
     ) -> tuple[NDArray[np.int64], Floats]:
-        parameters = None
+        parameters, most = None, MAX_GPU_K
         if hasattr(index, "nlist"):
+            most = MAX_IVF_K
             probes = min(MAX_GPU_K, probes_for(index.nlist, self.probe_share, selectivity))
             parameters = self.faiss.SearchParametersIVF(nprobe=probes)
         try:
-            scores, rows = index.search(np.ascontiguousarray(queries), min(k, index.ntotal), params=parameters)
+            scores, rows = index.search(np.ascontiguousarray(queries), min(k, most, index.ntotal), params=parameters)
         except (RuntimeError, AssertionError) as fault:
             raise IndexFault(f"the device could not search: {fault}") from fault
         if index.metric_type != self.faiss.METRIC_INNER_PRODUCT:
