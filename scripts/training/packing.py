@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Final
 
 import torch
+
+_ALIGNED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,17 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Hold a packed sequence of length n.
+    """Hold b packed sequences of length n.
 
-    ``ids``, ``positions``: int64 [1, n]. ``mask``: bool [1, 1, n, n], row attends to column. ``sources``: int64 [m],
-    the places whose outputs predict ``targets``, int64 [m], with ``weights``, float32 [m].
+    ``ids``, ``positions``, ``blocks``: int64 [b, n]; a token's block is 0 in the common beginning, the number of its
+    rest behind it, and -1 where a sequence is filled up. ``rows``, ``sources``: int64 [m], the sequences and the places
+    in them whose outputs predict ``targets``, int64 [m], with ``weights``, float32 [m].
     """
 
     ids: torch.Tensor
     positions: torch.Tensor
-    mask: torch.Tensor
+    blocks: torch.Tensor
+    rows: torch.Tensor
     sources: torch.Tensor
     targets: torch.Tensor
     weights: torch.Tensor
@@ -45,6 +50,31 @@ class Packed:
     @property
     def num_tokens(self) -> int:
         return int(self.ids.shape[1])
+
+    @property
+    def mask(self) -> torch.Tensor:
+        """Return which row attends to which column: bool [b, 1, n, n]."""
+        rows, columns = self.blocks[:, None, :, None], self.blocks[:, None, None, :]
+        return torch.tril((rows == columns) | (columns == 0))
+
+    def to(self, device: str) -> Packed:
+        return Packed(*(getattr(self, one.name).to(device, non_blocking=True) for one in fields(self)))
+
+
+def stacked(sequences: Sequence[Packed]) -> Packed:
+    """Return the sequences as one batch, each filled up behind its end; the length is a multiple of 64.
+
+    Attention kernels want aligned rows.
+    """
+    length = -(-max(one.num_tokens for one in sequences) // _ALIGNED) * _ALIGNED
+    ids, positions = torch.zeros((2, len(sequences), length), dtype=torch.int64)
+    blocks = torch.full_like(ids, -1)
+    for row, one in enumerate(sequences):
+        for whole, own in ((ids, one.ids), (positions, one.positions), (blocks, one.blocks)):
+            whole[row, : one.num_tokens] = own[0]
+    rows = [torch.full_like(one.sources, row) for row, one in enumerate(sequences)]
+    joined = (torch.cat([getattr(one, name) for one in sequences]) for name in ("sources", "targets", "weights"))
+    return Packed(ids, positions, blocks, torch.cat(rows), *joined)
 
 
 def pack(samples: Sequence[Encoded]) -> Packed:
@@ -71,7 +101,8 @@ def pack(samples: Sequence[Encoded]) -> Packed:
     return Packed(
         ids=torch.tensor([ids]),
         positions=torch.tensor([positions]),
-        mask=_mask(torch.tensor(blocks)),
+        blocks=torch.tensor([blocks]),
+        rows=torch.zeros(len(sources), dtype=torch.int64),
         sources=torch.tensor(sources),
         targets=torch.tensor(targets),
         weights=torch.tensor(weights),
@@ -81,11 +112,6 @@ def pack(samples: Sequence[Encoded]) -> Packed:
 def total_weight(samples: Sequence[Encoded]) -> float:
     """Return the sum of the weights of all learned tokens."""
     return sum(one.weight * math.sqrt(one.num_learned) for one in samples)
-
-
-def _mask(blocks: torch.Tensor) -> torch.Tensor:
-    same = (blocks[:, None] == blocks[None, :]) | (blocks[None, :] == 0)
-    return torch.tril(same)[None, None]
 
 
 def _shared_length(samples: Sequence[Encoded]) -> int:

@@ -10,6 +10,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +43,8 @@ class Plan:
     warm_up: int = 10
     decay: int = 100
     workers: int = 2
+    # Contexts in one pass of the model: one on a CPU, as many as a step has on a GPU.
+    at_once: int = 1
 
     def rate_at(self, step: int) -> float:
         rise = min(1.0, (step + 1) / max(1, self.warm_up))
@@ -92,11 +95,16 @@ class Run:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self.plans.append({"from_step": self.step, **asdict(self.plan), **self.notes})
         saved = begun = time.monotonic()
-        workers = Workers(self.plan.workers, list(self.parameters.values()), self._gradients)
-        with Progress(*columns, refresh_per_second=0.5) as progress, workers:
+        workers = Workers(self.plan.workers, list(self.parameters.values()), self._gradients, self.plan.at_once)
+        with Progress(*columns, refresh_per_second=0.5) as progress, workers, ThreadPoolExecutor(1) as drawing:
             bar = progress.add_task("training", total=end, completed=self.step)
+            drawn = drawing.submit(self.groups, self.step)
             while self.step < end:
-                loss, tokens = self._step(workers)
+                groups = [group for group in drawn.result() if group]
+                if self.step + 1 < end:
+                    # The samples of the next step are made while this one is computed.
+                    drawn = drawing.submit(self.groups, self.step + 1)
+                loss, tokens = self._step(groups, workers)
                 seconds = round(time.monotonic() - begun, 1)
                 self.log.append({"step": self.step, "loss": round(loss, 4), "tokens": tokens, "seconds": seconds})
                 print(f"step {self.step} loss {loss:.4f} tokens {tokens} seconds {seconds}", flush=True)
@@ -106,8 +114,7 @@ class Run:
                     saved = time.monotonic()
         self.save()
 
-    def _step(self, workers: Workers) -> tuple[float, int]:
-        groups = [group for group in self.groups(self.step) if group]
+    def _step(self, groups: Sequence[Sequence[Encoded]], workers: Workers) -> tuple[float, int]:
         loss = workers.step(groups)
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), _CLIP)
         for group in self.optimizer.param_groups:
@@ -121,7 +128,8 @@ class Run:
         return loss, tokens
 
     def _gradients(self, packed: Packed, whole: float) -> tuple[float, tuple[torch.Tensor, ...]]:
-        loss = (token_losses(self.model, packed, self.device) * packed.weights.to(self.device)).sum() / whole
+        packed = packed.to(self.device)
+        loss = (token_losses(self.model, packed) * packed.weights).sum() / whole
         return float(loss.detach()), torch.autograd.grad(loss, list(self.parameters.values()))
 
     def _optimizer_tensors(self) -> dict[str, torch.Tensor]:
@@ -137,13 +145,10 @@ class Run:
         self.optimizer.load_state_dict(whole)
 
 
-def token_losses(model: Any, packed: Packed, device: str = "cpu") -> torch.Tensor:
+def token_losses(model: Any, packed: Packed) -> torch.Tensor:
     """Return the cross-entropy of each learned token, float32 [m]."""
     hidden = model.model(
-        input_ids=packed.ids.to(device),
-        attention_mask=packed.mask.to(device),
-        position_ids=packed.positions.to(device),
-        use_cache=False,
+        input_ids=packed.ids, attention_mask=packed.mask, position_ids=packed.positions, use_cache=False
     ).last_hidden_state
-    logits = model.lm_head(hidden[0, packed.sources.to(device)]).float()
-    return functional.cross_entropy(logits, packed.targets.to(device), reduction="none")
+    logits = model.lm_head(hidden[packed.rows, packed.sources]).float()
+    return functional.cross_entropy(logits, packed.targets, reduction="none")

@@ -13,7 +13,7 @@ from typing import Self
 import torch
 from torch import nn
 
-from scripts.training.packing import Encoded, Packed, pack, total_weight
+from scripts.training.packing import Encoded, Packed, pack, stacked, total_weight
 
 Group = Sequence[Encoded]
 # Returns the loss of a packed sequence and its gradients, given the weight of the whole step.
@@ -23,19 +23,20 @@ Gradients = Callable[[Packed, float], tuple[float, Sequence[torch.Tensor]]]
 class Workers:
     """Run ``number`` copies of this process, forked before anything is computed; with 1, work in this process.
 
-    Groups are dealt in turn and their gradients added in a fixed order, so that equal numbers give equal sums. A copy
-    ends with this process, or when the context does.
+    Each computes ``at_once`` groups in one pass. Groups are dealt in turn and their gradients added in a fixed order,
+    so that equal numbers give equal sums. A copy ends with this process, or when the context does.
     """
 
-    def __init__(self, number: int, parameters: Sequence[nn.Parameter], gradients: Gradients) -> None:
+    def __init__(self, number: int, parameters: Sequence[nn.Parameter], gradients: Gradients, at_once: int = 1) -> None:
         self._parameters = parameters
         self._gradients = gradients
+        self._at_once = at_once
         size = sum(one.numel() for one in parameters)
-        self._buffers = [_shared(torch.zeros(size)) for _ in range(number)]
+        self._buffers = [torch.zeros(size, device=parameters[0].device) for _ in range(number)]
         self._pipes: list[Connection] = []
         if number > 1:
-            for parameter in parameters:
-                _shared(parameter.data)
+            for tensor in (*self._buffers, *(one.data for one in parameters)):
+                _shared(tensor)
             self._fork(number - 1)
 
     def step(self, groups: Sequence[Group]) -> float:
@@ -64,10 +65,11 @@ class Workers:
     def _work(self, buffer: torch.Tensor, groups: Sequence[Group], whole: float) -> float:
         loss = 0.0
         buffer.zero_()
-        for group in groups:
-            value, gradients = self._gradients(pack(group), whole)
+        for start in range(0, len(groups), self._at_once):
+            some = [pack(group) for group in groups[start : start + self._at_once]]
+            value, gradients = self._gradients(some[0] if len(some) == 1 else stacked(some), whole)
             loss += value
-            buffer += torch.cat([gradient.float().flatten() for gradient in gradients]).cpu()
+            buffer += torch.cat([gradient.float().flatten() for gradient in gradients])
         return loss
 
     def _fork(self, number: int) -> None:

@@ -20,6 +20,7 @@ from server.methods.shared.extractive import question_stems, stems_of
 from server.methods.shared.sentences import split_sentences
 
 FILE: Final = "questions_dev.jsonl.gz"
+CORPUS: Final = "corpus.jsonl.gz"
 HELD_OUT_SHARE: Final = 0.30
 MAX_WORDS: Final = 110
 _MIN_SHARED: Final = 0.3
@@ -88,6 +89,19 @@ def read_questions(folder: Path, *, held_out: bool) -> list[Question]:
         rows = [json.loads(line) for line in lines]
     questions = [_question(row) for row in rows if is_held_out(row["question"]) == held_out]
     return [one for one in questions if one.support()]
+
+
+def read_texts(folder: Path) -> list[str]:
+    """Return titles and texts of the corpus, without the articles of questions that are held out.
+
+    Empty where the folder has no corpus.
+    """
+    if not (folder / CORPUS).is_file():
+        return []
+    held_out = frozenset().union(*(one.pmids for one in read_questions(folder, held_out=True)))
+    with gzip.open(folder / CORPUS, "rt", encoding="utf-8") as lines:
+        rows = [row for row in map(json.loads, lines) if row["pmid"] not in held_out]
+    return [text for row in rows for text in (row["title"], row["abstract"]) if text]
 
 
 def _question(row: dict[str, Any]) -> Question:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from scripts.training.packing import Encoded
-from scripts.training.tasks.bioasq import read_questions
+from scripts.training.tasks.bioasq import read_questions, read_texts
 from scripts.training.tasks.bioasq_tasks import BioasqTasks
 from scripts.training.tasks.dialogue import DialogueTasks
 from scripts.training.tasks.graph_tasks import GraphTasks
@@ -18,21 +19,21 @@ from scripts.training.tasks.transcripts import TranscriptTasks
 from scripts.training.tasks.verdict_tasks import VerdictTasks
 
 # Two groups a step, each from its list in turn. What held-out questions say is weakest has the largest share.
-FIRST: Final = ("verdict",)
+FIRST: Final = ("verdict", "verdict", "genegpt")
 SECOND: Final = (
     "genegpt",
     "bioasq",
-    "genegpt",
     "verdict",
     "multiple_choice",
-    "genegpt",
+    "statements",
+    "verdict",
     "bioasq",
     "true_false",
     "genegpt",
     "verdict",
     "bioasq",
     "multiple_choice",
-    "genegpt",
+    "verdict",
     "statements",
     "general",
     "dialogue",
@@ -55,7 +56,7 @@ class Mixture:
         reading = ReadingTasks(writer)
         questions = read_questions(bioasq, held_out=False) if bioasq else []
         self._bioasq = BioasqTasks(reading, questions, seed) if questions else None
-        self._verdicts = VerdictTasks(writer, questions)
+        self._verdicts = VerdictTasks(writer, questions, read_texts(bioasq) if bioasq else ())
         self._statements = StatementTasks(reading)
         self._graph = GraphTasks(writer)
         self._transcripts = TranscriptTasks(writer)
@@ -74,8 +75,7 @@ class Mixture:
     def _group(self, kind: str, step: int, place: int) -> list[Sample]:
         seed = f"{self.seed}:{step}:{place}"
         if kind == "bioasq" and self._bioasq is not None:
-            before = sum(self.kinds(earlier).count(kind) for earlier in range(step))
-            return self._bioasq.group(before + self.kinds(step)[:place].count(kind))
+            return self._bioasq.group(self._before(kind, step) + self.kinds(step)[:place].count(kind))
         if kind in ("bioasq", "statements"):
             return self._statements.group(seed)
         if kind == "verdict":
@@ -85,3 +85,10 @@ class Mixture:
         if kind == "dialogue":
             return self._dialogue.group(seed)
         return self._graph.group(seed, kind)
+
+    def _before(self, kind: str, step: int) -> int:
+        """Return how many groups of a kind the earlier steps have; the turns repeat themselves."""
+        period = math.lcm(*(len(turns) for turns in self._turns if turns))
+        counts = [self.kinds(at).count(kind) for at in range(period)]
+        rounds, rest = divmod(step, period)
+        return rounds * sum(counts) + sum(counts[:rest])

@@ -1,122 +1,94 @@
 """Make samples of MedRAG's verdicts: a yes-or-no question, a few sentences, yes or no.
 
-Half of them are BioASQ's yes-or-no questions with sentences of their gold passages. Others are made of sentences of its
-passages and ideal answers, which are turned into questions; a sentence that is negated, or that has a word's opposite,
-makes the answer "no". The rest has random names.
+Some are BioASQ's yes-or-no questions with sentences of their gold passages. Others are made of real sentences: those of
+its passages and ideal answers are turned into questions, and its questions about names into whether it is this name.
+A sentence that is negated, that has a word's opposite, or that has another name makes the answer "no". The rest has
+random names.
 """
 
 from __future__ import annotations
 
 import random
 import re
+import tomllib
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from importlib.resources import files
 from typing import Final
 
+from retrieval.graph.linking.dictionary_lookup.dictionary import unusual_words
 from scripts.embedded.values import Values
-from scripts.training.tasks.bioasq import Question
-from scripts.training.tasks.frames import FRAMES, OPENERS
+from scripts.training.tasks.bioasq import Question, has_phrase
+from scripts.training.tasks.frames import FRAMES, OPENERS, Frame
 from scripts.training.tasks.names import Names
 from scripts.training.tasks.samples import Sample, Text, Writer
 from scripts.training.tasks.statement_tasks import filled, random_slots
+from scripts.training.tasks.turned_questions import (
+    Statement,
+    asks_of_name,
+    kinds_asked_for,
+    opposite_of,
+    reworded,
+    statement_of,
+    whether,
+)
 from server.methods.medrag.chain_of_thought import Prompts
 from server.methods.medrag.evidence_reasoning import EvidenceSentence
 from server.methods.shared.extractive import stems_of
 from server.methods.shared.sentences import split_sentences
 
-_MAX_WORDS: Final = 42
 _MOST_SENTENCES: Final = 3
 _STRANGER: Final = 0.25
 _IDEAL: Final = 0.15
 _ANSWERS_FIRST: Final = re.compile(r"^(?:yes|no)\b[\s,.:;-]*", re.IGNORECASE)
-_PRONOUN: Final = re.compile(
-    r"^(?:we|it|this|these|there|they|our|that|those|here|which|what|how|he|she|i|if|when|although)\b", re.I
-)
-_AUXILIARY: Final = re.compile(
-    r"^(?P<subject>[^,;:()]{3,90}?) (?P<aux>is|are|was|were|can|could|may|should|will|has been|have been)"
-    r"(?P<no> not)? (?P<rest>[^;:]{8,160})\.$"
-)
-_VERB: Final = re.compile(
-    r"^(?P<subject>[^,;:()]{3,90}?) (?P<aux>(?:inhibit|increase|reduce|cause|induce|promote|improve|activate|regulate|"
-    r"interact|bind|lead|prevent|play|enhance|decrease|suppress|affect|mediate|repress|encode|occur|result|protect|"
-    r"contribute|target|require|predict|modulate|block|bind)s)(?P<no>) (?P<rest>[^;:]{5,160})\.$"
-)
-_OPPOSITES: Final = (
-    ("increased", "decreased"), ("increases", "decreases"), ("increase", "decrease"), ("higher", "lower"),
-    ("upregulated", "downregulated"), ("up-regulated", "down-regulated"), ("effective", "ineffective"),
-    ("safe", "unsafe"), ("dominant", "recessive"), ("positive", "negative"), ("agonist", "antagonist"),
-    ("inhibitor", "activator"), ("inhibits", "activates"), ("improves", "worsens"), ("improved", "worsened"),
-    ("sensitive", "resistant"), ("gain", "loss"), ("benign", "malignant"), ("acute", "chronic"),
-    ("promotes", "prevents"), ("common", "rare"), ("essential", "dispensable"), ("enhances", "reduces"),
-    ("activated", "inhibited"), ("tumor suppressor", "oncogene"), ("before", "after"), ("early", "late"),
-    ("superior", "inferior"), ("beneficial", "harmful"), ("reversible", "irreversible"), ("approved", "rejected"),
-)  # fmt: skip
+# Of a statement's words, which a passage has that says the same in its own way.
+_SAME: Final = 0.6
+_TRIES: Final = 200
+# Of the sentences that are not denials.
+_AFFIRMED: Final = 0.6
+_LONGEST_NAME: Final = 60
+# Of the samples of real text, whose names are replaced; and of their names.
+_RENAMED: Final = 0.6
+_RENAMED_NAMES: Final = 0.7
+_KEPT_END: Final = 4
+_FEW_TEXTS: Final = 12
+_FRAMES_FILE: Final = "verdict_frames.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """Hold a sentence in parts: "SUBJECT AUX (not) REST."."""
-
-    subject: str
-    auxiliary: str
-    denied: bool
-    rest: str
-
-    @property
-    def asked(self) -> str:
-        """Return the question whether it is so, without its negation."""
-        subject = self.subject if self.subject[1:2].isupper() or self.subject[:1].isdigit() else _small(self.subject)
-        if self._is_verb:
-            return f"Does {subject} {self.auxiliary[:-1]} {self.rest}?"
-        first, _, second = self.auxiliary.partition(" ")
-        return f"{first.capitalize()} {subject} {second + ' ' if second else ''}{self.rest}?"
-
-    def said(self, *, denied: bool) -> str:
-        if self._is_verb:
-            verb = f"does not {self.auxiliary[:-1]}" if denied else self.auxiliary
-            return f"{self.subject} {verb} {self.rest}."
-        first, _, second = self.auxiliary.partition(" ")
-        words = [self.subject, first, "not" if denied else "", second, self.rest]
-        return " ".join(word for word in words if word) + "."
-
-    @property
-    def _is_verb(self) -> bool:
-        return _VERB.match(f"{self.subject} {self.auxiliary} {self.rest}.") is not None
-
-
-def statement_of(sentence: str) -> Statement | None:
-    """Return the parts of a simple sentence, None for any other."""
-    if _PRONOUN.match(sentence) or len(sentence.split()) > _MAX_WORDS:
-        return None
-    found = _AUXILIARY.match(sentence) or _VERB.match(sentence)
-    return Statement(found["subject"], found["aux"], bool(found["no"]), found["rest"]) if found else None
-
-
-def opposite_of(text: str, draw: random.Random) -> str:
-    """Return the text with one word replaced by its opposite, "" where it has none of the known words."""
-    pairs = [*_OPPOSITES, *((two, one) for one, two in _OPPOSITES)]
-    fits = [(one, two) for one, two in pairs if re.search(rf"\b{one}\b", text)]
-    if not fits:
-        return ""
-    one, two = draw.choice(fits)
-    return re.sub(rf"\b{one}\b", two, text, count=1)
+def verdict_frames() -> tuple[Frame, ...]:
+    """Return all frames that ask yes or no."""
+    text = (files("scripts.training.tasks") / _FRAMES_FILE).read_text(encoding="utf-8")
+    read = [Frame(**{key: tuple(value) for key, value in row.items()}) for row in tomllib.loads(text)["frame"]]
+    return (*(one for one in FRAMES if one.asks), *read)
 
 
 class VerdictTasks:
-    """Draw questions with their sentences; as many are answered by no as by yes."""
+    """Draw questions with their sentences; as many are answered by no as by yes.
 
-    def __init__(self, writer: Writer, questions: Sequence[Question]) -> None:
+    ``texts`` are passages beside those of the questions, whose sentences are turned into questions.
+    """
+
+    def __init__(self, writer: Writer, questions: Sequence[Question], texts: Sequence[str] = ()) -> None:
         self._writer = writer
         self._prompts = Prompts.load()
+        self._frames = verdict_frames()
         self._asked = {form: [one for one in questions if one.yes_no == form] for form in ("yes", "no")}
         self._others = [one for one in questions if one.ideal]
+        self._named = [one for one in questions if one.items and one.support()]
+        self._of_kind: defaultdict[str, list[Question]] = defaultdict(list)
+        for one in self._named:
+            for kind in kinds_asked_for(one.text):
+                self._of_kind[kind].append(one)
+        own = [snippet.text for one in self._others for snippet in one.support()]
+        self._texts = list(dict.fromkeys([*own, *texts]))
+        self._counts = Counter(word for text in self._texts for word in set(re.findall(r"[\w-]+", text.casefold())))
 
-    def group(self, seed: str, *, asked: int = 4, turned: int = 2, generated: int = 2) -> list[Sample]:
+    def group(self, seed: str) -> list[Sample]:
         draw = random.Random(seed)
-        samples = [self._generated(draw) for _ in range(generated)]
+        samples = [self._generated(draw) for _ in range(4)]
         if self._asked["no"] and self._asked["yes"]:
-            samples += [self._of_question(draw, ("yes", "no")[place % 2]) for place in range(asked)]
-            samples += [self._turned(draw) for _ in range(turned)]
+            samples += [self._of_question(draw, form) for form in ("yes", "no")]
+            samples += [self._turned(draw), self._turned(draw), self._restated(draw), self._of_name(draw)]
         draw.shuffle(samples)
         return samples
 
@@ -135,43 +107,103 @@ class VerdictTasks:
 
     def _turned(self, draw: random.Random) -> Sample:
         """Return a sentence as a question, with itself, its negation or its opposite among the sentences."""
-        while True:
+        wants_denial = draw.random() < 0.3
+        for attempt in range(_TRIES):
+            lines = _lines(draw.choice(self._texts))
+            found = [(line, one) for line in lines if (one := statement_of(line)) is not None]
+            found = [pair for pair in found if pair[1].denied] if wants_denial and attempt < _TRIES // 2 else found
+            if not found:
+                continue
+            line, one = draw.choice(found)
+            asked, said, form = self._pair(line, one, draw)
+            beside = [other for other in lines if other != line]
+            return self._sample(
+                draw, asked, [said, *draw.sample(beside, min(len(beside), draw.choice((0, 0, 1, 2))))], form
+            )
+        return self._generated(draw)
+
+    def _pair(self, line: str, one: Statement, draw: random.Random) -> tuple[str, str, str]:
+        """Return question, sentence and answer of a statement that stands in the line."""
+        asked = whether(reworded(one, draw), draw)
+        if one.denied:
+            return asked, line, "no"
+        contrary = opposite_of(one.rest, draw)
+        if draw.random() < _AFFIRMED:
+            return asked, line, "yes"
+        if not contrary or draw.random() < 0.3:
+            return asked, one.said(denied=True), "no"
+        turned = Statement(one.subject, one.auxiliary, False, contrary, one.form)
+        # The question has the opposite and the sentence is as it was written, or the other way round.
+        if draw.random() < 0.5:
+            return whether(turned, draw), line, "no"
+        return asked, turned.said(denied=False), "no"
+
+    def _restated(self, draw: random.Random) -> Sample:
+        """Return a sentence of an ideal answer as a question, with sentences of the passages that it sums up."""
+        wants_no = draw.random() < 0.5
+        for _ in range(_TRIES):
             question = draw.choice(self._others)
-            texts = [one.text for one in question.support()] + [question.ideal[0]]
-            lines = [line for text in texts for line in _lines(text)]
-            found = [one for one in map(statement_of, lines) if one is not None]
+            ideal = [_ANSWERS_FIRST.sub("", line) for line in _lines(draw.choice(question.ideal))]
+            found = [one for one in map(statement_of, ideal) if one is not None]
             if not found:
                 continue
             one = draw.choice(found)
-            plain = one.said(denied=False)
-            contrary = opposite_of(plain, draw)
-            if draw.random() < 0.5:
-                said, form = plain, "yes"
-            elif contrary and draw.random() < 0.6:
-                said, form = contrary, "no"
+            stems = stems_of(f"{one.subject} {one.rest}")
+            lines = list(dict.fromkeys(line for each in question.support() for line in _lines(each.text)))
+            lines = [line for line in lines if len(stems & stems_of(line)) >= _SAME * len(stems)]
+            contrary = opposite_of(one.rest, draw)
+            if not lines or (not (one.denied or contrary) if wants_no else one.denied):
+                continue
+            said = draw.sample(lines, min(len(lines), draw.choice((1, 1, 2))))
+            if one.denied:
+                return self._sample(draw, whether(one, draw), said, "no")
+            if wants_no:
+                turned = Statement(one.subject, one.auxiliary, False, contrary, one.form)
+                return self._sample(draw, whether(turned, draw), said, "no")
+            return self._sample(draw, whether(one, draw), said, "yes")
+        return self._generated(draw)
+
+    def _of_name(self, draw: random.Random) -> Sample:
+        """Return a question about names as whether it is one of them: its own, or that of another question."""
+        form = draw.choice(("yes", "no"))
+        for _ in range(_TRIES):
+            question = draw.choice(self._named)
+            alike = [
+                one for kind in kinds_asked_for(question.text) for one in self._of_kind[kind] if one is not question
+            ]
+            if not alike:
+                continue
+            other = draw.choice(alike)
+            lines = _lines(draw.choice(question.support()).text)
+            lines.sort(key=lambda line: (len(question.items_in([line])), len(question.stems & stems_of(line))))
+            said = lines[-draw.randint(1, 2) :]
+            beside = [other.sentence_of(draw.choice(other.support()).text)]
+            if form == "yes":
+                names, beside = question.items_in(said), beside[draw.randint(0, 1) :]
             else:
-                said, form = one.said(denied=True), "no"
-            asked = one.asked
-            if form == "no" and said == contrary and draw.random() < 0.5:
-                # The question has the opposite, the sentence is as it was written.
-                asked, said = (statement_of(contrary) or one).asked, plain
-            beside = [line for line in lines if line not in (plain, one.said(denied=True))]
-            return self._sample(
-                draw, asked, [said, *draw.sample(beside, min(len(beside), draw.choice((0, 0, 1))))], form
-            )
+                names = [] if question.items_in(beside) else other.items_in(beside)
+            asks = [ask for name in names if len(name) <= _LONGEST_NAME
+                    for ask in asks_of_name(question.text, name, is_one_of=len(question.items) > 1)]  # fmt: skip
+            if asks:
+                return self._sample(draw, draw.choice(asks), [*said, *beside], form)
+        return self._generated(draw)
 
     def _generated(self, draw: random.Random) -> Sample:
         slots = random_slots(Names(Values(draw)), draw)
-        frame = draw.choice([one for one in FRAMES if one.asks])
-        truth = draw.choice([kind for kind in ("states", "denies", "inverse") if getattr(frame, kind)])
-        said = filled(draw.choice(getattr(frame, truth)), slots)
-        is_inverted = bool(frame.inverts) and truth != "denies" and draw.random() < 0.4
-        asked = filled(draw.choice(frame.inverts if is_inverted else frame.asks), slots)
-        form = "yes" if truth == ("inverse" if is_inverted else "states") else "no"
-        beside = [filled(draw.choice(OPENERS), slots)] if draw.random() < 0.3 else []
-        return self._sample(draw, asked, [said, *beside], form)
+        frame = draw.choice(self._frames)
+        form = draw.choice(("yes", "no"))
+        # What is asked, and what a sentence may say for this answer.
+        pairs = {"yes": [("asks", "states"), ("inverts", "inverse")],
+                 "no": [("asks", "denies"), ("asks", "inverse"), ("inverts", "states")]}[form]  # fmt: skip
+        pairs = [pair for pair in pairs if all(getattr(frame, part) for part in pair)]
+        asked, says = (getattr(frame, part) for part in draw.choice([pairs[0], *pairs]))
+        said = _capital(filled(draw.choice(says), slots))
+        beside = [_capital(filled(draw.choice(OPENERS), slots))] if draw.random() < 0.3 else []
+        return self._sample(draw, filled(draw.choice(asked), slots), [said, *beside], form, is_real=False)
 
-    def _sample(self, draw: random.Random, asked: str, lines: list[str], form: str) -> Sample:
+    def _sample(self, draw: random.Random, asked: str, lines: list[str], form: str, *, is_real: bool = True) -> Sample:
+        if is_real and draw.random() < _RENAMED:
+            asked, *lines = self._renamed([asked, *lines], draw)
         if draw.random() < _STRANGER and self._others:
             lines = [*lines, draw.choice(_lines(draw.choice(draw.choice(self._others).support()).text))]
         draw.shuffle(lines)
@@ -181,10 +213,30 @@ class VerdictTasks:
         prompt = self._writer.prompt(inputs.system, inputs.user)
         return Sample("verdict", prompt, (Text(answer),), question=asked, context=inputs.user, answer=answer)
 
+    def _renamed(self, texts: Sequence[str], draw: random.Random) -> list[str]:
+        """Return a question and its sentences with random names for what both name, so that they must be read.
+
+        A name keeps its end, by which it is a drug's or a disease's; words of many texts stay.
+        """
+        asked, *lines = texts
+        names = Names(Values(draw))
+        for word in unusual_words(asked):
+            is_rare = len(word) > 2 and self._counts[word.casefold()] <= _FEW_TEXTS
+            if is_rare and any(has_phrase(line, word) for line in lines) and draw.random() < _RENAMED_NAMES:
+                is_symbol = any(char.isupper() or char.isdigit() for char in word[1:])
+                new = names.gene() if is_symbol else names.values.invented() + word[-_KEPT_END:].lower()
+                texts = [_replaced(text, word, new) for text in texts]
+        return list(texts)
+
 
 def _lines(text: str) -> list[str]:
     return [one.line for one in split_sentences(text)] or [text]
 
 
-def _small(text: str) -> str:
-    return text[:1].lower() + text[1:]
+def _replaced(text: str, word: str, new: str) -> str:
+    small = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
+    return small.sub(lambda found: _capital(new) if found[0][:1].isupper() else new, text)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from scripts.training.packing import Encoded, pack, total_weight
+from scripts.training.packing import Encoded, pack, stacked, total_weight
 from scripts.training.trainer import token_losses
 
 SHARED = (5, 9, 2, 7, 7, 1)
@@ -25,6 +25,18 @@ def test_a_packed_sample_gets_the_losses_that_it_has_alone(tiny_model: Callable[
         alone = torch.cat([token_losses(model, pack([sample])) for sample in SAMPLES])
 
     assert torch.allclose(together, alone, atol=1e-4)
+
+
+def test_sequences_in_one_batch_get_the_losses_that_they_have_alone(tiny_model: Callable[[], Any]) -> None:
+    model, sequences = tiny_model(), [pack(SAMPLES), pack(SAMPLES[:1])]
+    batch = stacked(sequences)
+    with torch.no_grad():
+        together = token_losses(model, batch)
+        alone = torch.cat([token_losses(model, one) for one in sequences])
+
+    assert batch.ids.shape == (2, 64)
+    assert torch.allclose(together, alone, atol=1e-4)
+    assert batch.weights.tolist() == torch.cat([one.weights for one in sequences]).tolist()
 
 
 def test_the_common_beginning_is_computed_once() -> None:

@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-import random
+import re
 from pathlib import Path
 
 import pytest
 
-from scripts.training.tasks.bioasq import read_questions
+from scripts.training.tasks.bioasq import read_questions, read_texts
 from scripts.training.tasks.samples import Writer
-from scripts.training.tasks.verdict_tasks import VerdictTasks, opposite_of, statement_of
+from scripts.training.tasks.verdict_tasks import VerdictTasks, verdict_frames
 from server.methods.medrag.chain_of_thought import Prompts
 
 
-@pytest.mark.parametrize(
-    ("sentence", "asked", "denied"),
-    [
-        (
-            "Alpers disease is inherited in a dominant manner.",
-            "Is alpers disease inherited in a dominant manner?",
-            "Alpers disease is not inherited in a dominant manner.",
-        ),
-        ("SCN5A has been linked to the syndrome.", "Has SCN5A been linked to the syndrome?",
-         "SCN5A has not been linked to the syndrome."),
-        ("MiR-21 inhibits PTEN in these cells.", "Does miR-21 inhibit PTEN in these cells?",
-         "MiR-21 does not inhibit PTEN in these cells."),
-    ],
-)  # fmt: skip
-def test_a_sentence_becomes_a_question_and_its_negation(sentence: str, asked: str, denied: str) -> None:
-    one = statement_of(sentence)
-
-    assert one is not None and one.asked == asked
-    assert one.said(denied=True) == denied and one.said(denied=False) == sentence
-
-
-def test_a_sentence_that_is_denied_asks_without_the_negation() -> None:
-    one = statement_of("Enlimomab is not an effective treatment for stroke.")
-
-    assert one is not None and one.denied
-    assert one.asked == "Is enlimomab an effective treatment for stroke?"
-
-
-@pytest.mark.parametrize("sentence", ["We found that it is so in the liver.", "It is inherited in a dominant manner."])
-def test_a_sentence_about_something_before_it_is_left_out(sentence: str) -> None:
-    assert statement_of(sentence) is None
-
-
-def test_opposites_are_whole_words() -> None:
-    draw = random.Random(1)
-
-    assert opposite_of("Levels were increased.", draw) == "Levels were decreased."
-    assert opposite_of("Unsafety was seen.", draw) == ""
-
-
 def test_without_questions_all_names_are_made_up_and_prompts_are_the_method_s(writer: Writer) -> None:
-    samples = VerdictTasks(writer, []).group("a", generated=40)
+    tasks = VerdictTasks(writer, [])
+    samples = [sample for seed in range(10) for sample in tasks.group(str(seed))]
     system = Prompts.load().parts["verdict_system"]
 
     for sample in samples:
@@ -67,12 +28,32 @@ def test_without_questions_all_names_are_made_up_and_prompts_are_the_method_s(wr
 
 
 @pytest.mark.shared_data
-def test_verdicts_of_experts_are_drawn_in_equal_shares_from_questions_that_are_not_held_out(
+def test_verdicts_are_drawn_in_about_equal_shares_from_questions_that_are_not_held_out(
     bioasq: Path, writer: Writer
 ) -> None:
-    tasks = VerdictTasks(writer, read_questions(bioasq, held_out=False))
+    tasks = VerdictTasks(writer, read_questions(bioasq, held_out=False), read_texts(bioasq))
     held_out = {one.text for one in read_questions(bioasq, held_out=True)}
-    asked = [one for seed in range(40) for one in tasks.group(str(seed), asked=4, turned=0, generated=0)]
+    samples = [one for seed in range(40) for one in tasks.group(str(seed))]
 
-    assert sum(one.answer == "No" for one in asked) == len(asked) / 2
-    assert not held_out & {one.question for one in asked}
+    assert 0.4 < sum(one.answer == "No" for one in samples) / len(samples) < 0.6
+    assert not held_out & {one.question for one in samples}
+
+
+@pytest.mark.shared_data
+def test_names_that_question_and_sentence_share_are_replaced_in_both(bioasq: Path, writer: Writer) -> None:
+    tasks = VerdictTasks(writer, read_questions(bioasq, held_out=False))
+    known = {one.text for one in read_questions(bioasq, held_out=False)}
+    samples = [one for seed in range(20) for one in tasks.group(str(seed))]
+    experts = [one for one in samples if any(one.question.split()[-1] == text.split()[-1] for text in known)]
+
+    assert any(one.question not in known for one in experts)
+
+
+def test_each_sentence_of_a_frame_has_the_names_of_its_questions() -> None:
+    for frame in verdict_frames():
+        asked = {name for text in (*frame.asks, *frame.inverts) for name in re.findall(r"{(\w+)}", text)}
+        for text in (*frame.states, *frame.denies, *frame.inverse):
+            missing = asked - set(re.findall(r"{(\w+)}", text))
+            assert len(missing) < len(asked), text
+        assert frame.states and frame.asks
+        assert not frame.inverts or frame.inverse
