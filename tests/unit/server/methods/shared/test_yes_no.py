@@ -48,3 +48,15 @@ async def test_what_is_neither_is_no_verdict(written: str, found: float | None) 
     params = engine.requests[0].params
     assert params.grammar is not None and params.grammar.spec == "Yes|No"
     assert (params.temperature, params.stop, params.cache_salt) == (0.0, (), "salt")
+
+
+@pytest.mark.parametrize(("written", "found"), [("[", 1.0), ("[4] says:", 1.0), ("No passage", 0.0), ("[5]", None)])
+async def test_any_two_texts_that_begin_differently_can_be_asked_for(written: str, found: float | None) -> None:
+    """They are literal in the grammar; a token that both could begin with decides nothing."""
+    words = ("[4] says:", "No passage says it.")
+    engine = ScriptedEngine(CARD, EngineOptions(max_model_len=900), lambda _: written, tokenizer=ByteTokenizer(()))
+    await engine.start()
+    asked = await probability_of_yes(Generations(engine, "r"), engine.tokenizer.encode("Is it?"), words, None)
+    assert asked is None if found is None else asked == pytest.approx(found, abs=0.01)
+    params = engine.requests[0].params
+    assert params.grammar is not None and params.grammar.spec == r"\[4\] says:|No passage says it\."
