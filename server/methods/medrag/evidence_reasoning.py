@@ -52,7 +52,7 @@ _SHARE_OF_BEST: Final = 0.5
 _LONGEST_ABBREVIATION: Final = 6
 # Of the question's words, which a passage has that yes or no is decided from (docs/evals.md).
 _SHARE_OF_QUESTION: Final = 0.3
-# The least probability of quoting the sentence; right ones and wrong ones are far from it (docs/evals.md).
+# The least probability of quoting the sentence: with less, sentences about other things are quoted (docs/evals.md).
 _SAID: Final = 0.5
 _YES_OR_NO: Final = ("Yes", "No")
 _ASKED: Final = "Yes or No: "
