@@ -36,7 +36,8 @@ _OPENINGS: Final = re.compile(
 _PRONOUN: Final = re.compile(
     r"^(?:we|it|this|these|there|they|our|that|those|here|which|what|how|he|she|i|if|when|although|more|further|"
     r"additional|future|one|another|such|both|a total|study|studies|aims?|purposes?|objectives?|methods?|results|"
-    r"findings|data|participants|among|during|under|within|despite|given|although|and|but|or|to|in|of|as|by|for|with|on|from|at|while|because|since|after)\b",
+    r"findings|data|participants|among|during|under|within|despite|given|and|but|or|to|in|of|as|by|for|with|on|from|at|"
+    r"while|because|since|after)\b",
     re.IGNORECASE,
 )
 _REPORTS: Final = re.compile(

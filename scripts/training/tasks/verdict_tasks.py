@@ -108,7 +108,7 @@ class VerdictTasks:
     def _turned(self, draw: random.Random) -> Sample:
         """Return a sentence as a question, with itself, its negation or its opposite among the sentences."""
         wants_denial = draw.random() < 0.3
-        for attempt in range(_TRIES):
+        for attempt in range(_TRIES if self._texts else 0):
             lines = _lines(draw.choice(self._texts))
             found = [(line, one) for line in lines if (one := statement_of(line)) is not None]
             found = [pair for pair in found if pair[1].denied] if wants_denial and attempt < _TRIES // 2 else found
@@ -141,7 +141,7 @@ class VerdictTasks:
     def _restated(self, draw: random.Random) -> Sample:
         """Return a sentence of an ideal answer as a question, with sentences of the passages that it sums up."""
         wants_no = draw.random() < 0.5
-        for _ in range(_TRIES):
+        for _ in range(_TRIES if self._others else 0):
             question = draw.choice(self._others)
             ideal = [_ANSWERS_FIRST.sub("", line) for line in _lines(draw.choice(question.ideal))]
             found = [one for one in map(statement_of, ideal) if one is not None]
@@ -166,7 +166,7 @@ class VerdictTasks:
     def _of_name(self, draw: random.Random) -> Sample:
         """Return a question about names as whether it is one of them: its own, or that of another question."""
         form = draw.choice(("yes", "no"))
-        for _ in range(_TRIES):
+        for _ in range(_TRIES if self._named else 0):
             question = draw.choice(self._named)
             alike = [
                 one for kind in kinds_asked_for(question.text) for one in self._of_kind[kind] if one is not question

@@ -25,7 +25,7 @@ from server.methods.clinfo.statements import Claim
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.sentences import MARK, addresses_reader, numbers_in, sanitize, split_sentences
-from server.methods.shared.yes_no import probability_of_yes
+from server.methods.shared.yes_no import probability_of_first
 
 Part = Literal["system", "queries", "relevant", "supported", "contradicts", "table", "synthesis", "rewrite"]
 _PARTS: Final[tuple[Part, ...]] = get_args(Part)
@@ -135,7 +135,7 @@ class Judge:
             ModelError: the engine failed.
         """
         prompt = self.layout.ids(self.prompts.system, user, _ANSWER)
-        found = await probability_of_yes(self.generations, prompt, _YES_OR_NO, self.cache_salt)
+        found = await probability_of_first(self.generations, prompt, _YES_OR_NO, self.cache_salt)
         return found or 0.0
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -37,7 +37,7 @@ from server.methods.shared.extractive import (
 from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import addresses_reader, numbers_in, quoted_line, sanitize
-from server.methods.shared.yes_no import probability_of_yes
+from server.methods.shared.yes_no import probability_of_first
 
 # Compares sentences with a question.
 Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
@@ -120,8 +120,7 @@ async def best_sentences(question: str, context: Context, compare: Compare, most
     if not candidates:
         return None
     scores = await compare(question, [one.compared for one in candidates])
-    strange = {place for place, source in enumerate(sources) if _names_nothing(question, source)}
-    ranked = [one for one in scored(candidates, scores) if _may_be_quoted(one, sources, question, strange)]
+    ranked = await asyncio.to_thread(_quotable, scored(candidates, scores), sources, question)
     if not ranked:
         return ChosenSentences((), ())
     best = ranked[0]
@@ -139,46 +138,76 @@ def _evidence(one: ScoredSentence, numbers: Sequence[int]) -> EvidenceSentence:
     return EvidenceSentence(numbers[one.candidate.source], one.line, one.candidate.subject)
 
 
-def _may_be_quoted(one: ScoredSentence, sources: Sequence[Source], question: str, strange: Container[int]) -> bool:
-    is_strange = one.candidate.source in strange
-    return not is_strange and not addresses_reader(one.line) and not _is_about_another(one, sources, question)
+def _quotable(found: Sequence[ScoredSentence], sources: Sequence[Source], question: str) -> list[ScoredSentence]:
+    """Return the sentences that are about what the question names and do not address the reader.
+
+    Passages are compared with the question once, as that takes milliseconds for each.
+    """
+    passages = [_words_of(source, question) for source in sources]
+    kept = []
+    for one in found:
+        words = passages[one.candidate.source]
+        if words.names_asked and not addresses_reader(one.line) and not _is_about_another(one, words, question):
+            kept.append(one)
+    return kept
 
 
-def _names_nothing(question: str, source: Source) -> bool:
-    """Return whether a passage has none of the names in a question: "Plasmodium causes malaria", asked about leprosy.
+@dataclass(frozen=True, slots=True)
+class _PassageWords:
+    """Hold how a passage meets a question.
 
-    Names are the words that are no everyday English. Where they are most of the words the question is in another
+    ``lacking`` are the question's stems that it has not, slips apart, in the question's order, of ``asked`` in all;
+    ``is_last_lacking``: the last one is among them. ``names_asked`` is false where it has none of the question's names.
+    """
+
+    title: str
+    asked: int
+    lacking: tuple[str, ...]
+    is_last_lacking: bool
+    names_asked: bool
+
+
+def _words_of(source: Source, question: str) -> _PassageWords:
+    text = f"{source.title} {source.text}"
+    there = stems_of(text)
+    asked = question_stems(_ASKED_FOR.sub(" ", question))
+    lacking = tuple(word for word in asked if not _has(there, word))
+    is_last = bool(lacking) and lacking[-1] == asked[-1]
+    return _PassageWords(source.title, len(asked), lacking, is_last, _names_asked(question, text, there))
+
+
+def _has(there: Set[str], stem: str) -> bool:
+    """Return whether a stem is among others, or a slip of one."""
+    return stem in there or bool(get_close_matches(stem, there, 1, _ALIKE))
+
+
+def _names_asked(question: str, text: str, there: Set[str]) -> bool:
+    """Return whether a passage has one of the names in a question, if the question has any.
+
+    Names are the words that are no everyday English. Where they are most of the words, the question is in another
     language than the passage, and nothing follows.
     """
     unusual = [word for word in unusual_words(question) if question_stems(word)]
     if not unusual or 2 * len(unusual) > len(re.findall(r"[^\W\d_]\w*", question)):
-        return False
-    text = f"{source.title} {source.text}"
-    whole, there = _compact(text), stems_of(text) | stems_of(" ".join(_abbreviated_in(text, question)))
-    # A slip is no other name.
-    return not any(
-        _compact(word) in whole or any(get_close_matches(stem, there, 1, _ALIKE) for stem in question_stems(word))
-        for word in unusual
-    )
+        return True
+    whole, there = _compact(text), there | stems_of(" ".join(_abbreviated_in(text, question)))
+    return any(_compact(word) in whole or any(_has(there, stem) for stem in question_stems(word)) for word in unusual)
 
 
-def _is_about_another(one: ScoredSentence, sources: Sequence[Source], question: str) -> bool:
+def _is_about_another(one: ScoredSentence, words: _PassageWords, question: str) -> bool:
     """Return whether a sentence is about something else than what the question names.
 
     "It must not be taken in pregnancy", of lisinopril, says nothing about warfarin; it answers which drug that is. Nor
     does a passage on malaria say what causes leprosy: where its title names another thing, half of the words may be
     lacking, but not the last one. What such a passage leaves open of yes or no is said otherwise.
     """
-    source = sources[one.candidate.source]
-    subject = one.candidate.subject or (source.title if _PRONOUN.match(one.line) else "")
-    title = source.title if len(source.title.split()) <= _NAME_WORDS and not asks_yes_or_no(question) else ""
+    subject = one.candidate.subject or (words.title if _PRONOUN.match(one.line) else "")
+    title = words.title if len(words.title.split()) <= _NAME_WORDS and not asks_yes_or_no(question) else ""
     if not (subject or title) or stems_of(subject or title) & set(question_stems(question)):
         return False
-    named = question_stems(_ASKED_FOR.sub(" ", question))
-    there = stems_of(f"{source.title} {source.text}")
-    # A slip is no other subject.
-    lacking = {word for word in named if word not in there and not get_close_matches(word, there, 1, _ALIKE)}
-    return bool(lacking) if subject else bool(named) and named[-1] in lacking and 2 * len(lacking) >= len(set(named))
+    if subject:
+        return bool(words.lacking)
+    return words.is_last_lacking and 2 * len(words.lacking) >= words.asked
 
 
 def _missing_name(question: str, sources: Sequence[Source], place: int) -> str:
@@ -308,7 +337,7 @@ class EvidenceChain:
         prompt = layout.ids(inputs.system, inputs.user, self.chains.opening)
         blank = " " if self.chains.opening else ""
         words = (blank + self._best.opening, blank + SILENT)
-        found = await probability_of_yes(self.chains.generations, prompt, words, self.chains.params.cache_salt)
+        found = await probability_of_first(self.chains.generations, prompt, words, self.chains.params.cache_salt)
         return found is not None and found >= _SAID
 
     async def _verdict(self, verdicts: Verdicts) -> str:
@@ -321,7 +350,7 @@ class EvidenceChain:
         layout = self.chains.layout
         prompt = layout.ids(inputs.system, inputs.user, layout.opening(_ASKED))
         salt = self.chains.params.cache_salt
-        found = await probability_of_yes(self.chains.generations, prompt, _YES_OR_NO, salt)
+        found = await probability_of_first(self.chains.generations, prompt, _YES_OR_NO, salt)
         return "" if found is None else _YES_OR_NO[found < verdicts.yes_bar]
 
 

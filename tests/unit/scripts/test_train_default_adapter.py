@@ -35,6 +35,24 @@ def test_a_run_writes_an_adapter_from_which_another_begins(base: Path, tmp_path:
     assert json.loads((tmp_path / "b" / "state.json").read_text())["plans"][0]["from"] == "first"
 
 
+def test_prepared_samples_give_the_adapter_that_drawn_ones_give(base: Path, tmp_path: Path) -> None:
+    steps, common = tmp_path / "steps.npz", ["--base", str(base), *QUICK, *FEW]
+    main(["--prepare", str(steps), *common])
+    for name, more in (("drawn", []), ("prepared", ["--prepared", str(steps)])):
+        main(["--run", str(tmp_path / f"run-{name}"), "--out", str(tmp_path / name), *common, *more])
+    drawn, prepared = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("drawn", "prepared"))
+
+    assert all(bool((drawn[name] == prepared[name]).all()) for name in drawn)
+    with pytest.raises(SystemExit, match="has 1 steps"):
+        main(["--run", str(tmp_path / "long"), *common, "--prepared", str(steps), "--steps", "2"])
+
+
+def test_contexts_are_drawn_in_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--contexts", "3"])
+    assert "give an even number" in capsys.readouterr().err
+
+
 def test_a_folder_with_a_checkpoint_is_not_overwritten(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

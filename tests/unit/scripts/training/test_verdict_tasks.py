@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.training.tasks.bioasq import read_questions, read_texts
+from scripts.training.tasks.bioasq import Question, Snippet, read_questions, read_texts
+from scripts.training.tasks.frames import FRAMES
 from scripts.training.tasks.samples import Writer
 from scripts.training.tasks.verdict_tasks import VerdictTasks, verdict_frames
 from server.methods.medrag.chain_of_thought import Prompts
@@ -39,21 +40,29 @@ def test_verdicts_are_drawn_in_about_equal_shares_from_questions_that_are_not_he
     assert not held_out & {one.question for one in samples}
 
 
-@pytest.mark.shared_data
-def test_names_that_question_and_sentence_share_are_replaced_in_both(bioasq: Path, writer: Writer) -> None:
-    tasks = VerdictTasks(writer, read_questions(bioasq, held_out=False))
-    known = {one.text for one in read_questions(bioasq, held_out=False)}
-    samples = [one for seed in range(20) for one in tasks.group(str(seed))]
-    experts = [one for one in samples if any(one.question.split()[-1] == text.split()[-1] for text in known)]
+def test_names_that_question_and_sentence_share_are_replaced_in_both(writer: Writer) -> None:
+    """Or in neither: the sentence must still be about what is asked."""
+    asked = [_question("yes", "Is galcanezumab effective?", "Galcanezumab was effective in all of them."),
+             _question("no", "Is tivantinib effective?", "Tivantinib was not effective in any of them.")]  # fmt: skip
+    tasks = VerdictTasks(writer, asked)
+    samples = [one for seed in range(30) for one in tasks.group(str(seed)) if one.question.endswith(" effective?")]
+    names = {one.question.removeprefix("Is ").removesuffix(" effective?").casefold() for one in samples}
+    experts = [one for one in samples if re.search(r"effective in a\w+ of them", one.context)]
 
-    assert any(one.question not in known for one in experts)
+    assert len(names) > 10
+    for one in experts:
+        name = one.question.removeprefix("Is ").removesuffix(" effective?")
+        assert f"{name} was" in one.context or f"{name.capitalize()} was" in one.context
 
 
 def test_each_sentence_of_a_frame_has_the_names_of_its_questions() -> None:
-    for frame in verdict_frames():
+    for frame in set(verdict_frames()) - set(FRAMES):
         asked = {name for text in (*frame.asks, *frame.inverts) for name in re.findall(r"{(\w+)}", text)}
         for text in (*frame.states, *frame.denies, *frame.inverse):
-            missing = asked - set(re.findall(r"{(\w+)}", text))
-            assert len(missing) < len(asked), text
+            assert asked <= set(re.findall(r"{(\w+)}", text)), text
         assert frame.states and frame.asks
         assert not frame.inverts or frame.inverse
+
+
+def _question(form: str, text: str, said: str) -> Question:
+    return Question(text, "yesno", text, form, (), (said,), (Snippet("1", said),), frozenset({"1"}))

@@ -11,7 +11,7 @@ from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from models.types import Delta, GenerateParams, TokenLogprob
 from server.methods.shared.generation import Generations
-from server.methods.shared.yes_no import probability_of_yes
+from server.methods.shared.yes_no import probability_of_first
 
 CARD = ModelCard(name="scripted", source="scripted", prompt_form="base")
 WORDS = ("Yes", "No")
@@ -31,7 +31,7 @@ class Telling(ScriptedEngine):
 
 async def _asked(engine: ScriptedEngine) -> float | None:
     await engine.start()
-    return await probability_of_yes(Generations(engine, "r"), engine.tokenizer.encode("Is it?"), WORDS, "salt")
+    return await probability_of_first(Generations(engine, "r"), engine.tokenizer.encode("Is it?"), WORDS, "salt")
 
 
 async def test_the_probability_is_that_of_yes_against_no() -> None:
@@ -56,7 +56,7 @@ async def test_any_two_texts_that_begin_differently_can_be_asked_for(written: st
     words = ("[4] says:", "No passage says it.")
     engine = ScriptedEngine(CARD, EngineOptions(max_model_len=900), lambda _: written, tokenizer=ByteTokenizer(()))
     await engine.start()
-    asked = await probability_of_yes(Generations(engine, "r"), engine.tokenizer.encode("Is it?"), words, None)
+    asked = await probability_of_first(Generations(engine, "r"), engine.tokenizer.encode("Is it?"), words, None)
     assert asked is None if found is None else asked == pytest.approx(found, abs=0.01)
     params = engine.requests[0].params
     assert params.grammar is not None and params.grammar.spec == r"\[4\] says:|No passage says it\."
