@@ -20,20 +20,13 @@ from models.errors import (
     ModelNotFound,
     UnsupportedParam,
 )
-from retrieval.corpus.errors import (
+from retrieval.errors import (
+    BackendUnavailable,
     CorpusError,
+    DatabaseUnavailable,
     DocumentTooLarge,
     DocumentUnknown,
     DocumentUnreadable,
-    NamespaceBusy,
-    NamespaceDamaged,
-    NamespaceExists,
-    NamespaceInvalid,
-    NamespaceUnknown,
-)
-from retrieval.errors import (
-    BackendUnavailable,
-    DatabaseUnavailable,
     IndexBusy,
     IndexDamaged,
     IndexFault,
@@ -42,6 +35,11 @@ from retrieval.errors import (
     IndexOverloaded,
     IndexTooLarge,
     IndexWriteFailed,
+    NamespaceBusy,
+    NamespaceDamaged,
+    NamespaceExists,
+    NamespaceInvalid,
+    NamespaceUnknown,
     NcbiError,
     NcbiRefusedByEgress,
     NcbiThrottled,

@@ -11,8 +11,8 @@ from typing import Final
 
 from semantic_text_splitter import TextSplitter
 
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.items import ParsedDocument, Span
+from retrieval.errors import NamespaceInvalid
 
 MIN_SIZE: Final = 50
 MAX_SIZE: Final = 100_000

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from retrieval.corpus.errors import DocumentUnreadable
-from retrieval.errors import ImportFileError
+from retrieval.errors import DocumentUnreadable, ImportFileError
 from retrieval.passages import Document
 from retrieval.storage.files import digest_file
 

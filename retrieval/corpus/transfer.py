@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from retrieval.corpus.chunking import Chunker
-from retrieval.corpus.errors import DocumentUnreadable, NamespaceDamaged, NamespaceExists, NamespaceInvalid
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings, settings_of
 from retrieval.corpus.store.base import PassageWriter, checked_name
 from retrieval.corpus.store.schema import document_of, document_text, spans_of, spans_text
+from retrieval.errors import DocumentUnreadable, NamespaceDamaged, NamespaceExists, NamespaceInvalid
 from retrieval.storage.files import FILE_MODE, FOLDER_MODE, create_draft, sync_folder
 
 FORMAT: Final = "arrowhead-namespace"

@@ -10,10 +10,10 @@ from collections.abc import Hashable
 from typing import Final
 
 from models.errors import ArrowheadError
-from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.store.base import checked_name
+from retrieval.errors import NamespaceUnknown
 from server.auth.authentication import Principal, require_change
 
 OWNER: Final = "owner"

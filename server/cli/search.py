@@ -86,9 +86,9 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False,
     config: ConfigFile = None,
 ) -> int:
-    from retrieval.corpus.errors import NamespaceInvalid
     from retrieval.corpus.search.searcher import SearchOptions
     from retrieval.corpus.store.base import PassageFilter
+    from retrieval.errors import NamespaceInvalid
     from server.settings.loading import SettingsInvalid
 
     where = PassageFilter(
@@ -161,9 +161,9 @@ def retriever_of(retrieval: Retrieval, name: str, names: list[str]) -> Retriever
     Raises:
         NamespaceInvalid: a namespace has no vectors of the encoder, or the namespaces have no index in common.
     """
-    from retrieval.corpus.errors import NamespaceInvalid
     from retrieval.corpus.search.ranking import RANKERS, is_retriever
     from retrieval.corpus.search.searcher import default_retriever
+    from retrieval.errors import NamespaceInvalid
 
     if is_retriever(name):
         return name

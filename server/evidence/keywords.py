@@ -13,13 +13,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.corpus.store.base import PassageFilter, PassageStore
-from retrieval.errors import IndexDamaged
+from retrieval.errors import IndexDamaged, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import Ids
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, Spelling, mentions_in, spellings_of
 from retrieval.lexical.keyword_frequency.pes2 import ExactIndex, KeywordRanking, KeywordTable, rank_by_keywords

@@ -22,11 +22,17 @@ import numpy as np
 from models.decoding.types import CallReply, CallStatus
 from models.encoders.base import Encoder, Floats, PassageText
 from models.errors import ModelError
-from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.items import ParsedDocument
 from retrieval.corpus.readers.ncbi_xml import read_pmc
-from retrieval.errors import GatewayDataError, ImportFileError, NcbiError, NcbiMalformed, NcbiTimeout
+from retrieval.errors import (
+    DocumentUnreadable,
+    GatewayDataError,
+    ImportFileError,
+    NcbiError,
+    NcbiMalformed,
+    NcbiTimeout,
+)
 from retrieval.formats import pubmed_xml
 from retrieval.formats import records as formats
 from retrieval.formats.items import Bad

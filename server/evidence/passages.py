@@ -20,11 +20,11 @@ import numpy as np
 
 from models.encoders.base import Encoder, PassageText
 from models.errors import ModelError
-from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import BM25, DENSE, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import FusedLists, Searcher, SearchOptions, default_retriever, target_of
+from retrieval.errors import NamespaceUnknown
 from retrieval.lexical.fusion import reciprocal_rank_fusion
 from retrieval.storage.database import SharedDatabase
 from retrieval.types import NameInText, Synonyms

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from models.encoders.base import Encoder
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
+from retrieval.errors import NamespaceInvalid
 from retrieval.index.base import VectorIndex
 from retrieval.index.spec import BackendName, IndexSpec
 from retrieval.lexical.base import LexicalIndex

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 from models.encoders.base import EncoderOptions, Floats, PassageText
 from models.encoders.registry import cross_encoder_memory, encoder_memory
 from models.errors import ArrowheadError
-from retrieval.corpus.errors import CorpusError
 from retrieval.corpus.items import FileLimits, PdfLimits, ReadOptions
 from retrieval.corpus.namespaces.namespace import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.corpus.store.base import log_name
+from retrieval.errors import CorpusError
 from retrieval.index.base import RowFilter
 from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, estimate
 from retrieval.lexical.keyword_frequency.index import KeywordIndex

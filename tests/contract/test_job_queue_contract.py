@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
-from retrieval.corpus.errors import DocumentUnreadable
+from retrieval.errors import DocumentUnreadable
 from server.errors import JobNotFound, KeyOverloaded, TooManyRequests
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import Job, JobLimits, JobQueue, JobSpec, JobStatus, Outcome

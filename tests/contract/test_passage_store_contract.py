@@ -15,11 +15,11 @@ import pytest
 from corpus_files import reading
 
 from retrieval.corpus.chunking import Chunker, Chunking
-from retrieval.corpus.errors import NamespaceBusy, NamespaceExists, NamespaceUnknown
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store.base import Change, PassageFilter, PassageStore, PassageStores, PassageWriter, Target
 from retrieval.corpus.store.postgres_stores import PostgresPassageStores
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
+from retrieval.errors import NamespaceBusy, NamespaceExists, NamespaceUnknown
 from retrieval.passages import passage_id, type_bits
 from server.state.database import Database, PassageDatabase
 

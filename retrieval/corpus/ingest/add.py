@@ -13,13 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from retrieval.corpus.errors import (
-    CorpusError,
-    DocumentTooLarge,
-    DocumentUnknown,
-    DocumentUnreadable,
-    NamespaceInvalid,
-)
 from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, SkippedRecord, Withdrawn, sha256_of
 from retrieval.corpus.namespaces.namespace import COMMIT, Namespace
 from retrieval.corpus.namespaces.originals import Originals
@@ -27,6 +20,13 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.readers.isolated import reading
 from retrieval.corpus.readers.registry import reader
 from retrieval.corpus.store.base import PassageStore, PassageWriter
+from retrieval.errors import (
+    CorpusError,
+    DocumentTooLarge,
+    DocumentUnknown,
+    DocumentUnreadable,
+    NamespaceInvalid,
+)
 
 _PDF: Final = "pdf"
 _RECOGNIZED: Final = "pdf-ocr"  # the kind of a PDF's source where its pictures of pages were read too

@@ -19,10 +19,9 @@ from xml.etree.ElementTree import Element
 
 import httpx
 
-from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.namespaces.originals import CitedWork, Originals
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.errors import NcbiTooLarge, RetrievalError
+from retrieval.errors import DocumentUnreadable, NcbiTooLarge, RetrievalError
 from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.ncbi.calls.urls import OutgoingRequest
 from retrieval.ncbi.client.transport import HttpReply, HttpSender, SendLimits

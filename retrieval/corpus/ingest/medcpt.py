@@ -20,12 +20,11 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.store.base import JournalEntry, PassageWriter
-from retrieval.errors import ImportFileError, IndexDamaged, IndexInputInvalid, IndexTooLarge
+from retrieval.errors import ImportFileError, IndexDamaged, IndexInputInvalid, IndexTooLarge, NamespaceInvalid
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Source
 from retrieval.index.base import Ids, Rows

@@ -12,12 +12,18 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable, NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.ingest.add import NO_HOOKS, ChangeHooks, ChangeReport, add_items
 from retrieval.corpus.items import Item, ParsedDocument, ReadOptions, SkippedRecord
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.readers.ncbi_xml import read_pmc, read_pubmed
-from retrieval.errors import NcbiMalformed, NcbiTooLarge
+from retrieval.errors import (
+    DocumentTooLarge,
+    DocumentUnreadable,
+    NamespaceDamaged,
+    NamespaceInvalid,
+    NcbiMalformed,
+    NcbiTooLarge,
+)
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList
 from retrieval.types import FetchCall, NcbiCall, RawReply

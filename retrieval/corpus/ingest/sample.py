@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from retrieval.corpus.errors import NamespaceBusy, NamespaceExists
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
+from retrieval.errors import NamespaceBusy, NamespaceExists
 from retrieval.passages import Document
 
 NOTES: Final = "notes"

@@ -8,10 +8,9 @@ import threading
 import time
 from typing import Final, Protocol
 
-from retrieval.corpus.errors import CorpusError, NamespaceBusy, NamespaceUnknown
 from retrieval.corpus.namespaces.namespace import BATCH, Namespace
 from retrieval.corpus.store.base import PassageStores, log_name
-from retrieval.errors import IndexFault
+from retrieval.errors import CorpusError, IndexFault, NamespaceBusy, NamespaceUnknown
 
 log = logging.getLogger(__name__)
 # Each catch-up commits an index, which takes tens of milliseconds; a search is at most this much behind.

@@ -17,7 +17,6 @@ import numpy as np
 from models.encoders.base import Encoder, PassageText, RemoteVectors, TokenEncoder, lacks_tokens
 from models.errors import EncoderUnavailable
 from retrieval.corpus.chunking import Chunker
-from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.namespaces.settings import (
     VECTORS,
     Backends,
@@ -27,7 +26,7 @@ from retrieval.corpus.namespaces.settings import (
     settings_of,
 )
 from retrieval.corpus.store.base import JournalEntry, PassageStore, PassageWriter, Target, log_name
-from retrieval.errors import IndexFault, IndexMismatch
+from retrieval.errors import IndexFault, IndexMismatch, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.base import LexicalIndex, is_outdated

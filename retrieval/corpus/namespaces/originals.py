@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from retrieval.corpus.errors import DocumentUnreadable, NamespaceDamaged
 from retrieval.corpus.store.base import FILE_ID
+from retrieval.errors import DocumentUnreadable, NamespaceDamaged
 from retrieval.storage.files import Disk, make_folder, sync
 
 FOLDER: Final = "originals"

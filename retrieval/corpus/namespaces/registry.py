@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from retrieval.corpus.chunking import Chunker
-from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
 from retrieval.corpus.namespaces.follower import Follower
 from retrieval.corpus.namespaces.namespace import (
     FURTHER,
@@ -33,7 +32,7 @@ from retrieval.corpus.namespaces.settings import (
     with_tokens,
 )
 from retrieval.corpus.store.base import Counts, PassageWriter, Target, checked_name, log_name
-from retrieval.errors import IndexFault
+from retrieval.errors import IndexFault, NamespaceBusy, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
 from retrieval.lexical.fusion import EVEN, FusionWeights
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 from models.encoders.base import Encoder, EncoderFingerprint
 from retrieval.corpus.chunking import Chunking
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.store.base import TARGETS, PassageStores, Target
+from retrieval.errors import NamespaceInvalid
 from retrieval.index.base import VectorIndex
 from retrieval.index.token_store import TokenCodes, open_token_store
 from retrieval.lexical.base import LexicalIndex

@@ -16,9 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
 from retrieval.corpus.items import Item, ParsedDocument, ReadOptions, Withdrawn
 from retrieval.corpus.readers.registry import guess_reader, reader
+from retrieval.errors import DocumentTooLarge, DocumentUnreadable
 
 
 def _say(**fields: Any) -> None:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import IO, Any, Final, NoReturn
 
 import retrieval
-from retrieval.corpus.errors import CorpusError, DocumentTooLarge, DocumentUnreadable
 from retrieval.corpus.items import FileLimits, Item, ParsedDocument, ReadOptions, SkippedRecord, Span, Withdrawn
 from retrieval.corpus.readers import pdf
+from retrieval.errors import CorpusError, DocumentTooLarge, DocumentUnreadable
 from retrieval.passages import Document
 
 _BLOCK: Final = 1 << 18

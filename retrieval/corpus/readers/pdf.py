@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from retrieval.corpus.errors import CorpusError, DocumentTooLarge, DocumentUnknown, DocumentUnreadable
 from retrieval.corpus.items import NO_OPTIONS, Item, PdfLimits, ReadOptions, SkippedRecord, TextBuilder, sha256_of
 from retrieval.corpus.readers import pdf_child
+from retrieval.errors import CorpusError, DocumentTooLarge, DocumentUnknown, DocumentUnreadable
 from retrieval.passages import Document
 
 MIN_WIDTH: Final = 50

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
 from retrieval.corpus.items import (
     NO_OPTIONS,
     Item,
@@ -19,6 +18,7 @@ from retrieval.corpus.items import (
     path_of,
     unreadable_file,
 )
+from retrieval.errors import DocumentTooLarge, DocumentUnreadable
 from retrieval.formats.sources import Source
 from retrieval.passages import Document
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from retrieval.corpus.errors import DocumentUnreadable, NamespaceInvalid
 from retrieval.corpus.items import NO_OPTIONS, Item, Reader, ReadOptions, unreadable_file
 from retrieval.corpus.readers import json_corpora, ncbi_xml, pdf, plain
 from retrieval.corpus.readers.plain import UndecodedText, decode_text
+from retrieval.errors import DocumentUnreadable, NamespaceInvalid
 from retrieval.formats.sources import Source, is_tar, tar_members
 from retrieval.formats.untrusted_input import DeclaredXml, refuse_declarations
 

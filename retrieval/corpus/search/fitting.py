@@ -17,10 +17,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.namespaces.namespace import FUSION
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.searcher import HybridParts, Searcher
+from retrieval.errors import NamespaceInvalid
 from retrieval.lexical.fusion import EVEN, FusionWeights
 
 GRID: Final = tuple(

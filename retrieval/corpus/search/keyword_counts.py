@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from retrieval.corpus.errors import NamespaceDamaged
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import RankedPassage
-from retrieval.errors import IndexDamaged
+from retrieval.errors import IndexDamaged, NamespaceDamaged
 from retrieval.index.base import RowFilter
 from retrieval.lexical.keyword_frequency.index import KeywordIndex
 

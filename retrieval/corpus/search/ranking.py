@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, Final, Protocol
 
-from retrieval.corpus.errors import NamespaceInvalid
+from retrieval.errors import NamespaceInvalid
 from retrieval.index.base import RowFilter
 from retrieval.lexical.fusion import (
     EVEN,

@@ -12,7 +12,6 @@ import numpy as np
 
 from models.encoders.base import CrossEncoder, Encoder, Floats, PassageText, TokenEncoder, lacks_tokens
 from models.encoders.token_codes import max_sim
-from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.namespaces.namespace import DenseIndex, Namespace, fingerprint_text
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import VECTORS, embedded_title
@@ -33,7 +32,7 @@ from retrieval.corpus.search.ranking import (
     rankers_of,
 )
 from retrieval.corpus.store.base import MATCH_ALL, PassageFilter, Target
-from retrieval.errors import BackendUnavailable, IndexDamaged
+from retrieval.errors import BackendUnavailable, IndexDamaged, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.fusion import EVEN, FusionWeights, feedback_seeds, late_interaction, leaning

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
+from retrieval.errors import NamespaceInvalid
 from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import PUBLICATION_TYPES, Document, Passage, type_bits
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from retrieval.corpus.errors import NamespaceBusy, NamespaceExists, NamespaceUnknown
 from retrieval.corpus.store.base import Target
 from retrieval.corpus.store.postgres_reader import PostgresPassageStore
 from retrieval.corpus.store.postgres_writer import Positions, PostgresPassageWriter, SharedNamespace
 from retrieval.corpus.store.sqlite_stores import locked
+from retrieval.errors import NamespaceBusy, NamespaceExists, NamespaceUnknown
 from retrieval.storage.database import Connection, SharedDatabase
 
 if TYPE_CHECKING:

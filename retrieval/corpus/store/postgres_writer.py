@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from retrieval.corpus.errors import NamespaceDamaged, NamespaceUnknown
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
 from retrieval.corpus.store.base import FILE_ID, Change, JournalEntry, Target
 from retrieval.corpus.store.schema import Cut
+from retrieval.errors import NamespaceDamaged, NamespaceUnknown
 from retrieval.storage.database import Connection
 from retrieval.storage.files import Disk, make_folder
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from retrieval.corpus.errors import NamespaceBusy, NamespaceDamaged, NamespaceExists, NamespaceUnknown
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
 from retrieval.corpus.store.base import (
@@ -33,6 +32,7 @@ from retrieval.corpus.store.base import (
 )
 from retrieval.corpus.store.schema import STORE_NAME, document_of, passage_of, unpack
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
+from retrieval.errors import NamespaceBusy, NamespaceDamaged, NamespaceExists, NamespaceUnknown
 from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import Document, Passage
 from retrieval.storage.database import ReadPool

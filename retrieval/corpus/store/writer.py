@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from retrieval.corpus.errors import NamespaceDamaged
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
 from retrieval.corpus.store.base import TARGETS, Change, JournalEntry, Target
 from retrieval.corpus.store.schema import Cut
+from retrieval.errors import NamespaceDamaged
 from retrieval.storage.files import create_file
 
 if TYPE_CHECKING:

@@ -37,7 +37,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "data"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import EncoderFingerprint, Floats, Metric, PassageText
 from models.encoders.hashing import HashingEncoder
-from retrieval.corpus.errors import NamespaceBusy
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
@@ -45,6 +44,7 @@ from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.ranking import Retriever
 from retrieval.corpus.search.searcher import Rankers, Searcher, SearchOptions
+from retrieval.errors import NamespaceBusy
 from retrieval.index.base import RowFilter
 from retrieval.passages import Document
 from server.settings.retrieval import RetrievalSettings

@@ -15,11 +15,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
-from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
 from retrieval.corpus.ingest.pubmed_sync import PubmedQuery, keyword_term
 from retrieval.corpus.items import OCR_LANGUAGES, ParsedDocument, TextBuilder, date_number, document_types
 from retrieval.corpus.readers.registry import READERS
-from retrieval.errors import RetrievalError
+from retrieval.errors import NamespaceInvalid, NamespaceUnknown, RetrievalError
 from retrieval.passages import Document
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, Responses, Schema, errors, parameter
 from server.api.http_io import parse_body, read_json

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from retrieval.corpus.chunking import Chunking
-from retrieval.corpus.errors import NamespaceBusy, NamespaceInvalid, NamespaceUnknown
 from retrieval.corpus.ingest.pubmed_sync import queries_of
 from retrieval.corpus.namespaces.registry import Description
 from retrieval.corpus.namespaces.settings import NO_WORDS, NamespaceSettings
+from retrieval.errors import NamespaceBusy, NamespaceInvalid, NamespaceUnknown
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, errors
 from server.api.http_io import parse_body, read_json
 from server.api.retrieval.schemas import NamespaceBody

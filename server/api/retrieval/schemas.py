@@ -11,8 +11,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.search.ranking import MAX_K, Retriever, rankers_of, retriever_names
+from retrieval.errors import NamespaceInvalid
 from server.api.declarations import GIVEN, HAS_WORDS, exactly_one
 from server.api.openai.schemas import MAX_TEXT
 from server.types import EgressMode

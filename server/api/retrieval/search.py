@@ -11,13 +11,13 @@ from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 
-from retrieval.corpus.errors import NamespaceInvalid, NamespaceUnknown
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.keyword_counts import keyword_counts
 from retrieval.corpus.search.ranking import BM25, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions, default_retriever
 from retrieval.corpus.store.base import PassageFilter, Target
+from retrieval.errors import NamespaceInvalid, NamespaceUnknown
 from retrieval.lexical.question_keywords import Keyword, distinct_keywords, searched_keywords
 from retrieval.passages import Document, Passage
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, errors

@@ -11,11 +11,11 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 
-from retrieval.corpus.errors import DocumentUnknown
 from retrieval.corpus.ingest.add import find_document
 from retrieval.corpus.namespaces.originals import Originals
 from retrieval.corpus.readers.pdf import MAX_WIDTH, MIN_WIDTH, draw_page, page_words
 from retrieval.corpus.store.base import StoredDocument
+from retrieval.errors import DocumentUnknown
 from retrieval.passages import Passage
 from server.api.declarations import CHANGE_ERRORS, Reply, Schema, errors, parameter
 from server.api.http_io import cancel_on_disconnect

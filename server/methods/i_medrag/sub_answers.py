@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from models.errors import ArrowheadError, ModelError
 from models.types import REPETITION, GenerateParams
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.search.ranking import RankedPassage
-from retrieval.errors import RetrievalError
+from retrieval.errors import NamespaceInvalid, RetrievalError
 from server.methods.i_medrag.rounds import NO_PASSAGE, IteratedPrompts, Lengths, Pair
 from server.methods.medrag.context import Context, passage_record
 from server.methods.medrag.method import SLACK, read_passages

@@ -13,9 +13,8 @@ from corpus_files import CHAPTER, jats
 from ncbi_files import items, pubmed_record, pubmed_set, saved
 
 from models.errors import ArrowheadError
-from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.readers.registry import READERS, guess_reader
-from retrieval.errors import NcbiMalformed
+from retrieval.errors import DocumentUnreadable, NcbiMalformed
 from retrieval.gateway.blast.results.hits import read_results
 from retrieval.ncbi.calls.urls import parse_call_url
 from retrieval.ncbi.replies.parse import parse_reply

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.corpus.chunking import Chunker, Chunking
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.items import ParsedDocument, TextBuilder
+from retrieval.errors import NamespaceInvalid
 from retrieval.passages import Document
 
 PARAGRAPH = st.text(

@@ -15,12 +15,12 @@ from corpus_doubles import WordEncoder, backends
 from corpus_files import reading
 
 from retrieval.corpus.chunking import Chunking
-from retrieval.corpus.errors import DocumentUnreadable, NamespaceExists, NamespaceInvalid
 from retrieval.corpus.ingest.add import add_items, catch_up
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.transfer import export, import_namespace, seal
+from retrieval.errors import DocumentUnreadable, NamespaceExists, NamespaceInvalid
 
 SETTINGS = NamespaceSettings(encoder="words", chunking=Chunking(size=200))
 LONG = "The same hundred letters and more, as publishers print an abstract twice: once in the journal, once elsewhere."

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 from slow_database import SlowDatabase
 
-from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.errors import NamespaceUnknown
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import NAMESPACE_METHODS
 from server.methods.shared.passages import PassageQuery

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.corpus.errors import DocumentUnreadable
+from retrieval.errors import DocumentUnreadable
 from server.errors import InvalidRequest, TooManyRequests, UploadTooLarge
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import Job, JobLimits, JobSpec, Outcome

@@ -8,11 +8,11 @@ import pytest
 
 from models.encoders.base import Encoder, EncoderOptions
 from models.encoders.registry import create_encoder
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.errors import NamespaceInvalid
 from retrieval.passages import Document
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.namespaces import backend_name, build_namespaces, uses_card

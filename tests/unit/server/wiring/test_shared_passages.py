@@ -16,7 +16,6 @@ import pytest
 from corpus_files import reading
 from pydantic import SecretStr, ValidationError
 
-from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.add import add_items, remove
 from retrieval.corpus.items import ParsedDocument
 from retrieval.corpus.namespaces.settings import NamespaceSettings
@@ -24,7 +23,7 @@ from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.corpus.store.base import PassageFilter
-from retrieval.errors import DatabaseUnavailable
+from retrieval.errors import DatabaseUnavailable, NamespaceUnknown
 from server.error_mapping import error_reply
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.shared.passages import PassageQuery

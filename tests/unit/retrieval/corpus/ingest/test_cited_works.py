@@ -13,12 +13,12 @@ from corpus_doubles import WordEncoder, backends
 from corpus_files import pdf
 from grobid_server import TEI, GrobidServer, serve_grobid
 
-from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.ingest.add import add_file, remove
 from retrieval.corpus.ingest.cited_works import CitedWorks, Grobid, keep_cited_works, parse_tei
 from retrieval.corpus.namespaces.originals import CitedWork, Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.errors import DocumentUnreadable
 from retrieval.storage.files import digest_file
 
 WORKS = (

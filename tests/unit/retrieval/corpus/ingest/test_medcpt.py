@@ -8,12 +8,12 @@ import pytest
 from corpus_doubles import DIM, WordEncoder, backends
 from index_rows import write_medcpt_chunk
 
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.ingest.add import catch_up
 from retrieval.corpus.ingest.medcpt import add_medcpt, estimate_medcpt
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
+from retrieval.errors import NamespaceInvalid
 
 
 @pytest.fixture

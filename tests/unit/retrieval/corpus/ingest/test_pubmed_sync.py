@@ -15,7 +15,6 @@ from corpus_files import jats
 from gateway_records import make_store
 from ncbi_files import pubmed_record, pubmed_set
 
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.ingest.add import ChangeHooks
 from retrieval.corpus.ingest.pubmed_sync import (
     MAX_LISTED,
@@ -29,7 +28,7 @@ from retrieval.corpus.ingest.pubmed_sync import (
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
-from retrieval.errors import NcbiMalformed, NcbiTooLarge, NcbiUnavailable
+from retrieval.errors import NamespaceInvalid, NcbiMalformed, NcbiTooLarge, NcbiUnavailable
 from retrieval.gateway.app import create_gateway_app
 from retrieval.ncbi.client.client import ClientConfig, NcbiClient
 from retrieval.ncbi.client.transport import HttpSender, SendLimits

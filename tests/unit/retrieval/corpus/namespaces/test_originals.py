@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.corpus.errors import DocumentUnreadable, NamespaceDamaged
 from retrieval.corpus.namespaces.originals import Originals
+from retrieval.errors import DocumentUnreadable, NamespaceDamaged
 from retrieval.storage.files import Disk, FileDigest
 
 DATA = b"%PDF-1.4 and more"

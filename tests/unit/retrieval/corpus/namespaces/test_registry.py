@@ -19,14 +19,6 @@ from corpus_files import json_lines, pdf, reading
 from ncbi_files import pubmed_record, pubmed_set, saved
 
 from retrieval.corpus.chunking import Chunking
-from retrieval.corpus.errors import (
-    DocumentUnknown,
-    DocumentUnreadable,
-    NamespaceBusy,
-    NamespaceExists,
-    NamespaceInvalid,
-    NamespaceUnknown,
-)
 from retrieval.corpus.ingest.add import ChangeHooks, Progress, add_file, add_items, catch_up, remove
 from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
 from retrieval.corpus.namespaces.originals import Originals
@@ -35,7 +27,15 @@ from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.store.base import Target, log_name
 from retrieval.corpus.store.writer import SqlitePassageWriter
-from retrieval.errors import IndexMismatch
+from retrieval.errors import (
+    DocumentUnknown,
+    DocumentUnreadable,
+    IndexMismatch,
+    NamespaceBusy,
+    NamespaceExists,
+    NamespaceInvalid,
+    NamespaceUnknown,
+)
 from retrieval.lexical.tantivy_index import open_tantivy
 
 SETTINGS = NamespaceSettings(encoder="words")

@@ -9,13 +9,12 @@ from corpus_doubles import TokenWordEncoder, WordEncoder, backends
 from corpus_files import reading
 
 from models.errors import EncoderUnavailable, EncoderUnusable, ModelError
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.ingest.add import add_items, catch_up, remove
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.searcher import Searcher, SearchOptions
-from retrieval.errors import IndexMismatch
+from retrieval.errors import IndexMismatch, NamespaceInvalid
 
 ITEMS = [reading(f"PMID:{number}", f"Asthma of {number} children.") for number in range(1, 4)]
 

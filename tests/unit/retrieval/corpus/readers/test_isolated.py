@@ -9,10 +9,10 @@ import pytest
 from corpus_files import CHAPTER, jats, json_lines, pdf, saved_pdf
 from ncbi_files import pubmed_record, pubmed_set
 
-from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
 from retrieval.corpus.items import FileLimits, Item, ReadOptions
 from retrieval.corpus.readers.isolated import reading
 from retrieval.corpus.readers.registry import guess_reader, reader
+from retrieval.errors import DocumentTooLarge, DocumentUnreadable
 
 OPTIONS = ReadOptions(retrieved="2026-01-02", licence="CC0", provenance="where it is from")
 ODD = "tests.data.odd_reader_child"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from corpus_files import encrypted_pdf, parsed_documents, pdf, saved_pdf, swelling_pdf
 
-from retrieval.corpus.errors import DocumentTooLarge, DocumentUnreadable
 from retrieval.corpus.items import PdfLimits, ReadOptions, SkippedRecord
 from retrieval.corpus.readers import pdf as pdf_reader
+from retrieval.errors import DocumentTooLarge, DocumentUnreadable
 
 
 def test_every_page_has_its_number(tmp_path: Path) -> None:

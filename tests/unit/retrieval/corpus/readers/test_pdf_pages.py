@@ -11,10 +11,10 @@ import pypdf
 import pytest
 from corpus_files import encrypted_pdf, parsed_documents, pdf, saved_pdf, swelling_pdf
 
-from retrieval.corpus.errors import CorpusError, DocumentTooLarge, DocumentUnknown, DocumentUnreadable
 from retrieval.corpus.items import ReadOptions, SkippedRecord
 from retrieval.corpus.readers import pdf as pdf_reader
 from retrieval.corpus.readers.pdf import PageLimits, draw_page, page_words, recognize_pages
+from retrieval.errors import CorpusError, DocumentTooLarge, DocumentUnknown, DocumentUnreadable
 
 needs_tesseract = pytest.mark.skipif(
     shutil.which("tesseract") is None or find_spec("pytesseract") is None, reason="tesseract or its library is missing"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.items import ParsedDocument, SkippedRecord
 from retrieval.corpus.readers import plain
 from retrieval.corpus.readers.plain import UndecodedText, decode_text
+from retrieval.errors import DocumentUnreadable
 
 GERMAN = "Die Größe der Füße überraschte die Ärzte in Köln; 5 µg genügten für die Wirkung."
 RUSSIAN = "Наблюдение пациентов показало снижение давления у большинства исследованных больных."

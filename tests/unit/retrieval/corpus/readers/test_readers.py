@@ -14,10 +14,10 @@ from gateway_records import CHAPTER as BOOK
 from gateway_records import RETRACTED, STRUCTURED
 from ncbi_files import BILLION_LAUGHS, pubmed_record, pubmed_set, saved
 
-from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
 from retrieval.corpus.readers import json_corpora, ncbi_xml
 from retrieval.corpus.readers.registry import guess_reader
+from retrieval.errors import DocumentUnreadable
 from scripts.samples import pmc as pmc_sample
 from scripts.samples import pubmed as pubmed_sample
 from scripts.samples.world import World

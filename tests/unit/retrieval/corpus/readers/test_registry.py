@@ -10,9 +10,9 @@ from corpus_files import CHAPTER, jats, json_lines, parsed_documents, pdf, slice
 from gateway_records import FULL_TEXT
 from ncbi_files import pubmed_record, pubmed_set, saved
 
-from retrieval.corpus.errors import DocumentUnreadable
 from retrieval.corpus.readers import plain
 from retrieval.corpus.readers.registry import guess_reader, reader
+from retrieval.errors import DocumentUnreadable
 
 
 def test_markdown_headings_are_sections_but_not_in_code(tmp_path: Path) -> None:

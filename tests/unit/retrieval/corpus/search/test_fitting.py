@@ -12,13 +12,13 @@ from corpus_doubles import DIM, WordEncoder, backends, keyword_search
 from corpus_files import reading
 
 from models.encoders.base import Floats
-from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.namespaces.namespace import FUSION
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.search.fitting import KnownQuestion, fit_weights, forget_weights
 from retrieval.corpus.search.searcher import Rankers, Searcher, SearchOptions
+from retrieval.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.lexical.fusion import EVEN, FusionWeights
 
 NAMES = tuple(f"word{letter}{other}" for letter in "abcdefghij" for other in "klmnopqrst")

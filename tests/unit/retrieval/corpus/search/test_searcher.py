@@ -15,7 +15,6 @@ from corpus_doubles import TokenWordEncoder, WordEncoder, backends, keyword_sear
 from corpus_files import reading
 
 from models.encoders.base import Floats, PassageText
-from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
 from retrieval.corpus.ingest.add import add_items, catch_up, remove
 from retrieval.corpus.items import Withdrawn
 from retrieval.corpus.namespaces.registry import Namespaces
@@ -24,7 +23,7 @@ from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.ranking import Retriever, interleaved
 from retrieval.corpus.search.searcher import Rankers, Searcher, SearchOptions
 from retrieval.corpus.store.base import PassageFilter
-from retrieval.errors import BackendUnavailable
+from retrieval.errors import BackendUnavailable, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
 from retrieval.passages import Hit
 from retrieval.types import NameInText
 

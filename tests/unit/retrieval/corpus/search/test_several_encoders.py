@@ -12,13 +12,13 @@ from corpus_doubles import DIM, WordEncoder, backends, keyword_search
 from corpus_files import reading
 
 from models.encoders.base import Floats
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.ingest.add import add_items, catch_up, remove
 from retrieval.corpus.namespaces.namespace import folder_name
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings, settings_of
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.searcher import FusedLists, Rankers, Searcher, SearchOptions
+from retrieval.errors import NamespaceInvalid
 from retrieval.lexical.fusion import MEDRAG_RRF_K
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.corpus.errors import NamespaceInvalid
 from retrieval.corpus.store.base import PassageFilter
+from retrieval.errors import NamespaceInvalid
 
 
 @pytest.mark.parametrize("fields", [{"date_from": 2020}, {"date_from": 20200101, "date_to": 20190101}])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from retrieval.corpus.chunking import Chunker, Chunking
-from retrieval.corpus.errors import NamespaceDamaged
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
+from retrieval.errors import NamespaceDamaged
 
 
 def _create(stores: SqlitePassageStores, name: str) -> None:

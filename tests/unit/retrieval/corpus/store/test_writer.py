@@ -11,10 +11,10 @@ import pytest
 from corpus_files import reading
 
 from retrieval.corpus.chunking import Chunker, Chunking
-from retrieval.corpus.errors import NamespaceDamaged
 from retrieval.corpus.store.base import Change
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStore
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
+from retrieval.errors import NamespaceDamaged
 
 LONG = "The same hundred letters and more, as publishers print an abstract twice: once in the journal, once elsewhere."
 

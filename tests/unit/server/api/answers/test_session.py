@@ -19,7 +19,7 @@ from models.decoding.types import Call, CallHandler, CallReply, LoopDone, LoopUs
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from models.errors import EngineUnavailable
-from retrieval.corpus.errors import NamespaceUnknown
+from retrieval.errors import NamespaceUnknown
 from server.api.answers.session import Answers, fan_out, run_all
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.passages import PassageService

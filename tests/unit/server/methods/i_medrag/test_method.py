@@ -14,10 +14,10 @@ from passage_bench import DRUGS, PassageBench, done, fill, references, shown, st
 
 from models.engines.scripted_engine import ScriptedBehaviour
 from models.errors import EngineOverloaded, EngineUnavailable
-from retrieval.corpus.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.passages import Document
 from server.methods.base import OptionInvalid, Retrieved, Sampling
 from server.methods.i_medrag.method import IMedRag

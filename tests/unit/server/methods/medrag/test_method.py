@@ -11,11 +11,10 @@ from passage_bench import DRUGS, PassageBench, Script, done, fill, references, s
 
 from models.engines.scripted_engine import ScriptedBehaviour
 from models.errors import EngineUnavailable
-from retrieval.corpus.errors import NamespaceUnknown
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
-from retrieval.errors import RetrievalError
+from retrieval.errors import NamespaceUnknown, RetrievalError
 from retrieval.passages import Document
 from retrieval.types import NameInText
 from server.methods.base import EvidenceRead, OptionInvalid, Sampling, TextDelta
