@@ -17,10 +17,11 @@ from models.types import GenerateParams
 from scripts.training.tasks.samples import Sample
 from server.methods.medrag.chain_of_thought import Chain, Chains, Prompts
 from server.methods.medrag.context import Context
-from server.methods.medrag.evidence_reasoning import ChosenSentences, EvidenceChain, Verdicts, best_sentences
+from server.methods.medrag.evidence_reasoning import ChosenSentences, EvidenceChain, best_sentences
 from server.methods.medrag.request import MedRagOptions, read_question
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import SentenceScores
+from server.methods.shared.verdicts import VerdictPrompt, VerdictReader
 
 _ENCODER: Final = "minilm"
 _MAX_TOKENS: Final = 172
@@ -47,7 +48,7 @@ class ServedReader:
         self.card = card if adapter is None else with_adapter(card, adapter)
         self._engine = create_engine("transformers", self.card, EngineOptions(max_model_len=4096, max_num_seqs=batch))
         self._layout = PromptFormatter(self._engine, self.card)
-        self._prompts = Prompts.load()
+        self._prompts, self._verdict_prompt = Prompts.load(), VerdictPrompt.load()
         self._encoder = BuiltInEncoder()
         self._batch, self._num_asked = batch, 0
 
@@ -78,11 +79,8 @@ class ServedReader:
         sentences: ChosenSentences | None = None
         if self.card.evidence_reasoning:
             sentences = await best_sentences(question.stem, context, self._encoder.compare, options.sentences)
-        writing: EvidenceChain | Chains = (
-            EvidenceChain(chains, sentences, Verdicts(self._prompts, self.card.yes_bar))
-            if sentences is not None
-            else chains
-        )
+        verdicts = VerdictReader(generations, self._layout, self._verdict_prompt, self.card.yes_bar, None)
+        writing = EvidenceChain(chains, sentences, verdicts) if sentences is not None else chains
         async with aclosing(writing.events(inputs)) as events:
             async for event in events:
                 if isinstance(event, Chain):

@@ -112,7 +112,10 @@ class Names:
 
 
 class ClinfoBench:
-    """``handler`` is PubMed; ``script`` what the model writes, () for a model that cannot write reviews."""
+    """``handler`` is PubMed; ``script`` what the model writes, () for a model that cannot write reviews.
+
+    ``facts`` are of the model's card; by default it can write anything where there is a script.
+    """
 
     def __init__(
         self,
@@ -121,8 +124,10 @@ class ClinfoBench:
         script: Sequence[Rule] | Callable[[str], str] = (),
         names: Names | None = None,
         behaviour: ScriptedBehaviour | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         self._behaviour = behaviour
+        self._facts = facts if facts is not None else {"trained_for": None if script else ("genegpt",)}
         self._folder = folder
         self._script = script
         self._names = names or Names()
@@ -130,8 +135,7 @@ class ClinfoBench:
 
     async def __aenter__(self) -> ClinfoBench:
         await self.server.__aenter__()
-        trained_for = None if self._script else ("genegpt",)
-        card = ModelCard(name="scripted", source="scripted", prompt_form="base", trained_for=trained_for)
+        card = ModelCard(name="scripted", source="scripted", prompt_form="base", **self._facts)
         options = EngineOptions(max_model_len=60_000, block_size=16)
         script, tokenizer = self._script or [], ByteTokenizer(())
         self.engine = ScriptedEngine(card, options, script, tokenizer=tokenizer, behaviour=self._behaviour)

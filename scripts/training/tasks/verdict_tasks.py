@@ -32,10 +32,9 @@ from scripts.training.tasks.turned_questions import (
     statement_of,
     whether,
 )
-from server.methods.medrag.chain_of_thought import Prompts
-from server.methods.medrag.evidence_reasoning import EvidenceSentence
 from server.methods.shared.extractive import stems_of
 from server.methods.shared.sentences import split_sentences
+from server.methods.shared.verdicts import EvidenceSentence, VerdictPrompt
 
 _MOST_SENTENCES: Final = 3
 _STRANGER: Final = 0.25
@@ -70,7 +69,7 @@ class VerdictTasks:
 
     def __init__(self, writer: Writer, questions: Sequence[Question], texts: Sequence[str] = ()) -> None:
         self._writer = writer
-        self._prompts = Prompts.load()
+        self._prompt = VerdictPrompt.load()
         self._frames = verdict_frames()
         self._asked = {form: [one for one in questions if one.yes_no == form] for form in ("yes", "no")}
         self._others = [one for one in questions if one.ideal]
@@ -208,10 +207,10 @@ class VerdictTasks:
             lines = [*lines, draw.choice(_lines(draw.choice(draw.choice(self._others).support()).text))]
         draw.shuffle(lines)
         sentences = [EvidenceSentence(number, line) for number, line in enumerate(lines, 1)]
-        inputs = self._prompts.verdict(asked, [one.thought for one in sentences])
+        user = self._prompt.user(asked, sentences)
         answer = form.capitalize()
-        prompt = self._writer.prompt(inputs.system, inputs.user)
-        return Sample("verdict", prompt, (Text(answer),), question=asked, context=inputs.user, answer=answer)
+        prompt = self._writer.prompt(self._prompt.system, user)
+        return Sample("verdict", prompt, (Text(answer),), question=asked, context=user, answer=answer)
 
     def _renamed(self, texts: Sequence[str], draw: random.Random) -> list[str]:
         """Return a question and its sentences with random names for what both name, so that they must be read.

@@ -1,5 +1,7 @@
 """Let the model judge articles, and the sentences of a written synthesis: one token of yes or no each, all at once.
 
+Where sentences are quoted, a model that was trained for it decides yes or no from the quotes.
+
 A sentence is first looked up: it has a mark, its numbers are those of articles that were read, and every identifier and
 number of it stands in one of them. Then the model judges: is it stated there? A sentence that fails is written again
 once; one that fails again is struck out and counted.
@@ -13,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Final, Literal, get_args
 
@@ -21,11 +23,11 @@ from models.errors import ArrowheadError
 from models.types import GenerateParams
 from server.methods.clinfo.literature import Article
 from server.methods.clinfo.stages import finished
-from server.methods.clinfo.statements import Claim
+from server.methods.clinfo.statements import Claim, Conclusion
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.sentences import MARK, addresses_reader, numbers_in, sanitize, split_sentences
-from server.methods.shared.yes_no import probability_of_first
+from server.methods.shared.verdicts import EvidenceSentence, VerdictReader, probability_of_first
 
 Part = Literal["system", "queries", "relevant", "supported", "contradicts", "table", "synthesis", "rewrite"]
 _PARTS: Final[tuple[Part, ...]] = get_args(Part)
@@ -221,6 +223,31 @@ async def _rewrite(sentence: str, evidence: str, judge: Judge) -> str:
 def _evidence(sentence: str, articles: Mapping[int, Article]) -> str:
     cited = [articles[number] for number in numbers_in(sentence) if number in articles]
     return "\n\n".join(shown(article, _EVIDENCE_CHARS // max(1, len(cited))) for article in cited)
+
+
+async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader) -> Conclusion:
+    """Return a conclusion of quotes with yes or no, which the model decides from all of them.
+
+    Articles seem to disagree where one denies what another says, by their words; where the quotes of both decide the
+    question alike, they do not.
+
+    Raises:
+        ModelError: the engine failed.
+    """
+    asked = sorted({key for pair in conclusion.disagreeing for key in pair})
+    quotes = [[claim.text for claim in conclusion.claims if key in claim.keys] for key in asked]
+    every = [claim.text for claim in conclusion.claims]
+    works = (verdicts.verdict(question, _numbered(texts)) for texts in (every, *quotes))
+    verdict, *words = await asyncio.gather(*works)
+    word_of = dict(zip(asked, words, strict=True))
+    apart = [
+        (one, other) for one, other in conclusion.disagreeing if not word_of[one] or word_of[one] != word_of[other]
+    ]
+    return replace(conclusion, verdict=verdict, disagreeing=tuple(apart))
+
+
+def _numbered(texts: Sequence[str]) -> list[EvidenceSentence]:
+    return [EvidenceSentence(number, text) for number, text in enumerate(texts, 1)]
 
 
 def _bare(sentence: str) -> str:

@@ -19,7 +19,7 @@ The stages of a review run each within its share of the time, and count what hap
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import count
@@ -46,8 +46,8 @@ from server.methods.base import (
     answer_limit,
 )
 from server.methods.clinfo.generated import Reader
-from server.methods.clinfo.judging import Judge, Prompts
-from server.methods.clinfo.literature import Article, ArticleSource, Citations, Literature
+from server.methods.clinfo.judging import Judge, Prompts, decided
+from server.methods.clinfo.literature import ArticleSource, Citations, Literature
 from server.methods.clinfo.options import ClinfoOptions, parse_options
 from server.methods.clinfo.queries import Query, build_queries, given_queries, with_limits
 from server.methods.clinfo.report import (
@@ -55,12 +55,13 @@ from server.methods.clinfo.report import (
     Flow,
     Report,
     abstention,
-    counted,
-    disagreements,
+    citations_of,
     ending,
     fetched_step,
     found_step,
     included_step,
+    is_quoted_on_yes_or_no,
+    notes_on,
     queries_step,
     screened_step,
     searched_step,
@@ -89,20 +90,18 @@ from server.methods.clinfo.search import (
     with_full_texts,
 )
 from server.methods.clinfo.stages import Deadline, as_they_come, finished
-from server.methods.clinfo.statements import Conclusion, extract, nearest_sentence
+from server.methods.clinfo.statements import Conclusion, extract, missing_in
 from server.methods.shared.call_lines import call_line
-from server.methods.shared.choices import asks_yes_or_no, one_line
+from server.methods.shared.choices import one_line
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
+from server.methods.shared.verdicts import VerdictPrompt, VerdictReader
 
 # Of the synthesis, as in the paper.
 ANSWER_TOKENS: Final = 1024
 _T = TypeVar("_T")
-NO_VERDICT: Final = (
-    "These sentences are quoted from the articles; whether they mean yes or no is for the reader to judge."
-)
 # Of so many of the best articles the full text is read.
 _FULL_TEXTS: Final = 5
 
@@ -117,7 +116,7 @@ class Clinfo:
         self._lifecycle = lifecycle
         self._library = library
         self._max_answer_tokens = max_answer_tokens
-        self._prompts = Prompts.load()
+        self._prompts, self._verdict_prompt = Prompts.load(), VerdictPrompt.load()
 
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options)
@@ -131,8 +130,12 @@ class Clinfo:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
         synthesis = choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
-        reader = None if synthesis == "extractive" else self.reader_for(ask)
-        review = Review(ask, options, synthesis, self._library, reader)
+        use = (
+            ModelUse(synthesis, verdicts=self._verdicts_for(ask))
+            if synthesis == "extractive"
+            else ModelUse(synthesis, reader=self.reader_for(ask))
+        )
+        review = Review(ask, options, use, self._library)
         async with aclosing(review.events()) as events:
             async for event in events:
                 yield event
@@ -152,6 +155,16 @@ class Clinfo:
         layout = PromptFormatter(engine, card, ask.instruction)
         judge = Judge(Generations(engine, ask.request_id), layout, self._prompts, ask.cache_salt)
         return Reader(judge, params)
+
+    def _verdicts_for(self, ask: AnswerRequest) -> VerdictReader | None:
+        """Return what decides yes or no from quotes, None where the model was not trained for it."""
+        card = self._lifecycle.card
+        if not (card.evidence_reasoning and card.verdicts):
+            return None
+        engine = self._lifecycle.get()
+        layout = PromptFormatter(engine, card, ask.instruction)
+        generations = Generations(engine, ask.request_id)
+        return VerdictReader(generations, layout, self._verdict_prompt, card.yes_bar, ask.cache_salt)
 
 
 class Names(Protocol):
@@ -176,19 +189,33 @@ class Library:
     citations: Citations
 
 
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """Hold what a review uses the model for.
+
+    ``reader`` None leaves it out, but for yes or no, which ``verdicts`` decides from the quotes; None leaves that open.
+    """
+
+    synthesis: Synthesis
+    reader: Reader | None = None
+    verdicts: VerdictReader | None = None
+
+    @property
+    def usage(self) -> LoopUsage:
+        if self.reader is not None:
+            return self.reader.judge.generations.usage
+        return self.verdicts.generations.usage if self.verdicts is not None else NO_USAGE
+
+
 class Review:
     """Run one review; ``events`` is called once."""
 
-    def __init__(
-        self, ask: AnswerRequest, options: ClinfoOptions, synthesis: Synthesis, library: Library, reader: Reader | None
-    ) -> None:
-        """Prepare a review; ``reader`` None leaves the model out of it."""
+    def __init__(self, ask: AnswerRequest, options: ClinfoOptions, use: ModelUse, library: Library) -> None:
         self._ask = ask
         self._question = one_line(ask.question)
         self._options = options
-        self._synthesis = synthesis
+        self._use, self._reader = use, use.reader
         self._library = library
-        self._reader = reader
         self._flow = Flow()
         self._deadline = Deadline(options.max_seconds)
         self._ordinals = count()
@@ -232,7 +259,7 @@ class Review:
         self._tell(Step(conclusion.step))
         if conclusion.lack:
             report = report.concluded(conclusion)
-            self._tell(*abstention(report, conclusion.lack, conclusion.outcome, self._usage))
+            self._tell(*abstention(report, conclusion.lack, conclusion.outcome, self._use.usage))
             return
         self._tell(*self._shown(report, conclusion))
 
@@ -240,7 +267,7 @@ class Review:
         return Report(
             question=self._question,
             options=self._options,
-            synthesis=self._synthesis,
+            synthesis=self._use.synthesis,
             runs=searched.runs,
             screened=screened,
             kept=kept,
@@ -372,10 +399,25 @@ class Review:
             except ModelError as error:
                 self._flow.faults.append(f"the model failed: {error.message}")
         extracted = extract(self._question, best_first, self._library.literature, self._options.sentences)
-        return await self._within("quotes", extracted, late)
+        return await self._with_verdict(await self._within("quotes", extracted, late), kept)
+
+    async def _with_verdict(self, conclusion: Conclusion, kept: Sequence[Screened]) -> Conclusion:
+        """Return the conclusion with the model's yes or no where the question asks for it and the quotes allow one."""
+        verdicts = self._use.verdicts
+        if verdicts is None or not is_quoted_on_yes_or_no(conclusion, self._question):
+            return conclusion
+        articles = [one.article for one in kept]
+        missing = await asyncio.to_thread(missing_in, self._question, conclusion, articles)
+        if missing:
+            return replace(conclusion, missing=missing)
+        try:
+            return await self._within("yes or no", decided(self._question, conclusion, verdicts), conclusion)
+        except ModelError as error:
+            self._flow.faults.append(f"the model failed: {error.message}")
+            return conclusion
 
     async def _read(self, reader: Reader, kept: Sequence[Screened]) -> Conclusion:
-        if self._synthesis == "quoted":
+        if self._use.synthesis == "quoted":
             return await reader.quoted(self._question, kept, self._options.sentences)
         cells, written = await asyncio.gather(reader.table(self._question, kept), reader.written(self._question, kept))
         return replace(written, cells=cells)
@@ -386,7 +428,7 @@ class Review:
         yield TranscriptDelta(conclusion.written or shown, "sampled" if conclusion.written else "injected")
         yield TextDelta(shown)
         self._flow.struck = len(conclusion.struck)
-        for text in self._notes(conclusion):
+        for text in notes_on(conclusion, self._question, self._flow):
             note = notice(text, shown)
             shown += note.text
             yield note
@@ -397,32 +439,15 @@ class Review:
             answer=conclusion.plain,
             finish_reason="length" if conclusion.limit else "stop",
             stop_reason=None,
-            usage=self._usage,
-            details=report.concluded(conclusion).details | {"citations": _cited(conclusion, articles)},
+            usage=self._use.usage,
+            details=report.concluded(conclusion).details | {"citations": citations_of(conclusion, articles)},
             outcome=self._outcome(conclusion),
         )
         yield from ending(report, shown, cited, self._library.citations, done)
 
     def _outcome(self, conclusion: Conclusion) -> AnswerOutcome:
-        is_open = conclusion.claims[0].is_quote and asks_yes_or_no(self._question)
+        is_open = is_quoted_on_yes_or_no(conclusion, self._question)
         return "partial" if conclusion.outcome == "answered" and (self._flow.faults or is_open) else conclusion.outcome
-
-    def _notes(self, conclusion: Conclusion) -> Iterator[str]:
-        if conclusion.disagreeing:
-            yield " ".join(disagreements(conclusion))
-        if conclusion.claims[0].is_quote and asks_yes_or_no(self._question):
-            yield NO_VERDICT
-        if conclusion.struck:
-            number = counted(len(conclusion.struck), "sentence")
-            yield f"{number} of the model left out, as no article cited there was found to state it."
-        if conclusion.limit:
-            yield conclusion.limit
-        if self._flow.faults:
-            yield f"Not all went well, so articles may be missing: {'; '.join(self._flow.faults[:5])}."
-
-    @property
-    def _usage(self) -> LoopUsage:
-        return self._reader.judge.generations.usage if self._reader else NO_USAGE
 
     def _without_evidence(self, report: Report) -> Iterator[Event]:
         """Yield the answer where no article is kept: nothing was found, or nothing that was found is evidence."""
@@ -442,7 +467,7 @@ class Review:
             reason = "All articles that were found have been retracted."
         else:
             reason = "None of the articles that were found is evidence for this question."
-        yield from abstention(report, reason, outcome, self._usage)
+        yield from abstention(report, reason, outcome, self._use.usage)
 
     async def _within(self, stage: str, work: Awaitable[_T], otherwise: _T) -> _T:
         """Return the result of a stage, or ``otherwise`` after its share of the time."""
@@ -452,35 +477,3 @@ class Review:
         except TimeoutError:
             self._flow.faults.append(f"{stage} took too long")
             return otherwise
-
-
-def _cited(conclusion: Conclusion, articles: Mapping[str, Article]) -> list[dict[str, object]]:
-    """Return each citation for the trace; an article that only disagrees has no ``text``.
-
-    ``quote`` is the sentence of the article that a reader is shown: the quoted one, or the one nearest to what the
-    model wrote, "" where none is near.
-    """
-    numbers = conclusion.numbers
-    rows = [
-        {
-            "number": numbers[key],
-            "key": key,
-            "url": articles[key].url,
-            "text": claim.text,
-            "quote": claim.text if claim.is_quote else nearest_sentence(claim.text, articles[key]),
-            "is_quote": claim.is_quote,
-            "section": claim.section,
-            "score": round(claim.score, 4),
-        }
-        for claim in conclusion.claims
-        for key in claim.keys
-    ]
-    listed = {one["key"] for one in rows}
-    for first, other in conclusion.disagreeing:
-        if other not in listed:
-            denied = next(claim.text for claim in conclusion.claims if first in claim.keys)
-            quote = nearest_sentence(denied, articles[other], may_deny=True)
-            rows.append(
-                {"number": numbers[other], "key": other, "url": articles[other].url, "text": "", "quote": quote}
-            )
-    return rows

@@ -23,12 +23,24 @@ from server.methods.clinfo.queries import Query as Asked
 from server.methods.clinfo.queries import Writer
 from server.methods.clinfo.screening import REASONS, Screened
 from server.methods.clinfo.search import SearchRun
-from server.methods.clinfo.statements import Conclusion, design_of, population_of, risk_of_bias_of, sample_size_of
+from server.methods.clinfo.statements import (
+    Conclusion,
+    design_of,
+    nearest_sentence,
+    population_of,
+    risk_of_bias_of,
+    sample_size_of,
+)
 from server.methods.shared.call_lines import HEADING
+from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
 from server.methods.shared.outcomes import notice
+from server.methods.shared.verdicts import SMALL_VERDICT
 
 NO_USAGE: Final = LoopUsage()
+NO_VERDICT: Final = (
+    "These sentences are quoted from the articles; whether they mean yes or no is for the reader to judge."
+)
 _MAX_EXCLUDED: Final = 400
 _MAX_NAMED: Final = 5
 _WRITERS: Final[Mapping[Writer, str]] = {"model": "the model", "rules": "rules", "request": "the request"}
@@ -154,7 +166,7 @@ class Report:
         claims = conclusion.claims
         return replace(
             self,
-            tldr=claims[0].shown(numbers) if claims else "",
+            tldr=conclusion.tldr,
             sentences=tuple(
                 Sentence(claim.text, tuple(sorted(numbers[key] for key in claim.keys)), True) for claim in claims
             ),
@@ -164,6 +176,8 @@ class Report:
             cells=conclusion.cells,
             more={
                 **conclusion.record,
+                **({"verdict": conclusion.verdict} if conclusion.verdict else {}),
+                **({"missing_name": conclusion.missing} if conclusion.missing else {}),
                 "struck_sentences": list(conclusion.struck),
                 "rewritten": conclusion.rewritten,
                 **({"written": conclusion.written} if conclusion.written else {}),
@@ -228,6 +242,32 @@ def disagreements(conclusion: Conclusion) -> tuple[str, ...]:
     )
 
 
+def is_quoted_on_yes_or_no(conclusion: Conclusion, question: str) -> bool:
+    """Return whether a question that asks for yes or no is answered with quotes, which say neither by themselves."""
+    return bool(conclusion.claims) and conclusion.claims[0].is_quote and asks_yes_or_no(question)
+
+
+def notes_on(conclusion: Conclusion, question: str, flow: Flow) -> Iterator[str]:
+    """Yield what has to be told with an answer, in the order in which it is told."""
+    if conclusion.disagreeing:
+        yield " ".join(disagreements(conclusion))
+    if is_quoted_on_yes_or_no(conclusion, question):
+        yield _on_verdict(conclusion)
+    if conclusion.struck:
+        number = counted(len(conclusion.struck), "sentence")
+        yield f"{number} of the model left out, as no article cited there was found to state it."
+    if conclusion.limit:
+        yield conclusion.limit
+    if flow.faults:
+        yield f"Not all went well, so articles may be missing: {'; '.join(flow.faults[:5])}."
+
+
+def _on_verdict(conclusion: Conclusion) -> str:
+    if conclusion.missing:
+        return f"No article quoted names “{conclusion.missing}”, so they decide neither yes nor no."
+    return SMALL_VERDICT if conclusion.verdict else NO_VERDICT
+
+
 def _query(run: SearchRun) -> Query:
     return Query(run.query, run.source, None if run.error else run.hits, run.error)
 
@@ -235,6 +275,38 @@ def _query(run: SearchRun) -> Query:
 def _exclusion(one: Screened) -> Exclusion:
     stage = "retracted" if one.reason == "retracted" else "screening"
     return Exclusion(one.article.pmid or one.article.key, one.article.title, stage, REASONS[one.reason])
+
+
+def citations_of(conclusion: Conclusion, articles: Mapping[str, Article]) -> list[dict[str, object]]:
+    """Return each citation for the trace; an article that only disagrees has no ``text``.
+
+    ``quote`` is the sentence of the article that a reader is shown: the quoted one, or the one nearest to what the
+    model wrote, "" where none is near.
+    """
+    numbers = conclusion.numbers
+    rows = [
+        {
+            "number": numbers[key],
+            "key": key,
+            "url": articles[key].url,
+            "text": claim.text,
+            "quote": claim.text if claim.is_quote else nearest_sentence(claim.text, articles[key]),
+            "is_quote": claim.is_quote,
+            "section": claim.section,
+            "score": round(claim.score, 4),
+        }
+        for claim in conclusion.claims
+        for key in claim.keys
+    ]
+    listed = {one["key"] for one in rows}
+    for first, other in conclusion.disagreeing:
+        if other not in listed:
+            denied = next(claim.text for claim in conclusion.claims if first in claim.keys)
+            quote = nearest_sentence(denied, articles[other], may_deny=True)
+            rows.append(
+                {"number": numbers[other], "key": other, "url": articles[other].url, "text": "", "quote": quote}
+            )
+    return rows
 
 
 def listed_references(

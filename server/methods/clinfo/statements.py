@@ -36,6 +36,7 @@ from server.methods.shared.extractive import (
 )
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import Sentence, addresses_reader, plain_marks, split_sentences
+from server.methods.shared.subjects import missing_name
 
 _LONGEST: Final = 20_000
 _NO_RESULT: Final = re.compile(
@@ -305,7 +306,9 @@ class Conclusion:
     ``results`` is the best sentence of an article and ``cells`` further cells of its row, by key. ``disagreeing`` are
     the keys of articles that speak of the same thing, one of which denies it; ``struck`` counts sentences that were
     left out because the articles do not support them, ``rewritten`` those that were written again. ``lack`` is why
-    there is no claim, ``limit`` the sentence on a limit that ended the text. ``step`` reports the stage.
+    there is no claim, ``limit`` the sentence on a limit that ended the text. ``step`` reports the stage. ``verdict`` is
+    yes or no as the model reads the quotes, "" where that is open; ``missing`` is a name of the question that no
+    article quoted has.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -319,6 +322,8 @@ class Conclusion:
     outcome: AnswerOutcome = "answered"
     step: str = ""
     written: str = ""
+    verdict: str = ""
+    missing: str = ""
     record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -332,14 +337,31 @@ class Conclusion:
     def text(self) -> str:
         """Return the answer as it is shown: the TL;DR, then quotes one a line, or a paragraph."""
         numbers = self.numbers
-        shown = [claim.shown(numbers) for claim in self.claims]
         separator = "\n" if self.claims[0].is_quote else " "
-        return "\n\n".join(filter(None, (f"TL;DR: {shown[0]}", separator.join(shown[1:]))))
+        further = separator.join(claim.shown(numbers) for claim in self.claims[1:])
+        return "\n\n".join(filter(None, (f"TL;DR: {self.tldr}", further)))
+
+    @property
+    def tldr(self) -> str:
+        """Return yes or no, where it was decided, and the first claim with its mark; "" without claims."""
+        return f"{self._decided}{self.claims[0].shown(self.numbers)}" if self.claims else ""
 
     @property
     def plain(self) -> str:
         """Return the claims without marks."""
-        return " ".join(plain_marks(claim.text) for claim in self.claims)
+        return self._decided + " ".join(plain_marks(claim.text) for claim in self.claims)
+
+    @property
+    def _decided(self) -> str:
+        return f"{self.verdict}, probably: " if self.verdict else ""
+
+
+def missing_in(question: str, conclusion: Conclusion, articles: Sequence[Article]) -> str:
+    """Return a name of the question that no article cited has, so that their quotes decide nothing; "" for none."""
+    cited = [one for one in articles if one.key in conclusion.numbers]
+    others = [Source(one.title, one.text) for one in articles if one.key not in conclusion.numbers]
+    read = Source(" ".join(one.title for one in cited), " ".join(one.text for one in cited))
+    return missing_name(question, [read, *others], 0)
 
 
 async def extract(question: str, kept: Sequence[Screened], literature: Literature, most: int) -> Conclusion:

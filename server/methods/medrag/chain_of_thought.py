@@ -6,7 +6,7 @@ generated under a grammar.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -35,7 +35,6 @@ _PARTS: Final = (
     "iterated_system",
     "iterated_ask",
     "iterated_sub",
-    "verdict_system",
 )
 
 
@@ -65,10 +64,6 @@ class Prompts:
         head = f"Passages:\n{context}\n\n" if context else ""
         system = self.parts["system" if context else "system_without"]
         return PromptInputs(system, f"{head}{question.text}\n\n{self.how(question, reasoning)}")
-
-    def verdict(self, question: str, sentences: Sequence[str]) -> PromptInputs:
-        """Return the prompt of yes or no by numbered sentences alone."""
-        return PromptInputs(self.parts["verdict_system"], "\n".join([*sentences, "", question, "Yes or No?"]))
 
     def how(self, question: ParsedQuestion, reasoning: Reasoning) -> str:
         form = "choice" if question.choices else "open"

@@ -43,7 +43,7 @@ from server.methods.base import (
 from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
-from server.methods.medrag.evidence_reasoning import EvidenceChain, Verdicts, best_sentences
+from server.methods.medrag.evidence_reasoning import EvidenceChain, best_sentences
 from server.methods.medrag.report import Ballot, Closing, Outcome
 from server.methods.medrag.request import (
     MAX_CONTEXT_TOKENS,
@@ -58,6 +58,7 @@ from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
+from server.methods.shared.verdicts import VerdictPrompt, VerdictReader
 
 # Token counts of separate and joined texts may differ by a few tokens.
 SLACK: Final = 24
@@ -78,7 +79,7 @@ class MedRag:
         self._lifecycle = lifecycle
         self._passages = passages
         self._max_answer_tokens = max_answer_tokens
-        self._prompts = Prompts.load()
+        self._prompts, self._verdict_prompt = Prompts.load(), VerdictPrompt.load()
 
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options, self._lifecycle.card)
@@ -180,9 +181,15 @@ class MedRag:
             asking = report.asking_part(chains.question.stem)
             sentences = await best_sentences(asking, outcome.context, compare, options.sentences)
             if sentences is not None:
-                verdicts = Verdicts(self._prompts, card.yes_bar) if card.verdicts else None
-                return EvidenceChain(chains, sentences, verdicts).events(inputs)
+                return EvidenceChain(chains, sentences, self._verdicts(chains)).events(inputs)
         return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
+
+    def _verdicts(self, chains: Chains) -> VerdictReader | None:
+        card = self._lifecycle.card
+        if not card.verdicts:
+            return None
+        salt = chains.params.cache_salt
+        return VerdictReader(chains.generations, chains.layout, self._verdict_prompt, card.yes_bar, salt)
 
     def _synthesis(self, options: MedRagOptions) -> Synthesis:
         return choose_synthesis(options.synthesis, self.name, self._lifecycle.card, quotes=options.quotes)

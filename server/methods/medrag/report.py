@@ -34,15 +34,12 @@ from server.methods.shared.extractive import (
 from server.methods.shared.outcomes import YES_NO, notice, says_nothing, why_cut
 from server.methods.shared.passages import Gathered
 from server.methods.shared.sentences import numbers_in, quoted_line, split_sentences
+from server.methods.shared.verdicts import SMALL_VERDICT
 
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
 NO_VERDICT: Final = (
     "These sentences are quoted from the passages; whether they mean yes or no is for the reader to judge."
-)
-SMALL_VERDICT: Final = (
-    "Yes or no is how a small model reads these sentences; it is wrong more often than a reader would be, so judge by "
-    "them."
 )
 _NO_TEXT: Final = "The model wrote no answer."
 _NO_CHOICE: Final = "What the model wrote is none of the choices, so this is no answer."

@@ -11,13 +11,13 @@ from scripts.training.tasks.bioasq import Question, Snippet, read_questions, rea
 from scripts.training.tasks.frames import FRAMES
 from scripts.training.tasks.samples import Writer
 from scripts.training.tasks.verdict_tasks import VerdictTasks, verdict_frames
-from server.methods.medrag.chain_of_thought import Prompts
+from server.methods.shared.verdicts import VerdictPrompt
 
 
 def test_without_questions_all_names_are_made_up_and_prompts_are_the_method_s(writer: Writer) -> None:
     tasks = VerdictTasks(writer, [])
     samples = [sample for seed in range(10) for sample in tasks.group(str(seed))]
-    system = Prompts.load().parts["verdict_system"]
+    system = VerdictPrompt.load().system
 
     for sample in samples:
         assert writer.tokenizer.fast.decode(sample.prompt) == (

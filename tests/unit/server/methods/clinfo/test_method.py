@@ -14,10 +14,12 @@ from clinfo_bench import ARTICLES, QUESTION, ClinfoBench, Names, article, pubmed
 from ncbi_server import Answer, Seen
 from passage_bench import done, marked, references, shown, steps
 
+from models.engines.scripted_engine import ScriptedBehaviour
 from scripts.evals.review.data import Regime, reviews
 from server.methods.base import CallMade, OptionInvalid, Step
-from server.methods.clinfo.method import NO_VERDICT
+from server.methods.clinfo.report import NO_VERDICT
 from server.methods.shared.evidence_table import review_of
+from server.methods.shared.verdicts import SMALL_VERDICT
 from server.traces import TraceRecorder
 
 _LATE = ("RESULTS", "Seven trials showed lower mortality with dexamethasone in severe COVID-19.")
@@ -160,6 +162,56 @@ async def test_yes_and_no_are_left_to_the_reader(bench: Any) -> None:
     assert NO_VERDICT in shown(events) and done(events).outcome == "partial"
 
 
+READS = {"trained_for": ("medrag",), "evidence_reasoning": True}
+
+
+@pytest.mark.parametrize("verdict", ["Yes", "No"])
+async def test_a_model_that_reads_sentences_decides_yes_or_no_from_the_quotes_alone(bench: Any, verdict: str) -> None:
+    """One word under a grammar; the answer begins with it, says whose it is, and the quotes stand as without it."""
+    async with bench(script=lambda prompt: verdict, facts=READS) as made:
+        events = await made.ask()
+        request = made.engine.requests[0]
+        plain = await made.ask("Which steroid lowers mortality in severe COVID-19?")
+        assert len(made.engine.requests) == 1
+    last, told = done(events), shown(events)
+    quotes = [one["text"] for one in last.details["citations"] if one["text"]]
+    assert request.params.grammar.spec == "Yes|No"
+    assert [line for line in request.prompt.splitlines() if " says: " in line] == [
+        f"[{number}] says: {quote}" for number, quote in enumerate(quotes, 1)
+    ]
+    assert told.startswith(f"TL;DR: {verdict}, probably: “{quotes[0]}” [1]") and SMALL_VERDICT in told
+    assert last.outcome == "partial" and last.answer.startswith(f"{verdict}, probably: {quotes[0]}")
+    assert last.details["verdict"] == verdict and last.details["review"]["tldr"].startswith(f"{verdict}, probably: ")
+    assert last.usage.sampled_tokens > 0 and all(marked(events, one) for one in last.details["citations"])
+    assert shown(plain).startswith("TL;DR: “") and "probably" not in shown(plain)
+
+
+async def test_quotes_that_lack_a_name_of_the_question_decide_neither_yes_nor_no(bench: Any) -> None:
+    """What is said of dexamethasone does not follow for tocilizumab."""
+    async with bench(script=lambda prompt: "Yes", facts=READS) as made:
+        events = await made.ask("Do dexamethasone and tocilizumab lower mortality in severe COVID-19?")
+        assert made.engine.requests == []
+    assert done(events).outcome == "partial" and "probably" not in shown(events)
+    assert "No article quoted names “tocilizumab”, so they decide neither yes nor no." in shown(events)
+    assert done(events).details["missing_name"] == "tocilizumab"
+
+
+async def test_without_a_verdict_the_quotes_stand_alone(bench: Any) -> None:
+    """The engine fails, which is told, or writes something else, or its yes or no is not to be asked for."""
+    failing = ScriptedBehaviour(fail_after_tokens=0)
+    async with bench(script=lambda prompt: "Yes", facts=READS, behaviour=failing) as made:
+        failed = await made.ask()
+    async with bench(script=lambda prompt: "perhaps", facts=READS) as made:
+        other = await made.ask()
+    async with bench(script=lambda prompt: "Yes", facts={**READS, "verdicts": False}) as made:
+        unasked = await made.ask()
+        assert made.engine.requests == []
+    for events in (failed, other, unasked):
+        assert shown(events).startswith("TL;DR: “") and NO_VERDICT in shown(events)
+        assert done(events).outcome == "partial" and "verdict" not in done(events).details
+    assert "the model failed" in shown(failed) and "the model failed" not in shown(other)
+
+
 async def test_an_abstract_that_speaks_to_its_reader_steers_nothing(bench: Any) -> None:
     """Neither its orders nor its own reference numbers get into the answer; 200 of them do not either."""
     injected = {
@@ -264,6 +316,21 @@ async def test_articles_that_deny_each_other_are_told(bench: Any) -> None:
         events = await made.ask("Which steroid lowers mortality in severe COVID-19: dexamethasone?", sentences=1)
     assert "Articles [1] and [2] seem to disagree." in shown(events)
     assert len(done(events).details["review"]["contradictions"]) == 1
+
+
+@pytest.mark.parametrize(("of_denial", "is_told"), [("No", True), ("Yes", False)])
+async def test_articles_whose_quotes_decide_alike_do_not_disagree(bench: Any, of_denial: str, is_told: bool) -> None:
+    """A denial may be of something else, which a model that reads the sentences of each article can tell."""
+    denying = article("400", "A cohort.", ("RESULTS", "Dexamethasone did not lower mortality in severe COVID-19."))
+
+    def script(prompt: str) -> str:
+        return of_denial if "did not lower" in prompt and "Dexamethasone lowered" not in prompt else "Yes"
+
+    async with bench(pubmed({"101": ARTICLES["101"], "400": denying}), script=script, facts=READS) as made:
+        events = await made.ask(sentences=1)
+        assert len(made.engine.requests) == 3
+    assert ("seem to disagree." in shown(events)) is is_told
+    assert "did not lower" in shown(events) and shown(events).startswith("TL;DR: Yes, probably: “")
 
 
 @pytest.mark.parametrize("stage", ["esearch.fcgi", "efetch.fcgi"])

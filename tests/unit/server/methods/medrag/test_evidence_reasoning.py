@@ -20,14 +20,13 @@ from server.methods.medrag.evidence_reasoning import (
     SILENT,
     ChosenSentences,
     EvidenceChain,
-    EvidenceSentence,
     best_sentences,
-    shortened,
 )
 from server.methods.medrag.method import MedRag
-from server.methods.medrag.report import NO_VERDICT, SMALL_VERDICT
+from server.methods.medrag.report import NO_VERDICT
 from server.methods.medrag.request import ParsedQuestion
 from server.methods.shared.passages import SentenceScores
+from server.methods.shared.verdicts import SMALL_VERDICT, EvidenceSentence, shortened
 
 OPEN = "Which drug reverses heparin?"
 CLOSED = "Does protamine reverse heparin?"

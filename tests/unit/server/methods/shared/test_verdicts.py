@@ -11,7 +11,7 @@ from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from models.types import Delta, GenerateParams, TokenLogprob
 from server.methods.shared.generation import Generations
-from server.methods.shared.yes_no import probability_of_first
+from server.methods.shared.verdicts import probability_of_first
 
 CARD = ModelCard(name="scripted", source="scripted", prompt_form="base")
 WORDS = ("Yes", "No")

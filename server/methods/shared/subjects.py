@@ -1,0 +1,159 @@
+"""Say whether a passage is about what a question names. Pure.
+
+A sentence that has many of a question's words may still be about another drug, gene or disease than the question: it
+answers nothing then, and yes or no does not follow from it. ``quotable`` leaves such sentences out; ``missing_name``
+returns a name of the question that a passage lacks, for which reason it decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import chain
+from typing import Final
+
+from retrieval.graph.linking.dictionary_lookup.dictionary import drugs_not_in, unusual_words
+from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.extractive import ScoredSentence, Source, question_stems, stems_of
+from server.methods.shared.identifiers import identifiers_in
+from server.methods.shared.sentences import addresses_reader
+
+_LONGEST_ABBREVIATION: Final = 6
+# Of the question's words, which a passage has that yes or no is decided from (docs/evals.md).
+_SHARE_OF_QUESTION: Final = 0.3
+_ALIKE: Final = 0.8
+# A title of so few words names what its passage is about.
+_NAME_WORDS: Final = 4
+_PRONOUN: Final = re.compile(r"(?:It|Its|They|Their)\b")
+# The kind of thing that a question asks for need not stand in a passage.
+_ASKED_FOR: Final = re.compile(r"\b(?:which|what|who|whose|welche[mnrs]?|wer)\s+\w+", re.IGNORECASE)
+
+
+def quotable(found: Sequence[ScoredSentence], sources: Sequence[Source], question: str) -> list[ScoredSentence]:
+    """Return the sentences that are about what the question names and do not address the reader.
+
+    Passages are compared with the question once, as that takes milliseconds for each.
+    """
+    passages = [_words_of(source, question) for source in sources]
+    kept = []
+    for one in found:
+        words = passages[one.candidate.source]
+        if words.names_asked and not addresses_reader(one.line) and not _is_about_another(one, words, question):
+            kept.append(one)
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _PassageWords:
+    """Hold how a passage meets a question.
+
+    ``lacking`` are the question's stems that it has not, slips apart, in the question's order, of ``asked`` in all;
+    ``is_last_lacking``: the last one is among them. ``names_asked`` is false where it has none of the question's names.
+    """
+
+    title: str
+    asked: int
+    lacking: tuple[str, ...]
+    is_last_lacking: bool
+    names_asked: bool
+
+
+def _words_of(source: Source, question: str) -> _PassageWords:
+    text = f"{source.title} {source.text}"
+    there = stems_of(text)
+    asked = question_stems(_ASKED_FOR.sub(" ", question))
+    lacking = tuple(word for word in asked if not _has(there, word))
+    is_last = bool(lacking) and lacking[-1] == asked[-1]
+    return _PassageWords(source.title, len(asked), lacking, is_last, _names_asked(question, text, there))
+
+
+def _has(there: Set[str], stem: str) -> bool:
+    """Return whether a stem is among others, or a slip of one."""
+    return stem in there or bool(get_close_matches(stem, there, 1, _ALIKE))
+
+
+def _names_asked(question: str, text: str, there: Set[str]) -> bool:
+    """Return whether a passage has one of the names in a question, if the question has any.
+
+    Names are the words that are no everyday English. Where they are most of the words, the question is in another
+    language than the passage, and nothing follows.
+    """
+    unusual = [word for word in unusual_words(question) if question_stems(word)]
+    if not unusual or 2 * len(unusual) > len(re.findall(r"[^\W\d_]\w*", question)):
+        return True
+    whole, there = _compact(text), there | stems_of(" ".join(_abbreviated_in(text, question)))
+    return any(_compact(word) in whole or any(_has(there, stem) for stem in question_stems(word)) for word in unusual)
+
+
+def _is_about_another(one: ScoredSentence, words: _PassageWords, question: str) -> bool:
+    """Return whether a sentence is about something else than what the question names.
+
+    "It must not be taken in pregnancy", of lisinopril, says nothing about warfarin; it answers which drug that is. Nor
+    does a passage on malaria say what causes leprosy: where its title names another thing, half of the words may be
+    lacking, but not the last one. What such a passage leaves open of yes or no is said otherwise.
+    """
+    subject = one.candidate.subject or (words.title if _PRONOUN.match(one.line) else "")
+    title = words.title if len(words.title.split()) <= _NAME_WORDS and not asks_yes_or_no(question) else ""
+    if not (subject or title) or stems_of(subject or title) & set(question_stems(question)):
+        return False
+    if subject:
+        return bool(words.lacking)
+    return words.is_last_lacking and 2 * len(words.lacking) >= words.asked
+
+
+def missing_name(question: str, sources: Sequence[Source], place: int) -> str:
+    """Return a name of the question that the passage at ``place`` has not, "" for none.
+
+    Such a name is a drug, a symbol with a digit, or what another passage is about: "Protamine reverses heparin" leaves
+    open whether it reverses rivaroxaban. Of other words the passage may lack some, as it says things in its own way.
+    """
+    text = f"{sources[place].title} {sources[place].text}"
+    there = stems_of(text)
+    titles = (one.title for one in sources if len(one.title.split()) <= _NAME_WORDS)
+    missing = set(question_stems(question)) - there
+    others = (title for title in titles if missing & stems_of(title))
+    names = chain(drugs_not_in(text, question), _symbols_not_in(text, question), others)
+    return next(names, "") or _strange_word(question, text)
+
+
+def _strange_word(question: str, text: str) -> str:
+    """Return a word of the question where a passage is on another matter, "" where it is not.
+
+    It is where it lacks most of the words that are no everyday English, or most of all.
+    """
+    there = stems_of(text) | stems_of(" ".join(_abbreviated_in(text, question)))
+    stems = {word: set(question_stems(word)) for word in re.findall(r"\w[\w'-]*", question)}
+    unusual = [word for word in unusual_words(question) if stems.get(word)]
+    lacking = [word for word in unusual if not stems[word] <= there]
+    if 2 * len(lacking) > len(unusual):
+        return lacking[0]
+    asked = set(question_stems(question))
+    if len(asked & there) >= _SHARE_OF_QUESTION * len(asked):
+        return ""
+    return next((word for word, found in stems.items() if found & (asked - there)), "")
+
+
+def _abbreviated_in(text: str, question: str) -> Iterator[str]:
+    """Yield the words of the question for whose initials a text has an abbreviation: muscular dystrophy for MD."""
+    there = frozenset(re.findall(r"\b[A-Z]{2,6}\b", text))
+    words = re.findall(r"[^\W\d_]+", question)
+    for first in range(len(words)):
+        for last in range(first + 2, min(first + _LONGEST_ABBREVIATION, len(words)) + 1):
+            if "".join(word[0] for word in words[first:last]).upper() in there:
+                yield from words[first:last]
+
+
+def _symbols_not_in(text: str, question: str) -> Iterator[str]:
+    """Yield the symbols with a digit that are missing, whatever stands between their characters.
+
+    One of letters alone is often an abbreviation, which a passage may write out.
+    """
+    there = _compact(text)
+    symbols = (one.text for one in identifiers_in(question) if one.kind == "symbol" and re.search(r"\d", one.text))
+    return (symbol for symbol in symbols if _compact(symbol) not in there)
+
+
+def _compact(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
