@@ -125,7 +125,9 @@ class ClinfoBench:
         names: Names | None = None,
         behaviour: ScriptedBehaviour | None = None,
         facts: Mapping[str, Any] | None = None,
+        engine: type[ScriptedEngine] = ScriptedEngine,
     ) -> None:
+        self._engine = engine
         self._behaviour = behaviour
         self._facts = facts if facts is not None else {"trained_for": None if script else ("genegpt",)}
         self._folder = folder
@@ -138,7 +140,7 @@ class ClinfoBench:
         card = ModelCard(name="scripted", source="scripted", prompt_form="base", **self._facts)
         options = EngineOptions(max_model_len=60_000, block_size=16)
         script, tokenizer = self._script or [], ByteTokenizer(())
-        self.engine = ScriptedEngine(card, options, script, tokenizer=tokenizer, behaviour=self._behaviour)
+        self.engine = self._engine(card, options, script, tokenizer=tokenizer, behaviour=self._behaviour)
         lifecycle = EngineLifecycle(card, lambda: self.engine)
         await lifecycle.load()
         settings = Settings(

@@ -55,6 +55,7 @@ from server.methods.clinfo.report import (
     Flow,
     Report,
     abstention,
+    alike_step,
     citations_of,
     ending,
     fetched_step,
@@ -73,6 +74,7 @@ from server.methods.clinfo.screening import (
     level_first,
     logit,
     screen,
+    tell_apart,
     texts_to_compare,
     to_judge,
     with_judgements,
@@ -370,7 +372,10 @@ class Review:
             asked = [one.article for one in to_judge(screened, bar_of(scores))]
             judged = await self._reader.judge.relevant(self._question, asked, self._deadline.share("judging"))
             self._flow.faults += ["judging took too long"] if judged.is_late else []
-            screened = with_judgements(screened, judged.yes)
+            if tell_apart(judged.yes.values()):
+                screened = with_judgements(screened, judged.yes)
+            else:
+                self._tell(Step(alike_step(judged.yes)))
         self._flow.screened = len(screened)
         self._flow.excluded.update(one.reason for one in screened if not one.is_kept)
         return screened

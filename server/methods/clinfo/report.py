@@ -129,6 +129,11 @@ def _by_number(reasons: Counter[str]) -> list[tuple[Any, int]]:
     return sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
+def alike_step(yes: Mapping[str, float]) -> str:
+    low, high = min(yes.values()), max(yes.values())
+    return f"the model judges all {len(yes)} articles nearly alike ({low:.2f} to {high:.2f}), so their scores decide"
+
+
 def included_step(kept: Sequence[Screened]) -> str:
     levels = Counter(one.article.level for one in kept)
     parts = [f"{_LEVEL_NAMES[level]} {levels[level]}" for level in LEVELS if levels[level]]

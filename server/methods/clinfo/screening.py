@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar
 
@@ -55,6 +55,10 @@ _B: Final = 0.75
 _LONGEST: Final = 8000
 # The model judges what may be relevant after all; the rest is left out by score.
 JUDGED_FROM: Final = 0.3
+# Of at least so many judgements, as logarithms of odds (0.98 is sure).
+_FEW_JUDGED: Final = 3
+_SURE_ODDS: Final = 3.9
+_APART_ODDS: Final = 2.0
 _JUDGED_BAR: Final = 0.5
 # In logarithms of odds: 0.50 and 0.45 are nearly equal.
 NEARLY_EQUAL: Final = 0.2
@@ -239,6 +243,16 @@ def texts_to_compare(candidates: Sequence[Candidate], options: ClinfoOptions) ->
 def to_judge(screened: Sequence[Screened], bar: float) -> list[Screened]:
     """Return those that the model judges: kept ones, and those whose score is not far below the bar."""
     return [one for one in screened if one.is_kept or (one.reason == "not_relevant" and one.score >= JUDGED_FROM * bar)]
+
+
+def tell_apart(probabilities: Collection[float]) -> bool:
+    """Return whether judgements say more than a leaning to one word: one of them is sure, or they differ.
+
+    A small model says yes with nearly the same low probability to every article, which would exclude all of them.
+    """
+    odds = [logit(one) for one in probabilities]
+    is_sure = any(abs(one) >= _SURE_ODDS for one in odds)
+    return len(odds) < _FEW_JUDGED or is_sure or max(odds) - min(odds) >= _APART_ODDS
 
 
 def with_judgements(screened: Sequence[Screened], yes: Mapping[str, float]) -> tuple[Screened, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from clinfo_bench import ARTICLES, QUESTION, ClinfoBench, article, pubmed
 from ncbi_server import Answer, Seen
 from passage_bench import done, marked, references, shown, steps
 
-from models.engines.scripted_engine import ScriptedBehaviour
+from models.engines.scripted_engine import ScriptedBehaviour, ScriptedEngine
+from models.types import Delta, GenerateParams, TokenLogprob
 from retrieval.gateway.query.syntax import parse_query, terms_of
 from server.methods.clinfo.generated import lack_of, query_grammar, read_queries, read_row
 from server.methods.clinfo.literature import Article, Section
@@ -151,6 +152,32 @@ async def test_an_article_that_the_model_judges_irrelevant_is_excluded(bench: An
     screening = {one["key"]: one for one in done(events).details["screening"]}
     assert screening["PMID:102"]["reason"] == "judged_irrelevant" and screening["PMID:102"]["probability"] == 0.0
     assert screening["PMID:101"]["probability"] == 1.0
+
+
+class Leaning(ScriptedEngine):
+    """Says no to every article with the same 0.85, as a small model does; writes the script otherwise."""
+
+    async def generate(
+        self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
+    ) -> AsyncIterator[Delta]:
+        if "helps to answer" not in self.tokenizer.decode(list(prompt_ids)):
+            async for delta in super().generate(prompt_ids, params, request_id):
+                yield delta
+            return
+        no, yes = (self.tokenizer.encode(word)[0] for word in ("n", "y"))
+        yield Delta(text=" no", token_ids=(no,), logprobs=(TokenLogprob(no, -0.16, ((no, -0.16), (yes, -1.9))),))
+        yield Delta(finish_reason="stop")
+
+
+async def test_judgements_that_are_alike_for_all_articles_exclude_none(bench: Any) -> None:
+    """A leaning to "no" says nothing of an article: the scores decide, and a step says so."""
+    articles = {
+        str(500 + n): article(str(500 + n), f"Trial {n}.", ("RESULTS", f"{_SEVEN[:-1]}, trial {n}.")) for n in range(4)
+    }
+    async with bench(pubmed(articles), script=script(), engine=Leaning) as made:
+        events = await made.ask()
+    assert "the model judges all 4 articles nearly alike (0.15 to 0.15), so their scores decide" in steps(events)
+    assert {one["reason"] for one in done(events).details["screening"]} == {"relevant"}
 
 
 async def test_an_article_that_states_the_contrary_is_told_and_listed(bench: Any) -> None:

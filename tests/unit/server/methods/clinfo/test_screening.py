@@ -18,6 +18,7 @@ from server.methods.clinfo.screening import (
     features_of,
     level_first,
     screen,
+    tell_apart,
     text_of,
     texts_to_compare,
     to_judge,
@@ -132,3 +133,20 @@ def test_features_of_nothing_are_nothing() -> None:
     assert features_of(QUESTION, [], SentenceScores()) == []
     (alone,) = features_of("the of", ["a text"], SentenceScores())
     assert alone.weight == 0.0
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "told"),
+    [
+        ((0.16, 0.15, 0.08, 0.2), False),
+        ((0.55, 0.6, 0.52), False),
+        ((0.16, 0.15, 0.01, 0.2), True),
+        ((0.1, 0.5, 0.4, 0.3), True),
+        ((0.99, 0.9, 0.95), True),
+        ((0.1, 0.12), True),
+        ((), True),
+    ],
+)
+def test_judgements_that_are_all_alike_and_unsure_tell_nothing(probabilities: tuple[float, ...], told: bool) -> None:
+    """A leaning to one word is no judgement; of one or two it cannot be told from one."""
+    assert tell_apart(probabilities) is told
