@@ -98,6 +98,7 @@ from server.methods.shared.choices import one_line
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
+from server.methods.shared.subjects import unnamed_in
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.methods.shared.verdicts import VerdictPrompt, VerdictReader
 
@@ -106,6 +107,8 @@ ANSWER_TOKENS: Final = 1024
 _T = TypeVar("_T")
 # Of so many of the best articles the full text is read.
 _FULL_TEXTS: Final = 5
+# In so many characters of the articles the names of a question are looked for.
+_LONGEST: Final = 500_000
 
 
 class Clinfo:
@@ -250,7 +253,7 @@ class Review:
         self._tell(Step(screened_step(self._flow, screened)))
         report = self._report(searched, screened, kept)
         if not kept:
-            self._tell(*self._without_evidence(report))
+            self._tell(*self._without_evidence(await self._with_unnamed(report)))
             return
         self._tell(
             Step(included_step(kept)),
@@ -260,7 +263,7 @@ class Review:
         conclusion = await self._concluded(kept)
         self._tell(Step(conclusion.step))
         if conclusion.lack:
-            report = report.concluded(conclusion)
+            report = (await self._with_unnamed(report)).concluded(conclusion)
             self._tell(*abstention(report, conclusion.lack, conclusion.outcome, self._use.usage))
             return
         self._tell(*self._shown(report, conclusion))
@@ -275,6 +278,12 @@ class Review:
             kept=kept,
             flow=self._flow,
         )
+
+    async def _with_unnamed(self, report: Report) -> Report:
+        """Return the report with a drug or symbol of the question that none of the articles screened has."""
+        text = "\n".join(f"{one.article.title}\n{one.article.text}" for one in report.screened)[:_LONGEST]
+        name = await asyncio.to_thread(unnamed_in, text, self._question) if text else ""
+        return replace(report, unnamed=name)
 
     # --- 1. queries
 

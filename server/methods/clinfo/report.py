@@ -147,7 +147,8 @@ class Report:
     """Hold all of a review that its end is built from.
 
     ``kept`` is in the order of evidence. ``numbers`` has the number of each cited article by its key, in the order of
-    citation. ``results`` is the best sentence of an article, by key.
+    citation. ``results`` is the best sentence of an article, by key. ``unnamed`` is a name of the question that no
+    article screened has.
     """
 
     question: str
@@ -164,6 +165,7 @@ class Report:
     results: Mapping[str, Finding] = field(default_factory=dict)
     cells: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
+    unnamed: str = ""
 
     def concluded(self, conclusion: Conclusion) -> Report:
         """Return the report with what the synthesis ended in."""
@@ -362,6 +364,7 @@ def queries_told(runs: Sequence[SearchRun]) -> str:
 def abstention(report: Report, reason: str, outcome: AnswerOutcome, usage: LoopUsage) -> Iterator[Event]:
     """Yield a whole answer without evidence: why, and what was searched."""
     parts = [reason, searched_where(report.runs, report.flow)]
+    parts += [f"No article that was screened names “{report.unnamed}”."] if report.unnamed else []
     parts += [
         f"{remark[:1].upper()}{remark[1:]}." for remark in dict.fromkeys(run.note for run in report.runs) if remark
     ]

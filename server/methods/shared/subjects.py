@@ -114,8 +114,15 @@ def missing_name(question: str, sources: Sequence[Source], place: int) -> str:
     titles = (one.title for one in sources if len(one.title.split()) <= _NAME_WORDS)
     missing = set(question_stems(question)) - there
     others = (title for title in titles if missing & stems_of(title))
-    names = chain(drugs_not_in(text, question), _symbols_not_in(text, question), others)
-    return next(names, "") or _strange_word(question, text)
+    return unnamed_in(text, question) or next(others, "") or _strange_word(question, text)
+
+
+def unnamed_in(text: str, question: str) -> str:
+    """Return a drug, or a symbol with a digit, that a question names and a text does not; "" for none.
+
+    Takes a millisecond for each thousand characters.
+    """
+    return next(chain(drugs_not_in(text, question), _symbols_not_in(text, question)), "")
 
 
 def _strange_word(question: str, text: str) -> str:

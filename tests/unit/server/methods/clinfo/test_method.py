@@ -165,6 +165,15 @@ async def test_yes_and_no_are_left_to_the_reader(bench: Any) -> None:
 READS = {"trained_for": ("medrag",), "evidence_reasoning": True}
 
 
+async def test_a_name_that_no_article_has_is_told_where_there_is_no_answer(bench: Any) -> None:
+    async with bench() as made:
+        other = await made.ask("Does ivermectin cure infants of severe COVID-19?")
+        known = await made.ask("Does dexamethasone cure malaria?")
+    assert done(other).outcome == "abstained"
+    assert "No article that was screened names “ivermectin”." in shown(other)
+    assert "names “" not in shown(known)
+
+
 @pytest.mark.parametrize("verdict", ["Yes", "No"])
 async def test_a_model_that_reads_sentences_decides_yes_or_no_from_the_quotes_alone(bench: Any, verdict: str) -> None:
     """One word under a grammar; the answer begins with it, says whose it is, and the quotes stand as without it."""
