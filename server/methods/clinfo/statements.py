@@ -59,6 +59,18 @@ _AIM: Final = re.compile(
     r"we (?:searched|included|enrolled|recruited|reviewed|performed|conducted|randomi[sz]ed|randomly))",
     re.IGNORECASE,
 )
+# "Nine studies were pooled on …" repeats a question too; with a result in it, it is one.
+_POOLED: Final = re.compile(
+    r"^(?:a total of |in total,? |overall,? )?(?:[\w-]+ ){0,4}(?:studies|trials|articles|reports|publications)\b"
+    r"[^.]{0,60}? (?:were|was|have been) "
+    r"(?:pooled|included|identified|analy[sz]ed|reviewed|retrieved|selected|eligible)\b",
+    re.IGNORECASE,
+)
+_HAS_RESULT: Final = re.compile(
+    r"\b(?:show|found|reveal|suggest|indicat|report|reduc|increas|decreas|lower|higher|improv|associat|differ|effect|"
+    r"significan|benefit|risk|prevent|caus)",
+    re.IGNORECASE,
+)
 # "carnitine translocase Slc25a20" names something and says nothing of it.
 _MIN_WORDS: Final = 4
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
@@ -164,7 +176,8 @@ def statements_of(article: Article, number: int = 0) -> Iterator[Statement]:
 def _states(line: str) -> bool:
     """Return whether a sentence states something: no aim, no fragment as of a title, no order to its reader."""
     is_whole = sum(1 for _ in islice(_WORD.finditer(line), _MIN_WORDS)) == _MIN_WORDS
-    return is_whole and not _AIM.match(line) and not addresses_reader(line)
+    is_pooling = _POOLED.match(line) is not None and _HAS_RESULT.search(line) is None
+    return is_whole and not is_pooling and not _AIM.match(line) and not addresses_reader(line)
 
 
 @dataclass(frozen=True, slots=True)
