@@ -148,6 +148,7 @@ class Reader:
             lack=lack,
             limit=limit,
             outcome="abstained" if lack and lack != limit else "cut" if limit else "answered",
+            is_unusable=bool(lack),
             step=_step(len(read), len(sentences), len(checked.struck), checked.rewritten),
             written=found.text,
             record={"articles_read": [article.key for article in read.values()]},

@@ -403,17 +403,17 @@ class Review:
         ranked = sorted(kept, key=lambda one: -one.score)
         best_first = level_first(ranked, lambda one: logit(one.score), lambda one: one.article.level)
         late = Conclusion(lack="There was no time left to read the articles.", outcome="cut")
-        reader = self._reader
-        if reader is not None:
-            work = self._read(reader, best_first)
+        written = None
+        if self._reader is not None:
             try:
-                found = await self._within("synthesis", work, None)
-                if found is not None:
-                    return found
+                written = await self._within("synthesis", self._read(self._reader, best_first), None)
             except ModelError as error:
                 self._flow.faults.append(f"the model failed: {error.message}")
+        if written is not None and not written.is_unusable:
+            return written
         extracted = extract(self._question, best_first, self._library.literature, self._options.sentences)
-        return await self._with_verdict(await self._within("quotes", extracted, late), kept)
+        quoted = await self._with_verdict(await self._within("quotes", extracted, late), kept)
+        return quoted if written is None else quoted.in_place_of(written)
 
     async def _with_verdict(self, conclusion: Conclusion, kept: Sequence[Screened]) -> Conclusion:
         """Return the conclusion with the model's yes or no where the question asks for it and the quotes allow one."""
@@ -439,7 +439,10 @@ class Review:
     def _shown(self, report: Report, conclusion: Conclusion) -> Iterator[Event]:
         """Yield the answer: the claims, what has to be told with them, and the references."""
         shown = conclusion.text
-        yield TranscriptDelta(conclusion.written or shown, "sampled" if conclusion.written else "injected")
+        if conclusion.written:
+            yield TranscriptDelta(conclusion.written, "sampled")
+        if conclusion.instead or not conclusion.written:
+            yield TranscriptDelta(shown, "injected")
         yield TextDelta(shown)
         self._flow.struck = len(conclusion.struck)
         for text in notes_on(conclusion, self._question, self._flow):
@@ -460,7 +463,7 @@ class Review:
         yield from ending(report, shown, cited, self._library.citations, done)
 
     def _outcome(self, conclusion: Conclusion) -> AnswerOutcome:
-        is_open = is_quoted_on_yes_or_no(conclusion, self._question)
+        is_open = is_quoted_on_yes_or_no(conclusion, self._question) or conclusion.instead
         return "partial" if conclusion.outcome == "answered" and (self._flow.faults or is_open) else conclusion.outcome
 
     def _without_evidence(self, report: Report) -> Iterator[Event]:

@@ -260,7 +260,9 @@ def notes_on(conclusion: Conclusion, question: str, flow: Flow) -> Iterator[str]
         yield " ".join(disagreements(conclusion))
     if is_quoted_on_yes_or_no(conclusion, question):
         yield _on_verdict(conclusion)
-    if conclusion.struck:
+    if conclusion.instead:
+        yield f"{conclusion.instead} Sentences of the articles are quoted instead."
+    elif conclusion.struck:
         number = counted(len(conclusion.struck), "sentence")
         yield f"{number} of the model left out, as no article cited there was found to state it."
     if conclusion.limit:

@@ -321,7 +321,8 @@ class Conclusion:
     left out because the articles do not support them, ``rewritten`` those that were written again. ``lack`` is why
     there is no claim, ``limit`` the sentence on a limit that ended the text. ``step`` reports the stage. ``verdict`` is
     yes or no as the model reads the quotes, "" where that is open; ``missing`` is a name of the question that no
-    article quoted has.
+    article quoted has. ``is_unusable``: nothing of what the model wrote can stand; ``instead`` is why, where sentences
+    are quoted in its place.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -337,6 +338,8 @@ class Conclusion:
     written: str = ""
     verdict: str = ""
     missing: str = ""
+    is_unusable: bool = False
+    instead: str = ""
     record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -363,6 +366,13 @@ class Conclusion:
     def plain(self) -> str:
         """Return the claims without marks."""
         return self._decided + " ".join(plain_marks(claim.text) for claim in self.claims)
+
+    def in_place_of(self, written: Conclusion) -> Conclusion:
+        """Return quotes with what the model wrote, of which nothing can stand; that alone where nothing is quoted."""
+        if not self.claims:
+            return written
+        kept = {name: getattr(written, name) for name in ("cells", "struck", "rewritten", "written")}
+        return replace(self, instead=written.lack, **kept)
 
     @property
     def _decided(self) -> str:

@@ -117,11 +117,40 @@ async def test_a_sentence_that_the_model_itself_denies_is_written_again_once(ben
     assert done(events).details["rewritten"] == 1 and done(events).details["struck"] == 0
 
 
-async def test_with_nothing_supported_there_is_no_answer(bench: Any) -> None:
-    async with bench(script=script(judge=lambda prompt: "Sentence:" not in prompt)) as made:
+@pytest.mark.parametrize(
+    ("synthesis", "judge", "why"),
+    [
+        (
+            GOOD,
+            lambda prompt: "Sentence:" not in prompt,
+            "No sentence that the model wrote is supported by the articles",
+        ),
+        (" It is safe.", lambda prompt: True, "The model named no article for what it wrote"),
+    ],
+)
+async def test_where_nothing_of_the_model_can_stand_sentences_are_quoted(
+    bench: Any, synthesis: str, judge: Callable[[str], bool], why: str
+) -> None:
+    """Verbatim, with the reason; what the model wrote is in the transcript alone."""
+    async with bench(script=script(synthesis, judge)) as made:
+        events = await made.ask()
+    quotes = [one["text"] for one in done(events).details["citations"] if one["text"]]
+    assert done(events).outcome == "partial" and shown(events).startswith(f"TL;DR: “{quotes[0]}” [1]")
+    assert why in shown(events) and "Sentences of the articles are quoted instead." in shown(events)
+    assert "It is safe" not in shown(events) and "Seven trials agree" not in shown(events)
+    assert done(events).details["struck_sentences"] and references(events)
+    assert all(one["is_quote"] for one in done(events).details["citations"])
+
+
+async def test_with_nothing_to_quote_either_there_is_no_answer(bench: Any) -> None:
+    """The reason is that of the model's text."""
+    far = article(
+        "900", "Dexamethasone and mortality.", ("RESULTS", "Mortality was studied in severe disease of mice.")
+    )
+    async with bench(pubmed({"900": far}), script=script(judge=lambda prompt: "Sentence:" not in prompt)) as made:
         events = await made.ask()
     assert done(events).outcome == "abstained" and references(events) == []
-    assert "No sentence that the model wrote is supported" in shown(events)
+    assert "No sentence that the model wrote is supported" in shown(events) and "instead" not in shown(events)
 
 
 async def test_a_model_that_finds_no_answer_abstains(bench: Any) -> None:
