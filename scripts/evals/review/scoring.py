@@ -13,6 +13,7 @@ from scripts.evals.harness.intervals import bootstrap_mean
 from scripts.evals.harness.records import Record
 from scripts.evals.review import metrics
 from scripts.evals.review.baseline import FirstSentences
+from server.methods.clinfo.statements import PUBLICATION_TYPE
 from server.methods.shared.evidence_table import Review, review_of
 
 _CITED: Final = re.compile(r"\[(\d+(?:\s*,\s*\d+)*)\]")
@@ -61,7 +62,9 @@ def answered(record: Record) -> Answered:
     content = str(choice.get("content") or record.reply.text)
     known = {row.number for row in rows if row.number}
     numbers = [int(one) for found in _CITED.findall(content) for one in re.split(r"\s*,\s*", found)]
-    quotes = [(_bare(row.uid), cell.quote) for row in rows for cell in row.findings.values() if cell.quote]
+    # A publication type is told by the record, not by the text.
+    cells = [(row, cell) for row in rows for cell in row.findings.values() if cell.section != PUBLICATION_TYPE]
+    quotes = [(_bare(row.uid), cell.quote) for row, cell in cells if cell.quote]
     return Answered(
         record=record,
         outcome=str(choice.get("outcome") or (record.reply.arrowhead or {}).get("outcome") or ""),
