@@ -6,7 +6,8 @@ letting them spin until the next: a decode step then takes almost twice as long,
 (docs/benchmarks.md). So the engine's thread is the only permanent one that computes; the others are short-lived.
 
 A helper spins for up to 300,000 iterations before it sleeps: on cores that other programs use too, it then burns the
-time in which the thread that it waits for could have run.
+time in which the thread that it waits for could have run. The helpers of numpy's OpenBLAS spin for 2^26 cycles, some
+30 ms, after every product that is large enough for them, and so hold up torch and faiss in the same process.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ _T = TypeVar("_T")
 # Long enough for the pause between two layers, short enough not to slow other programs (docs/benchmarks.md).
 _SPINS: Final = "20000"
 _DEFAULT_SPINS: Final = "300000"
+# OpenBLAS spins for 2 to this power, in cycles; 26 where nothing is set.
+_BLAS_TIMEOUT: Final = "14"
 
 
 def limit_spin_count() -> None:
-    """Shorten the time that the helper threads of GNU OpenMP spin before they sleep.
+    """Shorten the time that the helper threads of GNU OpenMP and of OpenBLAS spin before they sleep.
 
-    torch and faiss bring GNU OpenMP, which reads its environment when it is loaded: call this before the first import
-    of either. If ``OMP_WAIT_POLICY`` or ``GOMP_SPINCOUNT`` is already set, nothing changes.
+    torch and faiss bring GNU OpenMP and numpy brings OpenBLAS, which read their environment when they are loaded: call
+    this before the first import of any. Variables that are set already (``OMP_WAIT_POLICY``, ``GOMP_SPINCOUNT``,
+    ``OPENBLAS_THREAD_TIMEOUT``) win.
     """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", _BLAS_TIMEOUT)
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
 

@@ -62,10 +62,9 @@ def normalised_fusion(
     for number, (scores, _) in enumerate(parts):
         for rank, passage_id in enumerate(scores, 1):
             best_ranks[passage_id] = min(best_ranks.get(passage_id, (rank, number)), (rank, number))
+    lowest = [(scores, min(scores.values()), weight) for scores, weight in parts if scores]
     for passage_id in best_ranks:
-        sums[passage_id] = sum(
-            weight * scores.get(passage_id, min(scores.values())) for scores, weight in parts if scores
-        )
+        sums[passage_id] = sum(weight * scores.get(passage_id, least) for scores, least, weight in lowest)
     return _sorted(sums, best_ranks)
 
 

@@ -10,7 +10,8 @@ name once more, with the first synonym in place of each name.
 
 FOLDER has ``corpus.jsonl.gz`` ({"pmid", "title", "abstract"}), ``questions_dev.jsonl.gz`` and
 ``known_item_dev.jsonl.gz``. Questions fall into two halves by a hash: choices are made on ``dev``, and ``test`` is
-looked at afterwards. ``--work`` keeps the namespaces, which take minutes to encode, for the next run.
+looked at afterwards. ``--work`` keeps the namespaces, which take minutes to encode, for the next run. For the times of
+the server, set GOMP_SPINCOUNT=20000 and OPENBLAS_THREAD_TIMEOUT=14 before the command, as the arrowhead command does.
 """
 
 from __future__ import annotations

@@ -33,6 +33,25 @@ def test_helpers_limit_spin_count_unless_their_owner_says_otherwise(
     assert os.environ.get("GOMP_SPINCOUNT") == spins
 
 
+@pytest.mark.parametrize(("given", "timeout"), [({}, "14"), ({"OPENBLAS_THREAD_TIMEOUT": "20"}, "20")])
+def test_the_helpers_of_numpy_sleep_soon_as_well(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], timeout: str
+) -> None:
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "")
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "20000")
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    limit_spin_count()
+    assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == timeout
+
+
+def test_the_command_line_sets_it_before_numpy_is_loaded() -> None:
+    """OpenBLAS reads it when it is loaded."""
+    program = "import sys; import server.cli.main; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
 def test_openmp_reads_it() -> None:
     """GNU's OpenMP tells what it took when it is loaded. vLLM's CPU build has later children load it at their start."""
     program = """
