@@ -107,8 +107,8 @@ ANSWER_TOKENS: Final = 1024
 _T = TypeVar("_T")
 # Of so many of the best articles the full text is read.
 _FULL_TEXTS: Final = 5
-# In so many characters of the articles the names of a question are looked for.
-_LONGEST: Final = 500_000
+# In so many characters of the articles screened the names of a question are looked for.
+_MAX_SCREENED_CHARS: Final = 500_000
 
 
 class Clinfo:
@@ -281,7 +281,7 @@ class Review:
 
     async def _with_unnamed(self, report: Report) -> Report:
         """Return the report with a drug or symbol of the question that none of the articles screened has."""
-        text = "\n".join(f"{one.article.title}\n{one.article.text}" for one in report.screened)[:_LONGEST]
+        text = "\n".join(f"{one.article.title}\n{one.article.text}" for one in report.screened)[:_MAX_SCREENED_CHARS]
         name = await asyncio.to_thread(unnamed_in, text, self._question) if text else ""
         return replace(report, unnamed=name)
 

@@ -55,10 +55,10 @@ _B: Final = 0.75
 _LONGEST: Final = 8000
 # The model judges what may be relevant after all; the rest is left out by score.
 JUDGED_FROM: Final = 0.3
-# Of at least so many judgements, as logarithms of odds (0.98 is sure).
+# Of fewer judgements it cannot be told whether they differ; a probability of 0.98 is sure.
 _FEW_JUDGED: Final = 3
-_SURE_ODDS: Final = 3.9
-_APART_ODDS: Final = 2.0
+_SURE_LOG_ODDS: Final = 3.9
+_APART_LOG_ODDS: Final = 2.0
 _JUDGED_BAR: Final = 0.5
 # In logarithms of odds: 0.50 and 0.45 are nearly equal.
 NEARLY_EQUAL: Final = 0.2
@@ -250,9 +250,9 @@ def tell_apart(probabilities: Collection[float]) -> bool:
 
     A small model says yes with nearly the same low probability to every article, which would exclude all of them.
     """
-    odds = [logit(one) for one in probabilities]
-    is_sure = any(abs(one) >= _SURE_ODDS for one in odds)
-    return len(odds) < _FEW_JUDGED or is_sure or max(odds) - min(odds) >= _APART_ODDS
+    log_odds = [logit(one) for one in probabilities]
+    is_sure = any(abs(one) >= _SURE_LOG_ODDS for one in log_odds)
+    return len(log_odds) < _FEW_JUDGED or is_sure or max(log_odds) - min(log_odds) >= _APART_LOG_ODDS
 
 
 def with_judgements(screened: Sequence[Screened], yes: Mapping[str, float]) -> tuple[Screened, ...]:

@@ -16,7 +16,7 @@ from models.types import Delta, GenerateParams, Grammar, TokenLogprob
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.sentences import quoted_line, sanitize
 
-YES_OR_NO: Final = ("Yes", "No")
+_YES_OR_NO: Final = ("Yes", "No")
 # Sentences that yes or no is decided from.
 MOST_READ: Final = 3
 # Of the best sentence's score, which those beside it need.
@@ -90,24 +90,16 @@ class VerdictReader:
     yes_bar: float
     cache_salt: str | None
 
-    async def probability(self, question: str, sentences: Sequence[EvidenceSentence]) -> float | None:
-        """Return the probability of yes, None from an engine that enforces no grammar and writes something else.
+    async def verdict(self, question: str, sentences: Sequence[EvidenceSentence]) -> str:
+        """Return "Yes" or "No", "" from an engine that enforces no grammar and writes something else.
 
         Raises:
             ModelError: the engine failed.
         """
         user = self.prompt.user(question, sentences)
         ids = self.layout.ids(self.prompt.system, user, self.layout.opening(_ASKED))
-        return await probability_of_first(self.generations, ids, YES_OR_NO, self.cache_salt)
-
-    async def verdict(self, question: str, sentences: Sequence[EvidenceSentence]) -> str:
-        """Return "Yes" or "No", "" from such an engine.
-
-        Raises:
-            ModelError: the engine failed.
-        """
-        found = await self.probability(question, sentences)
-        return "" if found is None else YES_OR_NO[found < self.yes_bar]
+        found = await probability_of_first(self.generations, ids, _YES_OR_NO, self.cache_salt)
+        return "" if found is None else _YES_OR_NO[found < self.yes_bar]
 
 
 async def probability_of_first(
