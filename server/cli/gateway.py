@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from server.cli.options import verbs
+from server.cli.options import ConfigFile, verbs
 
 if TYPE_CHECKING:
     from retrieval.formats.items import ReadOptions
+    from retrieval.gateway.article_vectors import ArticleVectors
+    from retrieval.gateway.store.reader import GatewayStore
 
 
 Molecule = Literal["nucl", "prot"]
@@ -143,10 +145,49 @@ def _import_one(data_dir: Path, kind: str, path: Path, options: ReadOptions) -> 
         print(f"{path.name}: imported before, nothing to do")
         return
     print(f"{path.name}: {result.entries:,} entries imported, {result.bad:,} bad records passed over")
+    if kind == "pubmed" and result.entries:
+        print("to find these articles by their meaning as well: arrowhead gateway vectors")
     for line, reason in result.first_bad:
         print(f"{path}:{line}: {reason}", file=sys.stderr)
     if result.bad > len(result.first_bad):
         print(f"{path}: {result.bad - len(result.first_bad):,} more bad records", file=sys.stderr)
+
+
+@app.command(help="make the vectors by which Clinfo.ai finds articles, of those that are new or changed")
+def vectors(data: DataFolder = None, config: ConfigFile = None) -> int:
+    import asyncio
+
+    from retrieval.gateway.store.open import open_store
+    from server.evidence.encoders import EncoderPool
+    from server.settings.loading import load_settings
+    from server.wiring.retrieval import article_vectors
+
+    settings, folder = load_settings(None, config), _data_dir(data)
+    encoders = EncoderPool(settings.retrieval)
+    store = open_store(folder)
+    try:
+        _update_vectors(store, article_vectors(settings, encoders, folder))
+    finally:
+        store.close()
+        asyncio.run(encoders.close())
+    return 0
+
+
+def _update_vectors(store: GatewayStore, vectors: ArticleVectors) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from server.printable import unescaped
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(file=unescaped(sys.stdout))
+    try:
+        with Progress(*columns, console=console, transient=not sys.stderr.isatty()) as bars:
+            task = bars.add_task("reading articles", total=store.count("pubmed"))
+            done = vectors.update(store, lambda articles: bars.advance(task, articles))
+        print(f"{done.encoded:,} vectors made, {done.removed:,} removed; {vectors.rows:,} articles have one")
+    finally:
+        vectors.close()
 
 
 @app.command("blast-database", help="make a BLAST database from FASTA files")

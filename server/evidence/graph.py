@@ -6,11 +6,8 @@ The graph is opened at the first question.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,105 +33,36 @@ from retrieval.observer import NullObserver, Tracer
 from server.egress.policy import EgressContext
 from server.egress.router import Egress, InboundReply, OutboundRequest
 from server.evidence.encoders import EncoderPool
+from server.evidence.text_cache import DEFAULT_BYTES, TextCache
 from server.methods.base import AnswerRequest
 from server.types import EgressMode
 
-DEFAULT_BYTES: Final = 64 << 20
-# Bytes per entry beside the vector: its key, the headers of both objects and the entry of the dict.
-_OVERHEAD: Final = 320
-# Between two batches, the one thread of the encoder serves other questions.
-_BATCH: Final = 128
 _SUMMARY: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esummary.fcgi?db=pubmed&retmode=json&id="
 _RECORDS_A_CALL: Final = 20
 _RETRACTIONS_S: Final = 3.0
-# Key of a text -> float16 [dim] as bytes.
-_Rows = dict[bytes, bytes]
 Encode = Callable[[Sequence[str]], Awaitable[Floats]]
+_T = TypeVar("_T")
+_NO_ROW: Final = -1
 
 
-class StatementVectors:
-    """Encode statements and cache their vectors; one instance per encoder and process.
-
-    Safe for concurrent tasks of one event loop. ``max_bytes`` 0 disables the cache.
-    """
+class StatementVectors(TextCache):
+    """Encode statements and cache their vectors; one instance per encoder and process."""
 
     def __init__(self, fingerprint: Mapping[str, Any], encode: Encode, max_bytes: int = DEFAULT_BYTES) -> None:
         """Create an empty cache.
 
         ``encode`` returns float32 [n, dim] of passages; it may compute them on any thread.
         """
-        self._salt = hashlib.blake2b(json.dumps(dict(fingerprint), sort_keys=True).encode()).digest()
-        self._encode = encode
-        self._max_bytes = max_bytes
-        self._cached_rows: OrderedDict[bytes, bytes] = OrderedDict()
-        self._bytes = 0
-        self._in_flight: dict[bytes, asyncio.Task[_Rows]] = {}
 
-    @property
-    def num_bytes(self) -> int:
-        return self._bytes
+        async def rows(texts: Sequence[str]) -> list[bytes]:
+            return [vector.tobytes() for vector in (await encode(texts)).astype(np.float16)]
 
-    def __len__(self) -> int:
-        return len(self._cached_rows)
+        super().__init__(fingerprint, rows, max_bytes)
 
     async def of(self, texts: Sequence[str]) -> Floats:
-        """Return float32 [n, dim], in the order of ``texts``.
-
-        A text that another question is encoding is awaited and not encoded twice. Raises what ``encode`` raises;
-        nothing of that batch is cached.
-        """
-        keys = [self._key(text) for text in texts]
-        rows: _Rows = {}
-        new: dict[bytes, str] = {}
-        waiting: dict[asyncio.Task[_Rows], None] = {}
-        for key, text in zip(keys, texts, strict=True):
-            if (row := self._cached_rows.get(key)) is not None:
-                self._cached_rows.move_to_end(key)
-                rows[key] = row
-            elif (task := self._in_flight.get(key)) is not None:
-                waiting[task] = None
-            else:
-                new[key] = text
-        if new:
-            waiting[self._begin(new)] = None
-        for task in waiting:
-            # The question that started the task may be cancelled while others await it.
-            rows |= await asyncio.shield(task)
-        return np.frombuffer(b"".join(rows[key] for key in keys), np.float16).reshape(len(keys), -1).astype(np.float32)
-
-    def _begin(self, new: Mapping[bytes, str]) -> asyncio.Task[_Rows]:
-        task = asyncio.create_task(self._encoded(new))
-        self._in_flight |= dict.fromkeys(new, task)
-        task.add_done_callback(lambda done: self._ended(done, new))
-        return task
-
-    async def _encoded(self, new: Mapping[bytes, str]) -> _Rows:
-        rows: _Rows = {}
-        keys = list(new)
-        for first in range(0, len(keys), _BATCH):
-            part = keys[first : first + _BATCH]
-            vectors = (await self._encode([new[key] for key in part])).astype(np.float16)
-            rows |= {key: vector.tobytes() for key, vector in zip(part, vectors, strict=True)}
-        return rows
-
-    def _ended(self, task: asyncio.Task[_Rows], new: Mapping[bytes, str]) -> None:
-        for key in new:
-            del self._in_flight[key]
-        if task.cancelled() or task.exception() is not None:
-            return
-        for key, row in task.result().items():
-            self._cached_rows[key] = row
-            self._bytes += len(row) + _OVERHEAD
-        while self._bytes > self._max_bytes:
-            _, row = self._cached_rows.popitem(last=False)
-            self._bytes -= len(row) + _OVERHEAD
-
-    def _key(self, text: str) -> bytes:
-        return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16, key=self._salt).digest()
-
-
-_T = TypeVar("_T")
-_NO_ROW: Final = -1
+        """Return float32 [n, dim], in the order of ``texts``; raises as ``rows_of``."""
+        rows = await self.rows_of(texts)
+        return np.frombuffer(b"".join(rows), np.float16).reshape(len(rows), -1).astype(np.float32)
 
 
 class StoredGraph:

@@ -17,11 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from xml.etree import ElementTree
 
-import numpy as np
-
 from models.decoding.types import CallReply, CallStatus
-from models.encoders.base import Encoder, Floats, PassageText
-from models.errors import ModelError
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.items import ParsedDocument
 from retrieval.corpus.readers.ncbi_xml import read_pmc
@@ -48,12 +44,15 @@ from retrieval.references.csl import item_of_link
 from retrieval.types import Condensed, Endpoint, NcbiCall, RawReply, Route
 from server.egress.policy import EgressContext
 from server.egress.router import Egress
+from server.evidence.article_vectors import ArticleFinder, Limits
+from server.evidence.comparison import TextComparison
 from server.evidence.encoders import EncoderPool
-from server.evidence.graph import StatementVectors
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, CallReplied, OptionInvalid
 from server.methods.clinfo.literature import Article, Fetched, Hear, Hits, Link, Section
-from server.methods.clinfo.options import ClinfoOptions, SourceName
+from server.methods.clinfo.options import MAX_ARTICLES, ClinfoOptions, SourceName
+from server.methods.clinfo.queries import limits_of
+from server.methods.clinfo.screening import is_within_limits
 from server.methods.clinfo.stages import finished
 from server.methods.shared.call_lines import summary
 from server.methods.shared.passages import SentenceScores
@@ -68,7 +67,7 @@ _BATCH: Final = 200
 # Of these, a strict egress policy recognizes no more in one call.
 _STRICT_BATCH: Final = 10
 _AT_ONCE: Final = 3
-_PAGES: Final = (20, 50, 100)
+_PAGES: Final = (20, 50, 100, 200, 500, MAX_ARTICLES)
 _REF_TYPE: Final = re.compile(r'RefType="(\w+)"')
 _LABELLED: Final = re.compile(r"([A-Z][A-Z0-9 /,&()-]{2,60}): (.+)")
 _OPEN: Final = re.compile(r"creative\s?commons|\bCC[ -]?(?:BY|0)\b|public domain|open access", re.IGNORECASE)
@@ -83,11 +82,14 @@ _LINKS: Final[dict[Link, str]] = {"citedin": "pubmed_pubmed_citedin", "refs": "p
 class LiteratureService:
     """Open the sources of answers and compare articles with questions; one instance per process."""
 
-    def __init__(self, egress: Egress, passages: PassageService, encoders: EncoderPool) -> None:
+    def __init__(
+        self, egress: Egress, passages: PassageService, encoders: EncoderPool, finder: ArticleFinder | None = None
+    ) -> None:
+        """Share what answers need; ``finder`` None: no vectors of articles are kept on this machine."""
         self._egress = egress
+        self._finder = finder
         self._passages = passages
-        self._encoders = encoders
-        self._vectors: StatementVectors | None = None
+        self._comparison = TextComparison(encoders)
 
     def check(self, ask: AnswerRequest, options: ClinfoOptions) -> None:
         mode = self._egress.admit(ask.request_id, ask.key_id, options.egress).mode
@@ -108,7 +110,10 @@ class LiteratureService:
         names = [name for name in options.sources or usual if name != "namespaces"]
         modes: dict[SourceName, EgressMode] = {"gateway": "off", "pubmed": requested.mode}
         contexts = (EgressContext(ask.request_id, ask.key_id, modes[name]) for name in names)
-        return tuple(EntrezSource(self._egress, context, hear) for context in contexts)
+        return tuple(
+            EntrezSource(self._egress, context, hear, None if context.mode == "ncbi" else self._finder)
+            for context in contexts
+        )
 
     def namespaces(self, ask: AnswerRequest, options: ClinfoOptions) -> tuple[str, ...]:
         if options.sources and "namespaces" not in options.sources:
@@ -118,44 +123,20 @@ class LiteratureService:
         return options.namespaces or readable
 
     async def compare(self, question: str, texts: Sequence[str]) -> SentenceScores:
-        if not texts:
-            return SentenceScores()
-        name, cosines, cross = "", tuple[float, ...](), tuple[float, ...]()
-        try:
-            encoder = await self._encoders.run(self._encoders.encoder)
-            asked = await self._encoders.run(lambda: encoder.encode_queries([question])[0])
-            name, cosines = encoder.name, _cosines(asked, await self._cached(encoder).of(list(texts)))
-            if self._encoders.cross_encoder_name is not None:
-                passages = [PassageText("", text) for text in texts]
-                scores = await self._encoders.run(lambda: self._encoders.cross_encoder().score(question, passages))
-                cross = tuple(map(float, scores))
-        except ModelError as error:
-            log.warning("articles are compared without all encoders: cause=%s", error.message)
-        return SentenceScores(encoder=name, cosines=cosines, cross=cross)
-
-    def _cached(self, encoder: Encoder) -> StatementVectors:
-        if self._vectors is None:
-
-            async def encode(texts: Sequence[str]) -> Floats:
-                passages = [PassageText("", text) for text in texts]
-                return await self._encoders.run(lambda: encoder.encode_passages(passages))
-
-            self._vectors = StatementVectors({"encoder": encoder.name}, encode)
-        return self._vectors
-
-
-def _cosines(asked: Floats, read: Floats) -> tuple[float, ...]:
-    lengths = np.linalg.norm(read, axis=1) * np.linalg.norm(asked)
-    return tuple(float(value) for value in (read @ asked) / np.maximum(lengths, np.float32(1e-12)))
+        return await self._comparison.compare(question, texts) if texts else SentenceScores()
 
 
 @dataclass(frozen=True, slots=True)
 class EntrezSource:
-    """Search and fetch PubMed's records under one egress mode; implements ``ArticleSource``."""
+    """Search and fetch PubMed's records under one egress mode; implements ``ArticleSource``.
+
+    ``finder`` knows the vectors of the articles on this machine, None where the source does not search these.
+    """
 
     egress: Egress
     context: EgressContext
     hear: Hear
+    finder: ArticleFinder | None = None
 
     @property
     def name(self) -> str:
@@ -165,6 +146,14 @@ class EntrezSource:
         size = next((page for page in _PAGES if page >= most), _PAGES[-1])
         reply, found = await self._ids("esearch", {"term": term, "retmax": str(size), "sort": "relevance"})
         return Hits(found.count, found.ids[:most], note_of(reply), found.not_found)
+
+    async def nearest(self, question: str, options: ClinfoOptions, most: int) -> Hits | None:
+        if self.finder is None:
+            return None
+        # A date may lack its month or day, so that of the first year each article is read.
+        first, last = options.first_day // 10_000 * 10_000, options.last_day
+        limits = Limits(first, last, lambda record: is_within_limits(article_of(record, self.name), options))
+        return await self.finder.nearest(question, most, limits if limits_of(options) else None)
 
     async def count(self, term: str) -> int:
         _, found = await self._ids("esearch", {"term": term, "retmax": "1"})

@@ -21,6 +21,7 @@ from retrieval.observer import Tracer
 from retrieval.references.csl import ReferenceStyles
 from server.auth.authentication import ApiKeyLookup
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
+from server.evidence.article_vectors import ArticleFinder
 from server.evidence.encoders import EncoderPool, graph_encoder_name
 from server.evidence.graph import GraphLocation, GraphService, Spoke
 from server.evidence.keywords import KeywordService
@@ -47,7 +48,7 @@ from server.settings.server import is_loopback
 from server.state.database import Database
 from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import Ncbi, build_ncbi, store_synonyms
-from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
+from server.wiring.retrieval import article_finder, build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_key_lookup, open_passage_database
 
@@ -124,11 +125,13 @@ class _Evidence:
     passages: PassageService
     graph: GraphService
     names: StoreSynonyms
+    articles: ArticleFinder | None
     parts: Tracer
 
     @property
     def closers(self) -> tuple[Callable[[], Awaitable[None]], ...]:
-        return self.retrieval.close, self.passages.close, self.graph.close, self.names.close
+        articles = () if self.articles is None else (self.articles.close,)
+        return self.retrieval.close, self.passages.close, self.graph.close, self.names.close, *articles
 
 
 def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, opened: Opened) -> _Evidence:
@@ -146,6 +149,7 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
         PassageService(retrieval, settings.retrieval),
         build_graph_service(settings, retrieval.encoders, ncbi, observer),
         names,
+        article_finder(settings, retrieval.encoders),
         observer,
     )
 
@@ -195,7 +199,7 @@ def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence
     genegpt = _genegpt(settings, lifecycle, evidence.ncbi, evidence.parts)
     i_medrag = IMedRag(lifecycle, passages, longest, evidence.parts)
     lifecycle.when_loaded(i_medrag.warm_up)
-    literature = LiteratureService(evidence.ncbi.egress, passages, evidence.retrieval.encoders)
+    literature = LiteratureService(evidence.ncbi.egress, passages, evidence.retrieval.encoders, evidence.articles)
     built: tuple[Method, ...] = (
         genegpt,
         KgRag(lifecycle, graph, graph, longest),

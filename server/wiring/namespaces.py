@@ -36,7 +36,7 @@ def build_namespaces(
     database: SharedDatabase | None = None,
 ) -> Namespaces:
     """Return the namespaces of ``data_dir``, or of ``database`` where there is one; ``encoder`` loads one by its id."""
-    opener = _VectorOpener(backend_name(settings), settings.device)
+    opener = _VectorOpener(backend_name(settings), search_device(settings))
     backends = Backends(
         stores=SqlitePassageStores,
         encoders=encoder,
@@ -61,6 +61,11 @@ def backend_name(settings: RetrievalSettings) -> BackendName:
     return "torch" if uses_card(settings) else "faiss"
 
 
+def search_device(settings: RetrievalSettings) -> str:
+    """Return the device on which vectors are searched."""
+    return "cpu" if backend_name(settings) == "faiss" else settings.device.replace("auto", "cuda")
+
+
 def uses_card(settings: RetrievalSettings) -> bool:
     """Return whether encoders, and with them indices, run on a GPU.
 
@@ -77,7 +82,7 @@ class _VectorOpener:
 
     def __init__(self, backend: BackendName, device: str) -> None:
         self._backend = backend
-        self._device = "cpu" if backend == "faiss" else device.replace("auto", "cuda")
+        self._device = device
         self._known: dict[Path, IndexSnapshot] = {}
         self._lock = threading.Lock()
 

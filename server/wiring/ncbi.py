@@ -114,6 +114,11 @@ def blast_options(settings: Settings) -> BlastOptions:
     )
 
 
+def has_own_gateway(settings: Settings) -> bool:
+    """Return whether calls that stay here go to the built-in gateway, not to one elsewhere on this machine."""
+    return _local_host(settings.ncbi_urls[0]) is None
+
+
 def history_secret(settings: Settings) -> str:
     """Return what the gateway's WebEnvs are signed with, "" for the key in its folder."""
     key = settings.gateway.history_key

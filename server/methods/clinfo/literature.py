@@ -166,6 +166,14 @@ class ArticleSource(Protocol):
         """
         ...
 
+    async def nearest(self, question: str, options: ClinfoOptions, most: int) -> Hits | None:
+        """Search by vectors, within the limits of the request; None where the source has none.
+
+        Raises:
+            RetrievalError, ModelError: the vectors cannot be read or computed.
+        """
+        ...
+
     async def count(self, term: str) -> int:
         """Return how many records a term finds.
 

@@ -62,6 +62,7 @@ from server.methods.clinfo.report import (
     found_step,
     included_step,
     is_quoted_on_yes_or_no,
+    lack_of,
     notes_on,
     queries_step,
     screened_step,
@@ -69,8 +70,8 @@ from server.methods.clinfo.report import (
 )
 from server.methods.clinfo.screening import (
     Screened,
-    bar_of,
     by_evidence,
+    calibration_for,
     level_first,
     logit,
     screen,
@@ -87,8 +88,10 @@ from server.methods.clinfo.search import (
     expanded,
     fetch,
     merge,
+    search_nearest,
     search_passages,
     search_source,
+    wanted,
     with_full_texts,
 )
 from server.methods.clinfo.stages import Deadline, as_they_come, finished
@@ -253,7 +256,7 @@ class Review:
         self._tell(Step(screened_step(self._flow, screened)))
         report = self._report(searched, screened, kept)
         if not kept:
-            self._tell(*self._without_evidence(await self._with_unnamed(report)))
+            self._tell(*abstention(await self._with_unnamed(report), *lack_of(report), self._use.usage))
             return
         self._tell(
             Step(included_step(kept)),
@@ -311,11 +314,13 @@ class Review:
 
     async def _search(self, queries: Sequence[Query]) -> Searched:
         names = self._library.literature.namespaces(self._ask, self._options)
-        works: list[tuple[SearchRun, Awaitable[Searched]]] = [
-            (SearchRun(source=source.name, query=query.term, writer=query.writer), search_source(number, source, query))
-            for number, source in enumerate(self._sources)
-            for query in queries
-        ]
+        works: list[tuple[SearchRun, Awaitable[Searched]]] = []
+        for number, source in enumerate(self._sources if queries else ()):
+            for query in queries:
+                run = SearchRun(source=source.name, query=query.term, writer=query.writer)
+                works.append((run, search_source(number, source, query, wanted(self._options))))
+            run = SearchRun(source=f"{source.name} (vectors)", query=self._question, writer="vectors")
+            works.append((run, search_nearest(number, source, self._question, self._options)))
         if names:
             asked = list(dict.fromkeys([self._question, *(query.words for query in queries if query.words)]))[:2]
             run = SearchRun(source=", ".join(names), query=self._question, writer="rules")
@@ -378,7 +383,7 @@ class Review:
         scores = await self._within("screening", compared, SentenceScores())
         screened = await asyncio.to_thread(screen, self._question, candidates, scores, self._options)
         if self._reader is not None:
-            asked = [one.article for one in to_judge(screened, bar_of(scores))]
+            asked = [one.article for one in to_judge(screened, calibration_for(scores).bar)]
             judged = await self._reader.judge.relevant(self._question, asked, self._deadline.share("judging"))
             self._flow.faults += ["judging took too long"] if judged.is_late else []
             if tell_apart(judged.yes.values()):
@@ -465,26 +470,6 @@ class Review:
     def _outcome(self, conclusion: Conclusion) -> AnswerOutcome:
         is_open = is_quoted_on_yes_or_no(conclusion, self._question) or conclusion.instead
         return "partial" if conclusion.outcome == "answered" and (self._flow.faults or is_open) else conclusion.outcome
-
-    def _without_evidence(self, report: Report) -> Iterator[Event]:
-        """Yield the answer where no article is kept: nothing was found, or nothing that was found is evidence."""
-        flow = self._flow
-        outcome: AnswerOutcome = "abstained"
-        if report.runs and all(run.error for run in report.runs):
-            reason, outcome = "The literature could not be searched.", "call_failed"
-        elif not report.runs:
-            reason = "The question has no words that literature can be searched for."
-        elif not flow.found:
-            reason, outcome = "No article was found.", "call_failed" if flow.faults else "not_found"
-        elif not flow.screened and not flow.missing:
-            reason = "All articles that were found are among those to leave out (exclude_pmids)."
-        elif not flow.screened:
-            reason, outcome = "None of the articles that were found could be fetched.", "call_failed"
-        elif flow.excluded["retracted"] == flow.screened:
-            reason = "All articles that were found have been retracted."
-        else:
-            reason = "None of the articles that were found is evidence for this question."
-        yield from abstention(report, reason, outcome, self._use.usage)
 
     async def _within(self, stage: str, work: Awaitable[_T], otherwise: _T) -> _T:
         """Return the result of a stage, or ``otherwise`` after its share of the time."""

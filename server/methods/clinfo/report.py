@@ -363,6 +363,24 @@ def queries_told(runs: Sequence[SearchRun]) -> str:
     return "Queries and their hits:\n" + "\n".join(lines) if lines else ""
 
 
+def lack_of(report: Report) -> tuple[str, AnswerOutcome]:
+    """Return why no article is kept, and how the answer ends."""
+    flow = report.flow
+    if report.runs and all(run.error for run in report.runs):
+        return "The literature could not be searched.", "call_failed"
+    if not report.runs:
+        return "The question has no words that literature can be searched for.", "abstained"
+    if not flow.found:
+        return "No article was found.", "call_failed" if flow.faults else "not_found"
+    if not flow.screened and not flow.missing:
+        return "All articles that were found are among those to leave out (exclude_pmids).", "abstained"
+    if not flow.screened:
+        return "None of the articles that were found could be fetched.", "call_failed"
+    if flow.excluded["retracted"] == flow.screened:
+        return "All articles that were found have been retracted.", "abstained"
+    return "None of the articles that were found is evidence for this question.", "abstained"
+
+
 def abstention(report: Report, reason: str, outcome: AnswerOutcome, usage: LoopUsage) -> Iterator[Event]:
     """Yield a whole answer without evidence: why, and what was searched."""
     parts = [reason, searched_where(report.runs, report.flow)]

@@ -3,12 +3,14 @@
 First come the rules (retracted, filters, no text), then the relevance of all others at once: a logistic function of
 
 - ``cosine`` of the question's and the article's vectors, and how far it is below the best candidate's;
+- ``below_late``: how far the similarity of its token vectors is below the best candidate's, where the encoder has them;
 - ``covered``: which share of the question's words the article has, each by its rarity among the candidates;
 - ``weight``: BM25 over the candidates, as a share of the best candidate's.
 
-``CALIBRATIONS`` has the constants, fitted on BioASQ questions (docs/clinfo.md), one row for the built-in encoder, one
-for words alone. A cross-encoder changes the order of what is kept. Where the model can judge, it answers yes or no to
-each article above a low bar as one token, and the probability of yes is averaged with the score.
+``CALIBRATIONS`` has the constants, fitted on BioASQ questions (docs/clinfo.md): for the built-in encoder with token
+vectors, for a remote one without them, and for words alone. A cross-encoder changes the order of what is kept. Where
+the model can judge, it answers yes or no to each article above a low bar as one token, and the probability of yes is
+averaged with the score.
 """
 
 from __future__ import annotations
@@ -66,21 +68,23 @@ NEARLY_EQUAL: Final = 0.2
 _LEAST: Final = 1e-4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """Hold the weights of the features and the score, from 0 to 1, from which an article is kept."""
 
     bias: float
-    cosine: float
-    below_best: float
+    cosine: float = 0.0
+    below_best: float = 0.0
+    below_late: float = 0.0
     covered: float
     weight: float
     bar: float
 
 
 CALIBRATIONS: Final[Mapping[str, Calibration]] = {
-    "minilm": Calibration(bias=-7.26, cosine=5.28, below_best=-4.33, covered=2.78, weight=3.96, bar=0.04),
-    "": Calibration(bias=-6.34, cosine=0.0, below_best=0.0, covered=2.83, weight=5.49, bar=0.15),
+    "minilm, tokens": Calibration(bias=-5.37, cosine=6.5, below_late=-9.86, covered=2.41, weight=0.9, bar=0.08),
+    "minilm": Calibration(bias=-7.26, cosine=5.28, below_best=-4.33, covered=2.78, weight=3.96, bar=0.06),
+    "": Calibration(bias=-6.34, covered=2.83, weight=5.49, bar=0.15),
 }
 
 
@@ -90,6 +94,7 @@ class Features:
 
     cosine: float
     below_best: float
+    below_late: float
     covered: float
     weight: float
 
@@ -127,6 +132,15 @@ def excluded(article: Article, options: ClinfoOptions) -> Reason | None:
     """Return the rule that excludes an article, whatever it says; None for none."""
     if {"retracted", "retraction notice"} & set(article.flags):
         return "retracted"
+    return _beyond_limits(article, options) or (None if article.text.strip() else "no_abstract")
+
+
+def is_within_limits(article: Article, options: ClinfoOptions) -> bool:
+    """Return whether an article has the date, type, journal and species of the request."""
+    return _beyond_limits(article, options) is None
+
+
+def _beyond_limits(article: Article, options: ClinfoOptions) -> Reason | None:
     if not _is_in_dates(article.date, options):
         return "date"
     types = {name.lower() for name in options.publication_types}
@@ -137,7 +151,7 @@ def excluded(article: Article, options: ClinfoOptions) -> Reason | None:
         return "journal"
     if options.species and not any(_is_about(article, name.lower()) for name in options.species):
         return "species"
-    return None if article.text.strip() else "no_abstract"
+    return None
 
 
 def _is_in_dates(day: int, options: ClinfoOptions) -> bool:
@@ -174,11 +188,11 @@ def features_of(question: str, texts: Sequence[str], scores: SentenceScores) -> 
     length = sum(sum(one.values()) for one in counts) / max(1, len(counts))
     bm25 = [_bm25(one, weights, length) for one in counts]
     best = max(bm25, default=0.0)
-    cosines = scores.cosines or (0.0,) * len(texts)
-    top = max(cosines, default=0.0)
+    cosines, lates = (given or (0.0,) * len(texts) for given in (scores.cosines, scores.late))
+    top, top_late = max(cosines, default=0.0), max(lates, default=0.0)
     return [
-        Features(cosine, top - cosine, share_of(asked, words, weights), bm / best if best else 0.0)
-        for cosine, words, bm in zip(cosines, counts, bm25, strict=True)
+        Features(cosine, top - cosine, top_late - late, share_of(asked, words, weights), bm / best if best else 0.0)
+        for cosine, late, words, bm in zip(cosines, lates, counts, bm25, strict=True)
     ]
 
 
@@ -194,6 +208,7 @@ def score_of(features: Features, use: Calibration) -> float:
         use.bias
         + use.cosine * features.cosine
         + use.below_best * features.below_best
+        + use.below_late * features.below_late
         + use.covered * features.covered
         + use.weight * features.weight
     )
@@ -211,9 +226,9 @@ def screen(
     pairs = [(one, one.article) for one in candidates if one.article is not None]
     ruled = [excluded(article, options) for _, article in pairs]
     read = [article for (_, article), rule in zip(pairs, ruled, strict=True) if rule is None]
-    use = CALIBRATIONS.get(scores.encoder) or CALIBRATIONS[""]
+    use = calibration_for(scores)
     if use is CALIBRATIONS[""]:
-        scores = replace(scores, cosines=())
+        scores = replace(scores, cosines=(), late=())
     features = iter(features_of(question, [text_of(article) for article in read], scores))
     cross = iter(scores.cross)
     judged: list[Screened] = []
@@ -230,8 +245,10 @@ def screen(
     return tuple(judged)
 
 
-def bar_of(scores: SentenceScores) -> float:
-    return (CALIBRATIONS.get(scores.encoder) or CALIBRATIONS[""]).bar
+def calibration_for(scores: SentenceScores) -> Calibration:
+    """Return the constants for what compared the articles; those for words alone where it is not calibrated."""
+    names = (f"{scores.encoder}, tokens" if scores.late else scores.encoder, "")
+    return next(CALIBRATIONS[name] for name in names if name in CALIBRATIONS)
 
 
 def texts_to_compare(candidates: Sequence[Candidate], options: ClinfoOptions) -> list[str]:

@@ -18,7 +18,7 @@ from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiError, RetrievalError
 from retrieval.references.csl import document_item
 from server.methods.clinfo.literature import Article, ArticleSource, Hits, Link, Section
-from server.methods.clinfo.options import Expansion
+from server.methods.clinfo.options import ClinfoOptions, Expansion
 from server.methods.clinfo.queries import (
     MAX_HITS,
     Query,
@@ -33,7 +33,8 @@ from server.methods.shared.passages import PassageQuery, Passages
 
 _T = TypeVar("_T")
 RRF_K: Final = 60
-# A search for any of the words ranks by all of them; one for all words alone has few hits, in a rougher order.
+# A search for any of the words ranks by all of them, one by vectors by their meaning; one for all words alone has few
+# hits, in a rougher order.
 RANKED_WEIGHT: Final = 4.0
 PER_QUERY: Final = 100
 PASSAGES: Final = 100
@@ -111,15 +112,15 @@ class Searched:
         return Searched((*self.runs, *other.runs), {**other.homes, **self.homes}, {**other.local, **self.local})
 
 
-async def search_source(number: int, source: ArticleSource, query: Query) -> Searched:
-    """Search one source; a query that finds nothing, or far too much, is repaired.
+async def search_source(number: int, source: ArticleSource, query: Query, most: int) -> Searched:
+    """Search one source for ``most`` articles; a query that finds nothing, or far too much, is repaired.
 
     An error of the search becomes the record of a search that failed.
     """
     if fault := fault_of(query):
         return Searched((SearchRun(source=source.name, query=query.term, writer=query.writer, error=fault),))
     try:
-        tried, hits, notes = await _repaired(source, query)
+        tried, hits, notes = await _repaired(source, query, most)
     except NcbiError as error:
         return Searched((SearchRun(source=source.name, query=query.term, writer=query.writer, error=_message(error)),))
     keys = tuple(f"{_PMID}{pmid}" for pmid in hits.pmids) if hits.count <= MAX_HITS else ()
@@ -143,15 +144,33 @@ def _message(error: ArrowheadError) -> str:
     return f"{type(error).__name__}: {error.message}"
 
 
-async def _repaired(source: ArticleSource, query: Query) -> tuple[Query, Hits, list[str]]:
+async def search_nearest(number: int, source: ArticleSource, question: str, options: ClinfoOptions) -> Searched:
+    """Search one source by vectors; nothing where it has none."""
+    run = SearchRun(source=f"{source.name} (vectors)", query=question, writer="vectors", weight=RANKED_WEIGHT)
+    try:
+        hits = await source.nearest(question, options, wanted(options))
+    except (RetrievalError, ModelError) as error:
+        return Searched((replace(run, error=_message(error)),))
+    if hits is None:
+        return Searched()
+    keys = tuple(f"{_PMID}{pmid}" for pmid in hits.pmids)
+    return Searched((replace(run, hits=hits.count, keys=keys, note=hits.note),), dict.fromkeys(keys, number))
+
+
+def wanted(options: ClinfoOptions) -> int:
+    """Return how many articles each search takes."""
+    return max(PER_QUERY, options.max_articles)
+
+
+async def _repaired(source: ArticleSource, query: Query, most: int) -> tuple[Query, Hits, list[str]]:
     """Search by a query, repaired as often as it needs and may be; return the last one, its hits and what to tell."""
-    hits = await source.search(query.term, PER_QUERY)
+    hits = await source.search(query.term, most)
     notes = [hits.note]
     if not hits.count or hits.missing:
         spellings = await _spelled(source, query)
         if (corrected := respelled(query, spellings)) is not None:
             try:
-                found = await source.search(corrected.term, PER_QUERY)
+                found = await source.search(corrected.term, most)
             except NcbiError:
                 found = Hits(0, ())  # what the query itself has found stays
             if found.count or not hits.count:
@@ -161,7 +180,7 @@ async def _repaired(source: ArticleSource, query: Query) -> tuple[Query, Hits, l
         changed = await _changed(source, query, hits.count)
         if changed is None:
             break
-        query, hits = changed, await source.search(changed.term, PER_QUERY)
+        query, hits = changed, await source.search(changed.term, most)
         notes.append(hits.note)
     return query, hits, notes
 
@@ -204,7 +223,8 @@ async def search_passages(passages: Passages, names: Sequence[str], queries: Seq
     runs: list[SearchRun] = []
     for text, ranked in zip(queries, gathered.lists, strict=True):
         keys = tuple(dict.fromkeys(one.passage.document_id for one in ranked))
-        runs.append(SearchRun(source=where, query=text, writer=gathered.retriever, hits=len(keys), keys=keys))
+        run = SearchRun(source=where, query=text, writer=gathered.retriever, weight=RANKED_WEIGHT)
+        runs.append(replace(run, hits=len(keys), keys=keys))
         for one in ranked:
             found.setdefault(one.passage.document_id, []).append(one)
     return Searched(tuple(runs), {}, {key: _document(key, ranked) for key, ranked in found.items()})

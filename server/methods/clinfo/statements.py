@@ -66,6 +66,13 @@ _POOLED: Final = re.compile(
     r"(?:pooled|included|identified|analy[sz]ed|reviewed|retrieved|selected|eligible)\b",
     re.IGNORECASE,
 )
+# So does "Subgroup analyses for patients with … were performed"; a treatment that was performed may be an answer.
+_PROCEDURE: Final = re.compile(
+    r"^[^.;]{0,120}?\b(?:analys[ei]s|searches|search|data|reviews?|measurements?|assessments?|interviews?|"
+    r"comparisons?|surveys?)\b[^.;]{0,100}? (?:was|were|have been|has been) (?:also |then |further )?"
+    r"(?:performed|conducted|carried out|undertaken|collected|extracted|analy[sz]ed|compared|searched)\b",
+    re.IGNORECASE,
+)
 _HAS_RESULT: Final = re.compile(
     r"\b(?:show|found|reveal|suggest|indicat|report|reduc|increas|decreas|lower|higher|improv|associat|differ|effect|"
     r"significan|benefit|risk|prevent|caus)",
@@ -176,8 +183,8 @@ def statements_of(article: Article, number: int = 0) -> Iterator[Statement]:
 def _states(line: str) -> bool:
     """Return whether a sentence states something: no aim, no fragment as of a title, no order to its reader."""
     is_whole = sum(1 for _ in islice(_WORD.finditer(line), _MIN_WORDS)) == _MIN_WORDS
-    is_pooling = _POOLED.match(line) is not None and _HAS_RESULT.search(line) is None
-    return is_whole and not is_pooling and not _AIM.match(line) and not addresses_reader(line)
+    is_work = any(pattern.match(line) for pattern in (_POOLED, _PROCEDURE)) and not _HAS_RESULT.search(line)
+    return is_whole and not is_work and not _AIM.match(line) and not addresses_reader(line)
 
 
 @dataclass(frozen=True, slots=True)

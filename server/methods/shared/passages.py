@@ -64,11 +64,13 @@ class Gathered:
 class SentenceScores:
     """Hold how near each sentence is to the question; an empty tuple means that nothing compared them.
 
-    ``encoder`` is the name of the encoder of ``cosines``, "" without one; ``cross`` are a cross-encoder's logits.
+    ``encoder`` is the name of the encoder of ``cosines``, "" without one. ``late`` are similarities of its tokens (late
+    interaction), comparable within one question. ``cross`` are a cross-encoder's logits.
     """
 
     encoder: str = ""
     cosines: tuple[float, ...] = ()
+    late: tuple[float, ...] = ()
     cross: tuple[float, ...] = ()
 
 

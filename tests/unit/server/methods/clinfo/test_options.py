@@ -32,7 +32,7 @@ def test_days_are_whole_spans() -> None:
         {"date_to": 2020},
         {"exclude_pmids": "7"},
         {"exclude_pmids": [1.5]},
-        {"max_articles": 201},
+        {"max_articles": 1001},
         {"sources": ["web"]},
         {"namespaces": ["../x"]},
         {"max_seconds": 4},

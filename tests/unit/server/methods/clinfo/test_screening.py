@@ -12,8 +12,8 @@ from server.methods.clinfo.screening import (
     CALIBRATIONS,
     Reason,
     Screened,
-    bar_of,
     by_evidence,
+    calibration_for,
     excluded,
     features_of,
     level_first,
@@ -54,7 +54,19 @@ def test_a_vector_counts_with_the_encoder_that_it_was_fitted_for() -> None:
     assert near[1].score > far[1].score
     other = screen(QUESTION, candidates, SentenceScores(encoder="other", cosines=(0.8, 0.7)), ClinfoOptions())
     assert other == screen(QUESTION, candidates, SentenceScores(), ClinfoOptions())
-    assert bar_of(SentenceScores(encoder="other")) == CALIBRATIONS[""].bar
+    assert calibration_for(SentenceScores(encoder="other", late=(1.0,))) is CALIBRATIONS[""]
+
+
+def test_token_vectors_count_beside_the_vector() -> None:
+    """How far an article is below the best one, as they are comparable within one question alone."""
+    candidates = _candidates(_article("a"), _article("b"))
+
+    def scores_with(*late: float) -> list[float]:
+        compared = SentenceScores(encoder="minilm", cosines=(0.6, 0.6), late=late)
+        return [one.score for one in screen(QUESTION, candidates, compared, ClinfoOptions())]
+
+    first, second = scores_with(0.5, 0.4)
+    assert first > second and scores_with(0.9, 0.8) == pytest.approx([first, second])
 
 
 def test_a_cross_encoder_orders_what_is_kept_and_moves_no_bar() -> None:

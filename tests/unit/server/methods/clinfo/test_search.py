@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from retrieval.corpus.search.ranking import RankedPassage
-from retrieval.errors import NcbiTimeout
+from retrieval.errors import IndexDamaged, NcbiTimeout
 from retrieval.passages import Document, Hit, Passage
 from retrieval.references.csl import ReferenceStyles, ris
 from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
+from server.methods.clinfo.options import ClinfoOptions
 from server.methods.clinfo.queries import MAX_HITS, Clause, Query
 from server.methods.clinfo.search import (
     Candidate,
@@ -21,6 +22,7 @@ from server.methods.clinfo.search import (
     doi_in,
     fetch,
     merge,
+    search_nearest,
     search_passages,
     search_source,
 )
@@ -37,12 +39,19 @@ class FixedPlace:
     name: str = "here"
     asked: list[str] = field(default_factory=list)
     spellings: dict[str, str] = field(default_factory=dict)
+    near: Hits | None = None
 
     async def search(self, term: str, most: int) -> Hits:
         self.asked.append(term)
         if self.failure:
             raise NcbiTimeout("NCBI gave no answer within 1 s")
         return self.hits.get(term, Hits(0, ()))
+
+    async def nearest(self, question: str, options: ClinfoOptions, most: int) -> Hits | None:
+        self.asked.append(question)
+        if self.failure:
+            raise IndexDamaged("manifest.json is damaged")
+        return None if self.near is None else replace(self.near, pmids=self.near.pmids[:most])
 
     async def count(self, term: str) -> int:
         return (await self.search(term, 1)).count
@@ -111,11 +120,26 @@ def test_a_ranking_by_all_words_weighs_more() -> None:
     assert [one.key for one in merged.candidates] == ["PMID:2", "PMID:1"]
 
 
+async def test_articles_near_in_meaning_are_one_more_ranking() -> None:
+    """It counts as much as the search for any of the words, takes as many as are screened, and tells a note."""
+    source = FixedPlace(near=Hits(150, tuple(map(str, range(1, 151))), "3 of 9 articles have no vector"))
+    found = await search_nearest(2, source, "What is it?", ClinfoOptions(max_articles=120))
+    (run,) = found.runs
+    assert (run.source, run.query, run.weight, len(run.keys)) == ("here (vectors)", "What is it?", 4.0, 120)
+    assert run.note == "3 of 9 articles have no vector" and found.homes["PMID:1"] == 2
+    assert (await search_nearest(0, FixedPlace(), "What is it?", ClinfoOptions())) == Searched()
+
+
+async def test_vectors_that_cannot_be_read_are_a_search_that_failed() -> None:
+    (run,) = (await search_nearest(0, FixedPlace(failure=True), "What is it?", ClinfoOptions())).runs
+    assert run.error == "IndexDamaged: manifest.json is damaged" and run.keys == ()
+
+
 async def test_a_query_that_finds_nothing_is_repaired() -> None:
     """First without fields, then without the clause that finds least; the record says what was asked in the end."""
     query = Query((Clause(("odd name",), linked=True), Clause(("asthma",))), "rules")
     source = FixedPlace({"asthma": Hits(7, ("1", "2"))})
-    found = await search_source(0, source, query)
+    found = await search_source(0, source, query, 100)
     (run,) = found.runs
     assert (run.query, run.repaired, run.hits, run.keys) == ("asthma", True, 7, ("PMID:1", "PMID:2"))
     assert source.asked[0].startswith('("odd name"[mh]') and source.asked[1] == "(odd name) AND asthma"
@@ -125,7 +149,7 @@ async def test_a_query_is_spelled_as_the_index_does_before_it_is_broadened() -> 
     """The record has the query as it was asked, and says which word was searched for as which."""
     query = Query((Clause(("lasmiditn",)), Clause(("migraine",))), "rules")
     source = FixedPlace({"lasmiditan AND migraine": Hits(2, ("1",))}, spellings={"lasmiditn": "lasmiditan"})
-    (run,) = (await search_source(0, source, query)).runs
+    (run,) = (await search_source(0, source, query, 100)).runs
     assert (run.query, run.repaired, run.keys) == ("lasmiditan AND migraine", True, ("PMID:1",))
     assert run.note == '"lasmiditn" searched for as "lasmiditan"'
     assert source.asked == ["lasmiditn AND migraine", "lasmiditan AND migraine"]
@@ -137,23 +161,25 @@ async def test_words_that_a_search_ignores_are_spelled_as_well() -> None:
     ignoring = Hits(9, ("9",), missing=("lasmiditn",))
     hits = {"lasmiditn OR migrain*": ignoring, "lasmiditan OR migrain*": Hits(2, ("1",))}
     spellings = {"lasmiditn": "lasmiditan"}
-    (run,) = (await search_source(0, FixedPlace(hits, spellings=spellings), query)).runs
+    (run,) = (await search_source(0, FixedPlace(hits, spellings=spellings), query, 100)).runs
     assert (run.keys, run.repaired) == (("PMID:1",), True)
-    (run,) = (await search_source(0, FixedPlace({"lasmiditn OR migrain*": ignoring}, spellings=spellings), query)).runs
+    (run,) = (
+        await search_source(0, FixedPlace({"lasmiditn OR migrain*": ignoring}, spellings=spellings), query, 100)
+    ).runs
     assert (run.keys, run.repaired, run.note) == (("PMID:9",), False, "")
 
 
 async def test_without_a_spelling_the_other_repairs_go_on() -> None:
     """Also where a corrected query finds nothing, or the place does not answer; words of a request stay as they are."""
     query = Query((Clause(("asthma",)), Clause(("unspelled",))), "rules")
-    (run,) = (await search_source(0, FixedPlace({"asthma": Hits(7, ("1",))}), query)).runs
+    (run,) = (await search_source(0, FixedPlace({"asthma": Hits(7, ("1",))}), query, 100)).runs
     assert (run.query, run.error, run.note) == ("asthma", "", "")
     query = Query((Clause(("asthma",)), Clause(("zebrafishh",))), "rules")
     source = FixedPlace({"asthma": Hits(7, ("1",))}, spellings={"zebrafishh": "zebrafish"})
-    (run,) = (await search_source(0, source, query)).runs
+    (run,) = (await search_source(0, source, query, 100)).runs
     assert run.query == "asthma" and source.asked[1] == "asthma AND zebrafish"
     source = FixedPlace(spellings={"asthmaa": "asthma"})
-    (run,) = (await search_source(0, source, Query((), "request", text="asthmaa"))).runs
+    (run,) = (await search_source(0, source, Query((), "request", text="asthmaa"), 100)).runs
     assert source.asked == ["asthmaa"] and not run.repaired
 
 
@@ -162,17 +188,17 @@ async def test_a_query_that_finds_too_much_needs_more_words() -> None:
     many = Hits(MAX_HITS + 1, ("1",))
     pairs = "(red AND blood) OR (red AND cell) OR (blood AND cell)"
     source = FixedPlace({"red OR blood OR cell": many, pairs: Hits(5, ("2",))})
-    (run,) = (await search_source(0, source, query)).runs
+    (run,) = (await search_source(0, source, query, 100)).runs
     assert (run.query, run.keys) == (pairs, ("PMID:2",))
-    (run,) = (await search_source(0, FixedPlace({"asthma": many}), Query((Clause(("asthma",)),), "rules"))).runs
+    (run,) = (await search_source(0, FixedPlace({"asthma": many}), Query((Clause(("asthma",)),), "rules"), 100)).runs
     assert run.keys == () and "too broad" in run.note
 
 
 async def test_a_failed_search_and_a_bad_query_are_records() -> None:
-    (run,) = (await search_source(0, FixedPlace(failure=True), Query((Clause(("a b",)),), "rules"))).runs
+    (run,) = (await search_source(0, FixedPlace(failure=True), Query((Clause(("a b",)),), "rules"), 100)).runs
     assert run.error == "NcbiTimeout: NCBI gave no answer within 1 s" and run.hits == -1
     source = FixedPlace()
-    (run,) = (await search_source(0, source, Query((), "request", text="((x"))).runs
+    (run,) = (await search_source(0, source, Query((), "request", text="((x"), 100)).runs
     assert "not closed" in run.error and source.asked == []
 
 
