@@ -1,8 +1,9 @@
-"""Keep a vector of each article of the gateway's store, and find the articles nearest to a question.
+"""Keep the vectors of the articles of the gateway's store, and find the articles nearest to a question.
 
-For each encoder a folder beside the store has the index, whose ids are PMIDs, and a database with a digest of the text
-behind each vector. An update encodes articles that are new or changed and removes those that are gone; after a crash,
-the next update goes on behind the last commit. Searches see each commit.
+For each encoder a folder beside the store has the index, whose ids are PMIDs, the codes of token vectors where the
+encoder gives them, and a database with a digest of the text behind each vector. An update encodes articles that are new
+or changed and removes those that are gone; after a crash, the next update goes on behind the last commit. Searches see
+each commit.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from models.encoders.base import Encoder, PassageText
+from models.encoders.base import Codes, Encoder, Floats, PassageText, TokenEncoder
 from retrieval.errors import IndexWriteFailed
 from retrieval.formats.records import Article
 from retrieval.gateway.store.reader import GatewayStore, decode
@@ -29,6 +30,8 @@ from retrieval.index.segments.index import SegmentedIndex
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.segments.storage import Storage
 from retrieval.index.spec import BackendName, IndexSpec
+from retrieval.index.token_store import FILE as CODES_FILE
+from retrieval.index.token_store import TokenStore
 from retrieval.storage.files import create_file, make_folder
 
 _FOLDER: Final = "vectors"
@@ -78,13 +81,15 @@ class ArticleVectors:
         self._options = OpenOptions(device=device)
         self._spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=fingerprint, backend=backend)
         self._reader: SegmentedIndex | None = None
+        self._codes: TokenStore | None = None
         self._opening = threading.Lock()
 
     def close(self) -> None:
         with self._opening:
-            if self._reader is not None:
-                self._reader.close()
-            self._reader = None
+            for opened in (self._reader, self._codes):
+                if opened is not None:
+                    opened.close()
+            self._reader = self._codes = None
 
     def is_current(self, store: GatewayStore) -> bool:
         """Return whether the last update has seen all that the store has now.
@@ -122,10 +127,32 @@ class ArticleVectors:
         pairs = zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
         return [(pmid, score) for pmid, score in pairs if pmid != NO_ID]
 
+    def encoded(self, pmids: Sequence[int]) -> dict[int, tuple[Floats, Codes | None]]:
+        """Return the vectors of those articles that have one, with the codes of their tokens, None for none.
+
+        Raises:
+            IndexFault: the index or the codes cannot be read.
+        """
+        index = self._opened()
+        if index is None:
+            return {}
+        with self._opening:
+            if self._codes is None and (self._folder / CODES_FILE).exists():
+                self._codes = TokenStore(self._folder, self._encoder.fingerprint, write=False)
+            codes = self._codes.get(pmids) if self._codes is not None else {}
+        return {pmid: (vector, codes.get(pmid)) for pmid, vector in index.get(pmids).items()}
+
     def update(
-        self, store: GatewayStore, watch: Watch = lambda _: None, commit_rows: int = COMMIT_ROWS
+        self,
+        store: GatewayStore,
+        watch: Watch = lambda _: None,
+        *,
+        tokens: bool = True,
+        commit_rows: int = COMMIT_ROWS,
     ) -> VectorUpdate:
         """Make the vectors those of the store's articles; commit after each ``commit_rows`` of them.
+
+        ``tokens``: also keep the codes of their token vectors, where the encoder gives them.
 
         Raises:
             IndexBusy: another process is updating.
@@ -136,19 +163,25 @@ class ArticleVectors:
         version = _version(store)
         try:
             make_folder(self._folder)
-            with closing(self._writer()) as index, closing(_open_digests(self._folder)) as digests:
-                update = _Update(self._encoder, index, digests)
+            with ExitStack() as opened:
+                index = opened.enter_context(closing(self._writer()))
+                digests = opened.enter_context(closing(_open_digests(self._folder)))
+                codes = None
+                if tokens and isinstance(self._encoder, TokenEncoder):
+                    codes = TokenStore(self._folder, self._encoder.fingerprint, write=True)
+                    opened.enter_context(closing(codes))
+                update = _Update(self._encoder, index, codes, digests)
                 for articles in _batches(store):
                     update.take(articles)
                     if update.num_waiting >= commit_rows:
                         update.commit()
                     watch(len(articles))
                 update.commit()
-                removed = _remove_gone(store, index, digests)
+                update.remove_gone(store)
                 index.commit(version)
         except (OSError, sqlite3.Error) as error:
             raise IndexWriteFailed(f"{self._folder} could not be written: {error}") from error
-        return VectorUpdate(update.encoded, removed)
+        return VectorUpdate(update.num_encoded, update.num_removed)
 
     def _opened(self) -> SegmentedIndex | None:
         """Return the index at its last commit, None where there is none yet."""
@@ -171,12 +204,14 @@ class ArticleVectors:
 
 
 class _Update:
-    """Encode what is new or changed, and commit first the vectors, then the digests of their texts."""
+    """Encode what is new or changed; commit first codes and vectors, then the digests of their texts."""
 
-    def __init__(self, encoder: Encoder, index: SegmentedIndex, digests: sqlite3.Connection) -> None:
-        self._encoder, self._index, self._digests = encoder, index, digests
+    def __init__(
+        self, encoder: Encoder, index: SegmentedIndex, codes: TokenStore | None, digests: sqlite3.Connection
+    ) -> None:
+        self._encoder, self._index, self._codes, self._digests = encoder, index, codes, digests
         self._waiting: dict[int, bytes] = {}
-        self.encoded = 0
+        self.num_encoded = self.num_removed = 0
 
     def take(self, articles: Mapping[int, StoredArticle]) -> None:
         known = _known_digests(self._digests, articles)
@@ -184,20 +219,46 @@ class _Update:
         if not changed:
             return
         self._note(dict.fromkeys(changed, _NOT_YET))
-        vectors = self._encoder.encode_passages([one.text for one in changed.values()])
+        vectors = self._encode(list(changed), [one.text for one in changed.values()])
         days = np.array([one.day for one in changed.values()], np.int32)
         self._index.add(Rows(ids=np.array(list(changed), np.int64), vectors=vectors, dates=days))
         self._waiting |= {pmid: one.digest for pmid, one in changed.items()}
-        self.encoded += len(changed)
+        self.num_encoded += len(changed)
+
+    def _encode(self, pmids: Sequence[int], texts: Sequence[PassageText]) -> Floats:
+        if self._codes is None or not isinstance(self._encoder, TokenEncoder):
+            return self._encoder.encode_passages(texts)
+        vectors, codes = self._encoder.encode_passages_with_tokens(texts)
+        self._codes.put(pmids, codes)
+        return vectors
 
     @property
     def num_waiting(self) -> int:
         return len(self._waiting)
 
     def commit(self) -> None:
+        if self._codes is not None:
+            self._codes.commit()
         self._index.commit()
         self._note(self._waiting)
         self._waiting = {}
+
+    def remove_gone(self, store: GatewayStore) -> None:
+        """Remove what belongs to articles that the store no longer has."""
+        after, select = 0, "SELECT pmid FROM article WHERE pmid > ? ORDER BY pmid LIMIT ?"
+        while known := [pmid for (pmid,) in self._digests.execute(select, (after, _BATCH))]:
+            after = known[-1]
+            marks = ",".join("?" * len(known))
+            there = {uid for (uid,) in store.query(f"SELECT uid FROM pubmed WHERE uid IN ({marks})", known)}
+            gone = [pmid for pmid in known if pmid not in there]
+            if gone:
+                if self._codes is not None:
+                    self._codes.delete(gone)
+                self._index.delete(np.array(gone, np.int64))
+                self.commit()
+                with self._digests:
+                    self._digests.executemany("DELETE FROM article WHERE pmid = ?", [(pmid,) for pmid in gone])
+            self.num_removed += len(gone)
 
     def _note(self, digests: Mapping[int, bytes]) -> None:
         with self._digests:
@@ -230,20 +291,3 @@ def _open_digests(folder: Path) -> sqlite3.Connection:
 def _known_digests(digests: sqlite3.Connection, articles: Mapping[int, StoredArticle]) -> dict[int, bytes]:
     marks = ",".join("?" * len(articles))
     return dict(digests.execute(f"SELECT pmid, digest FROM article WHERE pmid IN ({marks})", list(articles)))
-
-
-def _remove_gone(store: GatewayStore, index: SegmentedIndex, digests: sqlite3.Connection) -> int:
-    """Remove the vectors of articles that the store no longer has; return how many there were."""
-    after, removed = 0, 0
-    select = "SELECT pmid FROM article WHERE pmid > ? ORDER BY pmid LIMIT ?"
-    while known := [pmid for (pmid,) in digests.execute(select, (after, _BATCH))]:
-        after = known[-1]
-        marks = ",".join("?" * len(known))
-        there = {uid for (uid,) in store.query(f"SELECT uid FROM pubmed WHERE uid IN ({marks})", known)}
-        if gone := [pmid for pmid in known if pmid not in there]:
-            index.delete(np.array(gone, np.int64))
-            index.commit()
-            with digests:
-                digests.executemany("DELETE FROM article WHERE pmid = ?", [(pmid,) for pmid in gone])
-            removed += len(gone)
-    return removed

@@ -154,26 +154,32 @@ def _import_one(data_dir: Path, kind: str, path: Path, options: ReadOptions) -> 
 
 
 @app.command(help="make the vectors by which Clinfo.ai finds articles, of those that are new or changed")
-def vectors(data: DataFolder = None, config: ConfigFile = None) -> int:
+def vectors(
+    no_tokens: Annotated[
+        bool, typer.Option("--no-tokens", help="without token vectors, some 6 KB an article, which a review reads")
+    ] = False,
+    data: DataFolder = None,
+    config: ConfigFile = None,
+) -> int:
     import asyncio
 
     from retrieval.gateway.store.open import open_store
     from server.evidence.encoders import EncoderPool
     from server.settings.loading import load_settings
-    from server.wiring.retrieval import article_vectors
+    from server.wiring.articles import article_vectors
 
     settings, folder = load_settings(None, config), _data_dir(data)
     encoders = EncoderPool(settings.retrieval)
     store = open_store(folder)
     try:
-        _update_vectors(store, article_vectors(settings, encoders, folder))
+        _update_vectors(store, article_vectors(settings, encoders, folder), tokens=not no_tokens)
     finally:
         store.close()
         asyncio.run(encoders.close())
     return 0
 
 
-def _update_vectors(store: GatewayStore, vectors: ArticleVectors) -> None:
+def _update_vectors(store: GatewayStore, vectors: ArticleVectors, *, tokens: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -184,7 +190,7 @@ def _update_vectors(store: GatewayStore, vectors: ArticleVectors) -> None:
     try:
         with Progress(*columns, console=console, transient=not sys.stderr.isatty()) as bars:
             task = bars.add_task("reading articles", total=store.count("pubmed"))
-            done = vectors.update(store, lambda articles: bars.advance(task, articles))
+            done = vectors.update(store, lambda articles: bars.advance(task, articles), tokens=tokens)
         print(f"{done.encoded:,} vectors made, {done.removed:,} removed; {vectors.rows:,} articles have one")
     finally:
         vectors.close()

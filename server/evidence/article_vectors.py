@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from retrieval.errors import IndexBusy, IndexWriteFailed
+from models.encoders.base import TokenEncoder
+from models.errors import ModelError
+from retrieval.errors import IndexBusy, IndexWriteFailed, RetrievalError
 from retrieval.formats.records import Article
 from retrieval.gateway.article_vectors import ArticleVectors
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
+from server.evidence.comparison import row_of
 from server.evidence.encoders import EncoderPool
 from server.methods.clinfo.literature import Hits
 
@@ -50,6 +53,7 @@ class ArticleFinder:
         self._open_vectors = open_vectors
         self._opened: tuple[GatewayStore, ArticleVectors] | None = None
         self._opening = threading.Lock()
+        self._failure = ""
 
     async def nearest(self, question: str, most: int, limits: Limits | None = None) -> Hits:
         """Return the nearest articles that the limits admit, best first.
@@ -74,6 +78,27 @@ class ArticleFinder:
         near = near[:most]
         return Hits(len(near), tuple(near), note)
 
+    async def rows(self, pmids: Sequence[str]) -> dict[str, bytes]:
+        """Return what ``TextComparison`` compares of those articles that have vectors, by PMID; {} where none has.
+
+        What cannot be read is left out: the caller encodes the texts.
+        """
+        return await asyncio.to_thread(self._rows, pmids)
+
+    def _rows(self, pmids: Sequence[str]) -> dict[str, bytes]:
+        try:
+            _, vectors = self._open()
+            found = vectors.encoded([int(pmid) for pmid in pmids])
+        except (RetrievalError, ModelError) as error:
+            log.warning("vectors of articles are not read: cause=%s", error.message)
+            return {}
+        needs_codes = isinstance(self._encoders.encoder(), TokenEncoder)
+        return {
+            str(pmid): row_of(vector, codes)
+            for pmid, (vector, codes) in found.items()
+            if codes is not None or not needs_codes
+        }
+
     def _open(self) -> tuple[GatewayStore, ArticleVectors]:
         with self._opening:
             if self._opened is None:
@@ -88,11 +113,16 @@ class ArticleFinder:
         if articles > _AT_ONCE:
             lacking = articles - min(vectors.rows, articles)
             return f"{lacking or 'some'} of {articles} articles have no vector of their present text: {_COMMAND}"
+        if self._failure:
+            return self._failure
         try:
             vectors.update(store)
-        except (IndexBusy, IndexWriteFailed) as error:
-            log.warning("articles are found by words alone: cause=%s", error.message)
-            return f"articles have no vectors of their present text, as they cannot be stored ({type(error).__name__})"
+        except IndexBusy:
+            return "the vectors of articles are being made by another process"
+        except IndexWriteFailed as error:
+            log.warning("vectors of articles are not made until the next start: cause=%s", error.message)
+            self._failure = "articles have no vectors of their present text, as these cannot be stored"
+            return self._failure
         return ""
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from models.encoders.base import Encoder, Floats, PassageText, TokenEncoder
+from models.encoders.base import Codes, Encoder, Floats, PassageText, TokenEncoder
 from models.encoders.token_codes import bytes_per_token, max_sim
 from models.errors import ModelError
 from server.evidence.encoders import EncoderPool
@@ -30,13 +30,19 @@ class TextComparison:
         self._encoders = encoders
         self._cache: TextCache | None = None
 
-    async def compare(self, question: str, texts: Sequence[str]) -> SentenceScores:
-        """Return the scores of each text; a part that is not there or fails is left out."""
+    async def compare(self, question: str, texts: Sequence[str], known: Sequence[bytes | None] = ()) -> SentenceScores:
+        """Return the scores of each text; a part that is not there or fails is left out.
+
+        ``known`` has the rows of texts that are encoded already, as ``row_of`` makes them; () for none.
+        """
         name, cosines, late, cross = "", tuple[float, ...](), tuple[float, ...](), tuple[float, ...]()
         try:
             encoder = await self._encoders.run(self._encoders.encoder)
             asked, tokens = await self._encoders.run(lambda: _encoded_question(encoder, question))
-            rows = await self._cached(encoder).rows_of(texts)
+            known = known or [None] * len(texts)
+            new = await self._cached(encoder).rows_of([t for t, row in zip(texts, known, strict=True) if row is None])
+            encoded = iter(new)
+            rows = [next(encoded) if row is None else row for row in known]
             # On a thread, as the tokens of many texts take longer than the event loop should be blocked.
             name, (cosines, late) = encoder.name, await asyncio.to_thread(_similarities, asked, tokens, rows)
             if self._encoders.cross_encoder_name is not None:
@@ -67,12 +73,15 @@ def _encoded_question(encoder: Encoder, question: str) -> tuple[Floats, Floats |
 
 
 def _encoded_rows(encoder: Encoder, passages: Sequence[PassageText]) -> list[bytes]:
-    """Return for each passage its vector in float16 and behind it the codes of its tokens, where there are any."""
     if isinstance(encoder, TokenEncoder):
         vectors, codes = encoder.encode_passages_with_tokens(passages)
-        pairs = zip(vectors.astype(np.float16), codes, strict=True)
-        return [vector.tobytes() + one.tobytes() for vector, one in pairs]
-    return [vector.tobytes() for vector in encoder.encode_passages(passages).astype(np.float16)]
+        return [row_of(vector, one) for vector, one in zip(vectors, codes, strict=True)]
+    return [row_of(vector, None) for vector in encoder.encode_passages(passages)]
+
+
+def row_of(vector: Floats, codes: Codes | None) -> bytes:
+    """Return a vector in float16 and behind it the codes of its tokens, where there are any."""
+    return vector.astype(np.float16).tobytes() + (b"" if codes is None else codes.tobytes())
 
 
 def _similarities(

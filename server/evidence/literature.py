@@ -52,7 +52,7 @@ from server.methods.base import AnswerRequest, CallReplied, OptionInvalid
 from server.methods.clinfo.literature import Article, Fetched, Hear, Hits, Link, Section
 from server.methods.clinfo.options import MAX_ARTICLES, ClinfoOptions, SourceName
 from server.methods.clinfo.queries import limits_of
-from server.methods.clinfo.screening import is_within_limits
+from server.methods.clinfo.screening import is_within_limits, text_of
 from server.methods.clinfo.stages import finished
 from server.methods.shared.call_lines import summary
 from server.methods.shared.passages import SentenceScores
@@ -76,6 +76,8 @@ _NOT_OWN: Final = re.compile(
     r"conflicts?|competing|abbreviations|data availability)",
     re.IGNORECASE,
 )
+_NAMES: Final[dict[EgressMode, str]] = {"off": "gateway", "local-first": "gateway, then PubMed", "ncbi": "PubMed"}
+_GATEWAYS: Final = frozenset({_NAMES["off"], _NAMES["local-first"]})
 _LINKS: Final[dict[Link, str]] = {"citedin": "pubmed_pubmed_citedin", "refs": "pubmed_pubmed_refs"}
 
 
@@ -125,6 +127,15 @@ class LiteratureService:
     async def compare(self, question: str, texts: Sequence[str]) -> SentenceScores:
         return await self._comparison.compare(question, texts) if texts else SentenceScores()
 
+    async def compare_articles(self, question: str, articles: Sequence[Article]) -> SentenceScores:
+        if not articles:
+            return SentenceScores()
+        # Of PubMed's own record, the gateway may have another text.
+        here = [one.pmid for one in articles if one.pmid and one.source in _GATEWAYS]
+        rows = await self._finder.rows(here) if self._finder and here else {}
+        known = [rows.get(one.pmid) if one.source in _GATEWAYS else None for one in articles]
+        return await self._comparison.compare(question, [text_of(one) for one in articles], known)
+
 
 @dataclass(frozen=True, slots=True)
 class EntrezSource:
@@ -140,7 +151,7 @@ class EntrezSource:
 
     @property
     def name(self) -> str:
-        return {"off": "gateway", "local-first": "gateway, then PubMed", "ncbi": "PubMed"}[self.context.mode]
+        return _NAMES[self.context.mode]
 
     async def search(self, term: str, most: int) -> Hits:
         size = next((page for page in _PAGES if page >= most), _PAGES[-1])

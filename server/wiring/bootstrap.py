@@ -46,9 +46,10 @@ from server.settings.loading import graphs_dir, namespaces_dir
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
 from server.state.database import Database
+from server.wiring.articles import article_finder
 from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import Ncbi, build_ncbi, store_synonyms
-from server.wiring.retrieval import article_finder, build_retrieval, check_memory, engine_reserve
+from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_key_lookup, open_passage_database
 

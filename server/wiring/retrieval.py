@@ -25,7 +25,6 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.corpus.store.base import log_name
 from retrieval.errors import CorpusError
-from retrieval.gateway.article_vectors import ArticleVectors
 from retrieval.index.base import RowFilter
 from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, estimate
 from retrieval.lexical.keyword_frequency.index import KeywordIndex
@@ -34,18 +33,15 @@ from retrieval.lexical.question_keywords import searched_keywords
 from retrieval.observer import RetrievalObserver
 from retrieval.passages import Hit
 from retrieval.storage.database import SharedDatabase
-from server.evidence.article_vectors import ArticleFinder
 from server.evidence.encoders import EncoderPool
 from server.evidence.passages import Retrieval
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import JobLimits, JobQueue
 from server.jobs.uploads import Uploads
-from server.settings.loading import gateway_dir
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.wiring.models import engine_options
-from server.wiring.namespaces import backend_name, build_namespaces, search_device, uses_card
-from server.wiring.ncbi import has_own_gateway
+from server.wiring.namespaces import build_namespaces, uses_card
 
 if TYPE_CHECKING:
     from retrieval.corpus.ingest.cited_works import Grobid
@@ -78,24 +74,6 @@ def build_retrieval(
     readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
     look_ups = None if database is None else ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="look-up")
     return Retrieval(pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers, database, look_ups)
-
-
-def article_finder(settings: Settings, encoders: EncoderPool) -> ArticleFinder | None:
-    """Return what finds the built-in gateway's articles by vectors, None where another gateway replaces it."""
-    if not has_own_gateway(settings):
-        return None
-    return ArticleFinder(gateway_dir(settings), encoders, lambda: article_vectors(settings, encoders))
-
-
-def article_vectors(settings: Settings, encoders: EncoderPool, data_dir: Path | None = None) -> ArticleVectors:
-    """Return the vectors of a store's articles by the default encoder, which is loaded.
-
-    Raises:
-        ModelError: it cannot be loaded.
-    """
-    chosen = settings.retrieval
-    folder = data_dir or gateway_dir(settings)
-    return ArticleVectors(folder, encoders.encoder(), backend_name(chosen), search_device(chosen))
 
 
 def read_options(settings: RetrievalSettings, kind: str = "", licence: str = "") -> ReadOptions:

@@ -112,6 +112,12 @@ class Memory:
     async def compare(self, question: str, texts: Sequence[str]) -> SentenceScores:
         return SentenceScores()
 
+    async def compare_articles(self, question: str, articles: Sequence[Article]) -> SentenceScores:
+        return SentenceScores()
+
+    async def nearest(self, question: str, options: ClinfoOptions, most: int) -> Hits | None:
+        return None
+
     async def search(self, term: str, most: int) -> Hits:
         return Hits(len(self._articles), tuple(self._articles))
 

@@ -238,6 +238,10 @@ class Literature(Protocol):
         """Compare texts with a question; a part that is not there or fails is left out."""
         ...
 
+    async def compare_articles(self, question: str, articles: Sequence[Article]) -> SentenceScores:
+        """Compare title and text of articles with a question, as ``compare`` does."""
+        ...
+
 
 class Citations(Protocol):
     """Write references in a citation style; a library does it, never a model."""

@@ -76,7 +76,7 @@ from server.methods.clinfo.screening import (
     logit,
     screen,
     tell_apart,
-    texts_to_compare,
+    to_compare,
     to_judge,
     with_judgements,
 )
@@ -263,7 +263,7 @@ class Review:
             Retrieved(tuple(run.query for run in searched.runs), tuple(one.article.url for one in kept)),
             EvidenceRead(tuple(f"{one.article.title}\n{one.article.text}".strip() for one in kept)),
         )
-        conclusion = await self._concluded(kept)
+        conclusion = await self._concluded(kept, screened)
         self._tell(Step(conclusion.step))
         if conclusion.lack:
             report = (await self._with_unnamed(report)).concluded(conclusion)
@@ -378,8 +378,8 @@ class Review:
     # --- 3. screening
 
     async def _screened(self, candidates: Sequence[Candidate]) -> tuple[Screened, ...]:
-        texts = texts_to_compare(candidates, self._options)
-        compared = self._library.literature.compare(self._question, texts)
+        articles = to_compare(candidates, self._options)
+        compared = self._library.literature.compare_articles(self._question, articles)
         scores = await self._within("screening", compared, SentenceScores())
         screened = await asyncio.to_thread(screen, self._question, candidates, scores, self._options)
         if self._reader is not None:
@@ -403,7 +403,7 @@ class Review:
 
     # --- 4. and 5. evidence table and synthesis
 
-    async def _concluded(self, kept: Sequence[Screened]) -> Conclusion:
+    async def _concluded(self, kept: Sequence[Screened], screened: Sequence[Screened]) -> Conclusion:
         """Return the synthesis in the way of the request; where the model fails, its sentences are quoted instead."""
         ranked = sorted(kept, key=lambda one: -one.score)
         best_first = level_first(ranked, lambda one: logit(one.score), lambda one: one.article.level)
@@ -416,7 +416,8 @@ class Review:
                 self._flow.faults.append(f"the model failed: {error.message}")
         if written is not None and not written.is_unusable:
             return written
-        extracted = extract(self._question, best_first, self._library.literature, self._options.sentences)
+        most = self._options.sentences
+        extracted = extract(self._question, best_first, screened, self._library.literature, most)
         quoted = await self._with_verdict(await self._within("quotes", extracted, late), kept)
         return quoted if written is None else quoted.in_place_of(written)
 

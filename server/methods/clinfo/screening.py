@@ -222,7 +222,7 @@ def _sigmoid(value: float) -> float:
 def screen(
     question: str, candidates: Sequence[Candidate], scores: SentenceScores, options: ClinfoOptions
 ) -> tuple[Screened, ...]:
-    """Return the judgement of every candidate, in their order; ``scores`` are those of ``texts_to_compare``."""
+    """Return the judgement of every candidate, in their order; ``scores`` are those of ``to_compare``."""
     pairs = [(one, one.article) for one in candidates if one.article is not None]
     ruled = [excluded(article, options) for _, article in pairs]
     read = [article for (_, article), rule in zip(pairs, ruled, strict=True) if rule is None]
@@ -251,10 +251,10 @@ def calibration_for(scores: SentenceScores) -> Calibration:
     return next(CALIBRATIONS[name] for name in names if name in CALIBRATIONS)
 
 
-def texts_to_compare(candidates: Sequence[Candidate], options: ClinfoOptions) -> list[str]:
-    """Return the texts of the candidates that no rule excludes, in their order."""
+def to_compare(candidates: Sequence[Candidate], options: ClinfoOptions) -> list[Article]:
+    """Return the articles of the candidates that no rule excludes, in their order."""
     articles = [one.article for one in candidates if one.article is not None]
-    return [text_of(article) for article in articles if excluded(article, options) is None]
+    return [article for article in articles if excluded(article, options) is None]
 
 
 def to_judge(screened: Sequence[Screened], bar: float) -> list[Screened]:

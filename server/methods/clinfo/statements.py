@@ -148,9 +148,11 @@ _TYPES: Final = (
 
 NO_SENTENCE: Final = "No sentence of the articles that were found is close enough to an answer to be quoted."
 # Lower than where passages are not screened first (``shared.extractive``), as screened articles have fewer sentences
-# that only sound like an answer: of 0.5, 0.45, 0.4, … the lowest at which, on half of the questions of docs/clinfo.md,
-# at most 20 % are answered with their gold articles excluded.
-BAR: Final = 0.45
+# that only sound like an answer: the lowest at which, on half of the questions of docs/clinfo.md, at most 20 % are
+# answered with their gold articles excluded.
+BAR: Final = 0.48
+# So many of the articles that are not kept tell which words of a question are rare.
+_MAX_OTHERS: Final = 60
 # By how much the logarithm of the odds of a quote may be below the best one's.
 _FALL: Final = 1.0
 # Sentences of two articles that share so many of their words speak of the same thing.
@@ -394,11 +396,15 @@ def missing_in(question: str, conclusion: Conclusion, articles: Sequence[Article
     return missing_name(question, [read, *others], 0)
 
 
-async def extract(question: str, kept: Sequence[Screened], literature: Literature, most: int) -> Conclusion:
-    """Choose at most ``most`` sentences above ``BAR``, the best first; articles come best first."""
+async def extract(
+    question: str, kept: Sequence[Screened], screened: Sequence[Screened], literature: Literature, most: int
+) -> Conclusion:
+    """Choose at most ``most`` sentences of the articles that are kept, which come best first, above ``BAR``."""
     articles = [one.article for one in kept]
-    text = readable(articles)
-    candidates = await asyncio.to_thread(candidates_of, question, text.sources, with_titles=True, is_screened=True)
+    text, others = readable(articles), _not_kept(screened)
+    candidates = await asyncio.to_thread(
+        candidates_of, question, text.sources, with_titles=True, is_screened=True, others=others
+    )
     lines = [one.sentence.line for one in candidates.sentences]
     scores = await literature.compare(question, lines) if lines else SentenceScores()
     ranked = scored(candidates.sentences, scores)
@@ -419,6 +425,13 @@ async def extract(question: str, kept: Sequence[Screened], literature: Literatur
         step=f"{candidates.num_found} sentences, best score {best:.2f}, {BAR:.2f} is needed; {len(picked)} quoted",
         record={"bar": BAR, "best": round(best, 4), "num_sentences": candidates.num_found},
     )
+
+
+def _not_kept(screened: Sequence[Screened]) -> list[Source]:
+    """Return the best of the articles that were screened by what they say and are not kept."""
+    rest = [one for one in screened if one.reason in ("not_relevant", "judged_irrelevant")]
+    best = sorted(rest, key=lambda one: -one.score)[:_MAX_OTHERS]
+    return [Source(one.article.title, one.article.text) for one in best]
 
 
 def nearly_best(above: Sequence[ScoredSentence], kept: Sequence[Screened], origins: _Origins) -> list[ScoredSentence]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -155,13 +155,19 @@ def stem_of(term: str) -> str:
 
 
 def candidates_of(
-    question: str, sources: Sequence[Source], *, with_titles: bool = False, is_screened: bool = False
+    question: str,
+    sources: Sequence[Source],
+    *,
+    with_titles: bool = False,
+    is_screened: bool = False,
+    others: Sequence[Source] = (),
 ) -> Candidates:
     """Return the sentences that have most of the question's words, or stand in the best passages.
 
     ``with_titles``: the words of a passage's title count for each of its sentences, as in an abstract, whose sentences
     seldom name their subject again. ``is_screened``: the sources are about the question as a whole, so that the words
-    of ``_KIND_OF`` need not stand in a sentence either.
+    of ``_KIND_OF`` need not stand in a sentence either. ``others`` are passages on other things, nothing of which is
+    chosen: what all sources have is rare among them, and a name counts as such.
     """
     asked = question_stems(question)
     split = [(place, s) for place, one in enumerate(sources) for s in split_sentences(one.text[:_LONGEST_PASSAGE])]
@@ -172,7 +178,7 @@ def candidates_of(
         words | titles[place] if with_titles or subject else words
         for (place, _), words, subject in zip(split, own, meant, strict=True)
     ]
-    weights = rarity(asked, stems)
+    weights = rarity(asked, [*stems, *_sentence_stems(others)])
     for kind in _kinds_asked(question, is_wide=is_screened) & set(weights):
         weights[kind] *= _KIND_WEIGHT
     distinct: dict[str, Candidate] = {}
@@ -181,6 +187,14 @@ def candidates_of(
         distinct.setdefault(sentence.line, one)
     best = sorted(distinct.values(), key=lambda one: -(one.covered + 0.5 / (1 + one.source)))
     return Candidates(tuple(best[:MAX_COMPARED]), len(split))
+
+
+def _sentence_stems(sources: Sequence[Source]) -> Iterator[frozenset[str]]:
+    """Yield the stems of each sentence with those of its passage's title."""
+    for source in sources:
+        title = stems_of(source.title)
+        for sentence in split_sentences(source.text[:_LONGEST_PASSAGE]):
+            yield stems_of(sentence.text) | title
 
 
 def _kinds_asked(question: str, *, is_wide: bool) -> set[str]:

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from clinfo_bench import article
 from ncbi_files import pubmed_set, saved
 
-from models.encoders.base import Encoder, EncoderFingerprint, Floats, Metric, PassageText
+from models.encoders.base import Codes, Encoder, EncoderFingerprint, Floats, Metric, PassageText
 from models.encoders.hashing import HashingEncoder
+from models.encoders.token_codes import pack
 from models.errors import EncoderUnavailable
 from retrieval.errors import IndexBusy, IndexDamaged, IndexWriteFailed
 from retrieval.formats.items import ReadOptions
@@ -67,6 +69,17 @@ class CountingEncoder:
         return self.inner.count_query_tokens(text)
 
 
+class WordEncoder(CountingEncoder):
+    """The same with a vector for each word."""
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[Floats]]:
+        return self.encode_queries(texts), [self.encode_queries(text.split()) for text in texts]
+
+    def encode_passages_with_tokens(self, passages: Sequence[PassageText]) -> tuple[Floats, list[Codes]]:
+        codes = [pack(self.encode_queries(one.text.split())) for one in passages]
+        return self.encode_passages(passages), codes
+
+
 @pytest.fixture
 def encoder() -> CountingEncoder:
     return CountingEncoder(HashingEncoder())
@@ -98,6 +111,24 @@ def test_the_nearest_article_is_first(tmp_path: Path, vectors: ArticleVectors) -
     assert (vectors.nearest("insulin", 5), vectors.rows, vectors.is_current(store)) == ([], 0, False)
     assert vectors.update(store) == VectorUpdate(encoded=2, removed=0)
     assert pmids(vectors, "insulin in children") == [12, 11] and vectors.is_current(store)
+
+
+def test_token_vectors_are_kept_where_the_encoder_has_them(tmp_path: Path) -> None:
+    """Unless the caller leaves them out; those of an article that is gone are removed."""
+    encoder = WordEncoder(HashingEncoder(64))
+    vectors = ArticleVectors(tmp_path, encoder)
+    store = put(tmp_path, "a.xml", STATIN, INSULIN)
+    vectors.update(store)
+    found = vectors.encoded([11, 12, 99])
+    expected = encoder.encode_passages_with_tokens(
+        [PassageText("Statins and muscle pain.", "RESULTS: Muscle pain was common.")]
+    )
+    assert sorted(found) == [11, 12] and found[11][1] is not None
+    assert np.allclose(found[11][0], expected[0][0], atol=1e-3) and np.array_equal(found[11][1], expected[1][0])
+    store = put(tmp_path, "b.xml", GOUT, deleted=["11"])
+    vectors.update(store, tokens=False)
+    assert {pmid: codes is None for pmid, (_, codes) in vectors.encoded([11, 12, 13]).items()} == {12: False, 13: True}
+    vectors.close()
 
 
 def test_days_of_publication_are_a_limit(tmp_path: Path, vectors: ArticleVectors) -> None:

@@ -9,6 +9,7 @@ import pytest
 from clinfo_bench import article
 from ncbi_files import pubmed_set, saved
 
+from retrieval.errors import IndexDamaged
 from retrieval.formats.items import ReadOptions
 from retrieval.formats.records import Article
 from retrieval.gateway.article_vectors import ArticleVectors
@@ -16,6 +17,7 @@ from retrieval.gateway.importing.registry import KINDS
 from retrieval.gateway.importing.run import import_file
 from retrieval.gateway.store.open import open_store
 from server.evidence.article_vectors import ArticleFinder, Limits
+from server.evidence.comparison import TextComparison
 from server.evidence.encoders import EncoderPool
 from server.settings.retrieval import RetrievalSettings
 
@@ -48,6 +50,12 @@ def imported(tmp_path: Path) -> Imported:
         import_file(tmp_path, KINDS["pubmed"], path, ReadOptions(), lambda _: None)
 
     return take
+
+
+def _remove(data: Path, pattern: str) -> None:
+    """Remove files of the vectors."""
+    for path in data.glob(f"vectors/*/{pattern}"):
+        path.unlink()
 
 
 async def test_a_small_store_gets_its_vectors_at_the_first_question(finder: ArticleFinder, imported: Imported) -> None:
@@ -89,6 +97,38 @@ async def test_a_large_store_waits_for_the_command(
     assert len((await finder.nearest("title 7", 5)).pmids) == 5
     imported(*RECORDS)
     assert "some of 1002 articles" in (await finder.nearest("title 7", 5)).note
+
+
+async def test_what_is_stored_of_articles_is_not_encoded_again(tmp_path: Path, imported: Imported) -> None:
+    """The scores are those of the texts; of an article without token vectors nothing is taken from the store."""
+    imported(*RECORDS)
+    pool = EncoderPool(RetrievalSettings())
+    finder = ArticleFinder(tmp_path, pool, lambda: ArticleVectors(tmp_path, pool.encoder()))
+    await finder.nearest("insulin", 5)
+    rows = await finder.rows(["12", "99"])
+    text = "Insulin in children. Insulin lowered glucose."
+    comparison = TextComparison(pool)
+    stored = await comparison.compare("insulin", [text, "Statins."], [rows["12"], None])
+    fresh = await TextComparison(pool).compare("insulin", [text, "Statins."])
+    assert list(rows) == ["12"] and stored.late == fresh.late
+    assert stored.cosines == pytest.approx(fresh.cosines, abs=1e-3)
+    _remove(tmp_path, "codes.sqlite*")
+    await finder.close()
+    assert await finder.rows(["12"]) == {}
+    await finder.close()
+    await pool.close()
+
+
+async def test_vectors_that_cannot_be_read_are_made_of_the_texts(
+    tmp_path: Path, finder: ArticleFinder, imported: Imported
+) -> None:
+    imported(*RECORDS)
+    await finder.nearest("insulin", 5)
+    await finder.close()
+    _remove(tmp_path, "index/segments/*/*")
+    assert await finder.rows(["12"]) == {}
+    with pytest.raises(IndexDamaged):
+        await finder.nearest("insulin", 5)
 
 
 async def test_where_vectors_cannot_be_stored_the_note_says_so(

@@ -19,8 +19,7 @@ from server.methods.clinfo.screening import (
     level_first,
     screen,
     tell_apart,
-    text_of,
-    texts_to_compare,
+    to_compare,
     to_judge,
     with_judgements,
 )
@@ -42,7 +41,7 @@ def test_the_relevant_are_kept_and_the_others_have_a_reason() -> None:
     candidates = _candidates(_article("a"), _article("b", "Heparin is reversed by protamine."), _article("c", ""))
     judged = screen(QUESTION, candidates, SentenceScores(), ClinfoOptions())
     assert [one.reason for one in judged] == ["relevant", "not_relevant", "no_abstract"]
-    assert texts_to_compare(candidates, ClinfoOptions()) == [text_of(one.article) for one in judged[:2]]
+    assert to_compare(candidates, ClinfoOptions()) == [one.article for one in judged[:2]]
     assert judged[0].record["reason"] == "relevant" and judged[0].score > judged[1].score
 
 
