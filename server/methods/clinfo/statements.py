@@ -69,7 +69,7 @@ _POOLED: Final = re.compile(
 # So does "Subgroup analyses for patients with … were performed"; a treatment that was performed may be an answer.
 _PROCEDURE: Final = re.compile(
     r"^[^.;]{0,120}?\b(?:analys[ei]s|searches|search|data|reviews?|measurements?|assessments?|interviews?|"
-    r"comparisons?|surveys?)\b[^.;]{0,100}? (?:was|were|have been|has been) (?:also |then |further )?"
+    r"comparisons?|surveys?)\b[^.;]{0,160}? (?:was|were|have been|has been) (?:also |then |further )?"
     r"(?:performed|conducted|carried out|undertaken|collected|extracted|analy[sz]ed|compared|searched)\b",
     re.IGNORECASE,
 )

@@ -54,7 +54,11 @@ def test_aims_and_methods_are_not_quoted() -> None:
         ("In this article, we review steroids for severe disease.", False),
         ("carnitine translocase Slc25a20", False),
         ("Nine studies were pooled on Helicobacter pylori in irritable bowel syndrome.", False),
-        ("Subgroup analyses for patients with fatty liver disease versus controls were performed.", False),
+        (
+            "Subgroup analyses for patients with histopathologically confirmed non-alcoholic fatty liver disease (NAFLD) "
+            "versus controls were performed.",
+            False,
+        ),
         ("Subgroup analyses that were performed in fatty liver disease showed no harm.", True),
         ("The first human heart transplant was performed in 1967.", True),
         ("A total of 12 trials with 3,400 patients were included in the analysis of statins for stroke.", False),
