@@ -55,8 +55,8 @@ def test_aims_and_methods_are_not_quoted() -> None:
         ("carnitine translocase Slc25a20", False),
         ("Nine studies were pooled on Helicobacter pylori in irritable bowel syndrome.", False),
         (
-            "Subgroup analyses for patients with histopathologically confirmed non-alcoholic fatty liver disease (NAFLD) "
-            "versus controls were performed.",
+            "Subgroup analyses for patients with histopathologically confirmed non-alcoholic fatty liver disease "
+            "(NAFLD) versus controls were performed.",
             False,
         ),
         ("Subgroup analyses that were performed in fatty liver disease showed no harm.", True),
