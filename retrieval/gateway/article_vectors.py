@@ -13,7 +13,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -162,15 +162,7 @@ class ArticleVectors:
         """
         version = _version(store)
         try:
-            make_folder(self._folder)
-            with ExitStack() as opened:
-                index = opened.enter_context(closing(self._writer()))
-                digests = opened.enter_context(closing(_open_digests(self._folder)))
-                codes = None
-                if tokens and isinstance(self._encoder, TokenEncoder):
-                    codes = TokenStore(self._folder, self._encoder.fingerprint, write=True)
-                    opened.enter_context(closing(codes))
-                update = _Update(self._encoder, index, codes, digests)
+            with self._writing(tokens=tokens) as update:
                 for articles in _batches(store):
                     update.take(articles)
                     if update.num_waiting >= commit_rows:
@@ -178,10 +170,10 @@ class ArticleVectors:
                     watch(len(articles))
                 update.commit()
                 update.remove_gone(store)
-                index.commit(version)
+                update.end(version)
+                return VectorUpdate(update.num_encoded, update.num_removed)
         except (OSError, sqlite3.Error) as error:
             raise IndexWriteFailed(f"{self._folder} could not be written: {error}") from error
-        return VectorUpdate(update.num_encoded, update.num_removed)
 
     def _opened(self) -> SegmentedIndex | None:
         """Return the index at its last commit, None where there is none yet."""
@@ -191,6 +183,20 @@ class ArticleVectors:
             elif Storage(self._index, self._options.disk).exists():
                 self._reader = open_index(self._index, self._spec, self._options)
             return self._reader
+
+    @contextmanager
+    def _writing(self, *, tokens: bool) -> Iterator[_Update]:
+        """Open all that an update writes; without ``tokens``, codes are only opened where there are outdated ones."""
+        make_folder(self._folder)
+        with ExitStack() as opened:
+            index = opened.enter_context(closing(self._writer()))
+            digests = opened.enter_context(closing(_open_digests(self._folder)))
+            codes = None
+            tokens = tokens and isinstance(self._encoder, TokenEncoder)
+            if tokens or (self._folder / CODES_FILE).exists():
+                codes = TokenStore(self._folder, self._encoder.fingerprint, write=True)
+                opened.enter_context(closing(codes))
+            yield _Update(_Encoding(self._encoder, tokens), index, codes, digests)
 
     def _writer(self) -> SegmentedIndex:
         options, spec = OpenOptions(write=True), replace(self._spec, backend="faiss")
@@ -203,13 +209,26 @@ class ArticleVectors:
         return self._folder / "index"
 
 
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """Encode articles, with the codes of their tokens where these are wanted."""
+
+    encoder: Encoder
+    tokens: bool
+
+    def of(self, texts: Sequence[PassageText]) -> tuple[Floats, list[Codes] | None]:
+        if self.tokens and isinstance(self.encoder, TokenEncoder):
+            return self.encoder.encode_passages_with_tokens(texts)
+        return self.encoder.encode_passages(texts), None
+
+
 class _Update:
     """Encode what is new or changed; commit first codes and vectors, then the digests of their texts."""
 
     def __init__(
-        self, encoder: Encoder, index: SegmentedIndex, codes: TokenStore | None, digests: sqlite3.Connection
+        self, encoding: _Encoding, index: SegmentedIndex, codes: TokenStore | None, digests: sqlite3.Connection
     ) -> None:
-        self._encoder, self._index, self._codes, self._digests = encoder, index, codes, digests
+        self._encoding, self._index, self._codes, self._digests = encoding, index, codes, digests
         self._waiting: dict[int, bytes] = {}
         self.num_encoded = self.num_removed = 0
 
@@ -219,18 +238,15 @@ class _Update:
         if not changed:
             return
         self._note(dict.fromkeys(changed, _NOT_YET))
-        vectors = self._encode(list(changed), [one.text for one in changed.values()])
+        vectors, codes = self._encoding.of([one.text for one in changed.values()])
+        if self._codes is not None and codes is None:
+            self._codes.delete(list(changed))
+        elif self._codes is not None and codes is not None:
+            self._codes.put(list(changed), codes)
         days = np.array([one.day for one in changed.values()], np.int32)
         self._index.add(Rows(ids=np.array(list(changed), np.int64), vectors=vectors, dates=days))
         self._waiting |= {pmid: one.digest for pmid, one in changed.items()}
         self.num_encoded += len(changed)
-
-    def _encode(self, pmids: Sequence[int], texts: Sequence[PassageText]) -> Floats:
-        if self._codes is None or not isinstance(self._encoder, TokenEncoder):
-            return self._encoder.encode_passages(texts)
-        vectors, codes = self._encoder.encode_passages_with_tokens(texts)
-        self._codes.put(pmids, codes)
-        return vectors
 
     @property
     def num_waiting(self) -> int:
@@ -242,6 +258,10 @@ class _Update:
         self._index.commit()
         self._note(self._waiting)
         self._waiting = {}
+
+    def end(self, version: str) -> None:
+        """Commit which state of the store the vectors are of."""
+        self._index.commit(version)
 
     def remove_gone(self, store: GatewayStore) -> None:
         """Remove what belongs to articles that the store no longer has."""

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -72,11 +73,9 @@ class ArticleFinder:
         least = _LEAST_COSINE.get(self._encoders.encoder().name, float("-inf"))
         first, last = (limits.first_day, limits.last_day) if limits else (0, 0)
         found = vectors.nearest(question, most * _SPARE if limits else most, first, last)
-        near = [str(pmid) for pmid, score in found if score >= least]
-        if limits:
-            near = [pmid for pmid in near if _admitted(store, pmid, limits)]
-        near = near[:most]
-        return Hits(len(near), tuple(near), note)
+        near = (str(pmid) for pmid, score in found if score >= least)
+        taken = tuple(islice((pmid for pmid in near if limits is None or _admitted(store, pmid, limits)), most))
+        return Hits(len(taken), taken, note)
 
     async def rows(self, pmids: Sequence[str]) -> dict[str, bytes]:
         """Return what ``TextComparison`` compares of those articles that have vectors, by PMID; {} where none has.

@@ -128,6 +128,9 @@ def test_token_vectors_are_kept_where_the_encoder_has_them(tmp_path: Path) -> No
     store = put(tmp_path, "b.xml", GOUT, deleted=["11"])
     vectors.update(store, tokens=False)
     assert {pmid: codes is None for pmid, (_, codes) in vectors.encoded([11, 12, 13]).items()} == {12: False, 13: True}
+    changed = article("12", "Insulin and gout.", ("RESULTS", "None had gout."), year="2020")
+    vectors.update(put(tmp_path, "c.xml", changed), tokens=False)
+    assert vectors.encoded([12])[12][1] is None  # not those of its former text
     vectors.close()
 
 
