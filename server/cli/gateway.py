@@ -191,7 +191,7 @@ def _update_vectors(store: GatewayStore, vectors: ArticleVectors, *, tokens: boo
         with Progress(*columns, console=console, transient=not sys.stderr.isatty()) as bars:
             task = bars.add_task("reading articles", total=store.count("pubmed"))
             done = vectors.update(store, lambda articles: bars.advance(task, articles), tokens=tokens)
-        print(f"{done.encoded:,} vectors made, {done.removed:,} removed; {vectors.rows:,} articles have one")
+        print(f"vectors made: {done.encoded:,}, removed: {done.removed:,}; articles that have one: {vectors.rows:,}")
     finally:
         vectors.close()
 

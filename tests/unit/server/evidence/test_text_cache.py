@@ -1,4 +1,4 @@
-"""Vectors of SPOKE's statements: encoded once, kept within a bound, shared by questions at the same time."""
+"""What is computed of texts, as vectors of statements: once, within a bound, shared by questions at the same time."""
 
 from __future__ import annotations
 
