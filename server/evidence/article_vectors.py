@@ -17,7 +17,7 @@ from typing import Final
 
 from models.encoders.base import TokenEncoder
 from models.errors import ModelError
-from retrieval.errors import IndexBusy, IndexWriteFailed, RetrievalError
+from retrieval.errors import IndexBusy, IndexFault, IndexWriteFailed, RetrievalError
 from retrieval.formats.records import Article
 from retrieval.gateway.article_vectors import ArticleVectors
 from retrieval.gateway.store.open import open_store
@@ -65,7 +65,12 @@ class ArticleFinder:
             RetrievalError: the store or its vectors cannot be read.
             ModelError: the encoder failed.
         """
-        return await self._encoders.run(lambda: self._nearest(question, most, limits))
+        try:
+            return await self._encoders.run(lambda: self._nearest(question, most, limits))
+        except IndexFault as error:
+            # Its message names folders of this machine, which readers of an answer must not see.
+            log.error("vectors of articles not usable: %s", error.message)
+            raise IndexFault("the vectors of articles cannot be read; the server's log says why") from error
 
     def _nearest(self, question: str, most: int, limits: Limits | None) -> Hits:
         store, vectors = self._open()
