@@ -134,6 +134,13 @@ class RemoteVectors(Encoder, Protocol):
         ...
 
 
+def encode_with_tokens(encoder: Encoder, passages: Sequence[PassageText]) -> tuple[Floats, list[Codes] | None]:
+    """Return the vectors of passages, and the codes of their tokens, None from an encoder that gives none."""
+    if isinstance(encoder, TokenEncoder):
+        return encoder.encode_passages_with_tokens(passages)
+    return encoder.encode_passages(passages), None
+
+
 def lacks_tokens(encoder: Encoder) -> bool:
     """Return whether the weights give token vectors for late interaction and this encoder, being remote, does not."""
     return isinstance(encoder, RemoteVectors) and encoder.fingerprint.pooling == "mean"

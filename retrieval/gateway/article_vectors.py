@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from models.encoders.base import Codes, Encoder, Floats, PassageText, TokenEncoder
+from models.encoders.base import Codes, Encoder, Floats, PassageText, TokenEncoder, encode_with_tokens
 from retrieval.errors import IndexWriteFailed
 from retrieval.formats.records import Article
 from retrieval.gateway.store.reader import GatewayStore, decode
@@ -42,6 +42,7 @@ _DIGEST_BYTES: Final = 12
 _NOT_YET: Final = b""
 # Receives the number of articles read since the last call.
 Watch = Callable[[int], None]
+_Encode = Callable[[Sequence[PassageText]], tuple[Floats, list[Codes] | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +193,17 @@ class ArticleVectors:
             index = opened.enter_context(closing(self._writer()))
             digests = opened.enter_context(closing(_open_digests(self._folder)))
             codes = None
-            tokens = tokens and isinstance(self._encoder, TokenEncoder)
-            if tokens or (self._folder / CODES_FILE).exists():
+            has_tokens = tokens and isinstance(self._encoder, TokenEncoder)
+            if has_tokens or (self._folder / CODES_FILE).exists():
                 codes = TokenStore(self._folder, self._encoder.fingerprint, write=True)
                 opened.enter_context(closing(codes))
-            yield _Update(_Encoding(self._encoder, tokens), index, codes, digests)
+            yield _Update(self._encoded if tokens else self._encoded_plainly, index, codes, digests)
+
+    def _encoded(self, texts: Sequence[PassageText]) -> tuple[Floats, list[Codes] | None]:
+        return encode_with_tokens(self._encoder, texts)
+
+    def _encoded_plainly(self, texts: Sequence[PassageText]) -> tuple[Floats, list[Codes] | None]:
+        return self._encoder.encode_passages(texts), None
 
     def _writer(self) -> SegmentedIndex:
         options, spec = OpenOptions(write=True), replace(self._spec, backend="faiss")
@@ -209,26 +216,13 @@ class ArticleVectors:
         return self._folder / "index"
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoding:
-    """Encode articles, with the codes of their tokens where these are wanted."""
-
-    encoder: Encoder
-    tokens: bool
-
-    def of(self, texts: Sequence[PassageText]) -> tuple[Floats, list[Codes] | None]:
-        if self.tokens and isinstance(self.encoder, TokenEncoder):
-            return self.encoder.encode_passages_with_tokens(texts)
-        return self.encoder.encode_passages(texts), None
-
-
 class _Update:
     """Encode what is new or changed; commit first codes and vectors, then the digests of their texts."""
 
     def __init__(
-        self, encoding: _Encoding, index: SegmentedIndex, codes: TokenStore | None, digests: sqlite3.Connection
+        self, encode: _Encode, index: SegmentedIndex, codes: TokenStore | None, digests: sqlite3.Connection
     ) -> None:
-        self._encoding, self._index, self._codes, self._digests = encoding, index, codes, digests
+        self._encode, self._index, self._codes, self._digests = encode, index, codes, digests
         self._waiting: dict[int, bytes] = {}
         self.num_encoded = self.num_removed = 0
 
@@ -238,7 +232,7 @@ class _Update:
         if not changed:
             return
         self._note(dict.fromkeys(changed, _NOT_YET))
-        vectors, codes = self._encoding.of([one.text for one in changed.values()])
+        vectors, codes = self._encode([one.text for one in changed.values()])
         if self._codes is not None and codes is None:
             self._codes.delete(list(changed))
         elif self._codes is not None and codes is not None:

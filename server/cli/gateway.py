@@ -81,6 +81,8 @@ def import_files(
         return _wrong(f"{unused}: no file here is of a kind that it chooses from")
     for name, path in zip(kinds, files, strict=True):
         _import_one(_data_dir(data), name, path, options)
+    if "pubmed" in kinds:
+        print("to find articles by their meaning as well: arrowhead gateway vectors")
     return 0
 
 
@@ -145,8 +147,6 @@ def _import_one(data_dir: Path, kind: str, path: Path, options: ReadOptions) -> 
         print(f"{path.name}: imported before, nothing to do")
         return
     print(f"{path.name}: {result.entries:,} entries imported, {result.bad:,} bad records passed over")
-    if kind == "pubmed" and result.entries:
-        print("to find these articles by their meaning as well: arrowhead gateway vectors")
     for line, reason in result.first_bad:
         print(f"{path}:{line}: {reason}", file=sys.stderr)
     if result.bad > len(result.first_bad):

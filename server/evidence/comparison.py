@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from models.encoders.base import Codes, Encoder, Floats, PassageText, TokenEncoder
+from models.encoders.base import Codes, Encoder, Floats, PassageText, TokenEncoder, encode_with_tokens
 from models.encoders.token_codes import bytes_per_token, max_sim
 from models.errors import ModelError
 from server.evidence.encoders import EncoderPool
@@ -21,6 +22,7 @@ from server.methods.shared.passages import SentenceScores
 
 log = logging.getLogger(__name__)
 _FLOAT16: Final = 2  # bytes
+_QUESTIONS: Final = 32
 
 
 class TextComparison:
@@ -29,29 +31,39 @@ class TextComparison:
     def __init__(self, encoders: EncoderPool) -> None:
         self._encoders = encoders
         self._cache: TextCache | None = None
+        self._questions: OrderedDict[str, tuple[Floats, Floats | None]] = OrderedDict()
 
     async def compare(self, question: str, texts: Sequence[str], known: Sequence[bytes | None] = ()) -> SentenceScores:
         """Return the scores of each text; a part that is not there or fails is left out.
 
         ``known`` has the rows of texts that are encoded already, as ``row_of`` makes them; () for none.
         """
-        name, cosines, late, cross = "", tuple[float, ...](), tuple[float, ...](), tuple[float, ...]()
+        name, near, late, cross = "", tuple[float, ...](), tuple[float, ...](), tuple[float, ...]()
         try:
             encoder = await self._encoders.run(self._encoders.encoder)
-            asked, tokens = await self._encoders.run(lambda: _encoded_question(encoder, question))
+            asked, tokens = await self._asked(encoder, question)
             known = known or [None] * len(texts)
             new = await self._cached(encoder).rows_of([t for t, row in zip(texts, known, strict=True) if row is None])
             encoded = iter(new)
             rows = [next(encoded) if row is None else row for row in known]
             # On a thread, as the tokens of many texts take longer than the event loop should be blocked.
-            name, (cosines, late) = encoder.name, await asyncio.to_thread(_similarities, asked, tokens, rows)
+            name, (near, late) = encoder.name, await asyncio.to_thread(_similarities, asked, tokens, rows)
             if self._encoders.cross_encoder_name is not None:
                 passages = [PassageText("", text) for text in texts]
                 scores = await self._encoders.run(lambda: self._encoders.cross_encoder().score(question, passages))
                 cross = tuple(map(float, scores))
         except ModelError as error:
             log.warning("texts are compared without all encoders: cause=%s", error.message)
-        return SentenceScores(encoder=name, cosines=cosines, late=late, cross=cross)
+        return SentenceScores(encoder=name, cosines=near, late=late, cross=cross)
+
+    async def _asked(self, encoder: Encoder, question: str) -> tuple[Floats, Floats | None]:
+        """Return what is encoded of a question, once for the articles of a review and their sentences."""
+        if question not in self._questions:
+            self._questions[question] = await self._encoders.run(lambda: _encoded_question(encoder, question))
+        encoded = self._questions[question]
+        while len(self._questions) > _QUESTIONS:
+            self._questions.popitem(last=False)
+        return encoded
 
     def _cached(self, encoder: Encoder) -> TextCache:
         if self._cache is None:
@@ -73,10 +85,9 @@ def _encoded_question(encoder: Encoder, question: str) -> tuple[Floats, Floats |
 
 
 def _encoded_rows(encoder: Encoder, passages: Sequence[PassageText]) -> list[bytes]:
-    if isinstance(encoder, TokenEncoder):
-        vectors, codes = encoder.encode_passages_with_tokens(passages)
-        return [row_of(vector, one) for vector, one in zip(vectors, codes, strict=True)]
-    return [row_of(vector, None) for vector in encoder.encode_passages(passages)]
+    vectors, codes = encode_with_tokens(encoder, passages)
+    each: Sequence[Codes | None] = [None] * len(vectors) if codes is None else codes
+    return [row_of(vector, one) for vector, one in zip(vectors, each, strict=True)]
 
 
 def row_of(vector: Floats, codes: Codes | None) -> bytes:
@@ -89,14 +100,15 @@ def _similarities(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the cosine of each row and, with the question's tokens, the similarity of its tokens."""
     dim = len(asked)
-    cosines = _cosines(asked, np.stack([np.frombuffer(row, np.float16, dim).astype(np.float32) for row in rows]))
+    near = cosines(asked, np.stack([np.frombuffer(row, np.float16, dim).astype(np.float32) for row in rows]))
     if tokens is None:
-        return cosines, ()
+        return near, ()
     width = bytes_per_token(dim)
     codes = [np.frombuffer(row, np.uint8, offset=_FLOAT16 * dim).reshape(-1, width) for row in rows]
-    return cosines, tuple(map(float, max_sim(tokens, codes)))
+    return near, tuple(map(float, max_sim(tokens, codes)))
 
 
-def _cosines(asked: Floats, read: Floats) -> tuple[float, ...]:
+def cosines(asked: Floats, read: Floats) -> tuple[float, ...]:
+    """Return the cosine of the vector ``asked`` [dim] and each row of ``read`` [n, dim]."""
     lengths = np.linalg.norm(read, axis=1) * np.linalg.norm(asked)
     return tuple(float(value) for value in (read @ asked) / np.maximum(lengths, np.float32(1e-12)))

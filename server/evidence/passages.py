@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-import numpy as np
-
 from models.encoders.base import Encoder, PassageText
 from models.errors import ModelError
 from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
@@ -28,6 +26,7 @@ from retrieval.errors import NamespaceUnknown
 from retrieval.lexical.fusion import reciprocal_rank_fusion
 from retrieval.storage.database import SharedDatabase
 from retrieval.types import NameInText, Synonyms
+from server.evidence.comparison import cosines
 from server.evidence.encoders import EncoderPool
 from server.jobs.queue import JobQueue
 from server.jobs.uploads import Uploads
@@ -186,16 +185,17 @@ class PassageService:
         self, question: str, sentences: Sequence[str], namespaces: Namespaces, names: Sequence[str]
     ) -> SentenceScores:
         texts = [PassageText("", sentence) for sentence in sentences]
-        name, cosines, cross = "", tuple[float, ...](), tuple[float, ...]()
+        name, near, cross = "", tuple[float, ...](), tuple[float, ...]()
         try:
             encoder = _encoder_of(namespaces, names, self._settings.encoder)
             if encoder is not None:
-                name, cosines = encoder.name, _cosines(encoder, question, texts)
+                asked = encoder.encode_queries([question])[0]
+                name, near = encoder.name, cosines(asked, encoder.encode_passages(texts))
             if self._settings.cross_encoder is not None:
                 cross = tuple(map(float, self._retrieval.encoders.cross_encoder().score(question, texts)))
         except ModelError as error:
             log.warning("sentences are compared without all encoders: cause=%s", error.message)
-        return SentenceScores(encoder=name, cosines=cosines, cross=cross)
+        return SentenceScores(encoder=name, cosines=near, cross=cross)
 
     async def notes(self) -> Namespaces:
         """Return the package's notes, or the namespaces of the data folder where one was made in the meantime."""
@@ -236,12 +236,6 @@ def _encoder_of(namespaces: Namespaces, names: Sequence[str], usual: str) -> Enc
             if namespace.settings.encoder:
                 found.setdefault(namespace.settings.encoder, namespace.encoder)
     return found.get(usual) or next(iter(found.values()), None)
-
-
-def _cosines(encoder: Encoder, question: str, texts: Sequence[PassageText]) -> tuple[float, ...]:
-    asked, read = encoder.encode_queries([question])[0], encoder.encode_passages(texts)
-    lengths = np.linalg.norm(read, axis=1) * np.linalg.norm(asked)
-    return tuple(float(value) for value in (read @ asked) / np.maximum(lengths, np.float32(1e-12)))
 
 
 def distinct_names(named: Mapping[str, Sequence[NameInText]]) -> tuple[NameInText, ...]:

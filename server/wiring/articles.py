@@ -1,4 +1,7 @@
-"""Assemble the search of the gateway's articles by vectors."""
+"""Assemble the search of the gateway's articles by vectors.
+
+Apart from ``retrieval``, so that commands on namespaces do not load the gateway.
+"""
 
 from __future__ import annotations
 

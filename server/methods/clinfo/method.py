@@ -88,6 +88,7 @@ from server.methods.clinfo.search import (
     expanded,
     fetch,
     merge,
+    nearest_run,
     search_nearest,
     search_passages,
     search_source,
@@ -319,8 +320,8 @@ class Review:
             for query in queries:
                 run = SearchRun(source=source.name, query=query.term, writer=query.writer)
                 works.append((run, search_source(number, source, query, wanted(self._options))))
-            run = SearchRun(source=f"{source.name} (vectors)", query=self._question, writer="vectors")
-            works.append((run, search_nearest(number, source, self._question, self._options)))
+            nearest = search_nearest(number, source, self._question, self._options)
+            works.append((nearest_run(source, self._question), nearest))
         if names:
             asked = list(dict.fromkeys([self._question, *(query.words for query in queries if query.words)]))[:2]
             run = SearchRun(source=", ".join(names), query=self._question, writer="rules")

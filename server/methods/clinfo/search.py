@@ -146,7 +146,7 @@ def _message(error: ArrowheadError) -> str:
 
 async def search_nearest(number: int, source: ArticleSource, question: str, options: ClinfoOptions) -> Searched:
     """Search one source by vectors; nothing where it has none."""
-    run = SearchRun(source=f"{source.name} (vectors)", query=question, writer="vectors", weight=RANKED_WEIGHT)
+    run = nearest_run(source, question)
     try:
         hits = await source.nearest(question, options, wanted(options))
     except (RetrievalError, ModelError) as error:
@@ -155,6 +155,11 @@ async def search_nearest(number: int, source: ArticleSource, question: str, opti
         return Searched()
     keys = tuple(f"{_PMID}{pmid}" for pmid in hits.pmids)
     return Searched((replace(run, hits=hits.count, keys=keys, note=hits.note),), dict.fromkeys(keys, number))
+
+
+def nearest_run(source: ArticleSource, question: str) -> SearchRun:
+    """Return the record of a search by vectors before it has begun."""
+    return SearchRun(source=f"{source.name} (vectors)", query=question, writer="vectors", weight=RANKED_WEIGHT)
 
 
 def wanted(options: ClinfoOptions) -> int:
