@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, get_args
 
-Endpoint = Literal["esearch", "esummary", "efetch", "elink", "einfo", "espell", "blast_put", "blast_get"]
+Endpoint = Literal["esearch", "esummary", "efetch", "elink", "einfo", "espell", "epost", "blast_put", "blast_get"]
 SummaryPart = Literal["none", "lead", "full"]
 # symbol and alias are those of human genes, other_symbol both of other species; gene_name is a gene's full name.
 NameKind = Literal["symbol", "alias", "other_symbol", "gene_name", "organism", "disease", "heading"]

@@ -11,8 +11,9 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from xml.etree import ElementTree
@@ -191,32 +192,41 @@ class EntrezSource:
         return {name: found[name] for name in pmcs if name in found}
 
     async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
-        batches = [pmids[first : first + self._batch] for first in range(0, len(pmids), self._batch)]
-        slots = asyncio.Semaphore(_AT_ONCE)
+        """Fetch in batches; of PubMed, more than one are posted and fetched by page, and by id what is then missing."""
+        ends = time.monotonic() + seconds
+        results: list[Fetched | NcbiError | None] = []
+        if self.context.mode == "ncbi" and len(pmids) > _BATCH == self._batch:
+            results = [page for page in await self._pages(pmids, ends) if not isinstance(page, NcbiError)]
+        found = {article.pmid for page in results if isinstance(page, Fetched) for article in page.articles}
+        left = [pmid for pmid in pmids if pmid not in found]
+        if None not in results:
+            batches = [left[first : first + self._batch] for first in range(0, len(left), self._batch)]
+            calls = [partial(self._fetched, {"id": ",".join(batch)}, batch) for batch in batches]
+            results += await _side_by_side(calls, ends)
+        return _merged(results, pmids)
 
-        async def one(batch: Sequence[str]) -> Fetched | NcbiError:
-            async with slots:
-                try:
-                    return await self._fetched(batch)
-                except NcbiError as error:
-                    return error
-
-        results = await finished([one(batch) for batch in batches], seconds)
-        errors = [result for result in results if isinstance(result, NcbiError)]
-        if errors and len(errors) == len(results):
-            raise errors[0]
-        fetched = [result for result in results if isinstance(result, Fetched)]
-        articles = tuple(one for result in fetched for one in result.articles)
-        unread = [reason for result in fetched for reason in result.unread]
-        return Fetched(articles, (*unread, *(error.message for error in errors)), is_late=None in results)
+    async def _pages(self, pmids: Sequence[str], ends: float) -> list[Fetched | NcbiError | None]:
+        """Post ids to PubMed's history server and return what it has of them, by page; [] if that failed."""
+        (posted,) = await _side_by_side([partial(self._posted, pmids)], ends)
+        if not isinstance(posted, Posted):
+            return [None] if posted is None else []
+        stored = {"query_key": posted.query_key, "WebEnv": posted.webenv, "retmax": str(_BATCH)}
+        pages = [stored | {"retstart": str(first)} for first in range(0, len(pmids), _BATCH)]
+        # The server may keep another order, so that a page has any of the records.
+        return await _side_by_side([partial(self._fetched, page, pmids) for page in pages], ends)
 
     @property
     def _batch(self) -> int:
         strict = self.egress.policy.is_strict and self.context.mode != "off"
         return _STRICT_BATCH if strict else _BATCH
 
-    async def _fetched(self, pmids: Sequence[str]) -> Fetched:
-        call = NcbiCall("efetch", "pubmed", {"db": "pubmed", "id": ",".join(pmids), "retmode": "xml"})
+    async def _posted(self, pmids: Sequence[str]) -> Posted:
+        call = NcbiCall("epost", "pubmed", {"db": "pubmed", "id": ",".join(pmids)})
+        _, posted = await self._asked(call, lambda reply: read_posted(reply.body, pmids))
+        return posted
+
+    async def _fetched(self, which: Mapping[str, str], pmids: Sequence[str]) -> Fetched:
+        call = NcbiCall("efetch", "pubmed", {"db": "pubmed", **which, "retmode": "xml"})
         _, found = await self._asked(call, lambda reply: read_articles(reply.body, self.name, pmids))
         return found
 
@@ -262,10 +272,43 @@ class EntrezSource:
         )
 
 
+async def _side_by_side(calls: Sequence[Callable[[], Awaitable[_T]]], ends: float) -> list[_T | NcbiError | None]:
+    """Return the results of calls, a few at a time; a call's error in its place, None for one that is late."""
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(call: Callable[[], Awaitable[_T]]) -> _T | NcbiError:
+        async with slots:
+            try:
+                return await call()
+            except NcbiError as error:
+                return error
+
+    return await finished([one(call) for call in calls], max(0.0, ends - time.monotonic()))
+
+
+def _merged(results: Sequence[Fetched | NcbiError | None], pmids: Sequence[str]) -> Fetched:
+    """Return the records of all results in the order of ``pmids``.
+
+    Raises:
+        NcbiError: no call succeeded.
+    """
+    errors = [result for result in results if isinstance(result, NcbiError)]
+    if errors and len(errors) == len(results):
+        raise errors[0]
+    fetched = [result for result in results if isinstance(result, Fetched)]
+    articles = {article.pmid: article for result in fetched for article in result.articles}
+    unread = [reason for result in fetched for reason in result.unread]
+    return Fetched(
+        tuple(articles[pmid] for pmid in dict.fromkeys(pmids) if pmid in articles),
+        (*unread, *(error.message for error in errors)),
+        is_late=None in results,
+    )
+
+
 def _counted(found: object) -> Condensed:
     """Return how many ids, records or words a reply has, with the ids."""
     ids: Sequence[str] = ()
-    if isinstance(found, IdList):
+    if isinstance(found, IdList | Posted):
         ids = found.ids
     elif isinstance(found, Fetched):
         ids = [article.pmid for article in found.articles]
@@ -301,6 +344,28 @@ def note_of(reply: RawReply) -> str:
     return route.note
 
 
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """Hold where the history server has ids that were posted."""
+
+    webenv: str
+    query_key: str
+    ids: tuple[str, ...]
+
+
+def read_posted(body: str, ids: Sequence[str]) -> Posted:
+    """Return where an epost reply says that these ids are.
+
+    Raises:
+        NcbiMalformed: it does not say so.
+    """
+    root = _root_of(body, "epost")
+    webenv, key = (root.findtext(name, "").strip() for name in ("WebEnv", "QueryKey"))
+    if root.tag != "ePostResult" or not webenv or not key:
+        raise NcbiMalformed("epost stored no ids")
+    return Posted(webenv, key, tuple(ids))
+
+
 def read_articles(body: str, source: str, asked: Sequence[str]) -> Fetched:
     """Parse an efetch reply; records that cannot be read are reported and affect no other.
 
@@ -334,11 +399,7 @@ def read_spellings(body: str, words: Sequence[str]) -> dict[str, str]:
     Raises:
         NcbiMalformed: the body is no reply of espell.
     """
-    try:
-        refuse_declared(body)
-        root = ElementTree.fromstring(body)
-    except (DeclaredXml, ElementTree.ParseError) as error:
-        raise NcbiMalformed("espell sent no XML that can be read") from error
+    root = _root_of(body, "espell")
     if root.tag != "eSpellResult":
         raise NcbiMalformed(f"espell sent XML of an unknown kind: <{root.tag[:40]}>")
     corrected = (root.findtext("CorrectedQuery") or "").split()
@@ -346,6 +407,14 @@ def read_spellings(body: str, words: Sequence[str]) -> dict[str, str]:
         return {}
     pairs = zip(words, corrected, strict=True)
     return {word: better for word, better in pairs if better.casefold() != word.casefold() and better.isalnum()}
+
+
+def _root_of(body: str, endpoint: str) -> ElementTree.Element:
+    try:
+        refuse_declared(body)
+        return ElementTree.fromstring(body)
+    except (DeclaredXml, ElementTree.ParseError) as error:
+        raise NcbiMalformed(f"{endpoint} sent no XML that can be read") from error
 
 
 def read_full_texts(body: str) -> dict[str, tuple[Section, ...]]:

@@ -24,6 +24,7 @@ from server.methods.clinfo.method import Clinfo, Library
 from server.settings.egress import EgressSettings, NcbiSettings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
+from server.types import EgressMode
 from server.wiring.ncbi import build_ncbi
 from server.wiring.retrieval import build_retrieval
 
@@ -126,7 +127,9 @@ class ClinfoBench:
         behaviour: ScriptedBehaviour | None = None,
         facts: Mapping[str, Any] | None = None,
         engine: type[ScriptedEngine] = ScriptedEngine,
+        mode: EgressMode = "off",
     ) -> None:
+        self._mode = mode
         self._engine = engine
         self._behaviour = behaviour
         self._facts = facts if facts is not None else {"trained_for": None if script else ("genegpt",)}
@@ -144,8 +147,10 @@ class ClinfoBench:
         lifecycle = EngineLifecycle(card, lambda: self.engine)
         await lifecycle.load()
         settings = Settings(
-            ncbi=NcbiSettings(eutils_url=f"{self.server.url}/entrez/eutils", retries=0, cache=False),
-            egress=EgressSettings(mode="off"),
+            ncbi=NcbiSettings(
+                eutils_url=f"{self.server.url}/entrez/eutils", retries=0, cache=False, email="a@example.org"
+            ),
+            egress=EgressSettings(mode=self._mode),
         )
         retrieval = RetrievalSettings(encoder="hashing")
         self.ncbi = build_ncbi(settings)

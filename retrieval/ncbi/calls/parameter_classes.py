@@ -186,6 +186,8 @@ def _found(call: NcbiCall, vocabulary: Vocabulary) -> set[ParamClass]:
                 found.add("sequence")
             case "RID":
                 found.add("sequence" if holds_sequence(value) else "id" if _RID.fullmatch(value) else "free_text")
+            case "WebEnv":
+                found.add("sequence" if holds_sequence(value) else "id" if _WEBENV.fullmatch(value) else "free_text")
             case "seq_start" | "seq_stop":
                 found.add("coordinates")
             case "linkname":
@@ -351,6 +353,7 @@ _IDENTIFIER: Final = re.compile(
     re.IGNORECASE,
 )
 _RID: Final = re.compile(r"[A-Z0-9]{8,20}")
+_WEBENV: Final = re.compile(r"MCID_[0-9a-f]{10,40}")
 _NUMBER: Final = re.compile(r"[0-9]{1,10}")
 _CAPITALS: Final = re.compile(r"[A-Z][A-Z0-9]*(?:[-.][A-Z0-9]+){0,3}")
 _WITH_DIGIT: Final = re.compile(r"[A-Za-z]{1,8}[0-9][A-Za-z0-9]{0,9}(?:[-.][A-Za-z0-9]{1,6}){0,2}")

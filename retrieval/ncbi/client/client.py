@@ -119,7 +119,12 @@ def check_body(call: NcbiCall, body: str) -> None:
 
 
 def max_age_s(call: NcbiCall, reply: RawReply) -> float:
-    """Return how long the reply may be reused; empty results and permanent errors expire sooner."""
+    """Return how long the reply may be reused; empty results and permanent errors expire sooner.
+
+    0: not at all, as of epost and of calls with a WebEnv, which no later answer names.
+    """
+    if call.endpoint == "epost" or "WebEnv" in call.params:
+        return 0.0
     if _NEGATIVE.search(reply.body[:_MAX_ERROR_CHARS]):
         return NEGATIVE_MAX_AGE_S
     return MAX_AGE_S[call.endpoint]
@@ -333,8 +338,8 @@ class NcbiClient:
                     reply = await self._send(call)
             except TimeoutError as error:
                 raise NcbiTimeout(f"NCBI gave no answer within {total_s:g} s") from error
-        if self._cache is not None:
-            await self._cache.put(key, reply, max_age_s=max_age_s(call, reply))
+        if self._cache is not None and (max_age := max_age_s(call, reply)):
+            await self._cache.put(key, reply, max_age_s=max_age)
         return reply
 
     async def _send(self, call: NcbiCall) -> RawReply:

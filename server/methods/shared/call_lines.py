@@ -17,6 +17,7 @@ _MAX_VALUE = 60
 _NOUNS = {
     "esearch": "id",
     "elink": "id",
+    "epost": "id",
     "blast_put": "hit",
     "blast_get": "hit",
     "einfo": "database",

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from clinfo_bench import ARTICLES, ClinfoBench, article, pubmed
+from clinfo_bench import ARTICLES, ClinfoBench, Handler, article, pubmed
 from ncbi_files import pubmed_set
 from ncbi_server import Answer, Seen
 
 from retrieval.errors import NcbiMalformed, NcbiUnavailable
 from retrieval.types import RawReply, Route
-from server.evidence.literature import EntrezSource, note_of, read_articles, read_spellings
+from server.evidence.literature import EntrezSource, Posted, note_of, read_articles, read_posted, read_spellings
 from server.methods.base import CallReplied, OptionInvalid
 from server.methods.clinfo.literature import Hear
 from server.methods.clinfo.options import parse_options
@@ -21,7 +22,7 @@ from server.methods.clinfo.options import parse_options
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Any:
-    return lambda *given: ClinfoBench(tmp_path, *given)
+    return lambda *given, **more: ClinfoBench(tmp_path, *given, **more)
 
 
 async def _source(made: ClinfoBench, hear: Hear = lambda call: None) -> EntrezSource:
@@ -84,6 +85,86 @@ async def test_many_records_take_one_call_for_each_two_hundred(bench: Any) -> No
         found = await (await _source(made)).fetch(list(many), 60)
         calls = [seen for seen in made.server.seen if seen.path.endswith("efetch.fcgi")]
     assert len(found.articles) == 450 and sorted(len(seen.params["id"].split(",")) for seen in calls) == [50, 200, 200]
+
+
+def _with_history(articles: Mapping[str, str], *stored: str) -> Handler:
+    """PubMed with a history server that keeps ids in the order of their numbers; ``stored`` are those that it lost."""
+    handler, environments = pubmed(articles), {}
+
+    def handle(seen: Seen) -> Answer:
+        params = seen.params
+        if seen.path.endswith("epost.fcgi"):
+            environments["MCID_67f0a2b1c4"] = sorted(set(params["id"].split(",")) - set(stored), key=int, reverse=True)
+            inner = "<QueryKey>1</QueryKey><WebEnv>MCID_67f0a2b1c4</WebEnv>"
+            return Answer(body=f"<ePostResult>{inner}</ePostResult>".encode())
+        if "WebEnv" in params:
+            first, most = int(params["retstart"]), int(params["retmax"])
+            ids = environments[params["WebEnv"]][first : first + most]
+            return Answer(body=pubmed_set(*(articles[pmid] for pmid in ids)).encode())
+        return handler(seen)
+
+    return handle
+
+
+def _asked_for(made: ClinfoBench) -> list[str]:
+    def told(seen: Seen) -> str:
+        how = "posted" if seen.path.endswith("epost.fcgi") else "by id"
+        return "page" if "WebEnv" in seen.params else f"{how} {len(seen.params['id'].split(','))}"
+
+    return [told(seen) for seen in made.server.seen]
+
+
+async def test_of_pubmed_more_than_one_batch_is_posted_and_fetched_by_page(bench: Any) -> None:
+    many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 451)}
+    heard: list[CallReplied] = []
+    async with bench(_with_history(many), mode="ncbi") as made:
+        found = await (await _source(made, heard.append)).fetch(list(many), 60)
+        assert _asked_for(made) == ["posted 450", "page", "page", "page"]
+        few = await (await _source(made)).fetch(list(many)[:200], 60)
+        assert _asked_for(made)[4:] == ["by id 200"]
+    assert [one.pmid for one in found.articles] == list(many) and found.unread == () and len(few.articles) == 200
+    assert heard[0].summary == "450 ids" and {call.status for call in heard} == {"ok"}
+
+
+async def test_what_the_history_server_lost_is_fetched_by_id(bench: Any) -> None:
+    many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 451)}
+    async with bench(_with_history(many, "7", "8"), mode="ncbi") as made:
+        found = await (await _source(made)).fetch(list(many), 60)
+        assert _asked_for(made) == ["posted 450", "page", "page", "page", "by id 2"]
+    assert [one.pmid for one in found.articles] == list(many)
+
+
+@pytest.mark.parametrize("ends", ["epost.fcgi", "efetch.fcgi"])
+async def test_without_a_history_server_records_are_fetched_by_id(bench: Any, ends: str) -> None:
+    """Whether it takes no ids, or gives none back."""
+    many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 301)}
+    handler = _with_history(many)
+    lost = b"<eFetchResult><ERROR>Unable to obtain query #1</ERROR></eFetchResult>"
+
+    def handle(seen: Seen) -> Answer:
+        fails = seen.path.endswith(ends) and ("WebEnv" in seen.params or ends == "epost.fcgi")
+        return Answer(body=lost) if fails else handler(seen)
+
+    async with bench(handle, mode="ncbi") as made:
+        found = await (await _source(made)).fetch(list(many), 60)
+        assert _asked_for(made)[-2:] == ["by id 200", "by id 100"]
+    assert [one.pmid for one in found.articles] == list(many) and found.unread == ()
+
+
+async def test_a_late_history_server_ends_with_the_time(bench: Any) -> None:
+    many = {str(n): article(str(n), f"Title {n}.") for n in range(1, 301)}
+    async with bench(lambda seen: Answer(hang=True), mode="ncbi") as made:
+        found = await (await _source(made)).fetch(list(many), 1)
+        assert _asked_for(made) == ["posted 300"]
+    assert found.is_late and found.articles == ()
+
+
+def test_a_reply_without_a_place_in_the_history_is_malformed() -> None:
+    whole = "<ePostResult><QueryKey>1</QueryKey><WebEnv>MCID_1</WebEnv></ePostResult>"
+    assert read_posted(whole, ["5"]) == Posted("MCID_1", "1", ("5",))
+    for body in ("<ePostResult><ERROR>Empty ID list</ERROR></ePostResult>", "<html>", whole.replace("ePost", "eFetch")):
+        with pytest.raises(NcbiMalformed):
+            read_posted(body, ["5"])
 
 
 def _espell(query: str, corrected: str) -> str:

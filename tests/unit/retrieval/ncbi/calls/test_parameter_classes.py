@@ -164,7 +164,12 @@ _apart = st.sampled_from([" ", " AND ", "; ", "(", '"'])
 
 
 @settings(max_examples=150, deadline=None)
-@given(before=_text, bases=_bases, after=_text, name=st.sampled_from(["term", "ENTREZ_QUERY", "id", "field", "RID"]))
+@given(
+    before=_text,
+    bases=_bases,
+    after=_text,
+    name=st.sampled_from(["term", "ENTREZ_QUERY", "id", "field", "RID", "WebEnv"]),
+)
 def test_no_sequence_passes_for_less(before: str, bases: str, after: str, name: str) -> None:
     """20 bases in a row are a sequence in whatever stands around them, and in whatever parameter."""
     value = f"{before}{bases}{after}".replace(",", " ") if name == "id" else f"{before}{bases}{after}"
@@ -223,3 +228,8 @@ def test_species_are_recognised_in_titles_and_questions() -> None:
     assert organism_in("What is the official symbol of Lmp10 in mouse?") == "mouse"
     assert organism_in("Which gene of Danio rerio is it?") == "zebrafish"
     assert organism_in("What is the official symbol of LMP10?") == ""
+
+
+def test_a_webenv_is_an_id_in_the_form_of_ncbi_alone() -> None:
+    assert _call("efetch", query_key="1", WebEnv="MCID_67f0a2b1c4d5e6f708192a3b") == ("id",)
+    assert _call("efetch", query_key="1", WebEnv="MCID_john_smith_has_hiv") == ("free_text",)

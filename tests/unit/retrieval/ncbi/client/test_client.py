@@ -428,3 +428,11 @@ def test_what_was_not_found_keeps_shorter(body: str) -> None:
 
     assert max_age_s(call, RawReply(200, "", body, len(body))) == NEGATIVE_MAX_AGE_S
     assert max_age_s(call, RawReply(200, "", '{"esearchresult":{"count":"10"}}', 9)) == MAX_AGE_S["esearch"]
+
+
+def test_what_was_posted_is_not_kept() -> None:
+    """Its WebEnv ends, and no later call has the same one; nor is a failed post repeated from the cache."""
+    post = NcbiCall("epost", "pubmed", {"db": "pubmed", "id": "1,2"})
+    page = NcbiCall("efetch", "pubmed", {"db": "pubmed", "query_key": "1", "WebEnv": "MCID_1", "retmode": "xml"})
+    for call, body in ((post, "<ePostResult><ERROR>x</ERROR></ePostResult>"), (page, "<PubmedArticleSet/>")):
+        assert max_age_s(call, RawReply(200, "text/xml", body, len(body))) == 0
