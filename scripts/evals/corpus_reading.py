@@ -80,10 +80,16 @@ async def ask(method: MedRag, question: Question, number: int) -> tuple[Row, flo
 
 
 async def run(args: argparse.Namespace) -> None:
-    questions = [one for one in read_questions(args.bioasq, held_out=True) if one.form in _FORMS]
+    questions = [one for one in read_questions(args.bioasq, held_out=True) if one.form in args.forms]
     random.Random(SEED).shuffle(questions)
     questions = questions[: args.limit] if args.limit else questions
-    card = ModelCard(name="small", source=str(args.base), prompt_form="chat", context_length=context_length(args.base))
+    card = ModelCard(
+        name="small",
+        source=str(args.base),
+        prompt_form="chat",
+        context_length=context_length(args.base),
+        context_tokens=args.context_tokens,
+    )
     card = with_adapter(card, args.adapter) if args.adapter else card
     engine = create_engine("transformers", card, EngineOptions(max_model_len=4096, max_num_seqs=_AT_ONCE))
     lifecycle = EngineLifecycle(card, lambda: engine)
@@ -127,6 +133,10 @@ def main() -> None:
     parser.add_argument("--bioasq", type=Path, default=Path("../shared/data/qa/bioasq"))
     parser.add_argument("--work", type=Path, default=Path("runs/corpus"), help="keeps the namespace for the next run")
     parser.add_argument("--limit", type=int, default=0, help="so many questions, 0 for all")
+    parser.add_argument("--context-tokens", type=int, default=1000, help="of passages; by default as arrowhead-small")
+    parser.add_argument(
+        "--forms", nargs="+", choices=_FORMS, default=_FORMS, help="yes-or-no questions, factoids or both"
+    )
     parser.add_argument("--out", type=Path, help="append every question and answer, one JSON line each")
     args = parser.parse_args()
     if missing := [name for name in (FILE, _CORPUS) if not (args.bioasq / name).is_file()]:

@@ -42,6 +42,7 @@ _REASONING: Final = 112
 _CLOSED: Final = 16
 _ANSWER: Final = 60
 _NUM_OTHERS: Final = 3
+_FORMS: Final = ("yesno", "factoid", "list", "summary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +298,10 @@ def _items(writer: Writer, args: argparse.Namespace) -> list[Item]:
     if (args.bioasq / FILE).is_file():
         questions = read_questions(args.bioasq, held_out=True)
         random.Random(SEED).shuffle(questions)
+        # Each question is there with its gold passage, and then without.
         every = bioasq_items(writer, questions)
+        pairs = zip(every[::2], every[1::2], strict=True)
+        every = [item for pair in pairs if pair[0].group in args.forms for item in pair]
         items += every[: 2 * args.limit] if args.limit else every
     else:
         print(f"{args.bioasq / FILE} is not there; its questions are left out", file=sys.stderr)
@@ -311,6 +315,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--adapter", type=Path)
     parser.add_argument("--bioasq", type=Path, default=Path("../shared/data/qa/bioasq"))
     parser.add_argument("--limit", type=int, default=0, help="so many questions of BioASQ, 0 for all")
+    parser.add_argument("--forms", nargs="+", choices=_FORMS, default=_FORMS, help="of BioASQ's questions")
     parser.add_argument("--graphs", type=int, default=60, help="so many questions of each closed form of KG-RAG")
     parser.add_argument("--served", action="store_true", help="with the product's engine and its choice of sentences")
     parser.add_argument("--batch", type=int, help="questions at once; 12, and 4 with --served, where each has grammars")

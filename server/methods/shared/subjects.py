@@ -77,14 +77,16 @@ def _has(there: Set[str], stem: str) -> bool:
 def _names_asked(question: str, text: str, there: Set[str]) -> bool:
     """Return whether a passage has one of the names in a question, if the question has any.
 
-    Names are the words that are no everyday English. Where they are most of the words, the question is in another
-    language than the passage, and nothing follows.
+    Names are the words that are no everyday English, and symbols with a digit beside them. Where the words are most of
+    the question, it is in another language than the passage, and nothing follows.
     """
     unusual = [word for word in unusual_words(question) if question_stems(word)]
     if not unusual or 2 * len(unusual) > len(re.findall(r"[^\W\d_]\w*", question)):
         return True
     whole, there = _compact(text), there | stems_of(" ".join(_abbreviated_in(text, question)))
-    return any(_compact(word) in whole or any(_has(there, stem) for stem in question_stems(word)) for word in unusual)
+    if any(_compact(name) in whole for name in (*unusual, *_symbols_in(question))):
+        return True
+    return any(_has(there, stem) for word in unusual for stem in question_stems(word))
 
 
 def _is_about_another(one: ScoredSentence, words: _PassageWords, question: str) -> bool:
@@ -143,13 +145,24 @@ def _strange_word(question: str, text: str) -> str:
 
 
 def _abbreviated_in(text: str, question: str) -> Iterator[str]:
-    """Yield the words of the question for whose initials a text has an abbreviation: muscular dystrophy for MD."""
+    """Yield the words of the question that a text has an abbreviation of: muscular dystrophy for MD."""
     there = frozenset(re.findall(r"\b[A-Z]{2,6}\b", text))
     words = re.findall(r"[^\W\d_]+", question)
     for first in range(len(words)):
         for last in range(first + 2, min(first + _LONGEST_ABBREVIATION, len(words)) + 1):
-            if "".join(word[0] for word in words[first:last]).upper() in there:
+            if any(_abbreviates(one, words[first:last]) for one in there):
                 yield from words[first:last]
+
+
+def _abbreviates(letters: str, words: Sequence[str]) -> bool:
+    """Return whether letters are the initials of words, but for one that may come from within a word, as in HCC."""
+    initials = "".join(word[0] for word in words).upper()
+    if len(letters) != len(words) + 1:
+        return letters == initials
+    return any(
+        letters[:place] + letters[place + 1 :] == initials and letters[place] in words[place - 1][1:].upper()
+        for place in range(1, len(letters))
+    )
 
 
 def _symbols_not_in(text: str, question: str) -> Iterator[str]:
@@ -158,8 +171,12 @@ def _symbols_not_in(text: str, question: str) -> Iterator[str]:
     One of letters alone is often an abbreviation, which a passage may write out.
     """
     there = _compact(text)
-    symbols = (one.text for one in identifiers_in(question) if one.kind == "symbol" and re.search(r"\d", one.text))
-    return (symbol for symbol in symbols if _compact(symbol) not in there)
+    return (symbol for symbol in _symbols_in(question) if _compact(symbol) not in there)
+
+
+def _symbols_in(question: str) -> Iterator[str]:
+    """Yield the symbols that have a digit."""
+    return (one.text for one in identifiers_in(question) if one.kind == "symbol" and re.search(r"\d", one.text))
 
 
 def _compact(text: str) -> str:

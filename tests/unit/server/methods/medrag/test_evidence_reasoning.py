@@ -21,6 +21,7 @@ from server.methods.medrag.evidence_reasoning import (
     ChosenSentences,
     EvidenceChain,
     best_sentences,
+    least_said,
 )
 from server.methods.medrag.method import MedRag
 from server.methods.medrag.report import NO_VERDICT
@@ -82,6 +83,12 @@ async def test_the_model_may_say_that_no_passage_says_it(bench: Any) -> None:
     assert shown(events, "reasoning") == f"{SILENT}\n"
     assert len(made.prompts) == 1 and shown(events).startswith(NO_PASSAGE)
     assert done(events).outcome == "abstained" and done(events).details["citations"] == []
+
+
+def test_a_long_question_needs_a_surer_model() -> None:
+    """A case is longer than what the model was trained on."""
+    case = " ".join(["A man of 60 years has a swollen toe."] * 6)
+    assert least_said(f"{case} {OPEN}") > 5 * least_said(OPEN)
 
 
 @pytest.mark.parametrize("verdict", ["Yes", "No"])

@@ -57,3 +57,18 @@ def test_an_abbreviation_stands_for_the_words_that_it_abbreviates() -> None:
     question = "Is Duchenne muscular dystrophy treated by casimersen?"
     assert missing_name(question, [treated], 0) == ""
     assert missing_name(question, [Source("Casimersen", "Casimersen treats ALS.")], 0) != ""
+
+
+@pytest.mark.parametrize(("letters", "is_there"), [("HCC", True), ("HC", True), ("HXC", False), ("CC", False)])
+def test_an_abbreviation_may_have_one_letter_from_within_a_word(letters: str, is_there: bool) -> None:
+    """As HCC has of hepatocellular carcinoma."""
+    source = Source("", f"Tivantinib is effective in patients with {letters}.")
+    missing = missing_name("Is tivantinib effective for hepatocellular carcinoma?", [source], 0)
+    assert (missing == "") == is_there
+
+
+def test_a_symbol_is_a_name_of_the_question() -> None:
+    """Beside words that are none of everyday English."""
+    line = "Both copies of CXORF21 are read in women."
+    assert quoted("Does CXorf21 escape X chromosome inactivation?", Source("", line)) == [line]
+    assert quoted("Does CXorf22 escape X chromosome inactivation?", Source("", line)) == []
