@@ -104,7 +104,7 @@ from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
 from server.methods.shared.subjects import unnamed_in
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
-from server.methods.shared.verdicts import VerdictPrompt, VerdictReader
+from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 
 # Of the synthesis, as in the paper.
 ANSWER_TOKENS: Final = 1024
@@ -140,7 +140,7 @@ class Clinfo:
         options = parse_options(ask.options)
         synthesis = choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
         use = (
-            ModelUse(synthesis, verdicts=self._verdicts_for(ask))
+            ModelUse(synthesis, verdicts=verdict_reader(self._lifecycle, ask, self._verdict_prompt))
             if synthesis == "extractive"
             else ModelUse(synthesis, reader=self.reader_for(ask))
         )
@@ -164,16 +164,6 @@ class Clinfo:
         layout = PromptFormatter(engine, card, ask.instruction)
         judge = Judge(Generations(engine, ask.request_id), layout, self._prompts, ask.cache_salt)
         return Reader(judge, params)
-
-    def _verdicts_for(self, ask: AnswerRequest) -> VerdictReader | None:
-        """Return what decides yes or no from quotes, None where the model was not trained for it."""
-        card = self._lifecycle.card
-        if not (card.evidence_reasoning and card.verdicts):
-            return None
-        engine = self._lifecycle.get()
-        layout = PromptFormatter(engine, card, ask.instruction)
-        generations = Generations(engine, ask.request_id)
-        return VerdictReader(generations, layout, self._verdict_prompt, card.yes_bar, ask.cache_salt)
 
 
 class Names(Protocol):

@@ -58,7 +58,7 @@ from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
-from server.methods.shared.verdicts import VerdictPrompt, VerdictReader
+from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 
 # Token counts of separate and joined texts may differ by a few tokens.
 SLACK: Final = 24
@@ -101,7 +101,9 @@ class MedRag:
         question = read_question(ask.question, options)
         match self._synthesis(options):
             case "extractive":
-                answering = Extraction(self.name, question, options, self._passages.open(ask)).events([question.stem])
+                verdicts = verdict_reader(self._lifecycle, ask, self._verdict_prompt)
+                extraction = Extraction(self.name, question, options, self._passages.open(ask), verdicts=verdicts)
+                answering = extraction.events([question.stem])
             case "quoted":
                 answering = self._quoted(ask, question, options)
             case "generated":

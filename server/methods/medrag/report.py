@@ -301,7 +301,7 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
         return "partial", "Nothing that was read supports this choice."
     if chain.quotes and (choices or asks_yes_or_no(closing.question.stem)):
         if chain.missing:
-            return "partial", _undecided(chain.missing)
+            return "partial", undecided(chain.missing)
         return "partial", SMALL_VERDICT if YES_NO.match(chain.answer) else NO_VERDICT
     # The model's own words tell what is missing.
     return ("partial" if covers == "part" else "answered"), ""
@@ -310,11 +310,11 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
 def _without_letter(closing: Closing, chain: Chain) -> str:
     """Return why a question with choices has no letter."""
     if chain.missing:
-        return _undecided(chain.missing)
+        return undecided(chain.missing)
     return _read_in_vain(closing) if says_nothing(chain.answer) == "whole" else _NO_CHOICE
 
 
-def _undecided(missing: str) -> str:
+def undecided(missing: str) -> str:
     return f"The passage quoted does not name “{missing}”, so it decides neither yes nor no."
 
 

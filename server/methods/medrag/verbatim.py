@@ -2,8 +2,8 @@
 
 Used by MedRAG and i-MedRAG. Each sentence is followed by the number of its passage. Without the model
 (``Extraction``), below the calibrated score of ``shared.extractive``, the method abstains; a choice is only named with
-a sentence that supports it, and yes or no never. In quotes of the model (``Quotation``), a choice, yes or no is a line
-below the quotes, and never stands without one.
+a sentence that supports it; yes or no is named where a model that was trained for it decides it from the quotes. In
+quotes of the model (``Quotation``), a choice, yes or no is a line below the quotes, and never stands without one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from models.decoding.types import LoopUsage
+from models.errors import ModelError
 from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.base import (
@@ -27,7 +29,16 @@ from server.methods.base import (
     TranscriptDelta,
 )
 from server.methods.medrag.context import Numbered, distinct, evidence_of, passage_record, render
-from server.methods.medrag.report import NO_USAGE, NO_VERDICT, abstention, counted, listed, retrieved, searched
+from server.methods.medrag.report import (
+    NO_USAGE,
+    NO_VERDICT,
+    abstention,
+    counted,
+    listed,
+    retrieved,
+    searched,
+    undecided,
+)
 from server.methods.medrag.request import MARK, MedRagOptions, ParsedQuestion
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import (
@@ -44,6 +55,8 @@ from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.quoted import QuotedAnswer, QuoteTask, Quoting
 from server.methods.shared.sentences import plain_marks, quoted_line
+from server.methods.shared.subjects import missing_name
+from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, EvidenceSentence, VerdictReader
 
 _NO_CHOICE: Final = f"{MARK} none of the choices"
 _NOT_STATED: Final = f"{MARK} not stated"
@@ -58,7 +71,8 @@ _RETRACTED: Final = "All that was found has been retracted."
 class Extraction:
     """Hold what is needed for one extractive answer.
 
-    ``method`` is the name for the trace. ``by_paper``: the quotes of one paper are next to each other.
+    ``method`` is the name for the trace. ``by_paper``: the quotes of one paper are next to each other. ``verdicts``
+    decides yes or no from the quotes; with None it is for the reader to judge.
     """
 
     method: str
@@ -66,6 +80,7 @@ class Extraction:
     options: MedRagOptions
     passages: Passages
     by_paper: bool = False
+    verdicts: VerdictReader | None = None
 
     async def events(self, queries: Sequence[str]) -> AsyncGenerator[Event, None]:
         """Search all queries and yield the whole answer; the first query is the question."""
@@ -85,7 +100,14 @@ class Extraction:
             f"{counted(reading.num_sentences, 'sentence')}, {len(reading.ranked)} compared with the question; "
             f"best score {reading.best:.2f}, {reading.bar:.2f} is needed"
         )
-        for event in self._answer(reading):
+        if self.question.choices:
+            events = self._choice(reading, self._details(gathered) | reading.record)
+        else:
+            decision = await self._decision(reading)
+            if decision.fault:
+                yield Step(f"yes or no is left open: the model failed: {decision.fault}")
+            events = self._quoted(reading, decision)
+        for event in events:
             yield event
 
     async def _read(self, gathered: Gathered, found: Sequence[RankedPassage]) -> _Reading:
@@ -97,11 +119,23 @@ class Extraction:
         ranked = tuple(scored(candidates.sentences, scores))
         return _Reading(gathered, tuple(found), ranked, bar_for(scores), candidates.num_found)
 
-    def _answer(self, reading: _Reading) -> Iterator[Event]:
+    async def _decision(self, reading: _Reading) -> _Decision:
+        """Let the model decide yes or no from the best quotes, where it is asked for and their passages allow it."""
+        picked = chosen(reading.ranked, min(self.options.sentences, MOST_READ), reading.bar)
+        if self.verdicts is None or not picked or not asks_yes_or_no(self.question.stem):
+            return _Decision()
+        missing = await asyncio.to_thread(_missing_in, self.question.stem, reading.passages, picked)
+        if missing:
+            return _Decision(missing=missing)
+        sentences = [EvidenceSentence(place, one.line, one.candidate.subject) for place, one in enumerate(picked, 1)]
+        try:
+            word = await self.verdicts.verdict(self.question.stem, sentences)
+        except ModelError as error:
+            return _Decision(fault=error.message)
+        return _Decision(word, frozenset(one.candidate.source for one in picked), self.verdicts.generations.usage)
+
+    def _quoted(self, reading: _Reading, decision: _Decision) -> Iterator[Event]:
         details = self._details(reading.gathered) | reading.record
-        if self.question.choices:
-            yield from self._choice(reading, details)
-            return
         picked = chosen(reading.ranked, self.options.sentences, reading.bar)
         if not picked:
             yield from abstention(reading.lack, details, outcome="abstained")
@@ -110,14 +144,15 @@ class Extraction:
             papers = [reading.passages[one.candidate.source].document.paper for one in picked]
             picked = [one for _, one in sorted(zip(papers, picked, strict=True), key=lambda p: papers.index(p[0]))]
         quotes = _Quotes(reading.passages, tuple(picked))
-        yield from _text_events(quotes.text)
-        shown = quotes.text
+        shown = decision.opening(quotes) + quotes.text
+        yield from _text_events(shown)
         outcome: AnswerOutcome = "answered"
         if asks_yes_or_no(self.question.stem):
-            note = notice(NO_VERDICT, shown)
+            note = notice(decision.note, shown)
             shown, outcome = shown + note.text, "partial"
             yield note
-        yield from self._end(quotes, shown, _Ending(quotes.plain, outcome, details))
+        plain = f"{decision.word}, probably. {quotes.plain}" if decision.word else quotes.plain
+        yield from self._end(quotes, shown, _Ending(plain, outcome, details, decision.usage))
 
     def _choice(self, reading: _Reading, details: Mapping[str, Any]) -> Iterator[Event]:
         """Name the choice that a sentence supports, followed by the sentence."""
@@ -144,7 +179,7 @@ class Extraction:
             answer=answer.text,
             finish_reason="stop",
             stop_reason=None,
-            usage=NO_USAGE,
+            usage=answer.usage,
             details=details,
             outcome=answer.outcome,
         )
@@ -172,6 +207,40 @@ class _Ending:
     text: str
     outcome: AnswerOutcome
     details: Mapping[str, Any]
+    usage: LoopUsage = NO_USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """Hold the model's yes or no, "" for none, and the places of the passages whose quotes it read.
+
+    ``missing`` is a name of the question that no quoted passage has, ``fault`` the error of the engine: "" for none.
+    """
+
+    word: str = ""
+    read: frozenset[int] = frozenset()
+    usage: LoopUsage = NO_USAGE
+    missing: str = ""
+    fault: str = ""
+
+    def opening(self, quotes: _Quotes) -> str:
+        """Return the line before the quotes, with the numbers of the passages that were read for it."""
+        marks = " ".join(f"[{number}]" for number, place in quotes.numbers.items() if place in self.read)
+        return f"{self.word}, probably {marks}.\n" if self.word else ""
+
+    @property
+    def note(self) -> str:
+        return undecided(self.missing) if self.missing else SMALL_VERDICT if self.word else NO_VERDICT
+
+
+def _missing_in(question: str, passages: Sequence[RankedPassage], picked: Sequence[ScoredSentence]) -> str:
+    """Return a name of the question that no passage quoted has, so that they decide nothing; "" for none."""
+    quoted = {one.candidate.source for one in picked}
+    sources = [Source(embedded_title(one.passage), one.passage.text) for one in passages]
+    read = [sources[place] for place in sorted(quoted)]
+    others = [source for place, source in enumerate(sources) if place not in quoted]
+    joined = Source(" ".join(one.title for one in read), " ".join(one.text for one in read))
+    return missing_name(question, [joined, *others], 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
+from models.errors import EngineUnavailable
 from models.types import Delta, GenerateParams, Grammar, TokenLogprob
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.sentences import quoted_line, sanitize
 
@@ -100,6 +103,22 @@ class VerdictReader:
         ids = self.layout.ids(self.prompt.system, user, self.layout.opening(_ASKED))
         found = await probability_of_first(self.generations, ids, _YES_OR_NO, self.cache_salt)
         return "" if found is None else _YES_OR_NO[found < self.yes_bar]
+
+
+def verdict_reader(lifecycle: EngineLifecycle, ask: AnswerRequest, prompt: VerdictPrompt) -> VerdictReader | None:
+    """Return what decides yes or no from quotes for one request; None without a model that was trained for it.
+
+    Nor is there one while the engine is loading or down: quotes stand without yes or no.
+    """
+    card = lifecycle.card
+    if not (card.evidence_reasoning and card.verdicts):
+        return None
+    try:
+        engine = lifecycle.get()
+    except EngineUnavailable:
+        return None
+    layout = PromptFormatter(engine, card, ask.instruction)
+    return VerdictReader(Generations(engine, ask.request_id), layout, prompt, card.yes_bar, ask.cache_salt)
 
 
 async def probability_of_first(

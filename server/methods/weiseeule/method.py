@@ -37,6 +37,7 @@ from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis, unable
+from server.methods.shared.verdicts import VerdictPrompt, verdict_reader
 from server.methods.weiseeule.library import (
     RETRIEVERS,
     CountedKeyword,
@@ -79,7 +80,7 @@ class WeiseEule:
         self._lifecycle = lifecycle
         self._library = library
         self._max_answer_tokens = max_answer_tokens
-        self._prompts = Prompts.load()
+        self._prompts, self._verdict_prompt = Prompts.load(), VerdictPrompt.load()
 
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options)
@@ -121,7 +122,9 @@ class WeiseEule:
         if writing is None or not found.gathered.lists[0]:
             inner = replace(_MEDRAG, sentences=request.options.sentences, references=request.options.references)
             reading = _FoundPassagesOnly(request.library, found.gathered)
-            events = Extraction(self.name, stem, inner, reading, by_paper=True).events([request.question.text])
+            verdicts = verdict_reader(self._lifecycle, request.ask, self._verdict_prompt)
+            extraction = Extraction(self.name, stem, inner, reading, by_paper=True, verdicts=verdicts)
+            events = extraction.events([request.question.text])
         else:
             events = self._written(request, writing, found.gathered)
         async with aclosing(events) as answering:

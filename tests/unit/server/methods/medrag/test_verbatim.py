@@ -10,7 +10,7 @@ from passage_bench import DRUGS, PassageBench, done, references, shown, steps
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
-from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
+from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
@@ -20,6 +20,7 @@ from server.methods.base import EvidenceRead, OptionInvalid, TextDelta
 from server.methods.i_medrag.method import IMedRag
 from server.methods.medrag.method import MedRag
 from server.methods.medrag.report import NO_VERDICT
+from server.methods.shared.verdicts import SMALL_VERDICT
 
 HEPARIN = "Which drug reverses heparin?"
 
@@ -71,6 +72,61 @@ async def test_yes_and_no_are_left_to_the_reader(bench: Any) -> None:
     assert shown(events).startswith("“Statins do not reverse heparin in any dose.” [1]\n\n(")
     assert NO_VERDICT in shown(events) and done(events).outcome == "partial"
     assert not done(events).answer.lower().startswith(("yes", "no"))
+
+
+STATINS = [("Statins", "Statins do not reverse heparin in any dose.", "")]
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Any:
+    """Return a bench with a model that decides yes or no, and writes ``verdict``."""
+
+    def make(verdict: str, method: Any = MedRag, **more: Any) -> PassageBench:
+        facts = {"evidence_reasoning": True}
+        return PassageBench(lambda s, p: method(s, p, 400), tmp_path, lambda _: verdict, facts=facts, **more)
+
+    return make
+
+
+@pytest.mark.parametrize("method", [MedRag, IMedRag])
+@pytest.mark.parametrize("verdict", ["Yes", "No"])
+async def test_a_model_that_was_trained_for_it_decides_yes_or_no(trained: Any, method: Any, verdict: str) -> None:
+    """It reads the quotes alone, and the answer says how yes or no came about."""
+    async with trained(verdict, method, documents=STATINS) as made:
+        events = await made.ask("Do statins reverse heparin?", synthesis="extractive")
+        (prompt,) = made.prompts
+    assert "[1] says: Statins do not reverse heparin in any dose." in prompt
+    assert shown(events).startswith(f"{verdict}, probably [1].\n“Statins do not reverse heparin in any dose.” [1]\n")
+    last = done(events)
+    assert last.outcome == "partial" and SMALL_VERDICT in shown(events) and NO_VERDICT not in shown(events)
+    assert last.answer.startswith(f"{verdict}, probably. Statins") and last.usage.sampled_tokens > 0
+
+
+async def test_an_open_question_is_not_decided(trained: Any) -> None:
+    async with trained("Yes") as made:
+        events = await made.ask(HEPARIN, synthesis="extractive")
+        assert made.engine.requests == [] and done(events).outcome == "answered"
+
+
+async def test_a_passage_without_a_name_of_the_question_decides_nothing(trained: Any) -> None:
+    """The name is told."""
+    documents = [("Statins", "Statins, as is known, may reverse obscure effects of heparin.", "")]
+    async with trained("Yes", documents=documents) as made:
+        events = await made.ask("Do statins reverse effects of obscuraxaban?", synthesis="extractive")
+        assert made.engine.requests == []
+    assert "does not name “obscuraxaban”" in shown(events) and done(events).outcome == "partial"
+
+
+async def test_quotes_stand_without_an_engine(trained: Any) -> None:
+    """One that fails is told as a step."""
+    async with trained("Yes", documents=STATINS, behaviour=ScriptedBehaviour(fail_after_tokens=0)) as made:
+        failed = await made.ask("Do statins reverse heparin?", synthesis="extractive")
+    assert any("yes or no is left open" in step for step in steps(failed))
+    async with trained("Yes", documents=STATINS) as made:
+        await made.engine.close()
+        down = await made.ask("Do statins reverse heparin?", synthesis="extractive")
+    for events in (failed, down):
+        assert shown(events).startswith("“Statins do not reverse heparin") and NO_VERDICT in shown(events)
 
 
 async def test_a_choice_rests_on_a_sentence_that_names_it(bench: Any) -> None:
