@@ -1,6 +1,7 @@
-"""Measure MedRAG end to end with a small model: BioASQ questions over a corpus that it searches itself.
+"""Measure MedRAG or WeiseEule end to end with a small model: BioASQ questions over a corpus that it searches itself.
 
-    python scripts/evals/corpus_reading.py BASE --adapter FOLDER --bioasq FOLDER --work DIR [--limit N] [--out FILE]
+    python scripts/evals/corpus_reading.py BASE --adapter FOLDER --bioasq FOLDER --work DIR [--method weiseeule] \
+        [--forms yesno] [--limit N] [--out FILE]
     python scripts/evals/default_model.py --score FILE
 
 ``FOLDER`` holds ``corpus.jsonl.gz`` ({pmid, title, abstract}) and ``questions_dev.jsonl.gz``. Yes/no and factoid
@@ -30,11 +31,14 @@ from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from scripts.evals.default_model import SEED, Row, scores, table
 from scripts.evals.extractive import parsed, read_rows
+from scripts.evals.weiseeule import NoGenes
 from scripts.training.tasks.bioasq import FILE, Question, read_questions
 from server.engine.lifecycle import EngineLifecycle
+from server.evidence.keywords import KeywordService
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import AnswerRequest, Done, Message
 from server.methods.medrag.method import MedRag
+from server.methods.weiseeule.method import WeiseEule
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 
@@ -55,7 +59,7 @@ def fill(retrieval: Retrieval, corpus: Path) -> None:
     print(f"imported {len(rows)} documents in {time.monotonic() - began:.1f} s", file=sys.stderr)
 
 
-async def ask(method: MedRag, question: Question, number: int) -> tuple[Row, float]:
+async def ask(method: MedRag | WeiseEule, question: Question, number: int) -> tuple[Row, float]:
     """Return the answer as a row of ``default_model``, with the seconds that it took."""
     request = AnswerRequest(request_id=f"corpus-{number}", messages=(Message("user", question.text),))
     began = time.monotonic()
@@ -63,7 +67,8 @@ async def ask(method: MedRag, question: Question, number: int) -> tuple[Row, flo
     async for event in method.answer(request):
         last = event if isinstance(event, Done) else last
     assert last is not None
-    cited = {passage["document_id"].removeprefix("PMID:"): passage["number"] for passage in last.details["passages"]}
+    records = (one for key in ("citations", "passages") for one in last.details.get(key, ()) if "number" in one)
+    cited = {one["document_id"].removeprefix("PMID:"): one["number"] for one in records}
     gold = [cited[pmid] for pmid in question.pmids if pmid in cited]
     # A citation of any gold article is right; its number is that of the first one cited, 0 where none was found.
     named = [number for number in last.details.get("cited", ()) if number in gold]
@@ -99,14 +104,19 @@ async def run(args: argparse.Namespace) -> None:
     try:
         fill(retrieval, args.bioasq / _CORPUS)
         await lifecycle.load()
-        await _answers(MedRag(lifecycle, service, _MAX_ANSWER), questions, args.out)
+        keywords = KeywordService(retrieval, service, NoGenes())
+        made: dict[str, MedRag | WeiseEule] = {
+            "medrag": MedRag(lifecycle, service, _MAX_ANSWER),
+            "weiseeule": WeiseEule(lifecycle, keywords, _MAX_ANSWER),
+        }
+        await _answers(made[args.method], questions, args.out)
     finally:
         await service.close()
         await retrieval.close()
         await engine.close()
 
 
-async def _answers(method: MedRag, questions: Sequence[Question], out: Path | None) -> None:
+async def _answers(method: MedRag | WeiseEule, questions: Sequence[Question], out: Path | None) -> None:
     places, rows, seconds = asyncio.Semaphore(_AT_ONCE), list[Row](), list[float]()
 
     async def one(number: int, question: Question) -> tuple[Row, float]:
@@ -132,6 +142,7 @@ def main() -> None:
     parser.add_argument("--adapter", type=Path)
     parser.add_argument("--bioasq", type=Path, default=Path("../shared/data/qa/bioasq"))
     parser.add_argument("--work", type=Path, default=Path("runs/corpus"), help="keeps the namespace for the next run")
+    parser.add_argument("--method", choices=("medrag", "weiseeule"), default="medrag")
     parser.add_argument("--limit", type=int, default=0, help="so many questions, 0 for all")
     parser.add_argument("--context-tokens", type=int, default=1000, help="of passages; by default as arrowhead-small")
     parser.add_argument(

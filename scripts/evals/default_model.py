@@ -37,7 +37,9 @@ from server.methods.shared.sentences import numbers_in
 SEED: Final = "held out"
 CLOSED: Final = ("true_false", "multiple_choice")
 # Said by the answer, not by what precedes it.
-SAYS_NOTHING: Final = re.compile(r"\b(?:passages?|they|texts?)\b[^.]*\b(?:do(?:es)?|did) ?n[o']t\b", re.IGNORECASE)
+SAYS_NOTHING: Final = re.compile(
+    r"\b(?:passages?|they|texts?)\b[^.]*\b(?:do(?:es)?|did) ?n[o']t\b|^No passage that was found\b", re.IGNORECASE
+)
 _REASONING: Final = 112
 _CLOSED: Final = 16
 _ANSWER: Final = 60
@@ -147,7 +149,8 @@ def _scored(item: Row) -> list[tuple[str, bool]]:
         return [("says so where nothing is there", says_nothing)]
     found = [("says so wrongly", says_nothing), ("gold passage cited", item.gold in numbers_in(answer))]
     if item.yes_no:
-        right = re.match(rf"\W*{item.yes_no}\b", answer, re.IGNORECASE) is not None
+        # "No passage that was found answers this question." is no "no".
+        right = re.match(rf"\W*{item.yes_no}\b(?! passage)", answer, re.IGNORECASE) is not None
         return [*found, ("yes/no", right), (f"yes/no, {item.yes_no}", right)]
     if item.group == "factoid":
         names = [name for names in item.names for name in names]

@@ -41,7 +41,7 @@ from server.engine.lifecycle import EngineLifecycle
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, Done, Message
 from server.methods.i_medrag.method import IMedRag
-from server.methods.medrag.method import read_passages
+from server.methods.medrag.reading import read_passages
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import PassageQuery
 from server.settings.retrieval import RetrievalSettings

@@ -55,7 +55,8 @@ from server.methods.i_medrag.rounds import (
 from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer, SubAnswers, search_step, sub_record
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import evidence_of
-from server.methods.medrag.method import ANSWER_TOKENS, SLACK, MedRag, params_of, refuse_logprobs
+from server.methods.medrag.method import refuse_logprobs
+from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of
 from server.methods.medrag.report import Closing, abstention, closing_events, retrieved
 from server.methods.medrag.request import (
     MAX_QUERIES,
@@ -90,7 +91,7 @@ class IMedRag:
         self._parts = parts or NullObserver()
         self._max_answer_tokens = max_answer_tokens
         self._prompts, self._verdict_prompt = Prompts.load(), VerdictPrompt.load()
-        self._reader = MedRag(lifecycle, passages, max_answer_tokens)
+        self._reader = PassageReader(lifecycle, max_answer_tokens)
 
     async def warm_up(self, engine: Engine) -> None:
         """Compile the grammar of plans, which takes seconds with a large vocabulary, for a model that writes plans."""
@@ -117,7 +118,7 @@ class IMedRag:
         synthesis = self._synthesis(options)
         if synthesis == "generated" and not self._lifecycle.card.writes(self.name):
             yield Step("this model asks no questions of its own: it reads the passages for the question as it is")
-            answering = self._reader.read(ask, question, options, self.name)
+            answering = self._reader.read(ask, question, options, self.name, self._passages.open(ask))
         elif synthesis == "extractive":
             verdicts = verdict_reader(self._lifecycle, ask, self._verdict_prompt)
             extraction = Extraction(self.name, question, options, self._passages.open(ask), verdicts=verdicts)

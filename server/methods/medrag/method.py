@@ -4,7 +4,7 @@ Xiong G, Jin Q, Lu Z, Zhang A. Benchmarking retrieval-augmented generation for m
 conventional RAG of Xiong G, Jin Q, Wang X, Zhang M, Lu Z, Zhang A, PSB 2025, section 3.1:
 
 1. N passages are retrieved for the question, without its choices      ``PassageSource``
-2. those that fit the model's context length become the context       ``_context``
+2. those that fit the model's context length become the context       ``PassageReader.context``
 3. the model reasons and answers                                       ``Chains``
 
 Its baselines are options: chain of thought (``retrieval`` false), direct answers (``reasoning`` "direct") and
@@ -18,35 +18,16 @@ sentences of the passages, chosen by the model (``quoted``) or without it (``ext
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
-from functools import partial
-from typing import Final
 
-from models.engines.base import Engine
-from models.errors import ArrowheadError
-from models.types import GenerateParams
-from retrieval.corpus.search.ranking import RankedPassage
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import (
-    AnswerRequest,
-    Event,
-    EvidenceRead,
-    OptionInvalid,
-    Step,
-    TextDelta,
-    TranscriptDelta,
-    answer_limit,
-)
+from server.methods.base import AnswerRequest, Event, EvidenceRead, OptionInvalid, Step
 from server.methods.medrag import report
-from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
-from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
-from server.methods.medrag.evidence_reasoning import EvidenceChain, best_sentences
-from server.methods.medrag.report import Ballot, Closing, Outcome
+from server.methods.medrag.context import evidence_of
+from server.methods.medrag.reading import PassageReader
+from server.methods.medrag.report import Outcome
 from server.methods.medrag.request import (
-    MAX_CONTEXT_TOKENS,
     MedRagOptions,
     ParsedQuestion,
     parse_options,
@@ -54,19 +35,10 @@ from server.methods.medrag.request import (
     refuse_unread,
 )
 from server.methods.medrag.verbatim import Extraction, Quotation
-from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.passages import Passages, PassageSource
+from server.methods.shared.passages import PassageSource
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
-from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
-
-# Token counts of separate and joined texts may differ by a few tokens.
-SLACK: Final = 24
-# Reasoning and answer together; chain of thought over long passages takes some hundred tokens.
-ANSWER_TOKENS: Final = 1024
-_CHAINS_AT_ONCE: Final = 8
-# Voting needs different chains; the self-consistency paper samples at this temperature.
-_VOTING_TEMPERATURE: Final = 0.7
+from server.methods.shared.verdicts import VerdictPrompt, verdict_reader
 
 
 class MedRag:
@@ -78,8 +50,8 @@ class MedRag:
     def __init__(self, lifecycle: EngineLifecycle, passages: PassageSource, max_answer_tokens: int) -> None:
         self._lifecycle = lifecycle
         self._passages = passages
-        self._max_answer_tokens = max_answer_tokens
-        self._prompts, self._verdict_prompt = Prompts.load(), VerdictPrompt.load()
+        self._reader = PassageReader(lifecycle, max_answer_tokens)
+        self._verdict_prompt = VerdictPrompt.load()
 
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options, self._lifecycle.card)
@@ -107,56 +79,18 @@ class MedRag:
             case "quoted":
                 answering = self._quoted(ask, question, options)
             case "generated":
-                answering = self.read(ask, question, options, self.name)
+                answering = self._reader.read(ask, question, options, self.name, self._passages.open(ask))
         async with aclosing(answering) as events:
             async for event in events:
                 yield event
 
-    async def read(
-        self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions, method: str
-    ) -> AsyncGenerator[Event, None]:
-        """Yield the events of an answer that the model writes; ``method`` is whose answer it is, for the record."""
-        chains = self._chains(ask, question, options, self._lifecycle.get())
-        gathered, context, passages = None, Context(), self._passages.open(ask)
-        if options.retrieval:
-            gathered = await passages.find([question.stem], options.passage_query)
-            yield Step(report.searched(gathered))
-            context = await self._context(chains, gathered.lists[0], options)
-            yield report.retrieved([question.stem], context.passages)
-            yield EvidenceRead(evidence_of(context.passages))
-            yield Step(report.read(context))
-        else:
-            yield Step("without retrieval, as the request wants it")
-        outcome = Outcome(question, options, gathered, context)
-        details = report.details_of(outcome, method)
-        if outcome.must_abstain:
-            for final_event in report.abstention(outcome.lack, details, outcome=outcome.outcome_of_lack):
-                yield final_event
-            return
-        inputs = self._prompts.answering(question, options.reasoning, context.text)
-        chain: Chain | None = None
-        writing = await self._writing(chains, inputs, outcome, passages)
-        async with aclosing(writing) as events:
-            async for event in events:
-                match event:
-                    case Chain():
-                        chain = event
-                    case Ballot():
-                        details |= event.record
-                    case _:
-                        yield event
-        closing = Closing(question, outcome.numbered, context.best_first, options.references, outcome.lack, details)
-        closing = replace(closing, abstains=options.without_passages == "abstain")
-        for final_event in await report.closing_events(closing, chain, chains.generations.usage) if chain else ():
-            yield final_event
-
     async def _quoted(
         self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions
     ) -> AsyncGenerator[Event, None]:
-        chains = self._chains(ask, question, options, self._lifecycle.get())
+        chains = self._reader.chains(ask, question, options)
         gathered = await self._passages.open(ask).find([question.stem], options.passage_query)
         yield Step(report.searched(gathered))
-        context = await self._context(chains, gathered.lists[0], options)
+        context = await self._reader.context(chains, gathered.lists[0], options)
         yield report.retrieved([question.stem], context.passages)
         yield EvidenceRead(evidence_of(context.passages))
         yield Step(report.read(context))
@@ -172,119 +106,10 @@ class MedRag:
             async for event in events:
                 yield event
 
-    async def _writing(
-        self, chains: Chains, inputs: PromptInputs, outcome: Outcome, passages: Passages
-    ) -> AsyncGenerator[Event | Ballot | Chain, None]:
-        """Return the events of one chain, of several that vote, or of one that answers with chosen sentences."""
-        card, options, gathered = self._lifecycle.card, outcome.options, outcome.gathered
-        is_read = not chains.question.choices or bool(chains.question.verdict_letters)
-        if card.evidence_reasoning and chains.reasoned and is_read and gathered is not None:
-            compare = partial(passages.compare, names=gathered.namespaces)
-            asking = report.asking_part(chains.question.stem)
-            sentences = await best_sentences(asking, outcome.context, compare, options.sentences)
-            if sentences is not None:
-                return EvidenceChain(chains, sentences, self._verdicts(chains)).events(inputs)
-        return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
-
-    def _verdicts(self, chains: Chains) -> VerdictReader | None:
-        card = self._lifecycle.card
-        if not card.verdicts:
-            return None
-        salt = chains.params.cache_salt
-        return VerdictReader(chains.generations, chains.layout, self._verdict_prompt, card.yes_bar, salt)
-
     def _synthesis(self, options: MedRagOptions) -> Synthesis:
         return choose_synthesis(options.synthesis, self.name, self._lifecycle.card, quotes=options.quotes)
-
-    def _chains(self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions, engine: Engine) -> Chains:
-        limit = answer_limit(ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
-        params = params_of(ask, min(limit, engine.max_model_len // 2))
-        if options.samples > 1 and ask.sampling.temperature is None:
-            params = replace(params, temperature=_VOTING_TEMPERATURE)
-        generations = Generations(engine, ask.request_id)
-        reasoned = options.reasoning == "chain_of_thought"
-        return Chains(
-            generations, PromptFormatter(engine, self._lifecycle.card, ask.instruction), question, params, reasoned
-        )
-
-    async def _context(self, chains: Chains, found: Sequence[RankedPassage], options: MedRagOptions) -> Context:
-        around = chains.layout.ids(*self._around(chains.question, options))
-        room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
-        return await read_passages(chains.generations.engine, found, room, options.context_tokens, options.order)
-
-    def _around(self, question: ParsedQuestion, options: MedRagOptions) -> tuple[str, str]:
-        inputs = self._prompts.answering(question, options.reasoning, "-")
-        return inputs.system, inputs.user
-
-
-async def read_passages(
-    engine: Engine, found: Sequence[RankedPassage], room: int, limit: int | None, order: PassageOrder = "library"
-) -> Context:
-    """Return the context that fits into ``room`` tokens and into the requested number of tokens."""
-    budget = max(0, min(room, MAX_CONTEXT_TOKENS if limit is None else limit))
-    tokenizer = engine.tokenizer
-    return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget, order)
-
-
-def params_of(ask: AnswerRequest, max_tokens: int) -> GenerateParams:
-    """Return the sampling parameters; greedy where the request sets none, as the papers decode."""
-    sampling = ask.sampling
-    return GenerateParams(
-        max_tokens=max_tokens,
-        temperature=sampling.temperature or 0.0,
-        stop=sampling.stop,
-        cache_salt=ask.cache_salt,
-        stop_on_repetition=True,
-        **sampling.shape,
-    )
 
 
 def refuse_logprobs(ask: AnswerRequest) -> None:
     if ask.sampling.logprobs is not None:
         raise OptionInvalid("logprobs: an answer that is written in several pieces has none", param="logprobs")
-
-
-async def _voted(
-    chains: Chains, inputs: PromptInputs, options: MedRagOptions
-) -> AsyncGenerator[Event | Ballot | Chain, None]:
-    """Run self-consistency: concurrent chains, then the chain with the majority's letter.
-
-    A failed chain has no vote and is reported as a step. Raises its error only where every chain fails.
-    """
-    slots = asyncio.Semaphore(_CHAINS_AT_ONCE)
-
-    async def one(number: int) -> Chain | ArrowheadError:
-        seeded = replace(chains, params=replace(chains.params, seed=(chains.params.seed or 0) + number))
-        async with slots:
-            try:
-                return await seeded.whole(inputs)
-            except ArrowheadError as error:
-                return error
-
-    tasks = [asyncio.create_task(one(number)) for number in range(options.samples)]
-    done: list[Chain] = []
-    votes: list[str] = []
-    failure: ArrowheadError | None = None
-    try:
-        for number, task in enumerate(tasks, 1):
-            result = await task
-            if isinstance(result, Chain):
-                done.append(result)
-                votes.append(result.letter)
-                yield Step(f"chain {number} of {options.samples}: {result.letter or 'no choice'}")
-            else:
-                failure = result
-                votes.append("")
-                yield Step(f"chain {number} of {options.samples} failed: {result.message}")
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    if not done and failure is not None:
-        raise failure
-    ballot = Ballot(tuple(votes))
-    yield ballot
-    chosen = next((chain for chain in done if chain.letter and chain.letter == ballot.winner), done[0])
-    yield TranscriptDelta(chosen.reasoning)
-    yield TextDelta(f"{chosen.reasoning}\n", "reasoning")
-    yield chosen

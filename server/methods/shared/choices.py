@@ -15,18 +15,33 @@ _NUMBERED: Final = re.compile(r"(?m)^[ \t]*\(?([1-9]\d?)[.):][ \t]+(\S.*)$")
 _BRACKETED: Final = re.compile(r"(?<=\s)\(([A-Za-z]|[1-9]\d?)\)\s+")
 _MARK: Final = re.compile(r"(?:(?<=\s)|^)\(?([A-Za-z]|[1-9]\d?)[.):]\s+")
 _QUOTED: Final = re.compile(r"\s*[\"“]([^\"”]+)[\"”]\s*(?:[,;]|or\b|and\b|\.?\s*$)")
+_REST: Final = r"[^.;!?]*(?:\.\S[^.;!?]*)*\?*\s*$"
 _YES_OR_NO: Final = re.compile(
-    r"(?:^|[.,;:!?]\s+)(?:and\s+|or\s+|but\s+|so\s+)?(?:is|are|was|were|do|does|did|can|could|has|have|had|will|would|"
-    r"should|may|might|must)(?:n['’]t)?\s[^.;!?]*(?:\.\S[^.;!?]*)*\?*\s*$",
+    r"(?:^|[.,;:!?]\s+)(?P<joined>and\s+|or\s+|but\s+|so\s+)?(?:is|are|was|were|do|does|did|can|could|has|have|had|will|"
+    rf"would|should|may|might|must)(?:n['’]t)?\s{_REST}",
     re.IGNORECASE,
 )
+_SAYS_YES_OR_NO: Final = re.compile(r"\byes\s+or\s+no\W*$", re.IGNORECASE)
+# "What drug, used against gout, is an inhibitor?" and "Can you list the symptoms?"
+_ASKS_MORE: Final = re.compile(rf"(?:^|[.;:!?]\s+)(?:what|which|who|whose|when|where|why|how)\b{_REST}", re.IGNORECASE)
+_REQUEST: Final = re.compile(
+    r"\b(?:can|could|will|would)\s+you\s+(?:please\s+)?(?:summari[sz]e|describe|explain|list|name|tell|give|define|provide|"
+    rf"show|outline|mention|compare)\b{_REST}",
+    re.IGNORECASE,
+)
+# Their points end no sentence: E. coli, vs. placebo.
+_ABBREVIATION: Final = re.compile(r"\b([A-Z]|vs|cf|spp?|subsp|e\.g|i\.e)\.(?=\s+[a-z])")
 _LONGEST_ASKING: Final = 600
 _SURE_ROW: Final = 3
 
 
 def asks_yes_or_no(question: str) -> bool:
     """Return whether the last sentence of a question asks for yes or no."""
-    return _YES_OR_NO.search(one_line(question)[-_LONGEST_ASKING:]) is not None
+    text = _ABBREVIATION.sub(r"\1", one_line(question)[-_LONGEST_ASKING:])
+    if _SAYS_YES_OR_NO.search(text):
+        return True
+    found = _YES_OR_NO.search(text)
+    return found is not None and not _REQUEST.search(text) and (bool(found["joined"]) or not _ASKS_MORE.search(text))
 
 
 def one_line(question: str) -> str:

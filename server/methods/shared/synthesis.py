@@ -23,8 +23,8 @@ _FURTHER: Final[Mapping[str, tuple[Synthesis, ...]]] = {
     "clinfo": ("extractive",),
     "weiseeule": ("extractive",),
 }
-# Without a model that plans queries, i-MedRAG reads passages for the question itself, as MedRAG does.
-_READ_AS: Final[Mapping[str, str]] = {"i-medrag": "medrag"}
+# With a model that was trained to read passages for MedRAG alone, these methods read what they find as MedRAG does.
+_READ_AS: Final[Mapping[str, str]] = {"i-medrag": "medrag", "weiseeule": "medrag"}
 
 
 def chats(card: ModelCard) -> bool:

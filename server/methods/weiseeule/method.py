@@ -20,6 +20,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.errors import ArrowheadError
 from retrieval.corpus.search.ranking import RankedPassage
@@ -29,7 +30,8 @@ from server.methods.base import AnswerRequest, Done, Event, EvidenceRead, Option
 from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
 from server.methods.medrag.context import Context, evidence_of, passage_record
-from server.methods.medrag.method import ANSWER_TOKENS, SLACK, params_of, read_passages, refuse_logprobs
+from server.methods.medrag.method import refuse_logprobs
+from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of, read_passages
 from server.methods.medrag.report import Closing, counted, listed
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.medrag.verbatim import Extraction, Quotation
@@ -60,7 +62,6 @@ from server.methods.weiseeule.request import (
     written_keywords,
 )
 
-_MEDRAG: Final = MedRagOptions()
 _SOURCES: Final[Mapping[str, str]] = {
     "marks": "marked in the question",
     "options": "given",
@@ -81,6 +82,7 @@ class WeiseEule:
         self._library = library
         self._max_answer_tokens = max_answer_tokens
         self._prompts, self._verdict_prompt = Prompts.load(), VerdictPrompt.load()
+        self._reader = PassageReader(lifecycle, max_answer_tokens)
 
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options)
@@ -111,7 +113,8 @@ class WeiseEule:
                 yield event
 
     async def _answered(self, request: _WeiseRequest) -> AsyncGenerator[Event, None]:
-        writing = None if self._synthesis(request.options) == "extractive" else self._writing(request)
+        synthesis = self._synthesis(request.options)
+        writing = self._writing(request) if synthesis != "extractive" and self._is_able else None
         keywords, source, step = await self._keywords(request)
         yield Step(step)
         found = await _found(request, keywords)
@@ -119,14 +122,17 @@ class WeiseEule:
             yield Step(line)
         details = _details_of(request.options, source, found)
         stem = ParsedQuestion(request.question.text, "open")
-        if writing is None or not found.gathered.lists[0]:
-            inner = replace(_MEDRAG, sentences=request.options.sentences, references=request.options.references)
-            reading = _FoundPassagesOnly(request.library, found.gathered)
-            verdicts = verdict_reader(self._lifecycle, request.ask, self._verdict_prompt)
-            extraction = Extraction(self.name, stem, inner, reading, by_paper=True, verdicts=verdicts)
-            events = extraction.events([request.question.text])
-        else:
+        inner = _as_medrag(request.options, self._lifecycle.card)
+        passages = _FoundPassagesOnly(request.library, found.gathered)
+        if writing is not None and found.gathered.lists[0]:
             events = self._written(request, writing, found.gathered)
+        elif synthesis == "generated" and found.gathered.lists[0]:
+            # A model that was trained to read passages for MedRAG.
+            events = self._reader.read(request.ask, stem, inner, self.name, passages)
+        else:
+            verdicts = verdict_reader(self._lifecycle, request.ask, self._verdict_prompt)
+            extraction = Extraction(self.name, stem, inner, passages, by_paper=True, verdicts=verdicts)
+            events = extraction.events([request.question.text])
         async with aclosing(events) as answering:
             async for event in answering:
                 yield _with_details(event, details)
@@ -134,7 +140,7 @@ class WeiseEule:
     def _summarizer(self, request: _WeiseRequest) -> Summarizer | None:
         """Return what summarizes the articles that the request names, None where it names none or no model can."""
         options, synthesis = request.options, self._synthesis(request.options)
-        if synthesis == "extractive" or not options.where.papers:
+        if synthesis == "extractive" or not self._is_able or not options.where.papers:
             return None
         quotes = synthesis == "quoted"
         return Summarizer(self._writing(request), self._prompts, options.sentences, options.context_tokens, quotes)
@@ -194,7 +200,7 @@ class WeiseEule:
             return
         numbered = {number: context.passages[number - 1] for number in context.best_first}
         if self._synthesis(options) == "quoted":
-            inner = replace(_MEDRAG, sentences=options.sentences, references=options.references)
+            inner = _as_medrag(options, self._lifecycle.card)
             quoting = Quoting(chains.generations, chains.layout, chains.params)
             events = Quotation(chains.question, inner, quoting).events(numbered, details | {"synthesis": "quoted"})
         else:
@@ -296,6 +302,15 @@ async def _compared(
         except ArrowheadError as error:
             found[retriever] = error.message
     return found
+
+
+def _as_medrag(options: WeiseOptions, card: ModelCard) -> MedRagOptions:
+    """Return the options that reading and quoting share with MedRAG."""
+    return MedRagOptions(
+        sentences=options.sentences,
+        references=options.references,
+        context_tokens=options.context_tokens or card.context_tokens,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from server.methods.medrag.context import (
     supporting_sentence,
     url_of,
 )
-from server.methods.medrag.method import SLACK, read_passages
+from server.methods.medrag.reading import SLACK, read_passages
 from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, retrieved
 from server.methods.shared.extractive import ScoredSentence, Source, candidates_of, scored
 from server.methods.shared.passages import Gathered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.methods.shared.choices import listed_choices
+from server.methods.shared.choices import asks_yes_or_no, listed_choices
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,35 @@ def test_choices_are_read(question: str, choices: tuple[str, ...], stem: str) ->
 def test_what_only_looks_like_choices_is_left(question: str) -> None:
     """Findings that are numbered, a single letter, letters that do not begin with the first."""
     assert listed_choices(question) == ((), question)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Is gout painful?",
+        "A man has a swollen toe. Could it be gout?",
+        "Is there any role of E. coli in colorectal cancer?",
+        "Is P. gingivalis found in the brain?",
+        "Does rituximab vs. placebo help in lupus?",
+        "Which drug reverses heparin, and does it cross the placenta?",
+        "Glucoraphanin helps against obesity, yes or no?",
+        "Is the dose 2.5 mg?",
+    ],
+)
+def test_a_question_of_yes_or_no_is_one(question: str) -> None:
+    assert asks_yes_or_no(question)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which drug reverses heparin?",
+        "What drug, used against gout, is an inhibitor of xanthine oxidase?",
+        "Can you please summarize the function of CDK9?",
+        "Is it gout? What else swells a toe?",
+        "Gout is painful.",
+    ],
+)
+def test_what_yes_or_no_would_not_answer_is_none(question: str) -> None:
+    """A question for more, a request, and an earlier sentence."""
+    assert not asks_yes_or_no(question)

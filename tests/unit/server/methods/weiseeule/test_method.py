@@ -321,3 +321,35 @@ async def test_a_question_of_marks_alone_is_refused(bench: Any) -> None:
     async with bench() as made:
         with pytest.raises(OptionInvalid, match="no words"):
             await made.ask("#** **")
+
+
+READS = {"evidence_reasoning": True, "trained_for": ("genegpt", "medrag")}
+
+
+async def test_a_model_that_reads_passages_for_medrag_reads_these_too(bench: Any) -> None:
+    """It decides whether they say what was asked; the sentence that says it is quoted."""
+    question = "#How does **SWR1** change the *mutation* rate at *CAN1*?"
+    async with bench(lambda prompt: " [", facts=READS) as made:
+        events = await made.ask(question)
+        (request,) = made.engine.requests
+    assert request.params.grammar is not None and "No passage says it" in request.params.grammar.spec
+    assert shown(events).startswith("“Without SWR1 the mutation rate at CAN1 rises in EXO1 cells.” [1]\n")
+    assert done(events).outcome == "answered"
+    assert done(events).details["method"] == "weiseeule" and titles(events) == ["Swr1", "Exo1"]
+
+
+async def test_where_the_passages_do_not_say_it_nothing_is_quoted(bench: Any) -> None:
+    async with bench(lambda prompt: " No passage says it.", facts=READS) as made:
+        events = await made.ask("#Does *SWR1* treat anaemia?")
+    assert done(events).outcome == "abstained" and "SWR1 deletion" not in shown(events)
+
+
+async def test_such_a_model_writes_no_summary_and_chooses_no_keywords(bench: Any) -> None:
+    """What only a model that writes can do is left as without one."""
+    async with bench(lambda prompt: " [", facts=READS) as made:
+        with pytest.raises(OptionInvalid, match="not trained to write answers of weiseeule"):
+            await made.ask(MARKED, extractor="model")
+        with pytest.raises(OptionInvalid, match="not trained to write answers of weiseeule"):
+            await made.ask(MARKED, synthesis="quoted")
+        await made.ask("What is the impact of SWR1 on CAN1?", synthesis="extractive")
+        assert made.engine.requests == []
