@@ -26,6 +26,7 @@ _SHARE_OF_QUESTION: Final = 0.3
 _ALIKE: Final = 0.8
 # A title of so few words names what its passage is about.
 _NAME_WORDS: Final = 4
+_FIRST_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _PRONOUN: Final = re.compile(r"(?:It|Its|They|Their)\b")
 # The kind of thing that a question asks for need not stand in a passage.
 _ASKED_FOR: Final = re.compile(r"\b(?:which|what|who|whose|welche[mnrs]?|wer)\s+\w+", re.IGNORECASE)
@@ -50,7 +51,8 @@ class _PassageWords:
     """Hold how a passage meets a question.
 
     ``lacking`` are the question's stems that it has not, slips apart, in the question's order, of ``asked`` in all;
-    ``is_last_lacking``: the last one is among them. ``names_asked`` is false where it has none of the question's names.
+    ``is_last_lacking``: the last one is among them. ``names_asked`` is false where it has none of the question's names;
+    ``begins_with_names``: title and first sentence have all of them, and there are some.
     """
 
     title: str
@@ -58,6 +60,7 @@ class _PassageWords:
     lacking: tuple[str, ...]
     is_last_lacking: bool
     names_asked: bool
+    begins_with_names: bool
 
 
 def _words_of(source: Source, question: str) -> _PassageWords:
@@ -66,7 +69,10 @@ def _words_of(source: Source, question: str) -> _PassageWords:
     asked = question_stems(_ASKED_FOR.sub(" ", question))
     lacking = tuple(word for word in asked if not _has(there, word))
     is_last = bool(lacking) and lacking[-1] == asked[-1]
-    return _PassageWords(source.title, len(asked), lacking, is_last, _names_asked(question, text, there))
+    names = {stem for name in (*_unusual(question), *_symbols_in(question)) for stem in question_stems(name)}
+    begins = f"{source.title} {_FIRST_SENTENCE.split(source.text, maxsplit=1)[0]}"
+    is_named = bool(names) and names <= stems_of(begins)
+    return _PassageWords(source.title, len(asked), lacking, is_last, _names_asked(question, text, there), is_named)
 
 
 def _has(there: Set[str], stem: str) -> bool:
@@ -80,7 +86,7 @@ def _names_asked(question: str, text: str, there: Set[str]) -> bool:
     Names are the words that are no everyday English, and symbols with a digit beside them. Where the words are most of
     the question, it is in another language than the passage, and nothing follows.
     """
-    unusual = [word for word in unusual_words(question) if question_stems(word)]
+    unusual = _unusual(question)
     if not unusual or 2 * len(unusual) > len(re.findall(r"[^\W\d_]\w*", question)):
         return True
     whole, there = _compact(text), there | stems_of(" ".join(_abbreviated_in(text, question)))
@@ -89,19 +95,25 @@ def _names_asked(question: str, text: str, there: Set[str]) -> bool:
     return any(_has(there, stem) for word in unusual for stem in question_stems(word))
 
 
+def _unusual(question: str) -> list[str]:
+    """Return the words that are no everyday English; a letter alone, as in E. coli, is no word."""
+    return [word for word in unusual_words(question) if len(word) > 1 and question_stems(word)]
+
+
 def _is_about_another(one: ScoredSentence, words: _PassageWords, question: str) -> bool:
     """Return whether a sentence is about something else than what the question names.
 
-    "It must not be taken in pregnancy", of lisinopril, says nothing about warfarin; it answers which drug that is. Nor
-    does a passage on malaria say what causes leprosy: where its title names another thing, half of the words may be
-    lacking, but not the last one. What such a passage leaves open of yes or no is said otherwise.
+    "It must not be taken in pregnancy", of ramipril, says nothing about warfarin; it answers which drug that is, and
+    whether lisinopril is safe where the passage begins with "ACE inhibitors such as lisinopril". Nor does a passage on
+    malaria say what causes leprosy: where its title names another thing, half of the words may be lacking, but not the
+    last one. What such a passage leaves open of yes or no is said otherwise.
     """
     subject = one.candidate.subject or (words.title if _PRONOUN.match(one.line) else "")
     title = words.title if len(words.title.split()) <= _NAME_WORDS and not asks_yes_or_no(question) else ""
     if not (subject or title) or stems_of(subject or title) & set(question_stems(question)):
         return False
     if subject:
-        return bool(words.lacking)
+        return bool(words.lacking) and not words.begins_with_names
     return words.is_last_lacking and 2 * len(words.lacking) >= words.asked
 
 
@@ -133,8 +145,8 @@ def _strange_word(question: str, text: str) -> str:
     It is where it lacks most of the words that are no everyday English, or most of all.
     """
     there = stems_of(text) | stems_of(" ".join(_abbreviated_in(text, question)))
-    stems = {word: set(question_stems(word)) for word in re.findall(r"\w[\w'-]*", question)}
-    unusual = [word for word in unusual_words(question) if stems.get(word)]
+    stems = {word: set(question_stems(word)) for word in re.findall(r"\w[\w'-]+", question)}
+    unusual = [word for word in _unusual(question) if stems.get(word)]
     lacking = [word for word in unusual if not stems[word] <= there]
     if 2 * len(lacking) > len(unusual):
         return lacking[0]

@@ -72,3 +72,17 @@ def test_a_symbol_is_a_name_of_the_question() -> None:
     line = "Both copies of CXORF21 are read in women."
     assert quoted("Does CXorf21 escape X chromosome inactivation?", Source("", line)) == [line]
     assert quoted("Does CXorf22 escape X chromosome inactivation?", Source("", line)) == []
+
+
+def test_a_pronoun_is_also_about_what_its_passage_begins_with() -> None:
+    """A class of drugs has what is said of it in each of its drugs, but not in one that is mentioned later."""
+    text = "ACE inhibitors such as lisinopril lower the blood pressure. They raise lithium. They harm in pregnancy."
+    inhibitors = Source("ACE inhibitors", text)
+    assert "They harm in pregnancy." in quoted("Is lisinopril safe in pregnancy?", inhibitors)
+    assert "They harm in pregnancy." not in quoted("Is lithium safe in pregnancy?", inhibitors)
+    assert "They harm in pregnancy." not in quoted("Is warfarin safe in pregnancy?", inhibitors)
+
+
+def test_a_letter_alone_is_no_name() -> None:
+    source = Source("Vancomycin", "Vancomycin treats infection with Clostridioides difficile.")
+    assert missing_name("Does E. coli resist vancomycin?", [source], 0) == "coli"
