@@ -27,6 +27,7 @@ from server.methods.clinfo.statements import Claim, Conclusion
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.sentences import MARK, addresses_reader, numbers_in, sanitize, split_sentences
+from server.methods.shared.subjects import unmentioned
 from server.methods.shared.verdicts import EvidenceSentence, VerdictReader, probability_of_first
 
 Part = Literal["system", "queries", "relevant", "supported", "contradicts", "table", "synthesis", "rewrite"]
@@ -228,6 +229,8 @@ def _evidence(sentence: str, articles: Mapping[int, Article]) -> str:
 async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader) -> Conclusion:
     """Return a conclusion of quotes with yes or no, which the model decides from all of them.
 
+    What they do not mention they do not deny.
+
     Articles seem to disagree where one denies what another says, by their words; where the quotes of both decide the
     question alike, they do not.
 
@@ -243,7 +246,8 @@ async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader
     apart = [
         (one, other) for one, other in conclusion.disagreeing if not word_of[one] or word_of[one] != word_of[other]
     ]
-    return replace(conclusion, verdict=verdict, disagreeing=tuple(apart))
+    missing = unmentioned(question, every) if verdict == "No" else ""
+    return replace(conclusion, verdict="" if missing else verdict, missing=missing, disagreeing=tuple(apart))
 
 
 def _numbered(texts: Sequence[str]) -> list[EvidenceSentence]:

@@ -35,7 +35,7 @@ from server.methods.shared.call_lines import HEADING
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
 from server.methods.shared.outcomes import notice
-from server.methods.shared.verdicts import SMALL_VERDICT
+from server.methods.shared.verdicts import SMALL_VERDICT, UNDECIDED
 
 NO_USAGE: Final = LoopUsage()
 NO_VERDICT: Final = (
@@ -273,7 +273,7 @@ def notes_on(conclusion: Conclusion, question: str, flow: Flow) -> Iterator[str]
 
 def _on_verdict(conclusion: Conclusion) -> str:
     if conclusion.missing:
-        return f"No article quoted names “{conclusion.missing}”, so they decide neither yes nor no."
+        return UNDECIDED.format(conclusion.missing)
     return SMALL_VERDICT if conclusion.verdict else NO_VERDICT
 
 

@@ -23,7 +23,7 @@ from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import ScoredSentence, Source, bar_for, candidates_of, chosen, scored
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import numbers_in, quoted_line
-from server.methods.shared.subjects import missing_name, quotable
+from server.methods.shared.subjects import missing_name, quotable, unmentioned
 from server.methods.shared.verdicts import (
     MOST_READ,
     SHARE_OF_BEST,
@@ -119,6 +119,8 @@ class EvidenceChain:
                         yield event
                 return
             quoted = self.sentences.of_passage
+            if verdict == "No" and (missing := self._unmentioned):
+                verdict = ""
         lines = [f"{verdict}, probably [{self._best.number}]."] if verdict else []
         answer = "\n".join([*lines, *(one.line for one in quoted)]) or NO_PASSAGE
         yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
@@ -137,6 +139,12 @@ class EvidenceChain:
                 if mark:
                     yield TextDelta(mark)
                 yield replace(event, answer=event.answer + mark, quotes=_quotes(self.sentences.quoted[:1]))
+
+    @property
+    def _unmentioned(self) -> str:
+        """Return what the question ends with where the sentences read do not mention it."""
+        read = self.sentences.of_passage
+        return unmentioned(self.chains.question.stem, [f"{one.subject} {one.text}" for one in read])
 
     @property
     def _best(self) -> EvidenceSentence:

@@ -34,7 +34,7 @@ from server.methods.shared.extractive import (
 from server.methods.shared.outcomes import YES_NO, notice, says_nothing, why_cut
 from server.methods.shared.passages import Gathered
 from server.methods.shared.sentences import numbers_in, quoted_line, split_sentences
-from server.methods.shared.verdicts import SMALL_VERDICT
+from server.methods.shared.verdicts import SMALL_VERDICT, UNDECIDED
 
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
@@ -301,7 +301,7 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
         return "partial", "Nothing that was read supports this choice."
     if chain.quotes and (choices or asks_yes_or_no(closing.question.stem)):
         if chain.missing:
-            return "partial", undecided(chain.missing)
+            return "partial", UNDECIDED.format(chain.missing)
         return "partial", SMALL_VERDICT if YES_NO.match(chain.answer) else NO_VERDICT
     # The model's own words tell what is missing.
     return ("partial" if covers == "part" else "answered"), ""
@@ -310,12 +310,8 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
 def _without_letter(closing: Closing, chain: Chain) -> str:
     """Return why a question with choices has no letter."""
     if chain.missing:
-        return undecided(chain.missing)
+        return UNDECIDED.format(chain.missing)
     return _read_in_vain(closing) if says_nothing(chain.answer) == "whole" else _NO_CHOICE
-
-
-def undecided(missing: str) -> str:
-    return f"The passage quoted does not name “{missing}”, so it decides neither yes nor no."
 
 
 def _read_in_vain(closing: Closing) -> str:

@@ -37,7 +37,6 @@ from server.methods.medrag.report import (
     listed,
     retrieved,
     searched,
-    undecided,
 )
 from server.methods.medrag.request import MARK, MedRagOptions, ParsedQuestion
 from server.methods.shared.choices import asks_yes_or_no
@@ -55,8 +54,8 @@ from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.quoted import QuotedAnswer, QuoteTask, Quoting
 from server.methods.shared.sentences import plain_marks, quoted_line
-from server.methods.shared.subjects import missing_name
-from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, EvidenceSentence, VerdictReader
+from server.methods.shared.subjects import missing_name, unmentioned
+from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, UNDECIDED, EvidenceSentence, VerdictReader
 
 _NO_CHOICE: Final = f"{MARK} none of the choices"
 _NOT_STATED: Final = f"{MARK} not stated"
@@ -132,6 +131,8 @@ class Extraction:
             word = await self.verdicts.verdict(self.question.stem, sentences)
         except ModelError as error:
             return _Decision(fault=error.message)
+        if word == "No" and (missing := unmentioned(self.question.stem, [one.candidate.compared for one in picked])):
+            return _Decision(missing=missing, usage=self.verdicts.generations.usage)
         return _Decision(word, frozenset(one.candidate.source for one in picked), self.verdicts.generations.usage)
 
     def _quoted(self, reading: _Reading, decision: _Decision) -> Iterator[Event]:
@@ -230,7 +231,7 @@ class _Decision:
 
     @property
     def note(self) -> str:
-        return undecided(self.missing) if self.missing else SMALL_VERDICT if self.word else NO_VERDICT
+        return UNDECIDED.format(self.missing) if self.missing else SMALL_VERDICT if self.word else NO_VERDICT
 
 
 def _missing_in(question: str, passages: Sequence[RankedPassage], picked: Sequence[ScoredSentence]) -> str:

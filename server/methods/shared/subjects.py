@@ -24,6 +24,11 @@ _LONGEST_ABBREVIATION: Final = 6
 # Of the question's words, which a passage has that yes or no is decided from (docs/evals.md).
 _SHARE_OF_QUESTION: Final = 0.3
 _ALIKE: Final = 0.8
+_YES_OR_NO: Final = re.compile(r"\W*\byes or no\W*$", re.IGNORECASE)
+# Stems of words that say little of what a question asks about.
+_GENERAL: Final = frozenset(
+    {"diseas", "syndrom", "disord", "patient", "people", "human", "treatment", "therapy", "gene", "protein", "cell"}
+)
 # A title of so few words names what its passage is about.
 _NAME_WORDS: Final = 4
 _FIRST_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -129,6 +134,21 @@ def missing_name(question: str, sources: Sequence[Source], place: int) -> str:
     missing = set(question_stems(question)) - there
     others = (title for title in titles if missing & stems_of(title))
     return unnamed_in(text, question) or next(others, "") or _strange_word(question, text)
+
+
+def unmentioned(question: str, texts: Sequence[str]) -> str:
+    """Return the last word of a question where texts lack it, so that they deny nothing; "" where they have it.
+
+    "Metformin is a biguanide" does not deny that it is used in gout. General words at the end, as in "Huntington's
+    disease", are passed over.
+    """
+    text = " ".join(texts)
+    there, whole = stems_of(text) | stems_of(" ".join(_abbreviated_in(text, question))), _compact(text)
+    for word in reversed(re.findall(r"\w[\w'-]+", _YES_OR_NO.sub("", question))):
+        stems = set(question_stems(word)) - _GENERAL
+        if stems:
+            return "" if _compact(word) in whole or any(_has(there, stem) for stem in stems) else word
+    return ""
 
 
 def unnamed_in(text: str, question: str) -> str:

@@ -28,6 +28,7 @@ SMALL_VERDICT: Final = (
     "Yes or no is how a small model reads these sentences; it is wrong more often than a reader would be, so judge by "
     "them."
 )
+UNDECIDED: Final = "What is quoted does not name “{}”, so it decides neither yes nor no."
 _TOP: Final = 20
 _MAX_TOKENS: Final = 4
 _MAX_WORDS: Final = 42

@@ -201,7 +201,7 @@ async def test_quotes_that_lack_a_name_of_the_question_decide_neither_yes_nor_no
         events = await made.ask("Do dexamethasone and tocilizumab lower mortality in severe COVID-19?")
         assert made.engine.requests == []
     assert done(events).outcome == "partial" and "probably" not in shown(events)
-    assert "No article quoted names “tocilizumab”, so they decide neither yes nor no." in shown(events)
+    assert "What is quoted does not name “tocilizumab”, so it decides neither yes nor no." in shown(events)
     assert done(events).details["missing_name"] == "tocilizumab"
 
 

@@ -104,6 +104,15 @@ async def test_yes_or_no_is_one_word_under_a_grammar(bench: Any, verdict: str) -
     assert shown(events).count(SENTENCE) == 1
 
 
+async def test_a_no_needs_sentences_that_mention_what_is_asked(bench: Any) -> None:
+    """ "Protamine reverses heparin" does not deny that it causes hypotension."""
+    question = "Does protamine, which reverses heparin, cause hypotension?"
+    async with bench(says("No")) as made:
+        events = await made.ask(question, k=3)
+    assert "probably" not in shown(events) and SENTENCE in shown(events)
+    assert "does not name “hypotension”" in shown(events) and done(events).outcome == "partial"
+
+
 async def test_a_model_whose_yes_or_no_is_unsure_is_not_asked_for_it(tmp_path: Path) -> None:
     """The sentence is quoted, and the answer says that yes or no is for the reader to judge."""
     facts = {"evidence_reasoning": True, "verdicts": False}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from server.methods.shared.extractive import ScoredSentence, Source, candidates_of
-from server.methods.shared.subjects import missing_name, quotable
+from server.methods.shared.subjects import missing_name, quotable, unmentioned
 
 HEPARIN = Source("Heparin", "Protamine reverses heparin. It is given slowly.")
 XABAN = Source("Rivaroxaban", "Andexanet reverses rivaroxaban.")
@@ -86,3 +86,18 @@ def test_a_pronoun_is_also_about_what_its_passage_begins_with() -> None:
 def test_a_letter_alone_is_no_name() -> None:
     source = Source("Vancomycin", "Vancomycin treats infection with Clostridioides difficile.")
     assert missing_name("Does E. coli resist vancomycin?", [source], 0) == "coli"
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "missing"),
+    [
+        ("Is metformin used in gout?", "Metformin is a biguanide.", "gout"),
+        ("Is metformin used in gout?", "Metformin is not used in gout.", ""),
+        ("Is isradipine effective for Parkinson's disease?", "In Parkinson disease it was not.", ""),
+        ("Is there a link of suicide and autism, yes or no?", "Few data link suicide and autism.", ""),
+        ("Is tivantinib effective for hepatocellular carcinoma?", "Tivantinib does not help in HCC.", ""),
+        ("Is it?", "It is.", ""),
+    ],
+)
+def test_what_a_text_does_not_mention_it_does_not_deny(question: str, text: str, missing: str) -> None:
+    assert unmentioned(question, [text]) == missing
