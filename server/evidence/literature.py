@@ -194,16 +194,17 @@ class EntrezSource:
     async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
         """Fetch in batches; of PubMed, more than one are posted and fetched by page, and by id what is then missing."""
         ends = time.monotonic() + seconds
-        results: list[Fetched | NcbiError | None] = []
-        if self.context.mode == "ncbi" and len(pmids) > _BATCH == self._batch:
-            results = [page for page in await self._pages(pmids, ends) if not isinstance(page, NcbiError)]
-        found = {article.pmid for page in results if isinstance(page, Fetched) for article in page.articles}
+        is_posted = self.context.mode == "ncbi" and len(pmids) > _BATCH == self._batch
+        pages = await self._pages(pmids, ends) if is_posted else []
+        if None in pages:
+            return _merged(pages, pmids)
+        # What cannot be read is asked for once more, and then reported.
+        results = [Fetched(page.articles) for page in pages if isinstance(page, Fetched)]
+        found = {article.pmid for page in results for article in page.articles}
         left = [pmid for pmid in pmids if pmid not in found]
-        if None not in results:
-            batches = [left[first : first + self._batch] for first in range(0, len(left), self._batch)]
-            calls = [partial(self._fetched, {"id": ",".join(batch)}, batch) for batch in batches]
-            results += await _side_by_side(calls, ends)
-        return _merged(results, pmids)
+        batches = [left[first : first + self._batch] for first in range(0, len(left), self._batch)]
+        calls = [partial(self._fetched, {"id": ",".join(batch)}, batch) for batch in batches]
+        return _merged([*results, *await _side_by_side(calls, ends)], pmids)
 
     async def _pages(self, pmids: Sequence[str], ends: float) -> list[Fetched | NcbiError | None]:
         """Post ids to PubMed's history server and return what it has of them, by page; [] if that failed."""

@@ -229,10 +229,8 @@ def _evidence(sentence: str, articles: Mapping[int, Article]) -> str:
 async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader) -> Conclusion:
     """Return a conclusion of quotes with yes or no, which the model decides from all of them.
 
-    What they do not mention they do not deny.
-
-    Articles seem to disagree where one denies what another says, by their words; where the quotes of both decide the
-    question alike, they do not.
+    What quotes do not mention they do not deny. Articles seem to disagree where one denies what another says, by their
+    words; where the quotes of both decide the question alike, they do not.
 
     Raises:
         ModelError: the engine failed.

@@ -1,6 +1,6 @@
 """Answer a medical question with verbatim sentences of the passages found, chosen by their scores or by the model.
 
-Used by MedRAG and i-MedRAG. Each sentence is followed by the number of its passage. Without the model
+Used by MedRAG, i-MedRAG and WeiseEule. Each sentence is followed by the number of its passage. Without the model
 (``Extraction``), below the calibrated score of ``shared.extractive``, the method abstains; a choice is only named with
 a sentence that supports it; yes or no is named where a model that was trained for it decides it from the quotes. In
 quotes of the model (``Quotation``), a choice, yes or no is a line below the quotes, and never stands without one.
