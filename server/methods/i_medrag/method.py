@@ -71,7 +71,6 @@ from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
-from server.methods.shared.verdicts import VerdictPrompt, verdict_reader
 
 # Minimum number of tokens for a useful answer.
 _LEAST_ANSWER = 16
@@ -90,7 +89,7 @@ class IMedRag:
         self._passages = passages
         self._parts = parts or NullObserver()
         self._max_answer_tokens = max_answer_tokens
-        self._prompts, self._verdict_prompt = Prompts.load(), VerdictPrompt.load()
+        self._prompts = Prompts.load()
         self._reader = PassageReader(lifecycle, max_answer_tokens)
 
     async def warm_up(self, engine: Engine) -> None:
@@ -120,7 +119,7 @@ class IMedRag:
             yield Step("this model asks no questions of its own: it reads the passages for the question as it is")
             answering = self._reader.read(ask, question, options, self.name, self._passages.open(ask))
         elif synthesis == "extractive":
-            verdicts = verdict_reader(self._lifecycle, ask, self._verdict_prompt)
+            verdicts = self._reader.verdicts(ask)
             extraction = Extraction(self.name, question, options, self._passages.open(ask), verdicts=verdicts)
             answering = extraction.events(_queries_without_model(question))
         else:

@@ -38,7 +38,6 @@ from server.methods.medrag.verbatim import Extraction, Quotation
 from server.methods.shared.passages import PassageSource
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
-from server.methods.shared.verdicts import VerdictPrompt, verdict_reader
 
 
 class MedRag:
@@ -51,7 +50,6 @@ class MedRag:
         self._lifecycle = lifecycle
         self._passages = passages
         self._reader = PassageReader(lifecycle, max_answer_tokens)
-        self._verdict_prompt = VerdictPrompt.load()
 
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options, self._lifecycle.card)
@@ -73,7 +71,7 @@ class MedRag:
         question = read_question(ask.question, options)
         match self._synthesis(options):
             case "extractive":
-                verdicts = verdict_reader(self._lifecycle, ask, self._verdict_prompt)
+                verdicts = self._reader.verdicts(ask)
                 extraction = Extraction(self.name, question, options, self._passages.open(ask), verdicts=verdicts)
                 answering = extraction.events([question.stem])
             case "quoted":

@@ -23,7 +23,7 @@ from server.methods.medrag.report import Ballot, Closing, Outcome
 from server.methods.medrag.request import MAX_CONTEXT_TOKENS, MedRagOptions, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages
-from server.methods.shared.verdicts import VerdictPrompt, VerdictReader
+from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 
 # Token counts of separate and joined texts may differ by a few tokens.
 SLACK: Final = 24
@@ -95,10 +95,14 @@ class PassageReader:
             asking = report.asking_part(chains.question.stem)
             sentences = await best_sentences(asking, outcome.context, compare, options.sentences)
             if sentences is not None:
-                return EvidenceChain(chains, sentences, self._verdicts(chains)).events(inputs)
+                return EvidenceChain(chains, sentences, self._verdicts_of(chains)).events(inputs)
         return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
 
-    def _verdicts(self, chains: Chains) -> VerdictReader | None:
+    def verdicts(self, ask: AnswerRequest) -> VerdictReader | None:
+        """Return what decides yes or no from quotes that are chosen without the model, None where nothing can."""
+        return verdict_reader(self._lifecycle, ask, self._verdict_prompt)
+
+    def _verdicts_of(self, chains: Chains) -> VerdictReader | None:
         card = self._lifecycle.card
         if not card.verdicts:
             return None

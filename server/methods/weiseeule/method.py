@@ -39,7 +39,6 @@ from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
 from server.methods.shared.quoted import Quoting
 from server.methods.shared.synthesis import Synthesis, choose_synthesis, unable
-from server.methods.shared.verdicts import VerdictPrompt, verdict_reader
 from server.methods.weiseeule.library import (
     RETRIEVERS,
     CountedKeyword,
@@ -81,7 +80,7 @@ class WeiseEule:
         self._lifecycle = lifecycle
         self._library = library
         self._max_answer_tokens = max_answer_tokens
-        self._prompts, self._verdict_prompt = Prompts.load(), VerdictPrompt.load()
+        self._prompts = Prompts.load()
         self._reader = PassageReader(lifecycle, max_answer_tokens)
 
     def check(self, ask: AnswerRequest) -> None:
@@ -130,7 +129,7 @@ class WeiseEule:
             # A model that was trained to read passages for MedRAG.
             events = self._reader.read(request.ask, stem, inner, self.name, passages)
         else:
-            verdicts = verdict_reader(self._lifecycle, request.ask, self._verdict_prompt)
+            verdicts = self._reader.verdicts(request.ask)
             extraction = Extraction(self.name, stem, inner, passages, by_paper=True, verdicts=verdicts)
             events = extraction.events([request.question.text])
         async with aclosing(events) as answering:
