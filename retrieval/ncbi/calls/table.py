@@ -61,13 +61,15 @@ ENTREZ_TAGS: Final = (
     "sym", "gene", "orgn", "uid", "title", "ti", "tiab", "All+Fields",
     "chr", "acc", "accn", "rs", "dis", "pdat", "au", "mesh",
 )  # fmt: skip
-_SPACE = "[+ ]"
+WRITTEN_SPACE: Final = "[+ ]"
 _BODY = "[A-Za-z0-9._,'/:-]"
-_LONG_WORD = f"([A-Za-z0-9]{_BODY}{{0,27}}|\\([A-Za-z0-9]{_BODY}{{0,25}}\\))"
+WRITTEN_WORD: Final = f"[A-Za-z0-9]{_BODY}{{0,27}}"
+_LONG_WORD = f"({WRITTEN_WORD}|\\([A-Za-z0-9]{_BODY}{{0,25}}\\))"
 _WORD = f"[A-Za-z0-9]{_BODY}{{0,23}}"
-_CLAUSE = f"{_WORD}({_SPACE}{_WORD}){{0,2}}(\\[({'|'.join(t.replace('+', chr(92) + '+') for t in ENTREZ_TAGS)})\\])?"
-_OPERATION = f"({_SPACE}(AND|OR|NOT){_SPACE}{_CLAUSE}){{0,2}}"
-_WRITTEN_TERM = f"({_LONG_WORD}({_SPACE}{_LONG_WORD}){{0,9}}|{_CLAUSE}{_OPERATION})"
+_WRITTEN_TAGS = "|".join(tag.replace("+", r"\+") for tag in ENTREZ_TAGS)
+_CLAUSE = f"{_WORD}({WRITTEN_SPACE}{_WORD}){{0,2}}(\\[({_WRITTEN_TAGS})\\])?"
+_OPERATION = f"({WRITTEN_SPACE}(AND|OR|NOT){WRITTEN_SPACE}{_CLAUSE}){{0,2}}"
+_WRITTEN_TERM = f"({_LONG_WORD}({WRITTEN_SPACE}{_LONG_WORD}){{0,9}}|{_CLAUSE}{_OPERATION})"
 
 _TERM = rf"[^\x00-\x1f\x7f<>]{{1,{MAX_TERM_CHARS}}}"
 _IDENTIFIER = r"[A-Za-z0-9_.:\-]{1,40}"

@@ -11,7 +11,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
@@ -24,6 +24,10 @@ _NCBI_URL: Final = re.compile(r"https?://[a-z0-9.-]*\bncbi\.nlm\.nih\.gov(/|$)",
 _PARTS: Final = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>.*))?", re.IGNORECASE)
 _BASES: Final = re.compile(rf"[ACGTUNacgtun]{{{table.MAX_BASES_IN_TERM},}}")
 _ALL_ENDPOINTS: Final[tuple[Endpoint, ...]] = tuple(table.CALLS)
+# Longer ones, as a sequence is, stand in no term.
+_WHOLE_WORD: Final = re.compile(rf"(?<![A-Za-z0-9]){table.WRITTEN_WORD}(?![A-Za-z0-9])")
+_MAX_SEARCHED_WORDS: Final = 40
+_MAX_IN_A_ROW: Final = 8
 
 
 def looks_like_call(text: str) -> bool:
@@ -58,7 +62,28 @@ def parse_call_url(text: str) -> NcbiCall:
     return NcbiCall(endpoint, params.get("DATABASE" if endpoint == "blast_put" else "db", ""), params)
 
 
-def call_regex(sequences: Sequence[str] = (), *, endpoints: Collection[Endpoint] = _ALL_ENDPOINTS) -> str:
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Restrict what a search may be for: words in a row of ``text``, as it has them, or the ``whole`` of it.
+
+    ``db`` is the only database, "" for any. A text of more than 40 words, or of none that a term can have, restricts no
+    term.
+    """
+
+    text: str = ""
+    db: str = ""
+    whole: bool = False
+
+
+_ANYTHING: Final = Searched()
+
+
+def call_regex(
+    sequences: Sequence[str] = (),
+    *,
+    searched: Searched = _ANYTHING,
+    endpoints: Collection[Endpoint] = _ALL_ENDPOINTS,
+) -> str:
     """Return a regular expression over the text between ``[`` and ``]->``; it starts with ``https://``, literally.
 
     Plain syntax only (groups, classes, bounded repeats), as grammar engines require. With ``sequences``, BLAST's QUERY
@@ -69,7 +94,7 @@ def call_regex(sequences: Sequence[str] = (), *, endpoints: Collection[Endpoint]
     """
     for sequence in sequences:
         _check_value(_param("blast_put", "QUERY"), sequence)
-    eutils = [_eutils_regex(e) for e in _ALL_ENDPOINTS if e in endpoints and not e.startswith("blast_")]
+    eutils = [_eutils_regex(e, searched) for e in _ALL_ENDPOINTS if e in endpoints and not e.startswith("blast_")]
     blast = [_blast_regex(e, sequences) for e in _ALL_ENDPOINTS if e in endpoints and e.startswith("blast_")]
     hosts = []
     if eutils:
@@ -205,8 +230,27 @@ def _fields(params: Sequence[Param]) -> str:
     return "".join(out)
 
 
-def _eutils_regex(endpoint: Endpoint) -> str:
+def _term_regex(searched: Searched) -> str:
+    """Return the expression of the terms that may be searched for, of ``_MAX_IN_A_ROW`` words at most; "" for any."""
+    words = [found[0].rstrip(".,:'/-") for found in _WHOLE_WORD.finditer(searched.text)]
+    if not 0 < len(words) <= _MAX_SEARCHED_WORDS:
+        return ""
+    if searched.whole and " ".join(words) == searched.text:
+        return table.WRITTEN_SPACE.join(map(_literal, words))
+    rows = []
+    for start in range(len(words)):
+        row = ""
+        for word in reversed(words[start : start + _MAX_IN_A_ROW]):
+            row = _literal(word) + (f"({table.WRITTEN_SPACE}{row})?" if row else "")
+        rows.append(row)
+    return f"({'|'.join(dict.fromkeys(rows))})"
+
+
+def _eutils_regex(endpoint: Endpoint, searched: Searched) -> str:
     params = [p for p in table.CALLS[endpoint] if p.written]
+    if endpoint == "esearch":
+        written = {"term": _term_regex(searched), "db": searched.db}
+        params = [replace(p, written=written.get(p.name) or p.written) for p in params]
     start = rf"{endpoint}\.fcgi\?"
     if endpoint == "einfo":
         mode = _param("einfo", "retmode").written

@@ -290,18 +290,27 @@ def plain(text: str) -> str:
 
 
 def gene_rank(gene: GeneRecord, focus: Focus) -> tuple[bool, bool, bool, bool, bool]:
-    """Return the sort key, best first: requested organism, current, named as requested, in the same case, by symbol."""
+    """Return the sort key, best first: requested organism, current, named as requested, in the same case, by symbol.
+
+    A name in words counts as one, whatever its punctuation: "insulin" names INS.
+    """
     names = set(map(plain, focus.terms))
     by_symbol = plain(gene.symbol) in names
     by_alias = any(plain(alias) in names for alias in gene.aliases)
+    in_words = not set(map(_spelled, focus.terms)).isdisjoint(map(_spelled, (gene.name, *gene.other_names)))
     exact = not {gene.symbol, *gene.aliases}.isdisjoint(focus.terms)
     return (
         not _is_organism(gene, focus.organism),
         bool(gene.replaced_by),
-        not (by_symbol or by_alias),
+        not (by_symbol or by_alias or in_words),
         not exact,
         not by_symbol,
     )
+
+
+def _spelled(name: str) -> str:
+    """Return the letters and digits of a name, with single spaces for what stands between them."""
+    return " ".join(re.findall(r"[^\W_]+", name.casefold()))
 
 
 def _is_organism(gene: GeneRecord, organism: str) -> bool:

@@ -121,14 +121,15 @@ def _gene(uid: str, doc: Mapping[str, Any]) -> GeneRecord:
         chromosome=_flat(doc.get("chromosome")),
         location=_flat(doc.get("maplocation")),
         aliases=_split(_flat(doc.get("otheraliases"))),
+        other_names=_split(_flat(doc.get("otherdesignations")), "|"),
         summary=summary,
         gene_type=gene_type(name, _flat(doc.get("otherdesignations")), summary),
         replaced_by=_flat(doc.get("currentid")).strip("0") and _flat(doc.get("currentid")),
     )
 
 
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def _split(text: str, separator: str = ",") -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(separator) if part.strip())
 
 
 def _snp(uid: str, doc: Mapping[str, Any]) -> SnpRecord:
@@ -213,6 +214,7 @@ def _gene_from_text(block: str) -> Record:
         chromosome=chromosome.strip(),
         location=rest.replace("Location:", "").strip(),
         aliases=_split(values.get("Other Aliases", "")),
+        other_names=_split(values.get("Other Designations", ""), ";"),
         gene_type=gene_type(name, values.get("Other Designations", "")),
         replaced_by=replaced[1] if replaced else "",
     )

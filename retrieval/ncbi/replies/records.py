@@ -23,7 +23,8 @@ class GeneRecord:
     """Hold one Gene document summary.
 
     ``chromosome`` has no "chr"; ``replaced_by`` is the current id of a retired record. ``gene_type`` is derived from
-    the nomenclature (see ``gene_types``): document summaries carry no such field.
+    the nomenclature (see ``gene_types``): document summaries carry no such field. ``other_names`` are NCBI's other
+    designations, which no reply shows.
     """
 
     uid: str
@@ -34,6 +35,7 @@ class GeneRecord:
     chromosome: str = ""
     location: str = ""
     aliases: tuple[str, ...] = ()
+    other_names: tuple[str, ...] = ()
     summary: str = ""
     gene_type: GeneType = "protein-coding"
     replaced_by: str = ""

@@ -37,7 +37,7 @@ from models.decoding.types import (
 )
 from models.engines.base import Engine
 from models.types import GenerateParams, Grammar
-from retrieval.ncbi.calls.urls import call_regex, looks_like_call
+from retrieval.ncbi.calls.urls import Searched, call_regex, looks_like_call
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import (
     AnswerRequest,
@@ -78,6 +78,7 @@ _LONGEST_LOOKUP: Final = (
     f"{','.join(['123456789'] * 20)}]->"
 )
 _LOOKUP_CALLS: Final = 3
+_ANYTHING: Final = Searched()
 _MULTI_HOP_CALLS: Final = 8
 
 
@@ -321,14 +322,14 @@ class GeneGpt:
             yield Step(f"the model is asked: {parsed.text}")
         question = parsed.text
         engine = self._lifecycle.get()
-        request = self._request(ask, options, question, engine)
+        request = self._request(ask, options, parsed, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
         ledger = Ledger(parsed, only_reads=only_reads, with_references=options.references)
         steps = run(engine, request, session)
         if self._needs_a_call(options, question):
             steps = _with_a_call(
-                engine, request, session, partial(_grammar, options, question, engine, is_call_first=True)
+                engine, request, session, partial(self._first_grammar, options, parsed, engine, is_forced=True)
             )
         async with aclosing(steps):
             async for step in steps:
@@ -344,8 +345,10 @@ class GeneGpt:
     def _options(self, ask: AnswerRequest) -> GeneGptOptions:
         return parse_options(ask.options, card=self._lifecycle.card, max_calls=self._limits.max_calls)
 
-    def _request(self, ask: AnswerRequest, options: GeneGptOptions, question: str, engine: Engine) -> LoopRequest:
-        sampling = ask.sampling
+    def _request(
+        self, ask: AnswerRequest, options: GeneGptOptions, parsed: ParsedQuestion, engine: Engine
+    ) -> LoopRequest:
+        sampling, question = ask.sampling, parsed.text
         own, whole = self._bounds(ask, question, engine)
         params = GenerateParams(
             max_tokens=whole,
@@ -364,7 +367,23 @@ class GeneGpt:
             syntax=SYNTAX,
             request_id=ask.request_id,
             limits=replace(self._limits, max_calls=options.max_calls, max_own_tokens=own),
+            first_grammar=self._first_grammar(options, parsed, engine),
         )
+
+    def _first_grammar(
+        self, options: GeneGptOptions, parsed: ParsedQuestion, engine: Engine, *, is_forced: bool = False
+    ) -> Grammar | None:
+        """Return the grammar up to the first reply, None for that of the whole answer.
+
+        A model that can only copy searches for words of the question, as they stand there; those of a later search may
+        be of a reply.
+        """
+        searched = Searched()
+        if self._lifecycle.card.trained_for is not None and options.grammar == "grounded":
+            searched = Searched(parsed.subject or parsed.text, parsed.database, whole=bool(parsed.subject))
+        elif not is_forced:
+            return None
+        return _grammar(options, parsed.text, engine, searched, is_forced=is_forced)
 
     def _needs_a_call(self, options: GeneGptOptions, question: str) -> bool:
         """Return whether the model has to make a call: what one for look-ups says of a name without it is not shown."""
@@ -442,12 +461,14 @@ def _with_trigger(question: str, options: GeneGptOptions) -> str:
     return f"{question} {COT_TRIGGER}" if options.cot else one_line(question.replace(COT_TRIGGER, ""))
 
 
-def _grammar(options: GeneGptOptions, question: str, engine: Engine, *, is_call_first: bool = False) -> Grammar | None:
+def _grammar(
+    options: GeneGptOptions, question: str, engine: Engine, searched: Searched = _ANYTHING, *, is_forced: bool = False
+) -> Grammar | None:
     if options.grammar == "off":
         return None
     sequences = _SEQUENCE.findall(question) if options.grammar == "grounded" else []
-    build = forced_call_grammar if is_call_first else call_grammar
-    return build(call_regex(tuple(dict.fromkeys(sequences))), engine.tokenizer)
+    build = forced_call_grammar if is_forced else call_grammar
+    return build(call_regex(tuple(dict.fromkeys(sequences)), searched=searched), engine.tokenizer)
 
 
 def _events(step: TextSampled | CallStarted | CallFinished | LoopDone, splitter: AnswerSplitter) -> list[Event]:

@@ -6,7 +6,8 @@ rendered from stored facts, without network access.
 
 A model that was trained for look-ups alone reads one short question of a known wording. Of a longer message, the
 sentence that asks is taken; a question about one gene or variant that says no more than what is asked of it gets the
-trained wording, from English, German, Spanish or French. Everything else is asked as it stands.
+trained wording, from English, German, Spanish or French, and so does one about a gene that it names in words ("the
+insulin gene"). Everything else is asked as it stands.
 """
 
 from __future__ import annotations
@@ -137,6 +138,18 @@ _GENES_OF: Final = re.compile(
     re.IGNORECASE,
 )
 _CAUSES: Final = _words("related associated responsible cause causes causing")
+# A gene named in words: what stands beside the name, what may stand in it, and what is no name.
+_NAME_WORD: Final = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?")
+_GENE: Final = _words("gene gen gène gens gène")
+_BESIDE_NAME: Final = _words("encoding coding encodes codes that which called named known as symbol")
+_IN_NAME: Final = _words("protein of for and a b c d e")
+_NO_NAME: Final = re.compile(
+    r"(?:this|that|these|my|your|our|same|other|any|some|one|each|every|such|associated|related|snp|variant|mutation|"
+    r"therapy|editing|expression|transfer|panel|test|\w*(?:syndrome|disease|disorder|cancer|trophy|"
+    r"osis|itis|emia|oma|pathy|plasia|ataxia|asthma|diabetes))s?",
+    re.IGNORECASE,
+)
+_MAX_NAME_WORDS: Final = 6
 _TRAINED: Final = frozenset().union(
     _FILLING,
     *(needed | further for _, needed, further in (*_SAID, *_SAID_OF_SNPS)),
@@ -248,6 +261,11 @@ class ParsedQuestion:
     unread: tuple[str, ...] = ()
     num_questions: int = 1
 
+    @property
+    def database(self) -> str:
+        """Return NCBI's database of the subject, "" where it is not known."""
+        return "" if not self.relation else "snp" if self.relation.startswith("snp") else "gene"
+
 
 def as_trained(question: str) -> ParsedQuestion:
     """Return the question in a form that the model was trained on, its own words where none fits."""
@@ -262,6 +280,9 @@ def as_trained(question: str) -> ParsedQuestion:
     bare = re.sub("|".join(map(re.escape, named)) or "$", " ", text)
     words = frozenset(word.casefold() for word in _WORD.findall(bare))
     organisms = {_ORGANISMS[word] for word in words if word in _ORGANISMS}
+    if not has_identifier(text) and (in_words := _of_gene_in_words(text)):
+        relation, subject = in_words
+        return ParsedQuestion(_formed(relation, subject, next(iter(organisms), "")), relation, subject)
     if len(named) != 1 or len(organisms) > 1:
         num_questions = sum(is_in_scope(one) for one in _SENTENCE.split(text) if one.endswith("?"))
         is_read = not named or _of_disease(words)
@@ -276,6 +297,29 @@ def as_trained(question: str) -> ParsedQuestion:
         if not rest and words & needed:
             return ParsedQuestion(_formed(relation, subject, next(iter(organisms), "")), relation, subject)
     return ParsedQuestion(text, unread=_unread(words))
+
+
+def _of_gene_in_words(text: str) -> tuple[Relation, str] | None:
+    """Return what is asked of one gene that is named in words, and its name; None for any other question."""
+    tokens = list(_NAME_WORD.finditer(text))
+    words = [token[0].casefold() for token in tokens]
+    genes = [place for place, word in enumerate(words) if word in _GENE]
+    if len(genes) != 1:
+        return None
+    for relation, needed, further in _SAID:
+        known = needed | further | _FILLING | _ORGANISMS.keys() | _BESIDE_NAME
+        places = [place for place, word in enumerate(words) if word not in known]
+        if not places or needed.isdisjoint(words):
+            continue
+        first, last = places[0], places[-1]
+        if last < genes[0]:
+            last = genes[0] - 1
+            first -= first > 0 and words[first - 1] == "protein"
+        name = words[first : last + 1]
+        is_name = len(name) <= _MAX_NAME_WORDS and all(word in _IN_NAME or word not in _TRAINED for word in name)
+        if is_name and not any(_NO_NAME.fullmatch(word) for word in name):
+            return relation, text[tokens[first].start() : tokens[last].end()]
+    return None
 
 
 def _of_disease(words: frozenset[str]) -> bool:
@@ -332,7 +376,10 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     if parsed.relation not in ("aliases", "coding", "function") or not answer.strip():
         return answer
     named = re.compile(rf"(?<!\w){re.escape(parsed.subject)}(?!\w)", re.IGNORECASE)
-    record = next((found["record"] for found in _LINE.finditer(read) if named.search(found["record"])), "")
+    # The first of a reply that counts genes of this name may have it among the names that no reply shows.
+    headed = re.search(rf"\b[1-9]\d* \w[\w ]* named {re.escape(parsed.subject)}\n1\. (.+)$", read, re.I | re.M)
+    lines = [*([headed[1]] if headed else []), *(found["record"] for found in _LINE.finditer(read))]
+    record = next((line for line in lines if (headed and line == headed[1]) or named.search(line)), "")
     if parsed.relation == "coding":
         typed = GENE_TYPE.search(record)
         return answer if typed is None else "Yes" if typed["type"] == "protein-coding" else "No"

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from models.decoding.types import CallFinished, CallStatus, LoopDone, LoopFinish
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, TextDelta
 from server.methods.genegpt.prompt import GENE_TYPE, SUBJECT, ParsedQuestion, field_of, is_in_scope
-from server.methods.shared.call_lines import MAX_REFERENCES, collect, render, standing, summary
+from server.methods.shared.call_lines import MAX_REFERENCES, collect, records_read, render, standing, summary
 from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.outcomes import YES_NO, OpeningGate, notice, says_nothing, why_cut
 
@@ -32,10 +32,12 @@ _STOP_WORDS_TEXT: Final = (
 )
 _STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
 _OUT_OF_SCOPE: Final = "This method looks up genes, variants, diseases and sequences at NCBI; the question names none."
+# What full names of genes have and people leave out.
+_NAME_FILLING: Final = frozenset(("subunit", "chain", "protein", "molecule", "signaling", "gene"))
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
 _RECORD: Final = re.compile(r"\d+\. ")
-# How many human genes of a reply have the name that was searched for.
-_NAMED: Final = re.compile(r"\b([1-9]\d*) human named (\S+)")
+# How many genes of a reply, of the organism that is asked for, have the name that was searched for.
+_NAMED: Final = re.compile(r"records?, ([1-9]\d*) (\w[\w ]*?) named (.+)$", re.MULTILINE)
 _HUMAN: Final = re.compile(r"(\S+) \(human\)")
 _ACCESSION: Final = re.compile(r"(?:ENS[A-Z]*\d|[A-Z]{2}_\d|\d+$)", re.IGNORECASE)
 _ORGANISMS: Final = frozenset(("human", "homo", "sapiens", "mouse", "mus", "musculus", "rat", "rattus", "norvegicus"))
@@ -203,29 +205,45 @@ def _strayed_text(lookups: Sequence[Lookup]) -> str:
 def _unnamed(made_from: Transcript) -> str:
     """Return the gene's name that was searched for and that no record read has, "" where there is none.
 
-    NCBI searches for the parts of a name such as RP11-303E16.8 and finds other genes. Accession numbers stand in no
-    record that is read.
+    NCBI searches for the parts of a name, such as RP11-303E16.8 or "growth hormone", and finds other genes. Accession
+    numbers stand in no record that is read.
     """
     records = [line for line in made_from.read.splitlines() if _RECORD.match(line)]
     for lookup in made_from.lookups:
-        name, *others = lookup.term.split() or [""]
-        is_name = lookup.endpoint == "esearch" and lookup.db == "gene" and not _ACCESSION.match(name)
-        if not is_name or not _ORGANISMS.issuperset(one.casefold() for one in others):
+        first, *others = lookup.term.split() or [""]
+        name = " ".join([first, *(one for one in others if one.casefold() not in _ORGANISMS)])
+        if lookup.endpoint != "esearch" or lookup.db != "gene" or _ACCESSION.match(name) or not records:
             continue
         named = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\d)", re.IGNORECASE)
-        counted = any(count[2].casefold() == name.casefold() for count in _NAMED.finditer(made_from.read))
-        if records and not counted and not any(named.search(line) for line in records):
+        counted = any(count[3].casefold() == name.casefold() for count in _NAMED.finditer(made_from.read))
+        # A name in words is a part of others: "leptin" of "leptin receptor".
+        is_symbol = any(one.text == name for one in identifiers_in(name))
+        found = any(named.search(line) for line in records) if is_symbol else _is_only_one_of(name, records)
+        if not counted and not found:
             return name
     return ""
+
+
+def _is_only_one_of(name: str, records: Sequence[str]) -> bool:
+    """Return whether one record was read, a human one of this name but for words such as "subunit".
+
+    "Hemoglobin beta" is HBB, hemoglobin subunit beta; leptin is not LEPR, leptin receptor.
+    """
+    if len(records) != 1 or " (human) " not in records[0] or "; replaced by id " in records[0]:
+        return False
+    wanted = set(_words(name)) - _STOP_WORDS
+    called = [set(_words(part)) for part in records[0].split("; ")]
+    return bool(wanted) and any(wanted <= words and words - wanted <= _NAME_FILLING for words in called)
 
 
 def _namesakes(made_from: Transcript) -> str:
     """Return the sentence on a name that several human genes have and none as its symbol, "" where there is none."""
     symbols = list(dict.fromkeys(_HUMAN.findall(made_from.read)))
     for count in _NAMED.finditer(made_from.read):
-        if int(count[1]) > 1 and count[2].casefold() not in {one.casefold() for one in symbols}:
-            listed = f": {', '.join(symbols)}" if len(symbols) == int(count[1]) else ""
-            return f"“{count[2]}” is a name of {count[1]} human genes{listed}; another one may be meant."
+        number, organism, name = count.groups()
+        if int(number) > 1 and organism == "human" and name.casefold() not in {one.casefold() for one in symbols}:
+            listed = f": {', '.join(symbols)}" if len(symbols) == int(number) else ""
+            return f"“{name}” is a name of {number} human genes{listed}; another one may be meant."
     return ""
 
 
@@ -377,6 +395,9 @@ class Ledger:
             events.append(note)
         text, listed = render(found, self._num_chars)
         events += [TextDelta(text, is_ours=True), Evidence(listed)] if listed else []
+        if verdict.outcome == "abstained" and self._only_reads and self._with_references:
+            read = collect(self._records)
+            events += [TextDelta(records_read(read), is_ours=True)] if read else []
         details: dict[str, Any] = {"method": "genegpt", "options": options}
         details |= {"reason": verdict.reason} if verdict.reason else {}
         details |= {} if is_shown else {"withheld": written}
@@ -402,7 +423,7 @@ class Ledger:
 
     def _standing(self, sentence: str) -> list[tuple[str, str]]:
         # A yes or no says what the question asks.
-        about = f"{sentence}, {self._question}" if YES_NO.match(sentence) else sentence
+        about = f"{sentence}, {self._parsed.subject}, {self._question}" if YES_NO.match(sentence) else sentence
         return standing(self._records, about, self._question)
 
     def _counted(self, deltas: Sequence[TextDelta]) -> list[Event]:

@@ -118,6 +118,11 @@ def standing(records: Sequence[Mapping[str, Any]], text: str, question: str = ""
     return [*dict.fromkeys((one.title, one.url) for one in named or found)][:MAX_REFERENCES]
 
 
+def records_read(found: Sequence[tuple[str, str]]) -> str:
+    """Return the list of records in which nothing was found that answers, for people to look themselves."""
+    return "\n\nRecords read:\n" + "\n".join(f"- [{title}]({url})" for title, url in found)
+
+
 class _ReadRecord(NamedTuple):
     """Hold a record that was read: its text, and its title and page for people."""
 

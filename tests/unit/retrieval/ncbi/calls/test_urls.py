@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from retrieval.errors import CallRejected
 from retrieval.ncbi.calls.urls import (
     NcbiSite,
+    Searched,
     build_request,
     cache_key,
     call_regex,
@@ -88,6 +89,26 @@ def test_given_sequences_are_the_only_queries() -> None:
     assert re.fullmatch(regex, put + SEQUENCE)
     assert not re.fullmatch(regex, put + SEQUENCE + "A")
     assert not re.fullmatch(regex, put + SEQUENCE[:-1])
+
+
+@pytest.mark.parametrize(
+    ("searched", "terms", "others"),
+    [
+        (Searched("Where is the F/V (Leiden) gene?"), ["F/V", "Leiden+gene", "the F/V"], ["Leyden", "gene+Where"]),
+        (Searched("growth hormone", "gene", whole=True), ["growth hormone", "growth+hormone"], ["growth", "hormone"]),
+        (Searched("HLA-DRB1*15:01", whole=True), ["HLA-DRB1"], ["HLA"]),
+        (Searched(), ["anything"], []),
+        (Searched("word " * 41), ["anything"], []),
+        (Searched(SEQUENCE * 2), ["anything"], []),
+    ],
+)
+def test_a_search_is_for_words_of_a_given_text(searched: Searched, terms: list[str], others: list[str]) -> None:
+    """A small model miscopies what it does not know; other calls can still be written."""
+    regex, start = call_regex(searched=searched), EUTILS + "esearch.fcgi?db=gene&retmode=json&term="
+    assert [term for term in (*terms, *others) if re.fullmatch(regex, start + term)] == terms
+    in_omim = re.fullmatch(regex, start.replace("=gene", "=omim") + terms[0])
+    assert (in_omim is None) == (searched.db == "gene")
+    assert re.fullmatch(regex, EUTILS + "esummary.fcgi?db=snp&retmode=json&id=1217074595")
 
 
 def test_a_given_sequence_with_other_characters_is_refused() -> None:

@@ -62,6 +62,16 @@ def test_the_gene_asked_for_comes_first_and_is_counted() -> None:
     assert lines[3].startswith("3. Psmb10 (mouse) protein-coding chr8")
 
 
+@pytest.mark.parametrize("asked", ["Proteasome subunit beta 10", "proteasome, subunit beta-10", "LMP ten"])
+def test_a_gene_is_named_in_words_too(asked: str) -> None:
+    """By its full name or one of NCBI's other designations, which are not shown."""
+    relative = GeneRecord(uid="9", symbol="PSMB9", organism="human", name="proteasome subunit beta 9")
+    gene = replace(PSMB10, name="proteasome subunit beta 10", other_names=("LMP Ten",))
+    lines = condense(RecordList("gene", (relative, gene)), Focus((asked,))).text.split("\n")
+    assert lines[0] == f"[2 gene records, 1 human named {asked}"
+    assert lines[1].startswith("1. PSMB10 (human)") and "LMP Ten" not in lines[1]
+
+
 def test_summaries_are_left_out_where_a_field_is_asked_for() -> None:
     """Prose is not shown to who asks for a name, a place or a type."""
     text = condense(RecordList("gene", (PSMB10,)), Focus(("LMP10",), summary="none")).text

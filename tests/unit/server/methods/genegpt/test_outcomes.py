@@ -52,6 +52,25 @@ def test_an_answer_from_records_of_other_names_is_not_given() -> None:
     assert found.outcome == "answered"
 
 
+@pytest.mark.parametrize(
+    ("name", "read", "is_answered"),
+    [
+        ("leptin", "[2 gene records, 1 human named leptin\n1. LEP (human) chr7; leptin; id 3\n2. LEPR (human)]", True),
+        ("beta globin", "[1 gene record, 0 human named beta globin\n1. HBB (human) chr11; globin beta chain]", True),
+        ("leptin", "[1 gene record, 0 human named leptin\n1. LEPR (human) chr1; leptin receptor; id 3953]", False),
+        ("leptin", "[2 gene records, 0 human named leptin\n1. LEPR (human) chr1; leptin receptor\n2. LEPROT]", False),
+        ("leptin", "[1 gene record, 0 human named leptin\n1. Lep (mouse) chr6; leptin; id 16846]", False),
+        ("insulin receptor", "[1 gene record, 0 human named insulin receptor\n1. CTLA4 (human) chr2; id 1493]", False),
+    ],
+)
+def test_a_name_in_words_is_that_of_a_record_that_was_read(name: str, read: str, is_answered: bool) -> None:
+    """NCBI finds "leptin receptor" too; a word such as "chain" makes no other name."""
+    place = next(part for part in read.replace(";", " ").split() if part.startswith("chr"))
+    told = judge(place, "stop", made(f"Where is the {name} gene?", lookup(term=name), READ, read=read))
+    assert (told.outcome == "answered") == is_answered
+    assert is_answered or f"none of the records that were read is named “{name}”" in told.reason
+
+
 def test_a_name_of_several_genes_is_told() -> None:
     """Where it is the symbol of one of them, that one is meant."""
     told = judge("SMC3", "stop", made("What is the symbol of hCAP?", lookup(term="hCAP"), READ, read=NAMESAKES))

@@ -29,6 +29,25 @@ def test_a_question_on_one_name_gets_the_trained_wording(question: str, parsed: 
 
 
 @pytest.mark.parametrize(
+    ("question", "parsed", "subject"),
+    [
+        ("Where is the insulin gene located in humans?", LOCATED.format("insulin"), "insulin"),
+        ("Where is the gene that codes for albumin located?", LOCATED.format("albumin"), "albumin"),
+        ("Wo liegt das Gen für Insulin?", LOCATED.format("Insulin"), "Insulin"),
+        ("Which chromosome is the gene for hemoglobin beta on?", LOCATED.format("hemoglobin beta"), "hemoglobin beta"),
+        ("What does the protein kinase C gene do?", "What does the gene protein kinase C do?", "protein kinase C"),
+        ("Does the leptin gene encode a protein?", "Is leptin a protein-coding gene?", "leptin"),
+        ("What is the symbol of the gene encoding growth hormone 1?", "", "growth hormone 1"),
+    ],
+)
+def test_a_gene_can_be_named_in_words(question: str, parsed: str, subject: str) -> None:
+    """People ask for the insulin gene, not for INS."""
+    asked = as_trained(question)
+    assert asked.text == (parsed or f"What is the official gene symbol of {subject}?")
+    assert (asked.subject, asked.database) == (subject, "gene")
+
+
+@pytest.mark.parametrize(
     ("question", "disease"),
     [
         ("Which gene causes Marfan syndrome?", "Marfan syndrome"),
@@ -60,6 +79,12 @@ def test_a_question_on_the_genes_of_a_disease_gets_the_trained_wording(question:
         "What is the official gene symbol of M12.219?",
         "What is the official gene symbol of 15-LOX?",
         "What are genes related to EDICT syndrome?",
+        "Where is this gene located?",
+        "Which chromosome is the cystic fibrosis gene on?",
+        "Which chromosome has the most genes?",
+        "Where is the gene expressed in liver located?",
+        "What does gene editing do?",
+        "What is the role of the insulin gene in diabetes?",
         "hello",
     ],
 )
@@ -88,7 +113,9 @@ def test_the_sentence_that_asks_is_taken_from_a_long_message() -> None:
 READ = """[2 gene records
 1. Stops the cell cycle after damage; TP53 (human) protein-coding chr17 17p13.1; aliases BCC7, P53; id 7157
 2. ERBB2 (human) protein-coding chr17 17q12; aliases CD340, HER2; id 2064
-3. MYCP1 (human) pseudogene chr4 4q13; id 4610]"""
+3. MYCP1 (human) pseudogene chr4 4q13; id 4610]
+[1 gene record, 1 human named beta globin
+1. Carries oxygen; HBB (human) protein-coding chr11; hemoglobin subunit beta; id 3043]"""
 
 
 @pytest.mark.parametrize(
@@ -103,6 +130,8 @@ READ = """[2 gene records
         ("coding", "HER2", "No", "Yes"),
         ("coding", "MYCP1", "Yes", "No"),
         ("coding", "XYZ1", "Yes", "Yes"),
+        ("function", "beta globin", "Carries", "Carries oxygen"),
+        ("coding", "beta globin", "No", "Yes"),
     ],
 )
 def test_an_answer_is_the_whole_field_of_the_record(relation: str, subject: str, written: str, answer: str) -> None:

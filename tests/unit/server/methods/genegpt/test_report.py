@@ -85,6 +85,27 @@ def test_a_model_that_can_only_copy_is_judged_as_a_whole() -> None:
     assert "something else" not in text
 
 
+def test_the_records_are_told_in_which_a_model_that_can_only_copy_found_nothing() -> None:
+    """A person can look there; they are no sources of an answer."""
+    ledger = Ledger(ParsedQuestion("What is BRCA1?"), only_reads=True)
+    ledger.add(reply())
+    text, done, events = ending(ledger, "not found")
+    assert done.outcome == "abstained"
+    assert text.endswith("\n\nRecords read:\n- [BRCA1, human, NCBI Gene 672](https://www.ncbi.nlm.nih.gov/gene/672)")
+    assert not any(isinstance(event, Evidence) for event in events)
+
+
+def test_a_yes_cites_the_record_of_a_gene_that_is_named_in_words() -> None:
+    read = READ.replace("aliases FANCS", "breast cancer one")
+    record = RECORD | {"records": [{**RECORD["records"][0], "text": read}]}
+    ledger = Ledger(
+        ParsedQuestion("Is breast cancer one a protein-coding gene?", "coding", "breast cancer one"), only_reads=True
+    )
+    ledger.add(CallFinished(Call(URL, 0), CallReply(read, "ok", record), read, 20, 0.1))
+    ledger.held(TextDelta("Yes"))
+    assert ending(ledger, "Yes")[0].startswith("Yes [1]")
+
+
 def test_an_answer_without_a_record_waits_for_the_end() -> None:
     """A call may still come; what comes from memory is told below."""
     ledger = Ledger(ParsedQuestion("Where is BRCA1?"), only_reads=False)
