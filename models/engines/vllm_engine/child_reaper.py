@@ -84,7 +84,7 @@ class ProcessReaper:
 
     def __init__(self) -> None:
         self._before = _children()
-        self._instrumented_client: set[int] = set()
+        self._watched: set[int] = set()
         self._helper: subprocess.Popen[str] | None = None
         if not Path("/proc/self/stat").exists():
             log.warning("no /proc here: engine processes would outlive a killed server")
@@ -101,12 +101,12 @@ class ProcessReaper:
     @property
     def watched(self) -> frozenset[int]:
         """Return the registered process ids."""
-        return frozenset(self._instrumented_client)
+        return frozenset(self._watched)
 
     def watch(self) -> None:
         """Register the child processes that multiprocessing has started since construction."""
-        for pid in _children() - self._before - self._instrumented_client:
-            self._instrumented_client.add(pid)
+        for pid in _children() - self._before - self._watched:
+            self._watched.add(pid)
             self._send(str(pid))
 
     def release(self) -> None:

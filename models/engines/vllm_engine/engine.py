@@ -101,6 +101,9 @@ class VllmEngine(ServesOpenAi):
         if client is not None:
             if not client.errored:
                 await client.abort(list(self._open))
+            # It would report the end of the process, which is wanted, as an error.
+            if client.output_handler is not None:
+                client.output_handler.cancel()
             await asyncio.to_thread(client.shutdown, timeout=_SHUTDOWN_S)
             # Its objects form reference cycles; those left at interpreter exit print errors on stderr.
             del client

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -52,6 +53,10 @@ print(json.dumps({"rows": rows}))
 """
 # The attention kernels of the CPU build accept only multiples of this block size; they do not start with a smaller one.
 _CPU_BLOCK_MULTIPLE = 32
+_FEW_CORES: Final = 4
+_BINDING: Final = "VLLM_CPU_OMP_THREADS_BIND"
+# By its path: "uni" alone is replaced on a CPU.
+_ONE_PROCESS: Final = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 # Without a limit vLLM's CPU build takes nine tenths of the machine's memory.
 _MAX_DEFAULT_CPU_CACHE = 4 * 2**30
 _SHARE_OF_MEMORY = 4
@@ -276,7 +281,10 @@ def _cpu_arguments(options: EngineOptions) -> dict[str, Any]:
             param="tensor_parallel_size",
         )
     memory = machine_memory().total
-    return {
+    # vLLM computes in a process of its own, bound to its cores, and keeps one core for the scheduler: of two cores that
+    # leaves one. In the scheduler's process both compute, and one process less has to import everything.
+    is_small = len(os.sched_getaffinity(0)) <= _FEW_CORES and _BINDING not in os.environ
+    return ({"distributed_executor_backend": _ONE_PROCESS} if is_small else {}) | {
         "max_num_seqs": options.slots,
         "block_size": options.block_size,
         "enforce_eager": True,
