@@ -111,6 +111,18 @@ def test_cpu_runs_eagerly_in_float32_with_our_blocks_and_a_bounded_cache(local: 
     assert engine_arguments(local, EngineOptions(kv_cache_bytes=12345), "cpu")["kv_cache_memory_bytes"] == 12345
 
 
+@pytest.mark.parametrize(("cores", "binding", "is_one_process"), [(2, None, True), (2, "0", False), (32, None, False)])
+def test_on_few_cores_the_model_computes_in_the_schedulers_process(
+    local: ModelCard, monkeypatch: pytest.MonkeyPatch, cores: int, binding: str | None, is_one_process: bool
+) -> None:
+    """VLLM binds its worker to all cores but one, or to those that the operator names."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.delenv("VLLM_CPU_OMP_THREADS_BIND", raising=False)
+    if binding is not None:
+        monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", binding)
+    assert ("distributed_executor_backend" in engine_arguments(local, EngineOptions(), "cpu")) == is_one_process
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_cards_dtype_counts_where_the_options_say_nothing(local: ModelCard, device: str) -> None:
     """For a model whose skill hangs on it; a named one wins."""
