@@ -53,9 +53,11 @@ print(json.dumps({"rows": rows}))
 """
 # The attention kernels of the CPU build accept only multiples of this block size; they do not start with a smaller one.
 _CPU_BLOCK_MULTIPLE = 32
+# Up to so many cores (measured with two), a core that vLLM keeps for its scheduler is missed by the model.
 _FEW_CORES: Final = 4
+# Where the operator sets it, vLLM binds its worker to these cores.
 _BINDING: Final = "VLLM_CPU_OMP_THREADS_BIND"
-# By its path: "uni" alone is replaced on a CPU.
+# The executor's path, since vLLM replaces the name "uni" by "mp" on a CPU.
 _ONE_PROCESS: Final = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 # Without a limit vLLM's CPU build takes nine tenths of the machine's memory.
 _MAX_DEFAULT_CPU_CACHE = 4 * 2**30
@@ -283,13 +285,18 @@ def _cpu_arguments(options: EngineOptions) -> dict[str, Any]:
     memory = machine_memory().total
     # vLLM computes in a process of its own, bound to its cores, and keeps one core for the scheduler: of two cores that
     # leaves one. In the scheduler's process both compute, and one process less has to import everything.
-    is_small = len(os.sched_getaffinity(0)) <= _FEW_CORES and _BINDING not in os.environ
+    is_small = _num_cores() <= _FEW_CORES and _BINDING not in os.environ
     return ({"distributed_executor_backend": _ONE_PROCESS} if is_small else {}) | {
         "max_num_seqs": options.slots,
         "block_size": options.block_size,
         "enforce_eager": True,
         "kv_cache_memory_bytes": options.kv_cache_bytes or min(memory // _SHARE_OF_MEMORY, _MAX_DEFAULT_CPU_CACHE),
     }
+
+
+def _num_cores() -> int:
+    """Return how many cores this process may use; macOS knows only those of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _gpu_arguments(card: ModelCard, options: EngineOptions, query: DeviceQuery) -> dict[str, Any]:

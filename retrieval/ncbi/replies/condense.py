@@ -295,9 +295,10 @@ def gene_rank(gene: GeneRecord, focus: Focus) -> tuple[bool, bool, bool, bool, b
     A name in words counts as one, whatever its punctuation: "insulin" names INS.
     """
     names = set(map(plain, focus.terms))
+    names_in_words = set(map(_spelled, focus.terms)) - {""}
     by_symbol = plain(gene.symbol) in names
     by_alias = any(plain(alias) in names for alias in gene.aliases)
-    in_words = not set(map(_spelled, focus.terms)).isdisjoint(map(_spelled, (gene.name, *gene.other_names)))
+    in_words = not names_in_words.isdisjoint(map(_spelled, (gene.name, *gene.other_names)))
     exact = not {gene.symbol, *gene.aliases}.isdisjoint(focus.terms)
     return (
         not _is_organism(gene, focus.organism),

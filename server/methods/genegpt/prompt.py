@@ -378,8 +378,10 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     named = re.compile(rf"(?<!\w){re.escape(parsed.subject)}(?!\w)", re.IGNORECASE)
     # The first of a reply that counts genes of this name may have it among the names that no reply shows.
     headed = re.search(rf"\b[1-9]\d* \w[\w ]* named {re.escape(parsed.subject)}\n1\. (.+)$", read, re.I | re.M)
-    lines = [*([headed[1]] if headed else []), *(found["record"] for found in _LINE.finditer(read))]
-    record = next((line for line in lines if (headed and line == headed[1]) or named.search(line)), "")
+    records = (
+        [headed[1]] if headed else [line["record"] for line in _LINE.finditer(read) if named.search(line["record"])]
+    )
+    record = records[0] if records else ""
     if parsed.relation == "coding":
         typed = GENE_TYPE.search(record)
         return answer if typed is None else "Yes" if typed["type"] == "protein-coding" else "No"
