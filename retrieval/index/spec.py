@@ -18,6 +18,8 @@ from retrieval.errors import IndexFault, IndexInputInvalid, IndexTooLarge
 Kind = Literal["flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "ivf-rabitq"]
 KindChoice = Literal["auto", "flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "ivf-rabitq"]
 BackendName = Literal["faiss", "faiss-gpu", "torch"]
+# How a filter is applied: score the rows that pass, scan a copy of all rows, or search the structure.
+FilteredSearch = Literal["gather", "scan", "structure"]
 KINDS: Final[tuple[Kind, ...]] = ("flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "ivf-rabitq")
 METRICS: Final[tuple[Metric, ...]] = ("inner_product", "l2")
 EXACT_ROWS: Final = 50_000
@@ -34,8 +36,13 @@ SAFE_KIND: Final[Kind] = "sq8"
 # Nanoseconds of one core, measured by scripts/benchmarks/retrieval/filtered_search.py (docs/benchmarks.md).
 _GATHER_NUMBER_NS: Final = 5.0  # to fetch one float16 of a row that passes and convert it, once for all queries
 _SCORE_NUMBER_NS: Final = 0.15  # to multiply it, for each query
-_VISIT_ROW_NS: Final = 60.0  # to test one row of the structure and, where it passes, to estimate its score
+_TEST_ROW_NS: Final = 3.0  # to test one row of a scan
+_SCAN_NUMBER_NS: Final = 0.6  # to multiply one number of a row that passes a scan's test
+_VISIT_ROW_NS: Final = 60.0  # to test one row of the lists that are probed and, where it passes, to estimate its score
+_HNSW_NUMBER_NS: Final = 8.0  # of one candidate of a graph, with its links
 _SEARCH_NS: Final = 1_000_000.0  # of a search of the structure with its rescoring, besides the rows
+_EF_SEARCH: Final = 128
+_NEARLY_ALL: Final = 0.9  # as where some rows were deleted
 GIB: Final = 1 << 30
 Stage = Literal["index", "encoder", "engine"]
 _STAGES: Final[tuple[Stage, ...]] = ("index", "encoder", "engine")
@@ -113,16 +120,34 @@ def probes_for(lists: int, share: float, selectivity: float = 1.0) -> int:
     return max(1, min(lists, math.ceil(probes)))
 
 
-def is_gathering_cheaper(passing: int, shape: tuple[int, int], queries: int) -> bool:
-    """Return whether it costs less to score just the rows that pass a filter than to search the structure under it.
+def ef_search_for(selectivity: float = 1.0) -> int:
+    """Return the number of candidates of a search of a graph, more under a selective filter.
 
-    ``shape`` is the segment's (rows, dimension). A search visits the rows of the lists that it probes, more under a
-    selective filter (``probes_for``). To score the rows that pass costs their numbers; all queries share the fetching.
+    Rows that pass may lie together, far from the question: twice what evenly spread ones would need.
+    """
+    wider = 1.0 if selectivity > _NEARLY_ALL else min(16.0, 2.0 / max(selectivity, 1e-9))
+    return int(_EF_SEARCH * wider)
+
+
+def filtered_search(kind: Kind, shape: tuple[int, int], passing: int, queries: int, *, scans: bool) -> FilteredSearch:
+    """Return the way to search a segment under a filter that costs least; of equal ones, the more exact.
+
+    ``shape`` is the segment's (rows, dimension); ``scans`` tells whether there is a copy of all rows to scan. To score
+    the rows that pass costs their numbers, whose fetching all queries share; a scan tests every row, which is fast, and
+    multiplies those that pass; a search visits the rows of the lists that it probes, or the candidates of a graph, more
+    under a selective filter.
     """
     rows, dim = shape
-    visited = probes_for(rows, PROBE_SHARE, passing / rows)
-    search = queries * (_SEARCH_NS + _VISIT_ROW_NS * visited)
-    return passing * dim * (_GATHER_NUMBER_NS + _SCORE_NUMBER_NS * queries) < search
+    if kind == "hnsw":
+        visits = ef_search_for(passing / rows) * dim * _HNSW_NUMBER_NS
+    else:
+        visits = probes_for(rows, PROBE_SHARE, passing / rows) * _VISIT_ROW_NS
+    costs: dict[FilteredSearch, float] = {
+        "gather": passing * dim * (_GATHER_NUMBER_NS + _SCORE_NUMBER_NS * queries),
+        "scan": queries * (rows * _TEST_ROW_NS + passing * dim * _SCAN_NUMBER_NS) if scans else math.inf,
+        "structure": queries * (_SEARCH_NS + visits),
+    }
+    return min(costs, key=lambda way: costs[way])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from retrieval.index.base import NO_ID, RowFilter, Rows, VectorIndex
 from retrieval.index.open import create_index, open_index
 from retrieval.index.pgvector.indices import IndexKey, PgVectorIndices, drop_indices
 from retrieval.index.segments.manifest import OpenOptions
-from retrieval.index.spec import BackendName, IndexSpec, KindChoice
+from retrieval.index.spec import BackendName, FilteredSearch, IndexSpec, KindChoice
 from server.state.database import Database, PassageDatabase
 
 ROWS = 2_000
@@ -227,11 +227,11 @@ def test_deleted_rows_are_never_found_again(make: Make, place: Place) -> None:
     again.close()
 
 
-@pytest.mark.parametrize("gather_rows", [0, 10_000, None], ids=["selector", "gather", "cheaper"])
-def test_no_row_that_a_filter_forbids_is_ever_returned(make: Make, gather_rows: int | None) -> None:
+@pytest.mark.parametrize("filtered", ["structure", "scan", "gather", None])
+def test_no_row_that_a_filter_forbids_is_ever_returned(make: Make, filtered: FilteredSearch | None) -> None:
     """With k over the number of survivors, half of the rows in the tail and some deleted; all survivors are found."""
     rows = rows_for(clustered(ROWS))
-    index = make(gather_rows=gather_rows)
+    index = make(filtered=filtered)
     index.add(part_of(rows, slice(0, 1_300)))
     index.commit()
     index.add(part_of(rows, slice(1_300, ROWS)))
@@ -249,15 +249,13 @@ def test_no_row_that_a_filter_forbids_is_ever_returned(make: Make, gather_rows: 
             assert np.isneginf(scores[len(survivors) :]).all(), name
 
 
-@pytest.mark.parametrize(
-    ("gather_rows", "least"), [(0, 0.8), (10_000, 0.99), (None, 0.97)], ids=["selector", "gather", "cheaper"]
-)
+@pytest.mark.parametrize(("filtered", "least"), [("structure", 0.8), ("scan", 0.97), ("gather", 0.99), (None, 0.97)])
 def test_filtered_hits_are_the_nearest_that_pass(
-    make: Make, variant: Variant, gather_rows: int | None, least: float
+    make: Make, variant: Variant, filtered: FilteredSearch | None, least: float
 ) -> None:
     """Few survivors are scored themselves, so exactly; else the structure is searched more widely, and never leaks."""
     rows, queries = rows_for(clustered(ROWS)), clustered(20, seed=1)
-    index = make(gather_rows=gather_rows)
+    index = make(filtered=filtered)
     index.add(rows)
     index.commit()
     for name in ("namespace", "dates", "types", "all at once"):

@@ -13,7 +13,7 @@ from models.encoders.base import Metric
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
-from retrieval.index.spec import BackendName, IndexSpec, KindChoice
+from retrieval.index.spec import BackendName, FilteredSearch, IndexSpec, KindChoice
 
 pytestmark = pytest.mark.gpu
 VARIANTS: list[tuple[BackendName, KindChoice, float]] = [
@@ -64,15 +64,15 @@ def test_the_device_finds_the_nearest_rows(
     again.close()
 
 
-@pytest.mark.parametrize("gather_rows", [0, 10_000], ids=["device", "gather"])
+@pytest.mark.parametrize("filtered", ["structure", "gather"])
 def test_the_device_never_leaks_past_a_filter(
-    variant: tuple[BackendName, KindChoice, float], gather_rows: int, tmp_path: Path
+    variant: tuple[BackendName, KindChoice, float], filtered: FilteredSearch, tmp_path: Path
 ) -> None:
     """With k over the number of survivors, and over what the device can return at once."""
     backend, kind, _ = variant
     rows = rows_for(clustered(12_000, 64))
     spec = IndexSpec(dim=64, metric="inner_product", kind=kind, backend=backend)
-    index = create_index(tmp_path / "index", spec, OpenOptions(device="cuda:0", gather_rows=gather_rows))
+    index = create_index(tmp_path / "index", spec, OpenOptions(device="cuda:0", filtered=filtered))
     index.add(rows)
     index.commit()
     for where in FILTERS:

@@ -51,10 +51,10 @@ class Searcher(Protocol):
         ...
 
     @property
-    def filters_exactly(self) -> bool:
-        """Return whether a masked search finds the nearest allowed rows, however few they are.
+    def flat(self) -> Searcher | None:
+        """Return a searcher that scans all rows and skips those that a mask excludes: itself, another, or None.
 
-        It must also take no more time than a search without a mask.
+        Its scores may be those of quantised rows. It is valid as long as this one.
         """
         ...
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -20,7 +20,7 @@ from models.torch_runtime.openmp import run_in_new_thread
 from retrieval.errors import BackendUnavailable, IndexDamaged, IndexFault
 from retrieval.index.backends.base import Searcher, SegmentVectors, Sink
 from retrieval.index.base import Mask
-from retrieval.index.spec import Kind, KindChoice, kind_of, lists_for, pq_parts, probes_for
+from retrieval.index.spec import Kind, KindChoice, ef_search_for, kind_of, lists_for, pq_parts, probes_for
 
 # Since faiss 1.15 a flat search of 2..166 queries of 768 dimensions uses a loop that takes 12 to 24 times as long as
 # BLAS (facebookresearch/faiss#5022, #5109).
@@ -36,8 +36,6 @@ _BLOCK: Final = 65_536
 # Applied to a k of about three times the requested one: one bit per dimension says little about vectors without
 # clusters.
 _REFINE_FACTOR: Final = 10.0
-_HNSW_LEAST: Final = 128
-_NEARLY_ALL: Final = 0.9  # as where some rows were deleted
 
 
 def load_faiss() -> Any:
@@ -231,22 +229,31 @@ def read_index(faiss: Any, data: SegmentVectors, *, mapped: bool = True) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _FaissSearcher:
-    """Search one faiss index; scores of SQ8, PQ and RaBitQ are estimates, so none counts as exact."""
+    """Search one faiss index; scores of SQ8, PQ and RaBitQ are estimates, so none counts as exact.
+
+    ``owner`` is the index that holds this one's memory, if it is part of another.
+    """
 
     faiss: Any
     index: Any
     memory: int
     probe_share: float
     threads: int
+    owner: Any = None
 
     @property
     def exact(self) -> bool:
         return False
 
     @property
-    def filters_exactly(self) -> bool:
-        """Return whether the index is flat: a flat scan skips the rows that the selector excludes."""
-        return self.memory > 0
+    def flat(self) -> _FaissSearcher | None:
+        """Return a searcher over the rows that a graph is built on or that candidates are refined with."""
+        if isinstance(self.index, self.faiss.IndexScalarQuantizer):
+            return self
+        rows = getattr(self.index, "refine_index", None) or getattr(self.index, "storage", None)
+        if rows is None:
+            return None
+        return replace(self, index=self.faiss.downcast_index(rows), memory=0, owner=self.index)
 
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
@@ -273,10 +280,7 @@ class _FaissSearcher:
         if hasattr(index, "nlist"):
             return self._ivf(index, chosen, selectivity)
         if hasattr(index, "hnsw"):
-            # Rows that pass may lie together, far from the question: twice what evenly spread ones would need.
-            wider = 1.0 if selectivity > _NEARLY_ALL else min(16.0, 2.0 / max(selectivity, 1e-9))
-            ef_search = int(_HNSW_LEAST * wider)
-            return faiss.SearchParametersHNSW(efSearch=max(ef_search, 2 * k), **chosen)
+            return faiss.SearchParametersHNSW(efSearch=max(ef_search_for(selectivity), 2 * k), **chosen)
         return faiss.SearchParameters(**chosen) if chosen else None
 
     def _ivf(self, index: Any, chosen: dict[str, Any], selectivity: float) -> Any:

@@ -129,8 +129,9 @@ class GpuSearcher:
         return False
 
     @property
-    def filters_exactly(self) -> bool:
-        return False
+    def flat(self) -> None:
+        """Return None: the device takes no mask."""
+        return None
 
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float

@@ -117,8 +117,8 @@ class _TorchSearcher:
         return True
 
     @property
-    def filters_exactly(self) -> bool:
-        return True
+    def flat(self) -> Searcher:
+        return self
 
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from models.encoders.base import Metric
 from retrieval.errors import IndexDamaged, IndexMismatch
-from retrieval.index.spec import PROBE_SHARE, IndexSpec, Kind, KindChoice
+from retrieval.index.spec import PROBE_SHARE, FilteredSearch, IndexSpec, Kind, KindChoice
 from retrieval.storage.files import Disk, FileDigest, digest_file
 
 SCHEMA: Final = 1
@@ -141,11 +141,11 @@ class OpenOptions:
 
     ``write``: open as the only writer, else as one of many readers. ``verify``: "sizes" skips the digests, for indices
     that take minutes to read. ``threads`` of the search library, 0 for its default. ``device`` of back ends that use
-    one. ``tail_rows`` stay in memory before they are sealed; no segment grows beyond ``segment_rows``. If a filter
-    leaves fewer than ``gather_rows`` of an approximate segment, exactly those rows are scored; None is the number below
-    which this costs less than a search. ``probe_share`` is the share of an IVF type's lists that is
-    probed, None for the one that each segment needs. ``batch_ms``: how long a search on a GPU waits to be batched with
-    others, at most ``queue`` of them. ``disk`` performs the writes.
+    one. ``tail_rows`` stay in memory before they are sealed; no segment grows beyond ``segment_rows``. ``filtered`` is
+    how approximate segments are searched under a filter (a scan where there is a copy of the rows to scan), None for
+    the way that costs least. ``probe_share`` is the share of an IVF type's lists that is probed, None for the one that
+    each segment needs. ``batch_ms``: how long a search on a GPU waits to be batched with others, at most ``queue`` of
+    them. ``disk`` performs the writes.
     """
 
     write: bool = False
@@ -154,7 +154,7 @@ class OpenOptions:
     device: str = "cpu"
     tail_rows: int = 32_768
     segment_rows: int = 4_000_000
-    gather_rows: int | None = None
+    filtered: FilteredSearch | None = None
     probe_share: float | None = None
     batch_ms: float = 3.0
     queue: int = 1_024

@@ -34,7 +34,7 @@ from retrieval.index.backends.base import (
 )
 from retrieval.index.base import NO_ID, Columns, Mask, RowFilter, concatenated
 from retrieval.index.segments.manifest import SegmentEntry
-from retrieval.index.spec import PROBE_SHARES, RECALL_GOAL, SAFE_KIND, Kind, KindChoice, is_gathering_cheaper
+from retrieval.index.spec import PROBE_SHARES, RECALL_GOAL, SAFE_KIND, FilteredSearch, Kind, KindChoice, filtered_search
 from retrieval.storage.files import FOLDER_MODE, Disk, FileDigest, make_folder, sync
 
 INDEX_FILE: Final = "index.faiss"
@@ -66,7 +66,7 @@ class Segment:
     mean: Floats
     metric: Metric
     searcher: LazySearcher
-    gather_rows: int | None
+    filtered: FilteredSearch | None
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -89,10 +89,13 @@ class Segment:
         shift = (queries.astype(np.float64) @ self.mean.astype(np.float64))[:, None]
         if self.metric == "l2":
             queries, shift = queries - self.mean, np.zeros_like(shift)
-        if where is not None and self._gathers(survivors, queries) and not self.searcher.get().filters_exactly:
+        searcher = self.searcher.get()
+        way = "structure" if where is None else self._way(searcher, survivors, len(queries))
+        if way == "gather":
             rows, scores = self._scan(queries, k, allowed)
         else:
-            rows, scores = self._find(queries, k, allowed, survivors)
+            searcher = (searcher.flat or searcher) if way == "scan" else searcher
+            rows, scores = self._find(searcher, queries, k, allowed)
         scores = (scores.astype(np.float64) + shift).astype(np.float32)
         ids = np.where(rows == NO_ID, NO_ID, self.columns.ids[rows])
         return ids, scores
@@ -112,10 +115,12 @@ class Segment:
             shares.append(len(set(nearest) & set(hits.tolist())) / max(1, len(nearest)))
         return float(np.mean(shares)) if shares else 1.0
 
-    def _gathers(self, survivors: int, queries: Floats) -> bool:
-        if self.gather_rows is not None:
-            return survivors < self.gather_rows
-        return is_gathering_cheaper(survivors, (len(self), len(self.mean)), len(queries))
+    def _way(self, searcher: Searcher, survivors: int, queries: int) -> FilteredSearch:
+        scans = searcher.flat is not None
+        if scans and self.entry.kind == "flat":
+            return "scan"
+        shape = (len(self), len(self.mean))
+        return self.filtered or filtered_search(self.entry.kind, shape, survivors, queries, scans=scans)
 
     def _allowed(self, alive: Mask | None, where: RowFilter | None) -> Mask | None:
         if where is None:
@@ -123,10 +128,10 @@ class Segment:
         matching_mask = self.columns.matching_mask(where, ascending=True)
         return matching_mask if alive is None else matching_mask & alive
 
-    def _find(self, queries: Floats, k: int, allowed: Mask | None, survivors: int) -> Candidates:
+    def _find(self, searcher: Searcher, queries: Floats, k: int, allowed: Mask | None) -> Candidates:
+        survivors = len(self) if allowed is None else int(np.count_nonzero(allowed))
         more = min(k * _OVER_FETCH[self.entry.kind], max(k, _MOST_CANDIDATES))
         num_candidates = min(survivors, more + EXTRA_CANDIDATES)
-        searcher = self.searcher.get()
         rows, scores = searcher.search(queries, num_candidates, allowed, survivors / len(self))
         if allowed is not None:
             rows = np.where(allowed[rows], rows, NO_ID)  # a back end may ignore the mask
@@ -169,7 +174,7 @@ def segment_folder(number: int) -> str:
 
 
 def open_segment(
-    folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend, gather_rows: int | None
+    folder: Path, entry: SegmentEntry, metric: Metric, backend: Backend, filtered: FilteredSearch | None
 ) -> Segment:
     """Open a segment whose files have been checked.
 
@@ -201,7 +206,7 @@ def open_segment(
         mean=mean,
         metric=metric,
         searcher=LazySearcher(backend, data),
-        gather_rows=gather_rows,
+        filtered=filtered,
     )
 
 

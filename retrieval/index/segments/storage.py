@@ -183,7 +183,7 @@ class _Loader:
             )
         else:
             check_files(folder, entry.files, self.options.verify)
-            segment = open_segment(folder, entry, manifest.metric, self.backend, self.options.gather_rows)
+            segment = open_segment(folder, entry, manifest.metric, self.backend, self.options.filtered)
         return LiveSegment(segment=segment, entry=entry, alive=self._alive(entry), dead=entry.dead)
 
     def _alive(self, entry: SegmentEntry) -> Mask | None:
@@ -303,7 +303,7 @@ class Committer:
 
     def _live(self, entry: SegmentEntry) -> LiveSegment:
         segment: Segment = open_segment(
-            self.storage.folder, entry, self.manifest.metric, self.backend, self.options.gather_rows
+            self.storage.folder, entry, self.manifest.metric, self.backend, self.options.filtered
         )
         return LiveSegment(segment=segment, entry=entry)
 

@@ -1,8 +1,9 @@
-"""Measure a search under a filter both ways: scoring exactly the rows that pass, and searching the structure.
+"""Measure the ways to search under a filter: scoring the rows that pass, scanning all, and searching the structure.
 
 For each type of index and each share of the rows that pass: recall at 10 against a scan, and milliseconds a query, of
-"gather" (score the rows that pass), of "selector" (the structure skips the others) and of "rule", the choice that the
-product makes. The rows that pass are scattered, the worse case for gathering; with ``--along`` they are those at one
+"gather" (score the rows that pass), of "scan" (of a copy of all rows that the structure has, skipping the others; the
+structure where it has none), of "structure" (search it, skipping the others) and of "rule", the choice that the product
+makes. The rows that pass are scattered, the worse case for gathering; with ``--along`` they are those at one
 end of a direction and the questions lie at the other, as where subjects change with the years: the worse case for a
 structure, whose parts near the question may have no row that passes. Times are processor time, which other work on the
 machine changes little, the minimum of ``--repeats`` passes over the queries, one at a time.
@@ -30,12 +31,16 @@ from retrieval.index.base import Ids, RowFilter, Rows
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.index import SegmentedIndex
 from retrieval.index.segments.manifest import OpenOptions
-from retrieval.index.spec import KINDS, IndexSpec, Kind
+from retrieval.index.spec import KINDS, FilteredSearch, IndexSpec, Kind
 from scripts.benchmarks.retrieval.vector_index import Data, K
 
 _DAYS: Final = 10_000
-_ALL: Final = 10**9
-_WAYS: Final[dict[str, int | None]] = {"gather": _ALL, "selector": 0, "rule": None}
+_WAYS: Final[dict[str, FilteredSearch | None]] = {
+    "gather": "gather",
+    "scan": "scan",
+    "structure": "structure",
+    "rule": None,
+}
 
 
 def dated(data: Data, along: bool) -> Iterator[Rows]:
@@ -112,8 +117,8 @@ def measure(data: Data, kind: Kind, arguments: argparse.Namespace, folder: Path)
     queries = asked(data, arguments)
     truths = {share: truth(data, queries, filter_for(share), arguments.along) for share in arguments.shares}
     results: dict[float, list[str]] = {share: [] for share in arguments.shares}
-    for gather_rows in _WAYS.values():
-        index = open_index(folder, spec, replace(options, gather_rows=gather_rows))
+    for way in _WAYS.values():
+        index = open_index(folder, spec, replace(options, filtered=way))
         for share in arguments.shares:
             where, true = filter_for(share), truths[share][0]
             # One at a time as in the timing: for many at once the rule prefers to gather.

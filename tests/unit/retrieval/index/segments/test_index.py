@@ -47,7 +47,7 @@ class CarelessBackend:
 
 class CarelessSearcher:
     exact = False
-    filters_exactly = False
+    flat = None
 
     def __init__(self, data: SegmentVectors, most: int) -> None:
         self._vectors, self._most = data.vectors.astype(np.float32), most
@@ -66,7 +66,7 @@ class CarelessSearcher:
 
 @contextmanager
 def careless_index(folder: Path, most: int = 2_048, **options: int) -> Iterator[SegmentedIndex]:
-    chosen = OpenOptions(write=True, gather_rows=0, **options)  # type: ignore[arg-type]
+    chosen = OpenOptions(write=True, filtered="structure", **options)  # type: ignore[arg-type]
     manifest = Manifest(generation=0, dim=DIM, metric="inner_product", kind="auto", encoder={})
     storage = Storage(folder, chosen.disk)
     if not storage.exists():

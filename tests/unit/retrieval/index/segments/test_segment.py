@@ -47,8 +47,8 @@ class _HalfBlind:
         return self.inner.exact
 
     @property
-    def filters_exactly(self) -> bool:
-        return self.inner.filters_exactly
+    def flat(self) -> Searcher | None:
+        return self.inner.flat
 
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
