@@ -75,13 +75,13 @@ class Searched:
     whole: bool = False
 
 
-_ANYTHING: Final = Searched()
+ANYTHING: Final = Searched()
 
 
 def call_regex(
     sequences: Sequence[str] = (),
     *,
-    searched: Searched = _ANYTHING,
+    searched: Searched = ANYTHING,
     endpoints: Collection[Endpoint] = _ALL_ENDPOINTS,
 ) -> str:
     """Return a regular expression over the text between ``[`` and ``]->``; it starts with ``https://``, literally.

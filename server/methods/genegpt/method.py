@@ -37,7 +37,7 @@ from models.decoding.types import (
 )
 from models.engines.base import Engine
 from models.types import GenerateParams, Grammar
-from retrieval.ncbi.calls.urls import Searched, call_regex, looks_like_call
+from retrieval.ncbi.calls.urls import ANYTHING, Searched, call_regex, looks_like_call
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import (
     AnswerRequest,
@@ -78,7 +78,6 @@ _LONGEST_LOOKUP: Final = (
     f"{','.join(['123456789'] * 20)}]->"
 )
 _LOOKUP_CALLS: Final = 3
-_ANYTHING: Final = Searched()
 _MULTI_HOP_CALLS: Final = 8
 
 
@@ -378,7 +377,7 @@ class GeneGpt:
         A model that can only copy searches for words of the question, as they stand there; those of a later search may
         be of a reply.
         """
-        searched = Searched()
+        searched = ANYTHING
         if self._lifecycle.card.trained_for is not None and options.grammar == "grounded":
             searched = Searched(parsed.subject or parsed.text, parsed.database, whole=bool(parsed.subject))
         elif not is_forced:
@@ -462,7 +461,7 @@ def _with_trigger(question: str, options: GeneGptOptions) -> str:
 
 
 def _grammar(
-    options: GeneGptOptions, question: str, engine: Engine, searched: Searched = _ANYTHING, *, is_forced: bool = False
+    options: GeneGptOptions, question: str, engine: Engine, searched: Searched = ANYTHING, *, is_forced: bool = False
 ) -> Grammar | None:
     if options.grammar == "off":
         return None
