@@ -47,6 +47,7 @@ def create_engine(kind: EngineKind, card: ModelCard, options: EngineOptions) -> 
             return _scripted(card, options)
         case _:
             _refuse_for_transformers(options, card)
+            _skip_science_libraries()
             from models.engines.transformers_engine.engine import TransformersEngine
 
             return TransformersEngine(card, options)
@@ -61,6 +62,16 @@ def resolve_kind(kind: EngineKind) -> EngineKind:
     import torch
 
     return "vllm" if torch.cuda.is_available() else "transformers"
+
+
+def _skip_science_libraries() -> None:
+    """Keep transformers from importing scikit-learn and SciPy, which take a second or two of each start.
+
+    Its assisted decoding and its losses for object detection alone use them.
+    """
+    from transformers import utils
+
+    utils.is_sklearn_available = utils.is_scipy_available = lambda: False
 
 
 def _refuse_for_transformers(options: EngineOptions, card: ModelCard) -> None:
