@@ -40,7 +40,7 @@ MASKS: Mapping[str, str] = {"full": "111111", "slim": "001001", "none": "000000"
 COT_TRIGGER = "Let's decompose the question to sub-questions and solve them step by step."
 _PARTS = ("dc1", "dc2", "dm1", "dm2", "dm3", "dm4")
 _DEMO_REPLY_CHARS = 1200
-Relation = Literal["", "symbol", "aliases", "coding", "function", "location", "snp_gene", "snp_location"]
+Relation = Literal["", "symbol", "name", "aliases", "coding", "function", "location", "snp_gene", "snp_location"]
 # What NCBI's databases hold.
 SUBJECT: Final = re.compile(
     r"\b(?:genes?|genetic\w*|genom\w*|snps?|rs\d+|variants?|mutations?|alleles?|diseases?|disorders?|syndromes?|cancers?|"
@@ -50,6 +50,8 @@ SUBJECT: Final = re.compile(
 )
 _LINE: Final = re.compile(r"^\d+\. (?P<record>.+)$", re.MULTILINE)
 _ALIASES: Final = re.compile(r"(?:^|; )aliases ([^;]+)")
+# The full name of a gene, behind its place and aliases and before its number.
+_FULL_NAME: Final = re.compile(r"; (?!aliases )([^;]+); id \d+\]?$")
 # The organism of a record, then the type of the gene.
 GENE_TYPE: Final = re.compile(r"\((?P<organism>[^()]*)\) (?P<type>protein-coding|pseudogene|ncRNA)\b")
 NO_FIELD: Final = "not found"
@@ -64,7 +66,8 @@ _ORGANISMS: Final[Mapping[str, str]] = {
 }
 _FORMS: Final[Mapping[Relation, str]] = {
     "symbol": "What is the official gene symbol of {}?",
-    # The record that holds the aliases is found by the symbol.
+    # The record that holds the name and the aliases is found by the symbol.
+    "name": "What is the official gene symbol of {}?",
     "aliases": "What is the official gene symbol of {}?",
     "coding": "Is {} a protein-coding gene?",
     "function": "What does the gene {} do?",
@@ -89,6 +92,9 @@ _PLACE: Final = _words(
     "chromosome chromosom chromosomen cromosoma where located location locus lie lies locate wo liegt befindet sich "
     "dónde donde encuentra ubicado ubicada localiza où situé située trouve mapped map maps"
 )
+_CODES: Final = _words("codes code encode encodes")
+_ASKS_WHAT: Final = _words("what which")
+_WHICH_GENE: Final = re.compile(r"\b(?:what|which)(?: human)? genes? (?:en)?codes?\b", re.IGNORECASE)
 _HOLDS: Final = _words("holds hold carries carry contains bears position found")
 # What has to be said of each relation, and what may be said beside it.
 _SAID: Final[tuple[tuple[Relation, frozenset[str], frozenset[str]], ...]] = (
@@ -102,18 +108,21 @@ _SAID: Final[tuple[tuple[Relation, frozenset[str], frozenset[str]], ...]] = (
     ),
     (
         "aliases",
-        _words("aliases synonyms synonyme aliasnamen sinónimos synonymes"),
-        _words("list names other known hat"),
+        _words("aliases synonyms names else synonyme aliasnamen sinónimos synonymes"),
+        _words("list other alternative known called as hat"),
     ),
+    ("name", _words("name stand stands"), _words("official approved full complete long protein called")),
+    # With a word that asks what: "Which protein does HBB encode?"
+    ("name", _CODES, _words("protein proteins product")),
     (
         "coding",
-        _words("protein-coding coding codes code encode encodes proteinkodierend proteinkodierendes"),
+        _words("protein-coding coding proteinkodierend proteinkodierendes") | _CODES,
         _words("protein proteins ein"),
     ),
     (
         "function",
-        _words("function functions do role funktion macht función funcion hace fonction fait rôle"),
-        _words("main protein product was tut hat une quelle"),
+        _words("function functions do role about describe funktion macht función funcion hace fonction fait rôle"),
+        _words("main protein product information some was tut hat une quelle"),
     ),
     ("location", _PLACE, _HOLDS),
 )
@@ -130,6 +139,8 @@ _SAID_OF_SNPS: Final[tuple[tuple[Relation, frozenset[str], frozenset[str]], ...]
 )
 
 
+# In small letters, as a worm's genes are; only beside the word "gene", as "type-2" and "day-7" look the same.
+_WORM_GENE: Final = re.compile(r"(?<=\bgene )[a-z]{3,4}-\d{1,3}\b|\b[a-z]{3,4}-\d{1,3}(?= gene\b)")
 # The name of a disease: words, no further question and no clause.
 _GENES_OF: Final = re.compile(
     r"(?:which|what)(?: is| are)?(?: the)?(?: human)? genes?(?: that| which| is| are| can)* "
@@ -276,11 +287,12 @@ def as_trained(question: str) -> ParsedQuestion:
         one.kind == "symbol" for one in identifiers_in(found["disease"])
     ):
         return ParsedQuestion(f"What are genes related to {found['disease']}?")
-    named = list(dict.fromkeys(one.text for one in identifiers_in(text) if one.kind == "symbol"))
+    symbols = [one.text for one in identifiers_in(text) if one.kind == "symbol"]
+    named = list(dict.fromkeys(symbols or _WORM_GENE.findall(text)))
     bare = re.sub("|".join(map(re.escape, named)) or "$", " ", text)
     words = frozenset(word.casefold() for word in _WORD.findall(bare))
     organisms = {_ORGANISMS[word] for word in words if word in _ORGANISMS}
-    if not has_identifier(text) and (in_words := _of_gene_in_words(text)):
+    if not named and not has_identifier(text) and (in_words := _of_gene_in_words(text)):
         relation, subject = in_words
         return ParsedQuestion(_formed(relation, subject, next(iter(organisms), "")), relation, subject)
     if len(named) != 1 or len(organisms) > 1:
@@ -294,8 +306,11 @@ def as_trained(question: str) -> ParsedQuestion:
     said = _SAID_OF_SNPS if _RS.fullmatch(subject) else _SAID
     for relation, needed, further in said:
         rest = words - needed - further - _FILLING - _ORGANISMS.keys()
-        if not rest and words & needed:
-            return ParsedQuestion(_formed(relation, subject, next(iter(organisms), "")), relation, subject)
+        if not rest and words & needed and not _asks_otherwise(relation, words):
+            asked = _asked_of(relation, text)
+            return ParsedQuestion(_formed(asked, subject, next(iter(organisms), "")), asked, subject)
+    if said is _SAID and "what" in words and not words - _FILLING:  # "What is BRCA1?"
+        return ParsedQuestion(_formed("function", subject, ""), "function", subject)
     return ParsedQuestion(text, unread=_unread(words))
 
 
@@ -309,7 +324,7 @@ def _of_gene_in_words(text: str) -> tuple[Relation, str] | None:
     for relation, needed, further in _SAID:
         known = needed | further | _FILLING | _ORGANISMS.keys() | _BESIDE_NAME
         places = [place for place, word in enumerate(words) if word not in known]
-        if not places or needed.isdisjoint(words):
+        if not places or needed.isdisjoint(words) or _asks_otherwise(relation, frozenset(words)):
             continue
         first, last = places[0], places[-1]
         if last < genes[0]:
@@ -318,8 +333,20 @@ def _of_gene_in_words(text: str) -> tuple[Relation, str] | None:
         name = words[first : last + 1]
         is_name = len(name) <= _MAX_NAME_WORDS and all(word in _IN_NAME or word not in _TRAINED for word in name)
         if is_name and not any(_NO_NAME.fullmatch(word) for word in name):
-            return relation, text[tokens[first].start() : tokens[last].end()]
+            return _asked_of(relation, text), text[tokens[first].start() : tokens[last].end()]
     return None
+
+
+def _asks_otherwise(relation: Relation, words: frozenset[str]) -> bool:
+    """Return whether "encodes" is said of another relation: of a name with "what", without it of the type of a gene."""
+    if relation not in ("name", "coding") or words.isdisjoint(_CODES):
+        return False
+    return words.isdisjoint(_ASKS_WHAT) == (relation == "name")
+
+
+def _asked_of(relation: Relation, text: str) -> Relation:
+    """Return the relation, that of the symbol where the text asks which gene encodes something."""
+    return "symbol" if relation == "name" and _WHICH_GENE.search(text) else relation
 
 
 def _of_disease(words: frozenset[str]) -> bool:
@@ -373,7 +400,7 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     A small model cannot copy a sentence or a list, and says "yes" to a pseudogene. The record is the first one that
     names the subject; ``NO_FIELD`` where it has no such field.
     """
-    if parsed.relation not in ("aliases", "coding", "function") or not answer.strip():
+    if parsed.relation not in ("name", "aliases", "coding", "function") or not answer.strip():
         return answer
     named = re.compile(rf"(?<!\w){re.escape(parsed.subject)}(?!\w)", re.IGNORECASE)
     # The first of a reply that counts genes of this name may have it among the names that no reply shows.
@@ -385,8 +412,10 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     if parsed.relation == "coding":
         typed = GENE_TYPE.search(record)
         return answer if typed is None else "Yes" if typed["type"] == "protein-coding" else "No"
-    if parsed.relation == "aliases":
-        found = _ALIASES.search(record)
+    if parsed.relation in ("name", "aliases"):
+        found = (_FULL_NAME if parsed.relation == "name" else _ALIASES).search(record)
+        if found and GENE_TYPE.search(found[1]):
+            return NO_FIELD
         return found[1].strip() if found and "replaced by" not in record else NO_FIELD
     # A summary stands first; without one, the names do.
     first = record.partition("; ")[0].strip()

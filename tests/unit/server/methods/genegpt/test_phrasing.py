@@ -21,6 +21,11 @@ LOCATED = "Which chromosome is {} gene located on human genome?"
         ("What is the function of VKORC1?", "What does the gene VKORC1 do?"),
         ("Which aliases does ERBB2 have?", "What is the official gene symbol of ERBB2?"),
         ("On which chromosome is ABC1 in the mouse?", "Which chromosome is ABC1 gene located in mouse?"),
+        ("Is XIST a protein coding gene?", "Is XIST a protein-coding gene?"),
+        ("Does HBB encode a protein?", "Is HBB a protein-coding gene?"),
+        ("Tell me about the gene MTHFR", "What does the gene MTHFR do?"),
+        ("What is BRCA1?", "What does the gene BRCA1 do?"),
+        ("What does the daf-16 gene do?", "What does the gene daf-16 do?"),
     ],
 )
 def test_a_question_on_one_name_gets_the_trained_wording(question: str, parsed: str) -> None:
@@ -45,6 +50,27 @@ def test_a_gene_can_be_named_in_words(question: str, parsed: str, subject: str) 
     asked = as_trained(question)
     assert asked.text == (parsed or f"What is the official gene symbol of {subject}?")
     assert (asked.subject, asked.database) == (subject, "gene")
+
+
+@pytest.mark.parametrize(
+    ("question", "relation"),
+    [
+        ("What is the official name of the gene p53?", "name"),
+        ("What protein does the gene HBB encode?", "name"),
+        ("What does BRCA2 stand for?", "name"),
+        ("Which protein does the insulin gene encode?", "name"),
+        ("Which gene encodes insulin?", "symbol"),
+        ("Which gene codes for PD-L1?", "symbol"),
+        ("Does the leptin gene encode a protein?", "coding"),
+        ("What are other names for CDKN2A?", "aliases"),
+        ("What else is CDKN2A called?", "aliases"),
+        ("What else does TP53 do?", ""),
+        ("What species is the gene daf-16 from?", ""),
+    ],
+)
+def test_what_is_asked_of_a_gene_is_told_apart(question: str, relation: str) -> None:
+    """ "Encodes" asks for a name with "what", for a symbol with "which gene", and alone whether there is a protein."""
+    assert as_trained(question).relation == relation
 
 
 @pytest.mark.parametrize(
@@ -132,6 +158,9 @@ READ = """[2 gene records
         ("coding", "XYZ1", "Yes", "Yes"),
         ("function", "beta globin", "Carries", "Carries oxygen"),
         ("coding", "beta globin", "No", "Yes"),
+        ("name", "beta globin", "HBB", "hemoglobin subunit beta"),
+        ("name", "HER2", "ERBB2", NO_FIELD),
+        ("name", "TP53", "TP53", NO_FIELD),
     ],
 )
 def test_an_answer_is_the_whole_field_of_the_record(relation: str, subject: str, written: str, answer: str) -> None:
