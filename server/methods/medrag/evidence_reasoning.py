@@ -23,7 +23,7 @@ from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import ScoredSentence, Source, bar_for, candidates_of, chosen, scored
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import numbers_in, quoted_line
-from server.methods.shared.subjects import missing_name, quotable, unmentioned
+from server.methods.shared.subjects import asked_first, missing_name, quotable, unmentioned
 from server.methods.shared.verdicts import (
     MOST_READ,
     SHARE_OF_BEST,
@@ -73,6 +73,7 @@ async def best_sentences(question: str, context: Context, compare: Compare, most
     ranked = await asyncio.to_thread(quotable, scored(candidates, scores), sources, question)
     if not ranked:
         return ChosenSentences((), ())
+    ranked = asked_first(ranked, sources, question)
     best = ranked[0]
     quoted = chosen(ranked, most, min(bar_for(scores), best.score))
     beside = [one for one in ranked if one.candidate.source == best.candidate.source]

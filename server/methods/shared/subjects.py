@@ -8,8 +8,8 @@ returns a name of the question that a passage lacks, for which reason it decides
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
 from typing import Final
@@ -33,6 +33,18 @@ _GENERAL: Final = frozenset(
 _NAME_WORDS: Final = 4
 _FIRST_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _PRONOUN: Final = re.compile(r"(?:It|Its|They|Their)\b")
+# What a sentence sets its own subject apart from: "Unlike loop diuretics they lower …".
+_UNLIKE: Final = re.compile(
+    r"\W*(?:unlike|in contrast to|as opposed to|contrary to)\s+(?P<other>[^,;]{2,60}?)"
+    r"(?:,|\s(?:it|they|its|their|this|these|those)\b)",
+    re.IGNORECASE,
+)
+# Stems by which a sentence says what a question asks for in another word.
+_SAID_AS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("treat", "treatment", "therapy", "manag"), frozenset(("treat", "treatment", "therapy"))),
+    "antidot": frozenset(("revers", "restor", "treat", "treatment")),
+    **dict.fromkeys(("side", "advers", "complic", "risk"), frozenset(("caus", "damag"))),
+}
 # The kind of thing that a question asks for need not stand in a passage.
 _ASKED_FOR: Final = re.compile(r"\b(?:which|what|who|whose|welche[mnrs]?|wer)\s+\w+", re.IGNORECASE)
 
@@ -46,6 +58,8 @@ def quotable(found: Sequence[ScoredSentence], sources: Sequence[Source], questio
     kept = []
     for one in found:
         words = passages[one.candidate.source]
+        if _is_apart(one, words, question):
+            continue
         if words.names_asked and not addresses_reader(one.line) and not _is_about_another(one, words, question):
             kept.append(one)
     return kept
@@ -103,6 +117,34 @@ def _names_asked(question: str, text: str, there: Set[str]) -> bool:
 def _unusual(question: str) -> list[str]:
     """Return the words that are no everyday English; a letter alone, as in E. coli, is no word."""
     return [word for word in unusual_words(question) if len(word) > 1 and question_stems(word)]
+
+
+def asked_first(ranked: Sequence[ScoredSentence], sources: Sequence[Source], question: str) -> list[ScoredSentence]:
+    """Return the sentences with that one first which has what the question asks of the thing that its passage is about.
+
+    Of "carbon monoxide poisoning", the title of a passage, a question asks for the treatment: "The treatment is oxygen"
+    goes before a sentence on carbon monoxide that is nearer to the question, and gets its score. Only within the
+    passage of the best one, whose title has to be short, as names are, and only where the best one has none of these
+    words.
+    """
+    best = ranked[0]
+    title = sources[best.candidate.source].title
+    asked, named = set(question_stems(question)), stems_of(title)
+    wanted = (asked - named).union(*(_SAID_AS.get(stem, ()) for stem in asked))
+    if len(title.split()) > _NAME_WORDS or not asked & named or wanted & stems_of(best.line):
+        return list(ranked)
+    beside = (one for one in ranked if one.candidate.source == best.candidate.source)
+    first = next((one for one in beside if wanted & stems_of(one.line)), best)
+    return [replace(first, score=best.score), *(one for one in ranked if one is not first)]
+
+
+def _is_apart(one: ScoredSentence, words: _PassageWords, question: str) -> bool:
+    """Return whether a sentence sets another thing apart from what the question names."""
+    found = _UNLIKE.match(one.line)
+    if found is None:
+        return False
+    asked, other = set(question_stems(question)), stems_of(found["other"])
+    return bool(other & asked) and not asked & (stems_of(words.title) - other)
 
 
 def _is_about_another(one: ScoredSentence, words: _PassageWords, question: str) -> bool:
