@@ -12,7 +12,7 @@ from typing import Any, Final
 
 MARK: Final = "[unverified]"
 # Whatever the methods put behind an answer: lists of what was read, and notes in parentheses below it.
-_LISTS: Final = re.compile(r"\n+(?:References|Sources|Read, not cited)\s*:[ \t]*\n.*\Z", re.DOTALL)
+_LISTS: Final = re.compile(r"\n+(?:References|Sources|Read, not cited|Records read)\s*:[ \t]*\n.*\Z", re.DOTALL)
 _UNCITED: Final = "\n\nRead, not cited:\n"
 _NOTES: Final = re.compile(r"\n\n\((?:[^()]|\([^()]*\))*\)\s*(?=\n\n|\Z)")
 # What was searched for, with the terms as they were sent, right or wrong, is no statement about anything.

@@ -133,6 +133,7 @@ def test_an_empty_answer_is_counted() -> None:
         ("Not found. Searched: snp for “999999999” (0 records).", []),
         ("LMP10 is in the question; NM_000546.6 is not", ["NM_000546.6"]),
         ("p = 6e-65", ["6e-65"]),
+        ("No answer.\n\nRecords read:\n- [Marfan syndrome, OMIM 154700](https://x/entry/154700)", []),
     ],
 )
 def test_identifiers_are_looked_up_in_what_was_read(text: str, unmarked: list[str]) -> None:
