@@ -216,7 +216,7 @@ def _unnamed(made_from: Transcript) -> str:
             continue
         named = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\d)", re.IGNORECASE)
         counted = any(count[3].casefold() == name.casefold() for count in _NAMED.finditer(made_from.read))
-        # A name in words is a part of others: "leptin" of "leptin receptor".
+        # A name in words is a part of others: "leptin" of "leptin receptor"; one with a digit, as daf-16, is whole.
         has_digit = " " not in name and any(sign.isdigit() for sign in name)
         is_symbol = has_digit or any(one.text == name for one in identifiers_in(name))
         found = any(named.search(line) for line in records) if is_symbol else _is_only_one_of(name, records)
@@ -262,9 +262,8 @@ def _states(answer: str, made_from: Transcript) -> bool:
         return False  # records do not state what is not so
     names = {one.text.casefold() for one in identifiers_in(made_from.question)}
     other = {word for word in _words(made_from.question) if word not in _STOP_WORDS and word not in names}
-    lines = _lines_naming(made_from)
-    together = len(names) > 1 and any(names <= set(_words(line)) for line in lines.splitlines())
-    return (bool(other) or together) and other <= set(_words(lines))
+    read = set(_words(_lines_naming(made_from)))
+    return bool(other) and other <= read
 
 
 def _lines_naming(made_from: Transcript) -> str:

@@ -58,9 +58,9 @@ def quotable(found: Sequence[ScoredSentence], sources: Sequence[Source], questio
     kept = []
     for one in found:
         words = passages[one.candidate.source]
-        if _is_apart(one, words, question):
+        if not words.names_asked or addresses_reader(one.line):
             continue
-        if words.names_asked and not addresses_reader(one.line) and not _is_about_another(one, words, question):
+        if not _is_apart(one, words, question) and not _is_about_another(one, words, question):
             kept.append(one)
     return kept
 
@@ -120,7 +120,7 @@ def _unusual(question: str) -> list[str]:
 
 
 def asked_first(ranked: Sequence[ScoredSentence], sources: Sequence[Source], question: str) -> list[ScoredSentence]:
-    """Return the sentences with that one first which has what the question asks of the thing that its passage is about.
+    """Return the sentences, that one first which has what the question asks of what its passage is about.
 
     Of "carbon monoxide poisoning", the title of a passage, a question asks for the treatment: "The treatment is oxygen"
     goes before a sentence on carbon monoxide that is nearer to the question, and gets its score. Only within the

@@ -57,6 +57,8 @@ def test_an_answer_from_records_of_other_names_is_not_given() -> None:
     [
         ("leptin", "[2 gene records, 1 human named leptin\n1. LEP (human) chr7; leptin; id 3\n2. LEPR (human)]", True),
         ("beta globin", "[1 gene record, 0 human named beta globin\n1. HBB (human) chr11; globin beta chain]", True),
+        ("daf-16", "[1 gene record, 0 human named daf-16\n1. daf-16 (worm) chrI; Forkhead box; id 172981]", True),
+        ("daf-16", "[1 gene record, 0 human named daf-16\n1. daf-2 (worm) chrIII; id 175410]", False),
         ("leptin", "[1 gene record, 0 human named leptin\n1. LEPR (human) chr1; leptin receptor; id 3953]", False),
         ("leptin", "[2 gene records, 0 human named leptin\n1. LEPR (human) chr1; leptin receptor\n2. LEPROT]", False),
         ("leptin", "[1 gene record, 0 human named leptin\n1. Lep (mouse) chr6; leptin; id 16846]", False),
@@ -131,6 +133,8 @@ def test_the_outcome_follows_from_what_was_looked_up(
         ("Is BRCA1 a protein-coding gene?", "No", "abstained"),
         ("Does BRCA1 encode a protein?", "Yes", "answered"),
         ("Is BRCA1 human?", "Yes", "answered"),
+        # The record of the mouse has both.
+        ("Is BRCA1 on chr11?", "Yes", "abstained"),
     ],
 )
 @pytest.mark.parametrize("only_reads", [True, False])
