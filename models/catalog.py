@@ -64,7 +64,8 @@ class ModelCard:
     reads slowly or loses its way in long texts; None for as much as its context holds. ``evidence_reasoning`` says that
     the model was trained to reason by quoting the one sentence that answers, which a method may then choose for it.
     Without ``verdicts`` such a model's yes or no about that sentence is not asked for: it is wrong too often.
-    ``yes_bar`` is the probability of yes from which it counts as one, between 0 and 1.
+    ``yes_bar`` is the probability of yes against no from which it counts as one, ``unclear_bar`` that of neither from
+    which the sentences are taken to leave it open; both are between 0 and 1.
     ``allow_download`` lets an engine fetch a hub id; otherwise only local files are used.
     """
 
@@ -89,6 +90,7 @@ class ModelCard:
     evidence_reasoning: bool = False
     verdicts: bool = True
     yes_bar: float = 0.5
+    unclear_bar: float = 0.5
     allow_download: bool = False
 
     def __post_init__(self) -> None:
@@ -207,6 +209,7 @@ def card_from_request(request: ModelRequest, converted_dir: Path | None = None) 
             "evidence_reasoning": _flag(path, "evidence_reasoning", False),
             "verdicts": _flag(path, "verdicts", True),
             "yes_bar": _share(path, "yes_bar", 0.5),
+            "unclear_bar": _share(path, "unclear_bar", 0.5),
         }
     elif path.suffix == SUFFIX or not is_hub_id:
         raise ModelNotFound(f"{request.source} is neither a directory, a GGUF file nor a hub id (owner/name)")
@@ -245,6 +248,7 @@ def with_adapter(card: ModelCard, folder: Path) -> ModelCard:
         evidence_reasoning=_flag(folder, "evidence_reasoning", card.evidence_reasoning),
         verdicts=_flag(folder, "verdicts", card.verdicts),
         yes_bar=_share(folder, "yes_bar", card.yes_bar),
+        unclear_bar=_share(folder, "unclear_bar", card.unclear_bar),
     )
 
 

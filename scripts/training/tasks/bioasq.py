@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from server.methods.shared.sentences import split_sentences
 
 FILE: Final = "questions_dev.jsonl.gz"
 CORPUS: Final = "corpus.jsonl.gz"
+WRITTEN: Final = "written_questions.tsv"
+WRITTEN_HELD_OUT: Final = "written_questions_held_out.tsv"
 HELD_OUT_SHARE: Final = 0.30
 MAX_WORDS: Final = 110
 _MIN_SHARED: Final = 0.3
@@ -72,6 +75,15 @@ class Question:
         return len(self.stems & stems_of(text)) >= _MIN_SHARED * len(self.stems)
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenQuestion:
+    """Hold a question of yes or no that was written for one text; ``answer``: "yes", "no" or "unclear"."""
+
+    question: str
+    answer: str
+    text: str
+
+
 def has_phrase(text: str, phrase: str) -> bool:
     """Return whether the text has the phrase as whole words, ignoring letter case."""
     return re.search(rf"(?<!\w){re.escape(phrase.casefold())}(?!\w)", text.casefold()) is not None
@@ -98,10 +110,28 @@ def read_texts(folder: Path) -> list[str]:
     """
     if not (folder / CORPUS).is_file():
         return []
+    return [text for row in _articles(folder) for text in (row["title"], row["abstract"]) if text]
+
+
+def read_written(folder: Path, *, held_out: bool) -> list[WrittenQuestion]:
+    """Return the questions of one side that were written for texts of the corpus, in their file's order.
+
+    Empty where the folder has no corpus. No text is of an article of a BioASQ question that is held out.
+    """
+    if not (folder / CORPUS).is_file():
+        return []
+    texts = {row["pmid"]: " ".join(row["abstract"].split()) for row in _articles(folder)}
+    name = WRITTEN_HELD_OUT if held_out else WRITTEN
+    lines = (files("scripts.training.tasks") / name).read_text(encoding="utf-8").splitlines()
+    rows = (line.split("\t") for line in lines)
+    return [WrittenQuestion(question, answer, texts[pmid]) for pmid, answer, question in rows if texts.get(pmid)]
+
+
+def _articles(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the corpus, without the articles of questions that are held out."""
     held_out = frozenset().union(*(one.pmids for one in read_questions(folder, held_out=True)))
     with gzip.open(folder / CORPUS, "rt", encoding="utf-8") as lines:
-        rows = [row for row in map(json.loads, lines) if row["pmid"] not in held_out]
-    return [text for row in rows for text in (row["title"], row["abstract"]) if text]
+        return [row for row in map(json.loads, lines) if row["pmid"] not in held_out]
 
 
 def _question(row: dict[str, Any]) -> Question:

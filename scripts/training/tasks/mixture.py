@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from scripts.training.packing import Encoded
-from scripts.training.tasks.bioasq import read_questions, read_texts
+from scripts.training.tasks.bioasq import read_questions, read_texts, read_written
 from scripts.training.tasks.bioasq_tasks import BioasqTasks
 from scripts.training.tasks.dialogue import DialogueTasks
 from scripts.training.tasks.graph_tasks import GraphTasks
@@ -56,7 +56,8 @@ class Mixture:
         reading = ReadingTasks(writer)
         questions = read_questions(bioasq, held_out=False) if bioasq else []
         self._bioasq = BioasqTasks(reading, questions, seed) if questions else None
-        self._verdicts = VerdictTasks(writer, questions, read_texts(bioasq) if bioasq else ())
+        texts, written = (read_texts(bioasq), read_written(bioasq, held_out=False)) if bioasq else ((), ())
+        self._verdicts = VerdictTasks(writer, questions, texts, written)
         self._statements = StatementTasks(reading)
         self._graph = GraphTasks(writer)
         self._transcripts = TranscriptTasks(writer)

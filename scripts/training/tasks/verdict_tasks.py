@@ -1,8 +1,9 @@
-"""Make samples of MedRAG's verdicts: a yes-or-no question, a few sentences, yes or no.
+"""Make samples of MedRAG's verdicts: a yes-or-no question, a few sentences, yes, no or unclear.
 
-Some are BioASQ's yes-or-no questions with sentences of their gold passages. Others are made of real sentences: those of
-its passages and ideal answers are turned into questions, and its questions about names into whether it is this name.
-A sentence that is negated, that has a word's opposite, or that has another name makes the answer "no". The rest has
+Some are BioASQ's yes-or-no questions with sentences of their gold passages, more of them questions that were written
+for single passages of its corpus. Others are made of real sentences: those of passages and ideal answers are turned
+into questions, and questions about names into whether it is this name. A sentence that is negated, that has a word's
+opposite, or that has another name makes the answer "no"; one about something else leaves it unclear. The rest has
 random names.
 """
 
@@ -18,7 +19,7 @@ from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import unusual_words
 from scripts.embedded.values import Values
-from scripts.training.tasks.bioasq import Question, has_phrase
+from scripts.training.tasks.bioasq import Question, WrittenQuestion, has_phrase
 from scripts.training.tasks.frames import FRAMES, OPENERS, Frame
 from scripts.training.tasks.names import Names
 from scripts.training.tasks.samples import Sample, Text, Writer
@@ -34,7 +35,7 @@ from scripts.training.tasks.turned_questions import (
 )
 from server.methods.shared.extractive import stems_of
 from server.methods.shared.sentences import split_sentences
-from server.methods.shared.verdicts import EvidenceSentence, VerdictPrompt
+from server.methods.shared.verdicts import UNCLEAR, EvidenceSentence, VerdictPrompt
 
 _MOST_SENTENCES: Final = 3
 _STRANGER: Final = 0.25
@@ -51,6 +52,8 @@ _RENAMED: Final = 0.6
 _RENAMED_NAMES: Final = 0.7
 _KEPT_END: Final = 4
 _FEW_TEXTS: Final = 12
+_WRITTEN: Final = 8
+_OTHER_THING: Final = 0.2
 _FRAMES_FILE: Final = "verdict_frames.toml"
 
 
@@ -64,10 +67,17 @@ def verdict_frames() -> tuple[Frame, ...]:
 class VerdictTasks:
     """Draw questions with their sentences; as many are answered by no as by yes.
 
-    ``texts`` are passages beside those of the questions, whose sentences are turned into questions.
+    ``texts`` are passages beside those of the questions, whose sentences are turned into questions; ``written`` are
+    questions about single passages.
     """
 
-    def __init__(self, writer: Writer, questions: Sequence[Question], texts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        questions: Sequence[Question],
+        texts: Sequence[str] = (),
+        written: Sequence[WrittenQuestion] = (),
+    ) -> None:
         self._writer = writer
         self._prompt = VerdictPrompt.load()
         self._frames = verdict_frames()
@@ -80,14 +90,17 @@ class VerdictTasks:
                 self._of_kind[kind].append(one)
         own = [snippet.text for one in self._others for snippet in one.support()]
         self._texts = list(dict.fromkeys([*own, *texts]))
+        self._written = list(written)
         self._counts = Counter(word for text in self._texts for word in set(re.findall(r"[\w-]+", text.casefold())))
 
     def group(self, seed: str) -> list[Sample]:
         draw = random.Random(seed)
-        samples = [self._generated(draw) for _ in range(4)]
+        samples = [self._generated(draw) for _ in range(2)]
         if self._asked["no"] and self._asked["yes"]:
             samples += [self._of_question(draw, form) for form in ("yes", "no")]
-            samples += [self._turned(draw), self._turned(draw), self._restated(draw), self._of_name(draw)]
+            samples += [self._turned(draw), self._restated(draw), self._of_name(draw)]
+        if self._written:
+            samples += [self._of_written(one, draw) for one in draw.sample(self._written, _WRITTEN)]
         draw.shuffle(samples)
         return samples
 
@@ -162,6 +175,9 @@ class VerdictTasks:
             return self._sample(draw, whether(one, draw), said, "yes")
         return self._generated(draw)
 
+    def _of_written(self, one: WrittenQuestion, draw: random.Random) -> Sample:
+        return self._sample(draw, one.question, _lines(one.text)[:_MOST_SENTENCES], one.answer)
+
     def _of_name(self, draw: random.Random) -> Sample:
         """Return a question about names as whether it is one of them: its own, or that of another question."""
         form = draw.choice(("yes", "no"))
@@ -198,7 +214,15 @@ class VerdictTasks:
         asked, says = (getattr(frame, part) for part in draw.choice([pairs[0], *pairs]))
         said = _capital(filled(draw.choice(says), slots))
         beside = [_capital(filled(draw.choice(OPENERS), slots))] if draw.random() < 0.3 else []
-        return self._sample(draw, filled(draw.choice(asked), slots), [said, *beside], form, is_real=False)
+        question = draw.choice(asked)
+        if draw.random() < _OTHER_THING and (
+            named := re.findall(r"\{((?:drug|gene|disease|bacterium)\d?)\}", question)
+        ):
+            # The question is about another drug, or gene: what is said of this one does not answer it.
+            others = random_slots(Names(Values(draw)), draw)
+            changed = draw.choice(named)
+            slots, form = {**slots, changed: others[changed]}, UNCLEAR
+        return self._sample(draw, filled(question, slots), [said, *beside], form, is_real=False)
 
     def _sample(self, draw: random.Random, asked: str, lines: list[str], form: str, *, is_real: bool = True) -> Sample:
         if is_real and draw.random() < _RENAMED:

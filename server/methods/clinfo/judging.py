@@ -28,7 +28,15 @@ from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.sentences import MARK, addresses_reader, numbers_in, sanitize, split_sentences
 from server.methods.shared.subjects import unmentioned
-from server.methods.shared.verdicts import EvidenceSentence, VerdictReader, probability_of_first
+from server.methods.shared.verdicts import (
+    NO,
+    UNCLEAR,
+    UNSETTLED,
+    EvidenceSentence,
+    VerdictReader,
+    lacking,
+    probabilities_of,
+)
 
 Part = Literal["system", "queries", "relevant", "supported", "contradicts", "table", "synthesis", "rewrite"]
 _PARTS: Final[tuple[Part, ...]] = get_args(Part)
@@ -138,8 +146,8 @@ class Judge:
             ModelError: the engine failed.
         """
         prompt = self.layout.ids(self.prompts.system, user, _ANSWER)
-        found = await probability_of_first(self.generations, prompt, _YES_OR_NO, self.cache_salt)
-        return found or 0.0
+        found = await probabilities_of(self.generations, prompt, _YES_OR_NO, self.cache_salt)
+        return found[0] if found is not None else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +252,8 @@ async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader
     apart = [
         (one, other) for one, other in conclusion.disagreeing if not word_of[one] or word_of[one] != word_of[other]
     ]
-    missing = unmentioned(question, every) if verdict == "No" else ""
-    return replace(conclusion, verdict="" if missing else verdict, missing=missing, disagreeing=tuple(apart))
+    undecided = UNSETTLED if verdict == UNCLEAR else lacking(unmentioned(question, every)) if verdict == NO else ""
+    return replace(conclusion, verdict="" if undecided else verdict, undecided=undecided, disagreeing=tuple(apart))
 
 
 def _numbered(texts: Sequence[str]) -> list[EvidenceSentence]:

@@ -104,7 +104,7 @@ from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
 from server.methods.shared.subjects import unnamed_in
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
-from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
+from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, lacking, verdict_reader
 
 # Of the synthesis, as in the paper.
 ANSWER_TOKENS: Final = 1024
@@ -420,7 +420,7 @@ class Review:
         articles = [one.article for one in kept]
         missing = await asyncio.to_thread(missing_in, self._question, conclusion, articles)
         if missing:
-            return replace(conclusion, missing=missing)
+            return replace(conclusion, undecided=lacking(missing))
         try:
             return await self._within("yes or no", decided(self._question, conclusion, verdicts), conclusion)
         except ModelError as error:

@@ -35,7 +35,7 @@ from server.methods.shared.call_lines import HEADING
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
 from server.methods.shared.outcomes import notice
-from server.methods.shared.verdicts import SMALL_VERDICT, UNDECIDED
+from server.methods.shared.verdicts import SMALL_VERDICT
 
 NO_USAGE: Final = LoopUsage()
 NO_VERDICT: Final = (
@@ -184,7 +184,7 @@ class Report:
             more={
                 **conclusion.record,
                 **({"verdict": conclusion.verdict} if conclusion.verdict else {}),
-                **({"missing_name": conclusion.missing} if conclusion.missing else {}),
+                **({"undecided": conclusion.undecided} if conclusion.undecided else {}),
                 "struck_sentences": list(conclusion.struck),
                 "rewritten": conclusion.rewritten,
                 **({"written": conclusion.written} if conclusion.written else {}),
@@ -272,8 +272,8 @@ def notes_on(conclusion: Conclusion, question: str, flow: Flow) -> Iterator[str]
 
 
 def _on_verdict(conclusion: Conclusion) -> str:
-    if conclusion.missing:
-        return UNDECIDED.format(conclusion.missing)
+    if conclusion.undecided:
+        return conclusion.undecided
     return SMALL_VERDICT if conclusion.verdict else NO_VERDICT
 
 

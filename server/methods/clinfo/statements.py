@@ -329,9 +329,8 @@ class Conclusion:
     the keys of articles that speak of the same thing, one of which denies it; ``struck`` counts sentences that were
     left out because the articles do not support them, ``rewritten`` those that were written again. ``lack`` is why
     there is no claim, ``limit`` the sentence on a limit that ended the text. ``step`` reports the stage. ``verdict`` is
-    yes or no as the model reads the quotes, "" where that is open; ``missing`` is a name of the question that no
-    article quoted has. ``is_unusable``: nothing of what the model wrote can stand; ``instead`` is why, where sentences
-    are quoted in its place.
+    yes or no as the model reads the quotes, "" where that is open; ``undecided`` says why it is. ``is_unusable``:
+    nothing of what the model wrote can stand; ``instead`` is why, where sentences are quoted in its place.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -346,7 +345,7 @@ class Conclusion:
     step: str = ""
     written: str = ""
     verdict: str = ""
-    missing: str = ""
+    undecided: str = ""
     is_unusable: bool = False
     instead: str = ""
     record: Mapping[str, Any] = field(default_factory=dict)

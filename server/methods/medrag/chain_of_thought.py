@@ -79,7 +79,7 @@ class Chain:
     """Hold one chain: ``answer`` as it was written, ``letter`` "" where it matches none of the choices.
 
     ``quotes`` are the sentences that it was written from, by the number of their passage, where the server chose them;
-    ``missing`` is a name of the question that they lack, for which reason they decide nothing.
+    ``undecided`` says why they decide neither yes nor no, "" where they do or are not asked.
     """
 
     reasoning: str
@@ -88,7 +88,7 @@ class Chain:
     finish_reason: LoopFinish
     stop_reason: str | int | None
     quotes: Mapping[int, str] = field(default_factory=dict)
-    missing: str = ""
+    undecided: str = ""
 
 
 @dataclass(frozen=True, slots=True)

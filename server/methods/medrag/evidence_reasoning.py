@@ -26,10 +26,14 @@ from server.methods.shared.sentences import numbers_in, quoted_line
 from server.methods.shared.subjects import asked_first, missing_name, quotable, unmentioned
 from server.methods.shared.verdicts import (
     MOST_READ,
+    NO,
     SHARE_OF_BEST,
+    UNCLEAR,
+    UNSETTLED,
     EvidenceSentence,
     VerdictReader,
-    probability_of_first,
+    lacking,
+    probabilities_of,
 )
 
 # Compares sentences with a question.
@@ -109,8 +113,8 @@ class EvidenceChain:
         yield TextDelta(f"{reasoning}\n", "reasoning")
         quoted = self.sentences.quoted if is_said else ()
         verdict = ""
-        missing = self.sentences.missing if is_said else ""
-        verdicts = self.verdicts if not missing else None
+        undecided = lacking(self.sentences.missing) if is_said else ""
+        verdicts = self.verdicts if not undecided else None
         letters = self.chains.question.verdict_letters
         if is_said and verdicts is not None and (letters or asks_yes_or_no(self.chains.question.stem)):
             verdict = await verdicts.verdict(self.chains.question.stem, self.sentences.of_passage)
@@ -120,14 +124,14 @@ class EvidenceChain:
                         yield event
                 return
             quoted = self.sentences.of_passage
-            if verdict == "No" and (missing := self._unmentioned):
-                verdict = ""
+            undecided = UNSETTLED if verdict == UNCLEAR else lacking(self._unmentioned) if verdict == NO else ""
+            verdict = "" if undecided else verdict
         lines = [f"{verdict}, probably [{self._best.number}]."] if verdict else []
         answer = "\n".join([*lines, *(one.line for one in quoted)]) or NO_PASSAGE
         yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
         if not letters:  # else the letter is the answer
             yield TextDelta(answer)
-        yield Chain(reasoning, answer, letters.get(verdict.casefold(), ""), "stop", None, _quotes(quoted), missing)
+        yield Chain(reasoning, answer, letters.get(verdict.casefold(), ""), "stop", None, _quotes(quoted), undecided)
 
     async def _free(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
         """Yield what an engine writes that enforces no grammar, with the mark of the sentence where it has none."""
@@ -157,8 +161,8 @@ class EvidenceChain:
         prompt = layout.ids(inputs.system, inputs.user, self.chains.opening)
         blank = " " if self.chains.opening else ""
         words = (blank + self._best.opening, blank + SILENT)
-        found = await probability_of_first(self.chains.generations, prompt, words, self.chains.params.cache_salt)
-        return found is not None and found >= least_said(self.chains.question.stem)
+        found = await probabilities_of(self.chains.generations, prompt, words, self.chains.params.cache_salt)
+        return found is not None and found[0] >= least_said(self.chains.question.stem)
 
 
 def least_said(question: str) -> float:

@@ -106,8 +106,14 @@ class PassageReader:
         card = self._lifecycle.card
         if not card.verdicts:
             return None
-        salt = chains.params.cache_salt
-        return VerdictReader(chains.generations, chains.layout, self._verdict_prompt, card.yes_bar, salt)
+        return VerdictReader(
+            chains.generations,
+            chains.layout,
+            self._verdict_prompt,
+            card.yes_bar,
+            card.unclear_bar,
+            chains.params.cache_salt,
+        )
 
     def chains(self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions) -> Chains:
         """Return what writes one answer.

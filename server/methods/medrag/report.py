@@ -34,7 +34,7 @@ from server.methods.shared.extractive import (
 from server.methods.shared.outcomes import YES_NO, notice, says_nothing, why_cut
 from server.methods.shared.passages import Gathered
 from server.methods.shared.sentences import numbers_in, quoted_line, split_sentences
-from server.methods.shared.verdicts import SMALL_VERDICT, UNDECIDED
+from server.methods.shared.verdicts import SMALL_VERDICT
 
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
@@ -300,8 +300,8 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
             return "abstained", f"No choice is given: nothing that was read supports “{chosen}”, which the model chose."
         return "partial", "Nothing that was read supports this choice."
     if chain.quotes and (choices or asks_yes_or_no(closing.question.stem)):
-        if chain.missing:
-            return "partial", UNDECIDED.format(chain.missing)
+        if chain.undecided:
+            return "partial", chain.undecided
         return "partial", SMALL_VERDICT if YES_NO.match(chain.answer) else NO_VERDICT
     # The model's own words tell what is missing.
     return ("partial" if covers == "part" else "answered"), ""
@@ -309,8 +309,8 @@ def _judged(closing: Closing, chain: Chain, basis: Mapping[int, str]) -> tuple[A
 
 def _without_letter(closing: Closing, chain: Chain) -> str:
     """Return why a question with choices has no letter."""
-    if chain.missing:
-        return UNDECIDED.format(chain.missing)
+    if chain.undecided:
+        return chain.undecided
     return _read_in_vain(closing) if says_nothing(chain.answer) == "whole" else _NO_CHOICE
 
 

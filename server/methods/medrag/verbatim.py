@@ -55,7 +55,16 @@ from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.quoted import QuotedAnswer, QuoteTask, Quoting
 from server.methods.shared.sentences import plain_marks, quoted_line
 from server.methods.shared.subjects import missing_name, unmentioned
-from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, UNDECIDED, EvidenceSentence, VerdictReader
+from server.methods.shared.verdicts import (
+    MOST_READ,
+    NO,
+    SMALL_VERDICT,
+    UNCLEAR,
+    UNSETTLED,
+    EvidenceSentence,
+    VerdictReader,
+    lacking,
+)
 
 _NO_CHOICE: Final = f"{MARK} none of the choices"
 _NOT_STATED: Final = f"{MARK} not stated"
@@ -125,15 +134,18 @@ class Extraction:
             return _Decision()
         missing = await asyncio.to_thread(_missing_in, self.question.stem, reading.passages, picked)
         if missing:
-            return _Decision(missing=missing)
+            return _Decision(undecided=lacking(missing))
         sentences = [EvidenceSentence(place, one.line, one.candidate.subject) for place, one in enumerate(picked, 1)]
         try:
             word = await self.verdicts.verdict(self.question.stem, sentences)
         except ModelError as error:
             return _Decision(fault=error.message)
-        if word == "No" and (missing := unmentioned(self.question.stem, [one.candidate.compared for one in picked])):
-            return _Decision(missing=missing, usage=self.verdicts.generations.usage)
-        return _Decision(word, frozenset(one.candidate.source for one in picked), self.verdicts.generations.usage)
+        usage = self.verdicts.generations.usage
+        if word == UNCLEAR:
+            return _Decision(undecided=UNSETTLED, usage=usage)
+        if word == NO and (missing := unmentioned(self.question.stem, [one.candidate.compared for one in picked])):
+            return _Decision(undecided=lacking(missing), usage=usage)
+        return _Decision(word, frozenset(one.candidate.source for one in picked), usage)
 
     def _quoted(self, reading: _Reading, decision: _Decision) -> Iterator[Event]:
         details = self._details(reading.gathered) | reading.record
@@ -215,13 +227,13 @@ class _Ending:
 class _Decision:
     """Hold the model's yes or no, "" for none, and the places of the passages whose quotes it read.
 
-    ``missing`` is a name of the question that no quoted passage has, ``fault`` the error of the engine: "" for none.
+    ``undecided`` says why the quotes decide nothing, ``fault`` is the error of the engine: "" for none.
     """
 
     word: str = ""
     read: frozenset[int] = frozenset()
     usage: LoopUsage = NO_USAGE
-    missing: str = ""
+    undecided: str = ""
     fault: str = ""
 
     def opening(self, quotes: _Quotes) -> str:
@@ -231,7 +243,7 @@ class _Decision:
 
     @property
     def note(self) -> str:
-        return UNDECIDED.format(self.missing) if self.missing else SMALL_VERDICT if self.word else NO_VERDICT
+        return self.undecided or (SMALL_VERDICT if self.word else NO_VERDICT)
 
 
 def _missing_in(question: str, passages: Sequence[RankedPassage], picked: Sequence[ScoredSentence]) -> str:

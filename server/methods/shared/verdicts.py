@@ -1,4 +1,4 @@
-"""Let the model decide yes or no, from a few sentences alone, and tell how probable one of two texts is.
+"""Let the model decide yes, no or unclear, from a few sentences alone, and tell how probable each of several texts is.
 
 Passages beside the sentences mislead a small model, and cost ten times the tokens.
 """
@@ -19,7 +19,11 @@ from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.sentences import quoted_line, sanitize
 
-_YES_OR_NO: Final = ("Yes", "No")
+YES: Final = "Yes"
+NO: Final = "No"
+UNCLEAR: Final = "Unclear"
+# What the prompt offers; the training writes one of them.
+VERDICTS: Final = (YES, NO, UNCLEAR)
 # Sentences that yes or no is decided from.
 MOST_READ: Final = 3
 # Of the best sentence's score, which those beside it need.
@@ -28,11 +32,14 @@ SMALL_VERDICT: Final = (
     "Yes or no is how a small model reads these sentences; it is wrong more often than a reader would be, so judge by "
     "them."
 )
-UNDECIDED: Final = "What is quoted does not name “{}”, so it decides neither yes nor no."
+_LACKING: Final = "What is quoted does not name “{}”, so it decides neither yes nor no."
+UNSETTLED: Final = (
+    "The model finds neither yes nor no in these sentences; whether they say it is for the reader to judge."
+)
 _TOP: Final = 20
 _MAX_TOKENS: Final = 4
 _MAX_WORDS: Final = 42
-_ASKED: Final = "Yes or No: "
+_ASKED: Final = "Yes, No or Unclear: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,11 @@ class EvidenceSentence:
         return f"{about}“{quoted_line(self.text)}” [{self.number}]"
 
 
+def lacking(name: str) -> str:
+    """Return the sentence that says why quotes without a name of the question decide nothing, "" without a name."""
+    return _LACKING.format(name) if name else ""
+
+
 def shortened(sentence: str) -> str:
     """Return the first words of a sentence, without what would read as a number of a passage."""
     words = sanitize(sentence).split()
@@ -77,33 +89,49 @@ class VerdictPrompt:
         return cls(path.read_text(encoding="utf-8").strip())
 
     def user(self, question: str, sentences: Sequence[EvidenceSentence]) -> str:
-        return "\n".join([*(one.thought for one in sentences), "", question, "Yes or No?"])
+        return "\n".join([*(one.thought for one in sentences), "", question, "Yes, No or Unclear?"])
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictReader:
     """Let the model decide yes or no from sentences.
 
-    ``yes_bar`` is the least probability of a yes: sentences in favour are common and easily said, so yes may have to be
-    surer than no.
+    ``yes_bar`` is the least probability of a yes against a no: sentences in favour are common and easily said, so yes
+    may have to be surer than no. From ``unclear_bar`` on, the probability that the sentences settle nothing decides.
     """
 
     generations: Generations
     layout: PromptFormatter
     prompt: VerdictPrompt
     yes_bar: float
+    unclear_bar: float
     cache_salt: str | None
 
     async def verdict(self, question: str, sentences: Sequence[EvidenceSentence]) -> str:
-        """Return "Yes" or "No", "" from an engine that enforces no grammar and writes something else.
+        """Return one of ``VERDICTS``, "" from an engine that enforces no grammar and writes something else.
+
+        Raises:
+            ModelError: the engine failed.
+        """
+        shares = await self.shares(question, sentences)
+        return self.word(shares) if shares is not None else ""
+
+    async def shares(self, question: str, sentences: Sequence[EvidenceSentence]) -> tuple[float, ...] | None:
+        """Return the probabilities of ``VERDICTS``, None from an engine that writes something else.
 
         Raises:
             ModelError: the engine failed.
         """
         user = self.prompt.user(question, sentences)
         ids = self.layout.ids(self.prompt.system, user, self.layout.opening(_ASKED))
-        found = await probability_of_first(self.generations, ids, _YES_OR_NO, self.cache_salt)
-        return "" if found is None else _YES_OR_NO[found < self.yes_bar]
+        return await probabilities_of(self.generations, ids, VERDICTS, self.cache_salt)
+
+    def word(self, shares: Sequence[float]) -> str:
+        """Return the one of ``VERDICTS`` that these probabilities give."""
+        yes, no, unclear = shares
+        if unclear >= self.unclear_bar or yes + no == 0:
+            return UNCLEAR
+        return YES if yes / (yes + no) >= self.yes_bar else NO
 
 
 def verdict_reader(lifecycle: EngineLifecycle, ask: AnswerRequest, prompt: VerdictPrompt) -> VerdictReader | None:
@@ -119,13 +147,15 @@ def verdict_reader(lifecycle: EngineLifecycle, ask: AnswerRequest, prompt: Verdi
     except EngineUnavailable:
         return None
     layout = PromptFormatter(engine, card, ask.instruction)
-    return VerdictReader(Generations(engine, ask.request_id), layout, prompt, card.yes_bar, ask.cache_salt)
+    return VerdictReader(
+        Generations(engine, ask.request_id), layout, prompt, card.yes_bar, card.unclear_bar, ask.cache_salt
+    )
 
 
-async def probability_of_first(
-    generations: Generations, prompt: Sequence[int], texts: tuple[str, str], cache_salt: str | None
-) -> float | None:
-    """Return the probability of the first text; 0 or 1 where the engine tells none, None where it writes neither.
+async def probabilities_of(
+    generations: Generations, prompt: Sequence[int], texts: Sequence[str], cache_salt: str | None
+) -> tuple[float, ...] | None:
+    """Return the probability of each text; 0 and 1 where the engine tells none, None where it writes no text of them.
 
     ``texts`` are as the prompt continues, such as " yes" and " no", and begin differently: their first tokens decide.
     How a request wants its text sampled has no part in it.
@@ -140,11 +170,12 @@ async def probability_of_first(
         written += delta.text
         token = token or _first(delta)
     said = written.strip().lower()
-    first, second = (text.strip().lower() for text in texts)
-    if not said or not any(said.startswith(text) or text.startswith(said) for text in (first, second)):
+    words = [text.strip().lower() for text in texts]
+    if not said or not any(said.startswith(word) or word.startswith(said) for word in words):
         return None
-    mass, other = _masses(token, generations, (first, second)) if token is not None else (0.0, 0.0)
-    return mass / (mass + other) if mass + other > 0 else float(said[0] == first[0])
+    masses = _masses(token, generations, words) if token is not None else []
+    whole = sum(masses)
+    return tuple(mass / whole for mass in masses) if whole > 0 else tuple(float(said[0] == word[0]) for word in words)
 
 
 def _literal(text: str) -> str:
@@ -157,15 +188,13 @@ def _first(delta: Delta) -> TokenLogprob | None:
     return written[0] if written else None
 
 
-def _masses(token: TokenLogprob, generations: Generations, texts: tuple[str, str]) -> tuple[float, float]:
-    """Return the mass of either text's beginning among the alternatives of a token, 0 for both where it is a blank."""
-    first = second = 0.0
+def _masses(token: TokenLogprob, generations: Generations, words: Sequence[str]) -> list[float]:
+    """Return the mass of each word's beginning among the alternatives of a token, 0 for all where it is a blank."""
+    masses = [0.0] * len(words)
     decode = generations.engine.tokenizer.decode
     for token_id, logprob in {token.token_id: token.logprob, **dict(token.top)}.items():
         piece = decode([token_id]).strip().lower()
-        mass = math.exp(min(0.0, logprob))
-        if piece and texts[0].startswith(piece):
-            first += mass
-        elif piece and texts[1].startswith(piece):
-            second += mass
-    return first, second
+        place = next((place for place, word in enumerate(words) if piece and word.startswith(piece)), None)
+        if place is not None:
+            masses[place] += math.exp(min(0.0, logprob))
+    return masses

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from scripts.training.tasks.bioasq import Question, Snippet, read_questions, read_texts
+from scripts.training.tasks.bioasq import Question, Snippet, WrittenQuestion, read_questions, read_texts, read_written
 from scripts.training.tasks.frames import FRAMES
 from scripts.training.tasks.samples import Writer
 from scripts.training.tasks.verdict_tasks import VerdictTasks, verdict_frames
@@ -24,20 +25,54 @@ def test_without_questions_all_names_are_made_up_and_prompts_are_the_method_s(wr
             f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{sample.context}<|im_end|>\n"
             "<|im_start|>assistant\n"
         )
-        assert sample.context.endswith(f"\n\n{sample.question}\nYes or No?")
-    assert {sample.answer for sample in samples} == {"Yes", "No"}
+        assert sample.context.endswith(f"\n\n{sample.question}\nYes, No or Unclear?")
+    assert {sample.answer for sample in samples} == {"Yes", "No", "Unclear"}
 
 
 @pytest.mark.shared_data
 def test_verdicts_are_drawn_in_about_equal_shares_from_questions_that_are_not_held_out(
     bioasq: Path, writer: Writer
 ) -> None:
-    tasks = VerdictTasks(writer, read_questions(bioasq, held_out=False), read_texts(bioasq))
+    written = read_written(bioasq, held_out=False)
+    tasks = VerdictTasks(writer, read_questions(bioasq, held_out=False), read_texts(bioasq), written)
     held_out = {one.text for one in read_questions(bioasq, held_out=True)}
     samples = [one for seed in range(40) for one in tasks.group(str(seed))]
+    shares = {word: sum(one.answer == word for one in samples) / len(samples) for word in ("Yes", "No", "Unclear")}
 
-    assert 0.4 < sum(one.answer == "No" for one in samples) / len(samples) < 0.6
+    assert 0.35 < shares["No"] < 0.55 and 0.35 < shares["Yes"] < 0.55 and 0.05 < shares["Unclear"] < 0.25
     assert not held_out & {one.question for one in samples}
+
+
+@pytest.mark.shared_data
+def test_no_question_was_written_for_an_article_of_a_question_that_is_held_out(bioasq: Path) -> None:
+    """Nor is a text on both sides."""
+    trained, kept = (read_written(bioasq, held_out=side) for side in (False, True))
+    gold = {one.text for question in read_questions(bioasq, held_out=True) for one in question.snippets}
+
+    assert len(trained) > 20_000 and len(kept) > 1_000
+    assert not {one.text for one in trained} & ({one.text for one in kept} | gold)
+    assert not {one.text for one in kept} & gold
+
+
+@pytest.mark.parametrize("name", ["written_questions.tsv", "written_questions_held_out.tsv"])
+def test_written_questions_are_whole_and_each_stands_once(name: str) -> None:
+    lines = (files("scripts.training.tasks") / name).read_text(encoding="utf-8").splitlines()
+    rows = [tuple(line.split("\t")) for line in lines]
+
+    assert len(rows) == len(set(rows))
+    assert all(pmid.isdigit() and question.endswith("?") for pmid, _, question in rows)
+    assert {answer for _, answer, _ in rows} == {"yes", "no", "unclear"}
+
+
+def test_a_written_question_is_asked_with_the_sentences_of_its_text(writer: Writer) -> None:
+    text = "Protamine reverses heparin. It is given slowly. It may lower the blood pressure. Fish is a source."
+    written = [
+        WrittenQuestion(f"Is protamine the antidote of heparin in case {number}?", "yes", text) for number in range(9)
+    ]
+    samples = [one for one in VerdictTasks(writer, [], (), written).group("1") if "antidote" in one.question]
+
+    assert len(samples) >= 8 and {one.answer for one in samples} == {"Yes"}
+    assert all("says: It is given slowly." in one.context and "Fish" not in one.context for one in samples)
 
 
 def test_names_that_question_and_sentence_share_are_replaced_in_both(writer: Writer) -> None:

@@ -19,7 +19,7 @@ from scripts.evals.review.data import Regime, reviews
 from server.methods.base import CallMade, OptionInvalid, Step
 from server.methods.clinfo.report import NO_VERDICT
 from server.methods.shared.evidence_table import review_of
-from server.methods.shared.verdicts import SMALL_VERDICT
+from server.methods.shared.verdicts import SMALL_VERDICT, UNSETTLED
 from server.traces import TraceRecorder
 
 _LATE = ("RESULTS", "Seven trials showed lower mortality with dexamethasone in severe COVID-19.")
@@ -184,7 +184,7 @@ async def test_a_model_that_reads_sentences_decides_yes_or_no_from_the_quotes_al
         assert len(made.engine.requests) == 1
     last, told = done(events), shown(events)
     quotes = [one["text"] for one in last.details["citations"] if one["text"]]
-    assert request.params.grammar.spec == "Yes|No"
+    assert request.params.grammar.spec == "Yes|No|Unclear"
     assert [line for line in request.prompt.splitlines() if " says: " in line] == [
         f"[{number}] says: {quote}" for number, quote in enumerate(quotes, 1)
     ]
@@ -202,7 +202,14 @@ async def test_quotes_that_lack_a_name_of_the_question_decide_neither_yes_nor_no
         assert made.engine.requests == []
     assert done(events).outcome == "partial" and "probably" not in shown(events)
     assert "What is quoted does not name “tocilizumab”, so it decides neither yes nor no." in shown(events)
-    assert done(events).details["missing_name"] == "tocilizumab"
+    assert "tocilizumab" in done(events).details["undecided"]
+
+
+async def test_quotes_that_settle_nothing_are_left_to_the_reader(bench: Any) -> None:
+    async with bench(script=lambda prompt: "Unclear", facts=READS) as made:
+        events = await made.ask()
+    assert done(events).outcome == "partial" and "probably" not in shown(events)
+    assert UNSETTLED in shown(events) and "verdict" not in done(events).details
 
 
 async def test_without_a_verdict_the_quotes_stand_alone(bench: Any) -> None:

@@ -27,7 +27,7 @@ from server.methods.medrag.method import MedRag
 from server.methods.medrag.report import NO_VERDICT
 from server.methods.medrag.request import ParsedQuestion
 from server.methods.shared.passages import SentenceScores
-from server.methods.shared.verdicts import SMALL_VERDICT, EvidenceSentence, shortened
+from server.methods.shared.verdicts import SMALL_VERDICT, UNSETTLED, EvidenceSentence, shortened
 
 OPEN = "Which drug reverses heparin?"
 CLOSED = "Does protamine reverse heparin?"
@@ -43,7 +43,7 @@ def bench(tmp_path: Path) -> Any:
 
 def says(answer: str) -> Script:
     """Return a model that begins to quote whatever it is given, and then writes ``answer``."""
-    return lambda prompt: answer if prompt.endswith(("Answer:", "Yes or No: ")) else " ["
+    return lambda prompt: answer if prompt.endswith(("Answer:", "Yes, No or Unclear: ")) else " ["
 
 
 def number_of(events: Any, title: str) -> int:
@@ -97,11 +97,21 @@ async def test_yes_or_no_is_one_word_under_a_grammar(bench: Any, verdict: str) -
     async with bench(says(verdict)) as made:
         events = await made.ask(CLOSED, k=3)
     params = made.engine.requests[1].params
-    assert params.grammar is not None and params.grammar.spec == "Yes|No"
+    assert params.grammar is not None and params.grammar.spec == "Yes|No|Unclear"
     number = number_of(events, "Heparin")
     assert done(events).answer == f"{verdict}, probably [{number}].\n“{SENTENCE}” [{number}]"
     assert done(events).outcome == "partial" and SMALL_VERDICT in shown(events)
     assert shown(events).count(SENTENCE) == 1
+
+
+async def test_sentences_that_settle_nothing_are_quoted_without_yes_or_no(bench: Any) -> None:
+    """With choices of yes and no there is no letter."""
+    async with bench(says("Unclear")) as made:
+        events = await made.ask(CLOSED, k=3)
+        chosen = await made.ask(f"{CLOSED}\nA. yes\nB. no", k=3)
+    assert done(events).answer == f"“{SENTENCE}” [{number_of(events, 'Heparin')}]"
+    assert done(events).outcome == "partial" and UNSETTLED in shown(events) and "probably" not in shown(events)
+    assert done(chosen).outcome == "abstained" and UNSETTLED in shown(chosen)
 
 
 async def test_a_no_needs_sentences_that_mention_what_is_asked(bench: Any) -> None:

@@ -20,7 +20,7 @@ from server.methods.base import EvidenceRead, OptionInvalid, TextDelta
 from server.methods.i_medrag.method import IMedRag
 from server.methods.medrag.method import MedRag
 from server.methods.medrag.report import NO_VERDICT
-from server.methods.shared.verdicts import SMALL_VERDICT
+from server.methods.shared.verdicts import SMALL_VERDICT, UNSETTLED
 
 HEPARIN = "Which drug reverses heparin?"
 
@@ -100,6 +100,13 @@ async def test_a_model_that_was_trained_for_it_decides_yes_or_no(trained: Any, m
     last = done(events)
     assert last.outcome == "partial" and SMALL_VERDICT in shown(events) and NO_VERDICT not in shown(events)
     assert last.answer.startswith(f"{verdict}, probably. Statins") and last.usage.sampled_tokens > 0
+
+
+async def test_quotes_that_settle_nothing_are_left_to_the_reader(trained: Any) -> None:
+    async with trained("Unclear", documents=STATINS) as made:
+        events = await made.ask("Do statins reverse heparin?", synthesis="extractive")
+    assert shown(events).startswith("“Statins do not reverse heparin in any dose.” [1]\n")
+    assert UNSETTLED in shown(events) and done(events).outcome == "partial"
 
 
 async def test_an_open_question_is_not_decided(trained: Any) -> None:
