@@ -27,14 +27,11 @@ from server.methods.clinfo.statements import Claim, Conclusion
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.sentences import MARK, addresses_reader, numbers_in, sanitize, split_sentences
-from server.methods.shared.subjects import unmentioned
 from server.methods.shared.verdicts import (
-    NO,
     UNCLEAR,
     UNSETTLED,
     EvidenceSentence,
     VerdictReader,
-    lacking,
     probabilities_of,
 )
 
@@ -237,7 +234,7 @@ def _evidence(sentence: str, articles: Mapping[int, Article]) -> str:
 async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader) -> Conclusion:
     """Return a conclusion of quotes with yes or no, which the model decides from all of them.
 
-    What quotes do not mention they do not deny. Articles seem to disagree where one denies what another says, by their
+    Articles seem to disagree where one denies what another says, by their
     words; where the quotes of both decide the question alike, they do not.
 
     Raises:
@@ -252,8 +249,13 @@ async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader
     apart = [
         (one, other) for one, other in conclusion.disagreeing if not word_of[one] or word_of[one] != word_of[other]
     ]
-    undecided = UNSETTLED if verdict == UNCLEAR else lacking(unmentioned(question, every)) if verdict == NO else ""
-    return replace(conclusion, verdict="" if undecided else verdict, undecided=undecided, disagreeing=tuple(apart))
+    is_open = verdict == UNCLEAR
+    return replace(
+        conclusion,
+        verdict="" if is_open else verdict,
+        undecided=UNSETTLED if is_open else "",
+        disagreeing=tuple(apart),
+    )
 
 
 def _numbered(texts: Sequence[str]) -> list[EvidenceSentence]:

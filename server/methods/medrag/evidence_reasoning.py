@@ -23,10 +23,9 @@ from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import ScoredSentence, Source, bar_for, candidates_of, chosen, scored
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import numbers_in, quoted_line
-from server.methods.shared.subjects import asked_first, missing_name, quotable, unmentioned
+from server.methods.shared.subjects import asked_first, missing_name, quotable, titled
 from server.methods.shared.verdicts import (
     MOST_READ,
-    NO,
     SHARE_OF_BEST,
     UNCLEAR,
     UNSETTLED,
@@ -77,7 +76,7 @@ async def best_sentences(question: str, context: Context, compare: Compare, most
     ranked = await asyncio.to_thread(quotable, scored(candidates, scores), sources, question)
     if not ranked:
         return ChosenSentences((), ())
-    ranked = asked_first(ranked, sources, question)
+    ranked = titled(asked_first(ranked, sources, question), sources, question)
     best = ranked[0]
     quoted = chosen(ranked, most, min(bar_for(scores), best.score))
     beside = [one for one in ranked if one.candidate.source == best.candidate.source]
@@ -124,8 +123,8 @@ class EvidenceChain:
                         yield event
                 return
             quoted = self.sentences.of_passage
-            undecided = UNSETTLED if verdict == UNCLEAR else lacking(self._unmentioned) if verdict == NO else ""
-            verdict = "" if undecided else verdict
+            if verdict == UNCLEAR:
+                verdict, undecided = "", UNSETTLED
         lines = [f"{verdict}, probably [{self._best.number}]."] if verdict else []
         answer = "\n".join([*lines, *(one.line for one in quoted)]) or NO_PASSAGE
         yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
@@ -144,12 +143,6 @@ class EvidenceChain:
                 if mark:
                     yield TextDelta(mark)
                 yield replace(event, answer=event.answer + mark, quotes=_quotes(self.sentences.quoted[:1]))
-
-    @property
-    def _unmentioned(self) -> str:
-        """Return what the question ends with where the sentences read do not mention it."""
-        read = self.sentences.of_passage
-        return unmentioned(self.chains.question.stem, [f"{one.subject} {one.text}" for one in read])
 
     @property
     def _best(self) -> EvidenceSentence:

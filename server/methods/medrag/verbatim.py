@@ -54,10 +54,9 @@ from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.quoted import QuotedAnswer, QuoteTask, Quoting
 from server.methods.shared.sentences import plain_marks, quoted_line
-from server.methods.shared.subjects import missing_name, unmentioned
+from server.methods.shared.subjects import missing_name, titled
 from server.methods.shared.verdicts import (
     MOST_READ,
-    NO,
     SMALL_VERDICT,
     UNCLEAR,
     UNSETTLED,
@@ -124,7 +123,7 @@ class Extraction:
         candidates = await asyncio.to_thread(candidates_of, stem, sources)
         lines = [one.compared for one in candidates.sentences]
         scores = await self.passages.compare(stem, lines, gathered.namespaces)
-        ranked = tuple(scored(candidates.sentences, scores))
+        ranked = tuple(titled(scored(candidates.sentences, scores), sources, stem))
         return _Reading(gathered, tuple(found), ranked, bar_for(scores), candidates.num_found)
 
     async def _decision(self, reading: _Reading) -> _Decision:
@@ -143,8 +142,6 @@ class Extraction:
         usage = self.verdicts.generations.usage
         if word == UNCLEAR:
             return _Decision(undecided=UNSETTLED, usage=usage)
-        if word == NO and (missing := unmentioned(self.question.stem, [one.candidate.compared for one in picked])):
-            return _Decision(undecided=lacking(missing), usage=usage)
         return _Decision(word, frozenset(one.candidate.source for one in picked), usage)
 
     def _quoted(self, reading: _Reading, decision: _Decision) -> Iterator[Event]:

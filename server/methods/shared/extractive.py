@@ -91,7 +91,7 @@ class Source:
 class Candidate:
     """Hold a sentence with its lexical feature; ``source`` is the index of its passage.
 
-    ``subject`` is what a pronoun in it means, "" where the sentence has none or names it itself.
+    ``subject`` is what it is about unsaid, such as what a pronoun in it means; "" where it names it itself.
     """
 
     sentence: Sentence

@@ -138,6 +138,24 @@ def asked_first(ranked: Sequence[ScoredSentence], sources: Sequence[Source], que
     return [replace(first, score=best.score), *(one for one in ranked if one is not first)]
 
 
+def titled(ranked: Sequence[ScoredSentence], sources: Sequence[Source], question: str) -> list[ScoredSentence]:
+    """Return the sentences, each that leaves its subject unsaid with the title that the question names as its subject.
+
+    "Muscle pain is the common adverse effect", under Statins, is about them. The title has to be short, as names are.
+    """
+    asked = set(question_stems(question))
+
+    def one(sentence: ScoredSentence) -> ScoredSentence:
+        title = sources[sentence.candidate.source].title
+        named = stems_of(title)
+        is_said = sentence.candidate.subject or named & stems_of(sentence.line)
+        if is_said or len(title.split()) > _NAME_WORDS or not named & asked:
+            return sentence
+        return replace(sentence, candidate=replace(sentence.candidate, subject=title))
+
+    return [one(sentence) for sentence in ranked]
+
+
 def _is_apart(one: ScoredSentence, words: _PassageWords, question: str) -> bool:
     """Return whether a sentence sets another thing apart from what the question names."""
     found = _UNLIKE.match(one.line)
@@ -176,21 +194,6 @@ def missing_name(question: str, sources: Sequence[Source], place: int) -> str:
     missing = set(question_stems(question)) - there
     others = (title for title in titles if missing & stems_of(title))
     return unnamed_in(text, question) or next(others, "") or _strange_word(question, text)
-
-
-def unmentioned(question: str, texts: Sequence[str]) -> str:
-    """Return the last word of a question where texts lack it, so that they deny nothing; "" where they have it.
-
-    "Metformin is a biguanide" does not deny that it is used in gout. General words at the end, as in "Huntington's
-    disease", are passed over.
-    """
-    text = " ".join(texts)
-    there, whole = stems_of(text) | stems_of(" ".join(_abbreviated_in(text, question))), _compact(text)
-    for word in reversed(re.findall(r"\w[\w'-]+", _YES_OR_NO.sub("", question))):
-        stems = set(question_stems(word)) - _GENERAL
-        if stems:
-            return "" if _compact(word) in whole or any(_has(there, stem) for stem in stems) else word
-    return ""
 
 
 def unnamed_in(text: str, question: str) -> str:

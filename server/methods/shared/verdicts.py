@@ -44,7 +44,7 @@ _ASKED: Final = "Yes, No or Unclear: "
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSentence:
-    """Hold a sentence of the passage ``number`` that fits the question; ``subject`` is what a pronoun in it means."""
+    """Hold a sentence of the passage ``number`` that fits the question; ``subject`` is what it is about unsaid."""
 
     number: int
     text: str
@@ -60,10 +60,18 @@ class EvidenceSentence:
         return f"{self.opening} {shortened(self.text)}"
 
     @property
+    def read(self) -> str:
+        """Return the line from which yes or no is decided."""
+        return f"{self.opening} {self._about}{shortened(self.text)}"
+
+    @property
     def line(self) -> str:
         """Return the sentence as an answer quotes it."""
-        about = f"{quoted_line(self.subject)}: " if self.subject else ""
-        return f"{about}“{quoted_line(self.text)}” [{self.number}]"
+        return f"{self._about}“{quoted_line(self.text)}” [{self.number}]"
+
+    @property
+    def _about(self) -> str:
+        return f"{quoted_line(self.subject)}: " if self.subject else ""
 
 
 def lacking(name: str) -> str:
@@ -89,7 +97,7 @@ class VerdictPrompt:
         return cls(path.read_text(encoding="utf-8").strip())
 
     def user(self, question: str, sentences: Sequence[EvidenceSentence]) -> str:
-        return "\n".join([*(one.thought for one in sentences), "", question, "Yes, No or Unclear?"])
+        return "\n".join([*(one.read for one in sentences), "", question, "Yes, No or Unclear?"])
 
 
 @dataclass(frozen=True, slots=True)

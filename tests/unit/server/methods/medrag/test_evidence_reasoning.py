@@ -114,15 +114,6 @@ async def test_sentences_that_settle_nothing_are_quoted_without_yes_or_no(bench:
     assert done(chosen).outcome == "abstained" and UNSETTLED in shown(chosen)
 
 
-async def test_a_no_needs_sentences_that_mention_what_is_asked(bench: Any) -> None:
-    """ "Protamine reverses heparin" does not deny that it causes hypotension."""
-    question = "Does protamine, which reverses heparin, cause hypotension?"
-    async with bench(says("No")) as made:
-        events = await made.ask(question, k=3)
-    assert "probably" not in shown(events) and SENTENCE in shown(events)
-    assert "does not name “hypotension”" in shown(events) and done(events).outcome == "partial"
-
-
 async def test_a_model_whose_yes_or_no_is_unsure_is_not_asked_for_it(tmp_path: Path) -> None:
     """The sentence is quoted, and the answer says that yes or no is for the reader to judge."""
     facts = {"evidence_reasoning": True, "verdicts": False}
@@ -177,7 +168,10 @@ def test_a_long_sentence_is_cut_and_its_own_marks_are_no_citations() -> None:
 
 
 def test_a_pronoun_is_quoted_behind_what_it_means() -> None:
-    assert EvidenceSentence(2, "It binds [7].", "Heparin").line == "Heparin: “It binds (7).” [2]"
+    """Yes or no is read from it in the same way."""
+    sentence = EvidenceSentence(2, "It binds [7].", "Heparin")
+    assert sentence.line == "Heparin: “It binds (7).” [2]"
+    assert sentence.read == "[2] says: Heparin: It binds (7)."
 
 
 @pytest.mark.parametrize(

@@ -124,13 +124,6 @@ async def test_a_passage_without_a_name_of_the_question_decides_nothing(trained:
     assert "does not name “obscuraxaban”" in shown(events) and done(events).outcome == "partial"
 
 
-async def test_a_no_needs_quotes_that_mention_what_is_asked(trained: Any) -> None:
-    documents = [("Statins", "Statins may raise the effects of heparin and of other drugs.", "")]
-    async with trained("No", documents=documents) as made:
-        events = await made.ask("Do statins raise effects of heparin in children?", synthesis="extractive")
-    assert "does not name “children”" in shown(events) and "probably" not in shown(events)
-
-
 async def test_quotes_stand_without_an_engine(trained: Any) -> None:
     """One that fails is told as a step."""
     async with trained("Yes", documents=STATINS, behaviour=ScriptedBehaviour(fail_after_tokens=0)) as made:
