@@ -234,8 +234,8 @@ def _evidence(sentence: str, articles: Mapping[int, Article]) -> str:
 async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader) -> Conclusion:
     """Return a conclusion of quotes with yes or no, which the model decides from all of them.
 
-    Articles seem to disagree where one denies what another says, by their
-    words; where the quotes of both decide the question alike, they do not.
+    Articles seem to disagree where one denies what another says, by their words; where the quotes of both decide the
+    question alike, they do not.
 
     Raises:
         ModelError: the engine failed.
@@ -244,7 +244,7 @@ async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader
     quotes = [[claim.text for claim in conclusion.claims if key in claim.keys] for key in asked]
     every = [claim.text for claim in conclusion.claims]
     works = (verdicts.verdict(question, _numbered(texts)) for texts in (every, *quotes))
-    verdict, *words = await asyncio.gather(*works)
+    verdict, *words = [one.word for one in await asyncio.gather(*works)]
     word_of = dict(zip(asked, words, strict=True))
     apart = [
         (one, other) for one, other in conclusion.disagreeing if not word_of[one] or word_of[one] != word_of[other]

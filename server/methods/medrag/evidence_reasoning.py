@@ -30,6 +30,7 @@ from server.methods.shared.verdicts import (
     UNCLEAR,
     UNSETTLED,
     EvidenceSentence,
+    Verdict,
     VerdictReader,
     lacking,
     probabilities_of,
@@ -45,6 +46,8 @@ NO_PASSAGE: Final = "The passages do not say."
 _SAID: Final = 0.05
 _SAID_IN_LONG: Final = 0.5
 _LONG: Final = 40
+# From this probability on that sentences settle neither yes nor no, whether they say it has to be asked.
+_UNSETTLED: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +99,9 @@ def _evidence(one: ScoredSentence, numbers: Sequence[int]) -> EvidenceSentence:
 class EvidenceChain:
     """Answer one open question with sentences; the model is asked about the best one.
 
-    Yes or no is decided by ``verdicts``; with None a yes-or-no question gets the sentences alone. Where yes and no are
-    the choices of the question, the answer is a letter.
+    Yes or no is decided by ``verdicts``, and what decides it also says what was asked, so that the passages need not be
+    read; with None a yes-or-no question gets the sentences alone. Where yes and no are the choices of the question, the
+    answer is a letter.
     """
 
     chains: Chains
@@ -106,31 +110,41 @@ class EvidenceChain:
 
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is made, then the chain."""
-        is_said = bool(self.sentences.quoted) and await self._is_said(inputs)
+        verdict = await self._verdict()
+        is_settled = verdict is not None and verdict.unclear < _UNSETTLED
+        is_said = bool(self.sentences.quoted) and (is_settled or await self._is_said(inputs))
         reasoning = self._best.thought if is_said else SILENT
         yield TranscriptDelta(reasoning, "injected")
         yield TextDelta(f"{reasoning}\n", "reasoning")
-        quoted = self.sentences.quoted if is_said else ()
-        verdict = ""
-        undecided = lacking(self.sentences.missing) if is_said else ""
-        verdicts = self.verdicts if not undecided else None
-        letters = self.chains.question.verdict_letters
-        if is_said and verdicts is not None and (letters or asks_yes_or_no(self.chains.question.stem)):
-            verdict = await verdicts.verdict(self.chains.question.stem, self.sentences.of_passage)
-            if not verdict:
-                async with aclosing(self._free(inputs, reasoning)) as events:
-                    async for event in events:
-                        yield event
-                return
-            quoted = self.sentences.of_passage
-            if verdict == UNCLEAR:
-                verdict, undecided = "", UNSETTLED
-        lines = [f"{verdict}, probably [{self._best.number}]."] if verdict else []
-        answer = "\n".join([*lines, *(one.line for one in quoted)]) or NO_PASSAGE
-        yield TranscriptDelta(f"\n{MARK} {answer}", "injected")
-        if not letters:  # else the letter is the answer
-            yield TextDelta(answer)
-        yield Chain(reasoning, answer, letters.get(verdict.casefold(), ""), "stop", None, _quotes(quoted), undecided)
+        if is_said and verdict is not None and not verdict.word:
+            async with aclosing(self._free(inputs, reasoning)) as events:
+                async for event in events:
+                    yield event
+            return
+        chain = self._chain(reasoning, verdict, is_said=is_said)
+        yield TranscriptDelta(f"\n{MARK} {chain.answer}", "injected")
+        if not self.chains.question.verdict_letters:  # else the letter is the answer
+            yield TextDelta(chain.answer)
+        yield chain
+
+    async def _verdict(self) -> Verdict | None:
+        """Return yes, no or unclear; None where it is not asked for, or where what is quoted decides nothing."""
+        question, sentences = self.chains.question, self.sentences
+        asks = bool(question.verdict_letters) or asks_yes_or_no(question.stem)
+        if self.verdicts is None or not asks or not sentences.quoted or sentences.missing:
+            return None
+        return await self.verdicts.verdict(question.stem, sentences.of_passage)
+
+    def _chain(self, reasoning: str, verdict: Verdict | None, *, is_said: bool) -> Chain:
+        if not is_said:
+            return Chain(reasoning, NO_PASSAGE, "", "stop", None)
+        word = "" if verdict is None or verdict.word == UNCLEAR else verdict.word
+        quoted = self.sentences.quoted if verdict is None else self.sentences.of_passage
+        undecided = UNSETTLED if verdict is not None and not word else lacking(self.sentences.missing)
+        lines = [f"{word}, probably [{self._best.number}]."] if word else []
+        answer = "\n".join([*lines, *(one.line for one in quoted)])
+        letter = self.chains.question.verdict_letters.get(word.casefold(), "")
+        return Chain(reasoning, answer, letter, "stop", None, _quotes(quoted), undecided)
 
     async def _free(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
         """Yield what an engine writes that enforces no grammar, with the mark of the sentence where it has none."""

@@ -136,7 +136,7 @@ class Extraction:
             return _Decision(undecided=lacking(missing))
         sentences = [EvidenceSentence(place, one.line, one.candidate.subject) for place, one in enumerate(picked, 1)]
         try:
-            word = await self.verdicts.verdict(self.question.stem, sentences)
+            word = (await self.verdicts.verdict(self.question.stem, sentences)).word
         except ModelError as error:
             return _Decision(fault=error.message)
         usage = self.verdicts.generations.usage

@@ -101,6 +101,14 @@ class VerdictPrompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """Hold one of ``VERDICTS``, "" of an engine that wrote something else, and the probability of ``UNCLEAR``."""
+
+    word: str
+    unclear: float
+
+
+@dataclass(frozen=True, slots=True)
 class VerdictReader:
     """Let the model decide yes or no from sentences.
 
@@ -115,14 +123,14 @@ class VerdictReader:
     unclear_bar: float
     cache_salt: str | None
 
-    async def verdict(self, question: str, sentences: Sequence[EvidenceSentence]) -> str:
-        """Return one of ``VERDICTS``, "" from an engine that enforces no grammar and writes something else.
+    async def verdict(self, question: str, sentences: Sequence[EvidenceSentence]) -> Verdict:
+        """Return the verdict; without a word from an engine that enforces no grammar and writes something else.
 
         Raises:
             ModelError: the engine failed.
         """
         shares = await self.shares(question, sentences)
-        return self.word(shares) if shares is not None else ""
+        return Verdict(self.word(shares), shares[-1]) if shares is not None else Verdict("", 1.0)
 
     async def shares(self, question: str, sentences: Sequence[EvidenceSentence]) -> tuple[float, ...] | None:
         """Return the probabilities of ``VERDICTS``, None from an engine that writes something else.

@@ -77,11 +77,11 @@ async def test_further_sentences_need_the_calibrated_score(bench: Any) -> None:
 
 
 async def test_the_model_may_say_that_no_passage_says_it(bench: Any) -> None:
-    """Then nothing is quoted, and no yes or no is asked of it."""
-    async with bench(lambda prompt: f" {SILENT}") as made:
+    """Then nothing is quoted. Whether they say it is asked where the sentences settle neither yes nor no."""
+    async with bench(lambda prompt: "Unclear" if prompt.endswith("Unclear: ") else f" {SILENT}") as made:
         events = await made.ask(CLOSED, k=3)
     assert shown(events, "reasoning") == f"{SILENT}\n"
-    assert len(made.prompts) == 1 and shown(events).startswith(NO_PASSAGE)
+    assert len(made.prompts) == 2 and shown(events).startswith(NO_PASSAGE)
     assert done(events).outcome == "abstained" and done(events).details["citations"] == []
 
 
@@ -93,11 +93,12 @@ def test_a_long_question_needs_a_surer_model() -> None:
 
 @pytest.mark.parametrize("verdict", ["Yes", "No"])
 async def test_yes_or_no_is_one_word_under_a_grammar(bench: Any, verdict: str) -> None:
-    """It cites and quotes the sentences it was decided on, which are all that the model then reads."""
+    """It cites and quotes the sentences it was decided on, which are all that the model reads."""
     async with bench(says(verdict)) as made:
         events = await made.ask(CLOSED, k=3)
-    params = made.engine.requests[1].params
+    params = made.engine.requests[0].params
     assert params.grammar is not None and params.grammar.spec == "Yes|No|Unclear"
+    assert len(made.prompts) == 1
     number = number_of(events, "Heparin")
     assert done(events).answer == f"{verdict}, probably [{number}].\n“{SENTENCE}” [{number}]"
     assert done(events).outcome == "partial" and SMALL_VERDICT in shown(events)
@@ -135,7 +136,7 @@ async def test_choices_of_yes_and_no_are_decided_in_the_same_way(bench: Any, ver
 
 
 async def test_where_nothing_says_it_no_choice_of_yes_and_no_is_given(bench: Any) -> None:
-    async with bench(lambda _: "No passage says it.") as made:
+    async with bench(lambda prompt: "Unclear" if prompt.endswith("Unclear: ") else "No passage says it.") as made:
         silent = await made.ask(f"{CLOSED}\nA. yes\nB. no", k=3)
     assert done(silent).outcome == "abstained" and shown(silent).count(NO_PASSAGE) == 1
     async with bench(says("Yes")) as made:
