@@ -23,7 +23,8 @@ from retrieval.types import Endpoint, NcbiCall
 _NCBI_URL: Final = re.compile(r"https?://[a-z0-9.-]*\bncbi\.nlm\.nih\.gov(/|$)", re.IGNORECASE)
 _PARTS: Final = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>.*))?", re.IGNORECASE)
 _BASES: Final = re.compile(rf"[ACGTUNacgtun]{{{table.MAX_BASES_IN_TERM},}}")
-_ALL_ENDPOINTS: Final[tuple[Endpoint, ...]] = tuple(table.CALLS)
+ALL_ENDPOINTS: Final[tuple[Endpoint, ...]] = tuple(table.CALLS)
+EUTILS_ENDPOINTS: Final[tuple[Endpoint, ...]] = tuple(one for one in ALL_ENDPOINTS if not one.startswith("blast_"))
 # Longer ones, as a sequence is, stand in no term.
 _WHOLE_WORD: Final = re.compile(rf"(?<![A-Za-z0-9]){table.WRITTEN_WORD}(?![A-Za-z0-9])")
 _MAX_SEARCHED_WORDS: Final = 40
@@ -82,7 +83,7 @@ def call_regex(
     sequences: Sequence[str] = (),
     *,
     searched: Searched = ANYTHING,
-    endpoints: Collection[Endpoint] = _ALL_ENDPOINTS,
+    endpoints: Collection[Endpoint] = ALL_ENDPOINTS,
 ) -> str:
     """Return a regular expression over the text between ``[`` and ``]->``; it starts with ``https://``, literally.
 
@@ -94,8 +95,8 @@ def call_regex(
     """
     for sequence in sequences:
         _check_value(_param("blast_put", "QUERY"), sequence)
-    eutils = [_eutils_regex(e, searched) for e in _ALL_ENDPOINTS if e in endpoints and not e.startswith("blast_")]
-    blast = [_blast_regex(e, sequences) for e in _ALL_ENDPOINTS if e in endpoints and e.startswith("blast_")]
+    eutils = [_eutils_regex(e, searched) for e in ALL_ENDPOINTS if e in endpoints and not e.startswith("blast_")]
+    blast = [_blast_regex(e, sequences) for e in ALL_ENDPOINTS if e in endpoints and e.startswith("blast_")]
     hosts = []
     if eutils:
         hosts.append(_literal(table.EUTILS_HOST + table.EUTILS_PATH) + f"({'|'.join(eutils)})")
@@ -110,7 +111,7 @@ def call_regex(
 def _endpoint(host: str, path: str, written: list[tuple[str, str]]) -> Endpoint:
     if host == table.EUTILS_HOST:
         name = path.removeprefix(table.EUTILS_PATH).removesuffix(".fcgi")
-        for endpoint in _ALL_ENDPOINTS:
+        for endpoint in ALL_ENDPOINTS:
             if endpoint == name and path == f"{table.EUTILS_PATH}{name}.fcgi" and not name.startswith("blast_"):
                 return endpoint
         raise CallRejected("use esearch, esummary, efetch, elink or einfo (.fcgi)", param="endpoint")

@@ -8,8 +8,8 @@ biomedical information. Bioinformatics 40(2), 2024. The steps are those of the p
 3. the last URL is called and its result inserted after the arrow; back to 2     the session
 4. a blank line ends the answer, which is the text after the last "Answer:"      ``_stops``, ``AnswerSplitter``
 
-Differences from the published program: a call is validated and rebuilt, never fetched as written; results are
-condensed; the header is constant, so that all requests share its cached prefix.
+Unlike in the published program a call is validated and rebuilt, never fetched as written; results are condensed; the
+header is constant, so that all requests share its cached prefix. A sequence is aligned only if the question has it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from models.decoding.types import (
 )
 from models.engines.base import Engine
 from models.types import GenerateParams, Grammar
-from retrieval.ncbi.calls.urls import ANYTHING, Searched, call_regex, looks_like_call
+from retrieval.ncbi.calls.urls import ALL_ENDPOINTS, ANYTHING, EUTILS_ENDPOINTS, Searched, call_regex, looks_like_call
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import (
     AnswerRequest,
@@ -274,7 +274,6 @@ class Lookups(Protocol):
         Raises:
             ArrowheadError: the request exceeds the permissions of its key.
         """
-        ...
 
     def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> CallHandler: ...
 
@@ -299,9 +298,9 @@ class GeneGpt:
 
     async def warm_up(self, engine: Engine) -> None:
         """Compile the grammar of calls, which takes seconds with a vocabulary of 130,000 tokens."""
-        params = GenerateParams(max_tokens=1, grammar=call_grammar(call_regex(()), engine.tokenizer))
-        deltas = engine.generate(engine.tokenizer.encode("Question: "), params, "warm-up")
-        async for _ in deltas:
+        calls = call_regex(endpoints=EUTILS_ENDPOINTS)
+        params = GenerateParams(max_tokens=1, grammar=call_grammar(calls, engine.tokenizer))
+        async for _ in engine.generate(engine.tokenizer.encode("Question: "), params, "warm-up"):
             pass
 
     def check(self, ask: AnswerRequest) -> None:
@@ -465,9 +464,11 @@ def _grammar(
 ) -> Grammar | None:
     if options.grammar == "off":
         return None
-    sequences = _SEQUENCE.findall(question) if options.grammar == "grounded" else []
-    build = forced_call_grammar if is_forced else call_grammar
-    return build(call_regex(tuple(dict.fromkeys(sequences)), searched=searched), engine.tokenizer)
+    sequences = dict.fromkeys(_SEQUENCE.findall(question)) if options.grammar == "grounded" else {}
+    # Where a question has nothing to align, nucleotides or amino acids, a sequence would be made up.
+    may_align = options.grammar != "grounded" or sequences or re.search("[A-Z]{15}", question)
+    calls = call_regex(tuple(sequences), searched=searched, endpoints=ALL_ENDPOINTS if may_align else EUTILS_ENDPOINTS)
+    return (forced_call_grammar if is_forced else call_grammar)(calls, engine.tokenizer)
 
 
 def _events(step: TextSampled | CallStarted | CallFinished | LoopDone, splitter: AnswerSplitter) -> list[Event]:

@@ -189,6 +189,29 @@ class _Unused:
 
 
 @pytest.mark.parametrize(
+    ("question", "options", "may_align"),
+    [
+        ("What is 17 times 23?", {}, False),
+        (f"Which organism does {'ACGTTGCA' * 4} come from?", {}, True),
+        (f"Which organism has the protein {'MKTAYIAKQR' * 2}?", {}, True),
+        ("What is 17 times 23?", {"grammar": "calls"}, True),
+    ],
+)
+async def test_a_grounded_call_aligns_nothing_where_the_question_has_no_sequence(
+    tmp_path: Path, question: str, options: dict[str, Any], may_align: bool
+) -> None:
+    """A sequence would be made up."""
+
+    def make(lifecycle: EngineLifecycle, _: Any) -> GeneGpt:
+        return GeneGpt(lifecycle, _Unused(), LoopLimits(), 400)
+
+    async with PassageBench(make, tmp_path, lambda _: "Answer: none", documents=()) as made:
+        await made.ask(question, **options)
+    grammar = made.engine.requests[0].params.grammar
+    assert grammar is not None and ("CMD=Put" in str(grammar.spec)) is may_align
+
+
+@pytest.mark.parametrize(
     ("question", "trained_for", "options", "is_asked_again"),
     [
         ("What is the function of VKORC1?", ("genegpt",), {}, True),
