@@ -27,13 +27,7 @@ from server.methods.clinfo.statements import Claim, Conclusion
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.sentences import MARK, addresses_reader, numbers_in, sanitize, split_sentences
-from server.methods.shared.verdicts import (
-    UNCLEAR,
-    UNSETTLED,
-    EvidenceSentence,
-    VerdictReader,
-    probabilities_of,
-)
+from server.methods.shared.verdicts import UNCLEAR, UNSETTLED, EvidenceSentence, VerdictReader, probabilities_of
 
 Part = Literal["system", "queries", "relevant", "supported", "contradicts", "table", "synthesis", "rewrite"]
 _PARTS: Final[tuple[Part, ...]] = get_args(Part)

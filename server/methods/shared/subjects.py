@@ -24,11 +24,6 @@ _LONGEST_ABBREVIATION: Final = 6
 # Of the question's words, which a passage has that yes or no is decided from (docs/evals.md).
 _SHARE_OF_QUESTION: Final = 0.3
 _ALIKE: Final = 0.8
-_YES_OR_NO: Final = re.compile(r"\W*\byes or no\W*$", re.IGNORECASE)
-# Stems of words that say little of what a question asks about.
-_GENERAL: Final = frozenset(
-    {"diseas", "syndrom", "disord", "patient", "people", "human", "treatment", "therapy", "gene", "protein", "cell"}
-)
 # A title of so few words names what its passage is about.
 _NAME_WORDS: Final = 4
 _FIRST_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")

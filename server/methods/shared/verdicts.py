@@ -19,11 +19,11 @@ from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.sentences import quoted_line, sanitize
 
-YES: Final = "Yes"
-NO: Final = "No"
+_YES: Final = "Yes"
+_NO: Final = "No"
 UNCLEAR: Final = "Unclear"
 # What the prompt offers; the training writes one of them.
-VERDICTS: Final = (YES, NO, UNCLEAR)
+VERDICTS: Final = (_YES, _NO, UNCLEAR)
 # Sentences that yes or no is decided from.
 MOST_READ: Final = 3
 # Of the best sentence's score, which those beside it need.
@@ -147,7 +147,7 @@ class VerdictReader:
         yes, no, unclear = shares
         if unclear >= self.unclear_bar or yes + no == 0:
             return UNCLEAR
-        return YES if yes / (yes + no) >= self.yes_bar else NO
+        return _YES if yes / (yes + no) >= self.yes_bar else _NO
 
 
 def verdict_reader(lifecycle: EngineLifecycle, ask: AnswerRequest, prompt: VerdictPrompt) -> VerdictReader | None:

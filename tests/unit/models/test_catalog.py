@@ -185,6 +185,8 @@ def test_an_adapter_says_how_the_model_reasons(tmp_path: Path) -> None:
     assert not with_adapter(card, _adapter(tmp_path / "not", evidence_reasoning=False)).evidence_reasoning
     assert card.verdicts and not with_adapter(card, _adapter(tmp_path / "unsure", verdicts=False)).verdicts
     assert with_adapter(card, _adapter(tmp_path / "sure", yes_bar=0.9)).yes_bar == 0.9 and card.yes_bar == 0.5
+    open_card = with_adapter(card, _adapter(tmp_path / "open", unclear_bar=0.8))
+    assert open_card.unclear_bar == 0.8 and card.unclear_bar == 0.5
     with pytest.raises(ModelNotFound, match="yes_bar is a number between 0 and 1"):
         with_adapter(card, _adapter(tmp_path / "certain", yes_bar=1))
     with pytest.raises(ModelNotFound, match="evidence_reasoning is true or false"):
