@@ -79,9 +79,7 @@ class ServedReader:
         sentences: ChosenSentences | None = None
         if self.card.evidence_reasoning:
             sentences = await best_sentences(question.stem, context, self._encoder.compare, options.sentences)
-        verdicts = VerdictReader(
-            generations, self._layout, self._verdict_prompt, self.card.yes_bar, self.card.unclear_bar, None
-        )
+        verdicts = VerdictReader(generations, self._layout, self._verdict_prompt, self.card, None)
         writing = EvidenceChain(chains, sentences, verdicts) if sentences is not None else chains
         async with aclosing(writing.events(inputs)) as events:
             async for event in events:

@@ -29,7 +29,7 @@ from models.engines.base import EngineOptions
 from models.engines.registry import create_engine
 from scripts.evals.harness.tables import markdown_table
 from scripts.evals.served_reading import BuiltInEncoder
-from scripts.training.tasks.bioasq import FILE, Question, read_questions, read_written
+from scripts.training.tasks.bioasq import CORPUS, FILE, Question, read_questions, read_written
 from scripts.training.tasks.reading import ReadingTasks, Source
 from scripts.training.tasks.samples import Writer
 from server.methods.medrag.evidence_reasoning import best_sentences
@@ -121,9 +121,7 @@ async def measured(items: Sequence[Item], base: Path, adapter: Path | None) -> l
     try:
         layout, prompt, found = PromptFormatter(engine, card), VerdictPrompt.load(), list[tuple[Found, str]]()
         for number, item in enumerate(track(items)):
-            reader = VerdictReader(
-                Generations(engine, f"verdict-{number}"), layout, prompt, card.yes_bar, card.unclear_bar, None
-            )
+            reader = VerdictReader(Generations(engine, f"verdict-{number}"), layout, prompt, card, None)
             shares = await reader.shares(item.question, item.sentences)
             weight = 1 / counts[item.kind, item.question]
             found.append((Found(item.label, weight, shares or (0.0, 0.0, 1.0)), reader.word(shares) if shares else ""))
@@ -134,8 +132,8 @@ async def measured(items: Sequence[Item], base: Path, adapter: Path | None) -> l
 
 def main() -> None:
     args = _arguments()
-    if not (args.bioasq / FILE).is_file():
-        print(f"skipped: there is no {args.bioasq / FILE}")
+    if lacking := [name for name in (FILE, CORPUS) if not (args.bioasq / name).is_file()]:
+        print(f"skipped: {args.bioasq} has no {' and no '.join(lacking)}")
         return
     questions = read_questions(args.bioasq, held_out=True)
     items = asyncio.run(bioasq_items(Writer.load(args.base), questions)) + written_items(args.bioasq)

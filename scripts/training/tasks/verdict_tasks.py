@@ -53,6 +53,7 @@ _RENAMED_NAMES: Final = 0.7
 _KEPT_END: Final = 4
 _FEW_TEXTS: Final = 12
 _WRITTEN: Final = 8
+# Of the generated samples, those that ask about another name than the sentence has.
 _OTHER_THING: Final = 0.2
 _FRAMES_FILE: Final = "verdict_frames.toml"
 
@@ -99,8 +100,8 @@ class VerdictTasks:
         if self._asked["no"] and self._asked["yes"]:
             samples += [self._of_question(draw, form) for form in ("yes", "no")]
             samples += [self._turned(draw), self._restated(draw), self._of_name(draw)]
-        if self._written:
-            samples += [self._of_written(one, draw) for one in draw.sample(self._written, _WRITTEN)]
+        written = draw.sample(self._written, min(len(self._written), _WRITTEN))
+        samples += [self._of_written(one, draw) for one in written]
         draw.shuffle(samples)
         return samples
 

@@ -23,7 +23,7 @@ from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import ScoredSentence, Source, bar_for, candidates_of, chosen, scored
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import numbers_in, quoted_line
-from server.methods.shared.subjects import asked_first, missing_name, quotable, titled
+from server.methods.shared.subjects import asked_first, missing_name, quotable, with_subjects
 from server.methods.shared.verdicts import (
     MOST_READ,
     SHARE_OF_BEST,
@@ -46,8 +46,8 @@ NO_PASSAGE: Final = "The passages do not say."
 _SAID: Final = 0.05
 _SAID_IN_LONG: Final = 0.5
 _LONG: Final = 40
-# From this probability on that sentences settle neither yes nor no, whether they say it has to be asked.
-_UNSETTLED: Final = 0.5
+# From this probability of "Unclear" on, and for a long question, whether the sentences say it has to be asked.
+_LEFT_OPEN: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ async def best_sentences(question: str, context: Context, compare: Compare, most
     ranked = await asyncio.to_thread(quotable, scored(candidates, scores), sources, question)
     if not ranked:
         return ChosenSentences((), ())
-    ranked = titled(asked_first(ranked, sources, question), sources, question)
+    ranked = with_subjects(asked_first(ranked, sources, question), sources, question)
     best = ranked[0]
     quoted = chosen(ranked, most, min(bar_for(scores), best.score))
     beside = [one for one in ranked if one.candidate.source == best.candidate.source]
@@ -111,7 +111,7 @@ class EvidenceChain:
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is made, then the chain."""
         verdict = await self._verdict()
-        is_settled = verdict is not None and verdict.unclear < _UNSETTLED
+        is_settled = verdict is not None and verdict.unclear < _LEFT_OPEN and not _is_long(self.chains.question.stem)
         is_said = bool(self.sentences.quoted) and (is_settled or await self._is_said(inputs))
         reasoning = self._best.thought if is_said else SILENT
         yield TranscriptDelta(reasoning, "injected")
@@ -174,7 +174,11 @@ class EvidenceChain:
 
 def least_said(question: str) -> float:
     """Return the least probability with which the model has to find the sentence that is quoted."""
-    return _SAID_IN_LONG if len(question.split()) > _LONG else _SAID
+    return _SAID_IN_LONG if _is_long(question) else _SAID
+
+
+def _is_long(question: str) -> bool:
+    return len(question.split()) > _LONG
 
 
 def _quotes(sentences: Sequence[EvidenceSentence]) -> dict[int, str]:

@@ -106,14 +106,7 @@ class PassageReader:
         card = self._lifecycle.card
         if not card.verdicts:
             return None
-        return VerdictReader(
-            chains.generations,
-            chains.layout,
-            self._verdict_prompt,
-            card.yes_bar,
-            card.unclear_bar,
-            chains.params.cache_salt,
-        )
+        return VerdictReader(chains.generations, chains.layout, self._verdict_prompt, card, chains.params.cache_salt)
 
     def chains(self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions) -> Chains:
         """Return what writes one answer.

@@ -54,7 +54,7 @@ from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.quoted import QuotedAnswer, QuoteTask, Quoting
 from server.methods.shared.sentences import plain_marks, quoted_line
-from server.methods.shared.subjects import missing_name, titled
+from server.methods.shared.subjects import missing_name, with_subjects
 from server.methods.shared.verdicts import (
     MOST_READ,
     SMALL_VERDICT,
@@ -123,7 +123,7 @@ class Extraction:
         candidates = await asyncio.to_thread(candidates_of, stem, sources)
         lines = [one.compared for one in candidates.sentences]
         scores = await self.passages.compare(stem, lines, gathered.namespaces)
-        ranked = tuple(titled(scored(candidates.sentences, scores), sources, stem))
+        ranked = tuple(with_subjects(scored(candidates.sentences, scores), sources, stem))
         return _Reading(gathered, tuple(found), ranked, bar_for(scores), candidates.num_found)
 
     async def _decision(self, reading: _Reading) -> _Decision:

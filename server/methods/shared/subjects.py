@@ -133,7 +133,7 @@ def asked_first(ranked: Sequence[ScoredSentence], sources: Sequence[Source], que
     return [replace(first, score=best.score), *(one for one in ranked if one is not first)]
 
 
-def titled(ranked: Sequence[ScoredSentence], sources: Sequence[Source], question: str) -> list[ScoredSentence]:
+def with_subjects(ranked: Sequence[ScoredSentence], sources: Sequence[Source], question: str) -> list[ScoredSentence]:
     """Return the sentences, each that leaves its subject unsaid with the title that the question names as its subject.
 
     "Muscle pain is the common adverse effect", under Statins, is about them. The title has to be short, as names are.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
+from models.catalog import ModelCard
 from models.errors import EngineUnavailable
 from models.types import Delta, GenerateParams, Grammar, TokenLogprob
 from server.engine.lifecycle import EngineLifecycle
@@ -60,7 +61,7 @@ class EvidenceSentence:
         return f"{self.opening} {shortened(self.text)}"
 
     @property
-    def read(self) -> str:
+    def prompt_line(self) -> str:
         """Return the line from which yes or no is decided."""
         return f"{self.opening} {self._about}{shortened(self.text)}"
 
@@ -97,7 +98,7 @@ class VerdictPrompt:
         return cls(path.read_text(encoding="utf-8").strip())
 
     def user(self, question: str, sentences: Sequence[EvidenceSentence]) -> str:
-        return "\n".join([*(one.read for one in sentences), "", question, "Yes, No or Unclear?"])
+        return "\n".join([*(one.prompt_line for one in sentences), "", question, "Yes, No or Unclear?"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +113,14 @@ class Verdict:
 class VerdictReader:
     """Let the model decide yes or no from sentences.
 
-    ``yes_bar`` is the least probability of a yes against a no: sentences in favour are common and easily said, so yes
-    may have to be surer than no. From ``unclear_bar`` on, the probability that the sentences settle nothing decides.
+    The card has the bars: ``yes_bar`` is the least probability of a yes against a no, as sentences in favour are common
+    and easily said, so that yes may have to be surer than no; from ``unclear_bar`` on, the sentences settle nothing.
     """
 
     generations: Generations
     layout: PromptFormatter
     prompt: VerdictPrompt
-    yes_bar: float
-    unclear_bar: float
+    card: ModelCard
     cache_salt: str | None
 
     async def verdict(self, question: str, sentences: Sequence[EvidenceSentence]) -> Verdict:
@@ -145,9 +145,9 @@ class VerdictReader:
     def word(self, shares: Sequence[float]) -> str:
         """Return the one of ``VERDICTS`` that these probabilities give."""
         yes, no, unclear = shares
-        if unclear >= self.unclear_bar or yes + no == 0:
+        if unclear >= self.card.unclear_bar or yes + no == 0:
             return UNCLEAR
-        return _YES if yes / (yes + no) >= self.yes_bar else _NO
+        return _YES if yes / (yes + no) >= self.card.yes_bar else _NO
 
 
 def verdict_reader(lifecycle: EngineLifecycle, ask: AnswerRequest, prompt: VerdictPrompt) -> VerdictReader | None:
@@ -163,9 +163,7 @@ def verdict_reader(lifecycle: EngineLifecycle, ask: AnswerRequest, prompt: Verdi
     except EngineUnavailable:
         return None
     layout = PromptFormatter(engine, card, ask.instruction)
-    return VerdictReader(
-        Generations(engine, ask.request_id), layout, prompt, card.yes_bar, card.unclear_bar, ask.cache_salt
-    )
+    return VerdictReader(Generations(engine, ask.request_id), layout, prompt, card, ask.cache_salt)
 
 
 async def probabilities_of(

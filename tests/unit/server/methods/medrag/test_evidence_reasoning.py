@@ -85,6 +85,14 @@ async def test_the_model_may_say_that_no_passage_says_it(bench: Any) -> None:
     assert done(events).outcome == "abstained" and done(events).details["citations"] == []
 
 
+async def test_a_verdict_on_a_long_question_does_not_say_that_it_is_answered(bench: Any) -> None:
+    """A case is longer than what verdicts were trained on, so that the passages are read as well."""
+    case = " ".join(["A man of 60 years has a swollen toe."] * 6)
+    async with bench(lambda prompt: "Yes" if prompt.endswith("Unclear: ") else f" {SILENT}") as made:
+        events = await made.ask(f"{case} {CLOSED}", k=3)
+    assert done(events).outcome == "abstained" and "probably" not in shown(events)
+
+
 def test_a_long_question_needs_a_surer_model() -> None:
     """A case is longer than what the model was trained on."""
     case = " ".join(["A man of 60 years has a swollen toe."] * 6)
@@ -172,7 +180,7 @@ def test_a_pronoun_is_quoted_behind_what_it_means() -> None:
     """Yes or no is read from it in the same way."""
     sentence = EvidenceSentence(2, "It binds [7].", "Heparin")
     assert sentence.line == "Heparin: “It binds (7).” [2]"
-    assert sentence.read == "[2] says: Heparin: It binds (7)."
+    assert sentence.prompt_line == "[2] says: Heparin: It binds (7)."
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from server.methods.shared.extractive import ScoredSentence, Source, candidates_of
-from server.methods.shared.subjects import asked_first, missing_name, quotable, titled
+from server.methods.shared.subjects import asked_first, missing_name, quotable, with_subjects
 
 HEPARIN = Source("Heparin", "Protamine reverses heparin. It is given slowly.")
 XABAN = Source("Rivaroxaban", "Andexanet reverses rivaroxaban.")
@@ -134,5 +134,5 @@ def test_what_a_sentence_is_about_is_the_title_that_the_question_names(
     """Where the sentence does not name it, and the title is no more than a name."""
     source = Source(title, line)
     candidate = candidates_of(question, [source]).sentences[0]
-    (found,) = titled([ScoredSentence(candidate, 1.0, 1.0)], [source], question)
+    (found,) = with_subjects([ScoredSentence(candidate, 1.0, 1.0)], [source], question)
     assert found.candidate.subject == subject
