@@ -48,13 +48,6 @@ SUBJECT: Final = re.compile(
     r"alias(?:es)?|ortholog\w*|transcripts?|exons?|pathways?|drugs?|pubmed|articles?|[ACGTN]{20,})\b",
     re.IGNORECASE,
 )
-_LINE: Final = re.compile(r"^\d+\. (?P<record>.+)$", re.MULTILINE)
-_ALIASES: Final = re.compile(r"(?:^|; )aliases ([^;]+)")
-# The full name of a gene, behind its place and aliases and before its number.
-_FULL_NAME: Final = re.compile(r"; (?!aliases )([^;]+); id \d+\]?$")
-# The organism of a record, then the type of the gene.
-GENE_TYPE: Final = re.compile(r"\((?P<organism>[^()]*)\) (?P<type>protein-coding|pseudogene|ncRNA)\b")
-NO_FIELD: Final = "not found"
 _SENTENCE: Final = re.compile(r"(?<=[.?!])[\"'”’)]*\s+")
 _SEQUENCE: Final = re.compile(r"(?<![A-Za-z])[ACGTN]{20,}(?![A-Za-z])", re.IGNORECASE)
 _WORD: Final = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
@@ -392,33 +385,3 @@ def asking_part(question: str) -> str:
     # Only what names something can be meant.
     before = [one for one in sentences[: places[0]] if any(found.kind == "symbol" for found in identifiers_in(one))]
     return standalone([before[-1], asking]) if before else asking
-
-
-def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
-    """Return the answer as it stands in the record, for relations that a field of it answers as a whole.
-
-    A small model cannot copy a sentence or a list, and says "yes" to a pseudogene. The record is the first one that
-    names the subject; ``NO_FIELD`` where it has no such field.
-    """
-    if parsed.relation not in ("name", "aliases", "coding", "function") or not answer.strip():
-        return answer
-    named = re.compile(rf"(?<!\w){re.escape(parsed.subject)}(?!\w)", re.IGNORECASE)
-    # The first of a reply that counts genes of this name may have it among the names that no reply shows.
-    headed = re.search(rf"\b[1-9]\d* \w[\w ]* named {re.escape(parsed.subject)}\n1\. (.+)$", read, re.I | re.M)
-    records = (
-        [headed[1]] if headed else [line["record"] for line in _LINE.finditer(read) if named.search(line["record"])]
-    )
-    record = records[0] if records else ""
-    if parsed.relation == "coding":
-        typed = GENE_TYPE.search(record)
-        return answer if typed is None else "Yes" if typed["type"] == "protein-coding" else "No"
-    if parsed.relation in ("name", "aliases"):
-        found = (_FULL_NAME if parsed.relation == "name" else _ALIASES).search(record)
-        if found and GENE_TYPE.search(found[1]):
-            return NO_FIELD
-        return found[1].strip() if found and "replaced by" not in record else NO_FIELD
-    # A summary stands first; without one, the names do.
-    first = record.partition("; ")[0].strip()
-    if not first.startswith(answer.strip()):
-        return answer
-    return NO_FIELD if GENE_TYPE.search(first) else first.rstrip(";")

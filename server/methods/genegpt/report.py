@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl
 
 from models.decoding.types import CallFinished, CallStatus, LoopDone, LoopFinish
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, TextDelta
-from server.methods.genegpt.prompt import GENE_TYPE, SUBJECT, ParsedQuestion, field_of, is_in_scope
+from server.methods.genegpt.fields import GENE_TYPE, field_of, place_of_clone
+from server.methods.genegpt.prompt import SUBJECT, ParsedQuestion, is_in_scope
 from server.methods.shared.call_lines import MAX_REFERENCES, collect, records_read, render, standing, summary
 from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.outcomes import YES_NO, OpeningGate, notice, says_nothing, why_cut
@@ -32,6 +33,10 @@ _STOP_WORDS_TEXT: Final = (
 )
 _STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
 _OUT_OF_SCOPE: Final = "This method looks up genes, variants, diseases and sequences at NCBI; the question names none."
+_OF_CLONE: Final = (
+    "No record is named “{}”, which is a name after the clone {}. The human genes that NCBI finds by it ({}) are on "
+    "{}, and so is the clone."
+)
 # What full names of genes have and people leave out.
 _NAME_FILLING: Final = frozenset(("subunit", "chain", "protein", "molecule", "signaling", "gene"))
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
@@ -377,10 +382,11 @@ class Ledger:
 
     def ending(self, step: LoopDone, answer: str, options: Mapping[str, Any]) -> list[Event]:
         """Return the events that follow the model's text."""
-        written, answer = answer, self._completed(answer) if self._only_reads else answer
-        verdict = judge(answer, step.finish_reason, self._transcript, stop_reason=step.stop_reason)
-        if self._only_reads and verdict.outcome == "answered":
-            verdict = _unless_misread(verdict, self._parsed)
+        written, answer = answer, field_of(self._parsed, answer, self._read) if self._only_reads else answer
+        # A field of a record is whole, wherever the model stopped copying it.
+        finish = step.finish_reason if answer == written else "stop"
+        stop_reason = step.stop_reason if answer == written else None
+        answer, verdict = self._placed(answer, self._verdict(answer, finish, stop_reason))
         is_shown = verdict.is_shown or self._gate.is_open
         rests = bool(answer) and is_shown and verdict.outcome in ("answered", "partial", "cut")
         released = self._gate.released() if written == answer else [TextDelta(answer)]
@@ -407,8 +413,8 @@ class Ledger:
             *events,
             Done(
                 answer=answer if is_shown else verdict.reason,
-                finish_reason=step.finish_reason,
-                stop_reason=step.stop_reason,
+                finish_reason=finish,
+                stop_reason=stop_reason,
                 usage=step.usage,
                 details=details,
                 outcome=verdict.outcome,
@@ -419,8 +425,18 @@ class Ledger:
     def _transcript(self) -> Transcript:
         return Transcript(self._question, self._lookups, self._read, self._only_reads)
 
-    def _completed(self, answer: str) -> str:
-        return field_of(self._parsed, answer, self._read)
+    def _verdict(self, answer: str, finish: LoopFinish, stop_reason: str | int | None) -> Verdict:
+        verdict = judge(answer, finish, self._transcript, stop_reason=stop_reason)
+        is_read = self._only_reads and verdict.outcome == "answered"
+        return _unless_misread(verdict, self._parsed) if is_read else verdict
+
+    def _placed(self, answer: str, verdict: Verdict) -> tuple[str, Verdict]:
+        """Return answer and outcome, others where a gene without a record is named after a clone that has a place."""
+        place = place_of_clone(self._parsed, self._read) if self._only_reads else None
+        if verdict.outcome != "abstained" or place is None:
+            return answer, verdict
+        reason = _OF_CLONE.format(self._parsed.subject, place.clone, ", ".join(place.symbols), place.chromosome)
+        return place.chromosome, Verdict("partial", reason)
 
     def _standing(self, sentence: str) -> list[tuple[str, str]]:
         # A yes or no says what the question asks.

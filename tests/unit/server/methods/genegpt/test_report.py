@@ -142,6 +142,53 @@ def test_a_copied_answer_is_completed_from_its_record() -> None:
     assert (done.answer, done.details["written"]) == ("FANCS", "BRCA1")
 
 
+def test_a_list_that_repeats_itself_is_the_one_of_the_record() -> None:
+    """It is whole then: nothing of it is cut."""
+    read = "[2 omim entries, 2 on topic\n1. 6q25, 15q26, 14q24\n- no gene at 6q25; type 1 diabetes mellitus 8]"
+    ledger = Ledger(ParsedQuestion("List the places of the genes of type 1 diabetes."), only_reads=True)
+    record = {**RECORD, "records": [{"id": "1", "title": "type 1 diabetes", "text": read, "replaced_by": ""}]}
+    ledger.add(CallFinished(Call(URL, 0), CallReply(read, "ok", record), read, 20, 0.1))
+    written = "6q25, 15q26, 6q25, 15q26, 6q25, 15q26"
+    ledger.held(TextDelta(written))
+    text, done, _ = ending(ledger, written, "length")
+    assert text.startswith("6q25, 15q26, 14q24")
+    assert (done.answer, done.outcome, done.finish_reason) == ("6q25, 15q26, 14q24", "answered", "stop")
+
+
+ON_CLONE = (
+    "[3 gene records, 0 human named AC018892.8\n1. chr2 2q11.2 GPAT2 (human) protein-coding; id 150763\n"
+    "2. chr2 2q11.2 ANKRD36 (human) protein-coding; id 375248\n3. chr1 1 A Gpat2 (mouse) protein-coding; id 215456]"
+)
+
+
+def located(subject: str, read: str, question: str = "Which chromosome is {} gene located on human genome?") -> Done:
+    """Return the end of an answer on the place of a gene whose record was not found."""
+    ledger = Ledger(ParsedQuestion(question.format(subject), "location", subject), only_reads=True)
+    record = {**RECORD, "records": [{"id": "150763", "title": "GPAT2, human", "text": read, "replaced_by": ""}]}
+    ledger.add(CallFinished(Call(URL, 0), CallReply(read, "ok", record), read, 20, 0.1))
+    ledger.held(TextDelta("not found"))
+    return ending(ledger, "not found")[1]
+
+
+def test_a_gene_named_after_a_clone_is_placed_by_the_genes_beside_it() -> None:
+    """With the reason, as it is concluded and stands in no record."""
+    done = located("AC018892.8", ON_CLONE)
+    assert (done.answer, done.outcome) == ("chr2", "partial")
+    assert "after the clone AC018892. The human genes that NCBI finds by it (GPAT2, ANKRD36)" in done.details["reason"]
+
+
+def test_a_clone_is_placed_by_two_human_genes_on_one_chromosome_at_least() -> None:
+    for subject, read, question in (
+        ("AC018892.8", ON_CLONE.replace("chr2 2q11.2 ANKRD36", "chr3 3p11 ANKRD36"), ""),
+        ("AC018892.8", ON_CLONE.replace("ANKRD36 (human)", "Ankrd36 (mouse)"), ""),
+        ("AC018892.8", ON_CLONE.replace("chr2 2q11.2 ANKRD36", "no chromosome ANKRD36"), ""),
+        ("RP11-303E16.8", ON_CLONE, ""),
+        ("AC018892.8", ON_CLONE, "Which chromosome is {} gene located in mouse?"),
+    ):
+        done = located(subject, read, question) if question else located(subject, read)
+        assert (done.outcome, "chr" in done.answer) == ("abstained", False)
+
+
 def test_a_cut_answer_says_so_below() -> None:
     """With the sources of what there is."""
     ledger = Ledger(ParsedQuestion("Where is BRCA1?"), only_reads=False)

@@ -1,0 +1,110 @@
+"""Read the answer of a look-up model out of the records that it read.
+
+A small model finds the right record, but cannot copy a sentence or a list of it: its answer is the field of the record
+as it stands there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from server.methods.genegpt.prompt import ParsedQuestion
+
+_LINE: Final = re.compile(r"^\d+\. (?P<record>.+)$", re.MULTILINE)
+_ALIASES: Final = re.compile(r"(?:^|; )aliases ([^;]+)")
+# The full name of a gene, behind its place and aliases and before its number.
+_FULL_NAME: Final = re.compile(r"; (?!aliases )([^;]+); id \d+\]?$")
+# The organism of a record, then the type of the gene.
+GENE_TYPE: Final = re.compile(r"\((?P<organism>[^()]*)\) (?P<type>protein-coding|pseudogene|ncRNA)\b")
+_BEFORE_GENE: Final = re.compile(rf"(?P<first>.+?); \S+ {GENE_TYPE.pattern}")
+NO_FIELD: Final = "not found"
+# A gene that is named after a clone of the genome, by its accession and a number.
+_OF_CLONE: Final = re.compile(r"(?P<clone>[A-Z]\d{5}|[A-Z]{2}\d{6})\.\d{1,2}", re.IGNORECASE)
+_CHROMOSOME: Final = re.compile(r"\bchr[\dXYM]\w*")
+_HUMAN: Final = re.compile(r"(?P<symbol>\S+) \(human\)")
+_LEAST_ON_CLONE: Final = 2
+# That an answer and a record begin with, where the one copies the other.
+_OPENING_WORDS: Final = 6
+
+
+def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
+    """Return the answer as it stands in the record, for relations that a field of it answers as a whole.
+
+    A small model cannot copy a sentence or a list, and says "yes" to a pseudogene. The record is the first one that
+    names the subject; ``NO_FIELD`` where it has no such field.
+    """
+    if not parsed.relation:
+        return _copied_whole(answer, read)
+    if parsed.relation not in ("name", "aliases", "coding", "function") or not answer.strip():
+        return answer
+    named = re.compile(rf"(?<!\w){re.escape(parsed.subject)}(?!\w)", re.IGNORECASE)
+    # The first of a reply that counts genes of this name may have it among the names that no reply shows.
+    headed = re.search(rf"\b[1-9]\d* \w[\w ]* named {re.escape(parsed.subject)}\n1\. (.+)$", read, re.I | re.M)
+    records = (
+        [headed[1]] if headed else [line["record"] for line in _LINE.finditer(read) if named.search(line["record"])]
+    )
+    record = records[0] if records else ""
+    if parsed.relation == "coding":
+        typed = GENE_TYPE.search(record)
+        return answer if typed is None else "Yes" if typed["type"] == "protein-coding" else "No"
+    if parsed.relation in ("name", "aliases"):
+        found = (_FULL_NAME if parsed.relation == "name" else _ALIASES).search(record)
+        if found and GENE_TYPE.search(found[1]):
+            return NO_FIELD
+        return found[1].strip() if found and "replaced by" not in record else NO_FIELD
+    # A summary stands first; without one, the names do.
+    first = _first_field(record).strip()
+    if not first.startswith(answer.strip()):
+        return answer
+    return NO_FIELD if GENE_TYPE.search(first) else first.rstrip(";")
+
+
+def _first_field(record: str) -> str:
+    """Return what stands before the gene and its type, with semicolons, or else before the first semicolon."""
+    found = _BEFORE_GENE.match(record)
+    return found["first"] if found else record.partition("; ")[0]
+
+
+def _copied_whole(answer: str, read: str) -> str:
+    """Return the list or the sentence that an answer copies the beginning of, the answer where there is none.
+
+    They are the first field of a record; a list has two items at least, a sentence more words than are compared.
+    """
+    first, *others = (item.strip() for item in answer.split(","))
+    words = answer.split()[:_OPENING_WORDS]
+    for line in _LINE.finditer(read):
+        field = _first_field(line["record"]).removesuffix("]").strip()
+        items = [item.strip() for item in field.split(",")]
+        is_list = bool(others) and len(items) > 1 and items[0] == first and not any(" " in item for item in items)
+        if is_list or (len(words) == _OPENING_WORDS and field.split()[:_OPENING_WORDS] == words):
+            return field
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class ClonePlace:
+    """Hold the chromosome of a clone, as records write it, and the human genes whose records these are."""
+
+    clone: str
+    chromosome: str
+    symbols: tuple[str, ...]
+
+
+def place_of_clone(parsed: ParsedQuestion, read: str) -> ClonePlace | None:
+    """Return where the clone lies that the gene in a question of its place is named after; None where none follows.
+
+    NCBI has no record of AC018892.8, but finds the other genes of the clone AC018892 by that name, as it is an
+    accession with its version. At least two human ones have to be on one chromosome, and none on another.
+    """
+    named = _OF_CLONE.fullmatch(parsed.subject) if parsed.relation == "location" else None
+    if named is None or "human" not in parsed.text:
+        return None
+    human = [line["record"] for line in _LINE.finditer(read) if " (human) " in line["record"]]
+    genes = {found["symbol"]: _CHROMOSOME.search(record) for record in human if (found := _HUMAN.search(record))}
+    places = {place[0] if place else "" for place in genes.values()}
+    is_named = any(parsed.subject.casefold() in record.casefold() for record in human)
+    if is_named or len(genes) < _LEAST_ON_CLONE or len(places) > 1 or "" in places:
+        return None
+    return ClonePlace(named["clone"], places.pop(), tuple(genes))
