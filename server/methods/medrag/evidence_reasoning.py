@@ -20,13 +20,12 @@ from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
 from server.methods.medrag.context import Context
 from server.methods.medrag.request import MARK
 from server.methods.shared.choices import asks_yes_or_no
-from server.methods.shared.extractive import ScoredSentence, Source, bar_for, candidates_of, chosen, scored
+from server.methods.shared.extractive import ScoredSentence, Source, bar_for, candidates_of, chosen, completing, scored
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.sentences import numbers_in, quoted_line
-from server.methods.shared.subjects import asked_first, missing_name, quotable, with_subjects
+from server.methods.shared.subjects import asked_first, completes, missing_name, quotable, with_subjects
 from server.methods.shared.verdicts import (
     MOST_READ,
-    SHARE_OF_BEST,
     UNCLEAR,
     UNSETTLED,
     EvidenceSentence,
@@ -52,10 +51,11 @@ _LEFT_OPEN: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ChosenSentences:
-    """Hold the sentences that an answer quotes, the best first; ``of_passage``: the best ones of the best's passage.
+    """Hold the sentences that an answer quotes, the best first.
 
-    The latter are what yes or no is decided from, as a sentence alone often leaves it open. ``missing`` is a name of
-    the question that this passage has not, so that it decides nothing; "" for none.
+    ``of_passage`` are the best one and those of its passage that complete it: yes or no is decided from them, as a
+    sentence alone often leaves it open. ``missing`` is a name of the question that this passage has not, so that it
+    decides nothing; "" for none.
     """
 
     quoted: tuple[EvidenceSentence, ...]
@@ -83,7 +83,8 @@ async def best_sentences(question: str, context: Context, compare: Compare, most
     best = ranked[0]
     quoted = chosen(ranked, most, min(bar_for(scores), best.score))
     beside = [one for one in ranked if one.candidate.source == best.candidate.source]
-    of_passage = chosen(beside, MOST_READ, SHARE_OF_BEST * best.score)
+    beside = [best, *(one for one in beside[1:] if completes(one, question))]
+    of_passage = completing(beside, question, MOST_READ)
     return ChosenSentences(
         tuple(_evidence(one, numbers) for one in quoted),
         tuple(_evidence(one, numbers) for one in of_passage),

@@ -251,6 +251,22 @@ def chosen(ranked: Sequence[ScoredSentence], most: int, bar: float) -> list[Scor
     return found
 
 
+def completing(ranked: Sequence[ScoredSentence], question: str, most: int) -> list[ScoredSentence]:
+    """Return the best sentence, and up to ``most`` in all that have words of the question which those before leave out.
+
+    What a sentence on the one half of a question leaves open is often said by another; one on the same words of it
+    adds what was not asked.
+    """
+    found, left = list(ranked[:1]), set(question_stems(question))
+    for one in ranked:
+        words = one.candidate.stems | stems_of(one.candidate.subject)
+        if one is not ranked[0] and len(found) < most and left & words:
+            found.append(one)
+        if one in found:
+            left -= words
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ChoiceSupport:
     """Hold the choice that a sentence supports, or the reason why none is chosen."""

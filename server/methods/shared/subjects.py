@@ -38,8 +38,10 @@ _UNLIKE: Final = re.compile(
 _SAID_AS: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("treat", "treatment", "therapy", "manag"), frozenset(("treat", "treatment", "therapy"))),
     "antidot": frozenset(("revers", "restor", "treat", "treatment")),
-    **dict.fromkeys(("side", "advers", "complic", "risk"), frozenset(("caus", "damag"))),
+    **dict.fromkeys(("side", "advers", "complic", "risk"), frozenset(("advers", "caus", "damag"))),
 }
+# The letters behind a number, which a further number is a member of.
+_SUBFAMILY: Final = re.compile(r"(?P<family>[A-Z]{2,}\d+[A-Z]{1,2})\d+", re.IGNORECASE)
 # The kind of thing that a question asks for need not stand in a passage.
 _ASKED_FOR: Final = re.compile(r"\b(?:which|what|who|whose|welche[mnrs]?|wer)\s+\w+", re.IGNORECASE)
 
@@ -118,18 +120,24 @@ def asked_first(ranked: Sequence[ScoredSentence], sources: Sequence[Source], que
     """Return the sentences, that one first which has what the question asks of what its passage is about.
 
     Of "carbon monoxide poisoning", the title of a passage, a question asks for the treatment: "The treatment is oxygen"
-    goes before a sentence on carbon monoxide that is nearer to the question, and gets its score. Only within the
-    passage of the best one, whose title has to be short, as names are, and only where the best one has none of these
-    words.
+    goes before a sentence on carbon monoxide that is nearer to the question, and gets its score; so does "The rare
+    adverse effect is lactic acidosis" where what metformin does not cause is nearer. Only within the passage of the
+    best one, whose title has to be short, as names are, and only where the best one has half of the words at most.
     """
     best = ranked[0]
     title = sources[best.candidate.source].title
     asked, named = set(question_stems(question)), stems_of(title)
-    wanted = (asked - named).union(*(_SAID_AS.get(stem, ()) for stem in asked))
-    if len(title.split()) > _NAME_WORDS or not asked & named or wanted & stems_of(best.line):
+    wanted = asked - named
+    synonyms = frozenset[str]().union(*(_SAID_AS.get(stem, ()) for stem in asked))
+
+    def has(one: ScoredSentence) -> int:
+        stems = stems_of(one.line)
+        return len(wanted & stems) + bool((synonyms - wanted) & stems)
+
+    if len(title.split()) > _NAME_WORDS or not asked & named or 2 * has(best) > len(wanted):
         return list(ranked)
-    beside = (one for one in ranked if one.candidate.source == best.candidate.source)
-    first = next((one for one in beside if wanted & stems_of(one.line)), best)
+    beside = [one for one in ranked if one.candidate.source == best.candidate.source]
+    first = max(beside, key=has)  # of equal ones the best
     return [replace(first, score=best.score), *(one for one in ranked if one is not first)]
 
 
@@ -149,6 +157,18 @@ def with_subjects(ranked: Sequence[ScoredSentence], sources: Sequence[Source], q
         return replace(sentence, candidate=replace(sentence.candidate, subject=title))
 
     return [one(sentence) for sentence in ranked]
+
+
+def completes(one: ScoredSentence, question: str) -> bool:
+    """Return whether a sentence can complete another one: it does not begin with a name that is none of the question's.
+
+    "Ethambutol can damage the optic nerve" says nothing about the nerves of who takes isoniazid.
+    """
+    first = re.match(r"\W*(\w[\w'-]*)", one.line)
+    unusual = _unusual(first[1]) if first else []
+    asked = set(question_stems(question))
+    names = {stem for name in _unusual(question) for stem in question_stems(name)}
+    return not unusual or not names or bool(asked & stems_of(unusual[0])) or bool(names & stems_of(one.line))
 
 
 def _is_apart(one: ScoredSentence, words: _PassageWords, question: str) -> bool:
@@ -240,10 +260,16 @@ def _abbreviates(letters: str, words: Sequence[str]) -> bool:
 def _symbols_not_in(text: str, question: str) -> Iterator[str]:
     """Yield the symbols with a digit that are missing, whatever stands between their characters.
 
-    One of letters alone is often an abbreviation, which a passage may write out.
+    One of letters alone is often an abbreviation, which a passage may write out; CYP3A4 is meant where CYP3A is said.
     """
     there = _compact(text)
-    return (symbol for symbol in _symbols_in(question) if _compact(symbol) not in there)
+    return (one for one in _symbols_in(question) if _compact(one) not in there and not _has_family_of(one, text))
+
+
+def _has_family_of(symbol: str, text: str) -> bool:
+    """Return whether a text names the subfamily of a symbol, such as SLC6A of SLC6A4."""
+    found = _SUBFAMILY.fullmatch(symbol)
+    return found is not None and re.search(rf"\b{re.escape(found['family'])}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def _symbols_in(question: str) -> Iterator[str]:

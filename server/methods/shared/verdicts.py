@@ -27,8 +27,6 @@ UNCLEAR: Final = "Unclear"
 VERDICTS: Final = (_YES, _NO, UNCLEAR)
 # Sentences that yes or no is decided from.
 MOST_READ: Final = 3
-# Of the best sentence's score, which those beside it need.
-SHARE_OF_BEST: Final = 0.5
 SMALL_VERDICT: Final = (
     "Yes or no is how a small model reads these sentences; it is wrong more often than a reader would be, so judge by "
     "them."

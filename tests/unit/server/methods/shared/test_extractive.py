@@ -7,10 +7,12 @@ import pytest
 from server.methods.shared.extractive import (
     CALIBRATIONS,
     MAX_COMPARED,
+    ScoredSentence,
     Source,
     bar_for,
     candidates_of,
     chosen,
+    completing,
     question_stems,
     scored,
     stems_of,
@@ -70,6 +72,18 @@ def test_repetitions_are_left_out() -> None:
     twice = Source("", "Protamine sulfate reverses heparin. Protamine sulfate reverses heparin quickly.")
     assert len(_lines("What reverses heparin?", twice)) == 1
     assert len(_lines("What reverses heparin?", HEPARIN, OTHER, most=1)) == 1
+
+
+def test_a_sentence_is_completed_by_those_on_what_it_leaves_out_of_the_question() -> None:
+    """Not by one that says more about the same words of it."""
+    text = "Vegetans is rare. It is a marker of Crohn's disease. Vegetans has pustules. It is associated with smoking."
+    question = "Is vegetans associated with Crohn's disease?"
+    found = sorted(candidates_of(question, [Source("", text)]).sentences, key=lambda one: text.index(one.sentence.line))
+    ranked = [ScoredSentence(one, 1.0 - place / 10, 1.0) for place, one in enumerate(found)]
+    lines = [one.line for one in completing(ranked, question, 3)]
+    assert lines == ["Vegetans is rare.", "It is a marker of Crohn's disease.", "It is associated with smoking."]
+    assert len(completing(ranked, question, 2)) == 2
+    assert completing([], question, 3) == []
 
 
 def test_only_so_many_are_compared() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from server.methods.shared.extractive import ScoredSentence, Source, candidates_of
-from server.methods.shared.subjects import asked_first, missing_name, quotable, with_subjects
+from server.methods.shared.subjects import asked_first, completes, missing_name, quotable, with_subjects
 
 HEPARIN = Source("Heparin", "Protamine reverses heparin. It is given slowly.")
 XABAN = Source("Rivaroxaban", "Andexanet reverses rivaroxaban.")
@@ -66,6 +66,41 @@ def test_what_is_asked_of_the_subject_goes_first(question: str, first: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("Does metformin cause lactic acidosis?", 1),
+        ("What are the side effects of metformin?", 1),
+        ("Does metformin cause hypoglycaemia?", 0),
+        ("Does metformin cause hypoglycaemia in renal failure?", 0),
+    ],
+)
+def test_of_two_that_say_something_of_it_the_one_goes_first_that_says_more(question: str, first: int) -> None:
+    """The best one stays where it has more than half of it."""
+    lines = ("It does not cause hypoglycaemia on its own.", "The rare adverse effect is lactic acidosis.")
+    source = Source("Metformin", " ".join(lines))
+    found = sorted(candidates_of(question, [source]).sentences, key=lambda one: lines.index(one.sentence.line))
+    ranked = [ScoredSentence(one, 1.0 - place / 10, 1.0) for place, one in enumerate(found)]
+    assert asked_first(ranked, [source], question)[0].line == lines[first]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_completing"),
+    [
+        ("Ethambutol can damage the optic nerve.", False),
+        ("Ethambutol damages nerves as isoniazid does.", True),
+        ("Isoniazid damages nerves.", True),
+        ("It damages nerves.", True),
+        ("Damage to nerves is rare.", True),
+    ],
+)
+def test_a_sentence_that_begins_with_another_name_completes_nothing(line: str, is_completing: bool) -> None:
+    question = "Can vitamin B6 prevent the nerve damage of isoniazid?"
+    one = candidates_of(question, [Source("", line)]).sentences[0]
+    assert completes(ScoredSentence(one, 1.0, 1.0), question) == is_completing
+    assert completes(ScoredSentence(one, 1.0, 1.0), "Which drug damages nerves?")
+
+
+@pytest.mark.parametrize(
     ("question", "missing"),
     [
         ("Does protamine reverse heparin?", ""),
@@ -103,6 +138,15 @@ def test_a_symbol_is_a_name_of_the_question() -> None:
     line = "Both copies of CXORF21 are read in women."
     assert quoted("Does CXorf21 escape X chromosome inactivation?", Source("", line)) == [line]
     assert quoted("Does CXorf22 escape X chromosome inactivation?", Source("", line)) == []
+
+
+@pytest.mark.parametrize(
+    ("symbol", "missing"), [("CYP3A4", ""), ("SLC6A4", "SLC6A4"), ("CYP2C9", "CYP2C9"), ("CYP3B1", "CYP3B1")]
+)
+def test_a_subfamily_names_its_members(symbol: str, missing: str) -> None:
+    """But another member of it does not."""
+    source = Source("", "Atemoya juice inhibited CYP1A2 and CYP2C19, and SLC6A3, but not CYP3A.")
+    assert missing_name(f"Does atemoya juice inhibit {symbol}?", [source], 0) == missing
 
 
 def test_a_pronoun_is_also_about_what_its_passage_begins_with() -> None:
