@@ -260,9 +260,10 @@ def _basis(closing: Closing, chain: Chain) -> dict[int, str]:
     support = support_of(question.stem, question.choices, place, sources)
     if support.holds and support.sentence is not None:
         return {numbers[support.sentence.source]: quoted_line(support.sentence.sentence.text)}
-    words = named_stems(question.choices[place], question.stem)
-    # A number stands in many passages, and one on another matter supports nothing.
-    if not any(map(str.isalpha, words)):
+    named = [named_stems(choice, question.stem) for choice in question.choices]
+    words = named[place]
+    # What all choices have, as "years" or "Ig", tells none of them, and a number stands in many passages.
+    if not any(map(str.isalpha, words - frozenset.intersection(*named))):
         return {}
     asked = set(question_stems(asking_part(question.stem)))
     read = {n: stems_of(_whole(closing.passages[n])) for n in cited}

@@ -60,10 +60,11 @@ async def test_yes_and_no_as_choices_rest_on_what_the_model_cites(bench: Any, re
     assert ("cites no passage" in shown(events)) is (outcome == "partial")
 
 
-@pytest.mark.parametrize("choices", ["A. 7\nB. 9", "A. Platelets\nB. Thrombin"])
+@pytest.mark.parametrize("choices", ["A. 7\nB. 9", "A. 7 days\nB. 9 days", "A. Platelets\nB. Thrombin"])
 async def test_a_choice_that_a_cited_passage_on_something_else_has_is_not_supported(bench: Any, choices: str) -> None:
-    """A number stands in many passages; a word needs two more of the question beside it."""
-    documents = (*DRUGS, ("Counts", "Platelets live for 7 days.", ""))
-    async with bench(chain(" See [3] [1] [2] [4].", " A"), documents=documents) as made:
-        events = await made.ask(f"What do cranial sutures fuse with in later childhood?\n{choices}", k=5)
+    """A number stands in many passages, words of all choices tell none; another needs two of the question beside it."""
+    counts = ("Counts", "Platelets live for 7 days.", "")
+    seams = ("Seams", "Sutures are seams. Childhood ends at 7. Some days are longer.", "")
+    async with bench(chain(" See [3] [1] [2] [4] [5].", " A"), documents=(*DRUGS, counts, seams)) as made:
+        events = await made.ask(f"What do cranial sutures fuse with in later childhood?\n{choices}", k=6)
     assert done(events).outcome == "abstained" and "nothing that was read supports" in shown(events)
