@@ -45,6 +45,8 @@ _NO_TEXT: Final = "The model wrote no answer."
 _NO_CHOICE: Final = "What the model wrote is none of the choices, so this is no answer."
 # Set by ``scripts/evals/choice_support.py`` on one half of BioASQ's development questions (docs/evals.md).
 CHOICE_BAR: Final = 0.25
+# Where numbers alone tell the choices apart, or words of the question.
+_BAR_OF_NUMBERS: Final = 0.5
 # Words of the question that a cited passage has beside the choice.
 _SHARED: Final = 2
 # A case of many sentences is asked about in its last one.
@@ -261,13 +263,13 @@ def _basis(closing: Closing, chain: Chain) -> dict[int, str]:
     if support.holds and support.sentence is not None:
         return {numbers[support.sentence.source]: quoted_line(support.sentence.sentence.text)}
     named = [named_stems(choice, question.stem) for choice in question.choices]
-    words = named[place]
-    # What all choices have, as "years" or "Ig", tells none of them, and a number stands in many passages.
-    if not any(map(str.isalpha, words - frozenset.intersection(*named))):
+    if not _is_telling(named, place, question.stem):
         return {}
     asked = set(question_stems(asking_part(question.stem)))
     read = {n: stems_of(_whole(closing.passages[n])) for n in cited}
-    return {n: "" for n, stems in read.items() if words <= stems and len(asked & stems) >= min(_SHARED, len(asked))}
+    return {
+        n: "" for n, stems in read.items() if named[place] <= stems and len(asked & stems) >= min(_SHARED, len(asked))
+    }
 
 
 def _whole(found: RankedPassage) -> str:
@@ -356,16 +358,17 @@ def context_record(context: Context) -> dict[str, Any]:
 class Support:
     """Hold the best sentence for a choice and its score from 0 to 1; None where no sentence names the choice.
 
-    ``rival`` is the best score of another choice.
+    ``rival`` is the best score of another choice, ``bar`` the score that is needed.
     """
 
     score: float = 0.0
     sentence: Candidate | None = None
     rival: float = 0.0
+    bar: float = CHOICE_BAR
 
     @property
     def holds(self) -> bool:
-        return self.sentence is not None and self.score >= CHOICE_BAR and self.score >= self.rival
+        return self.sentence is not None and self.score >= self.bar and self.score >= self.rival
 
 
 def support_of(stem: str, choices: Sequence[str], place: int, sources: Sequence[Source]) -> Support:
@@ -380,7 +383,17 @@ def support_of(stem: str, choices: Sequence[str], place: int, sources: Sequence[
         if len(found) == 1 and not NEGATED.search(one.sentence.line) and one.covered > best[found[0]].score:
             best[found[0]] = Support(one.covered, one)
     rivals = (one.score for at, one in enumerate(best) if at != place)
-    return replace(best[place], rival=max(rivals, default=0.0))
+    bar = CHOICE_BAR if _is_telling(named, place, asked) else _BAR_OF_NUMBERS
+    return replace(best[place], rival=max(rivals, default=0.0), bar=bar)
+
+
+def _is_telling(named: Sequence[frozenset[str]], place: int, asked: str) -> bool:
+    """Return whether a choice has a word of its own: none that all choices have, or the question, and no number.
+
+    Numbers stand in many passages, as "5 years" does.
+    """
+    words = named[place] - frozenset.intersection(*named) - frozenset(question_stems(asked))
+    return any(map(str.isalpha, words))
 
 
 def asking_part(stem: str) -> str:

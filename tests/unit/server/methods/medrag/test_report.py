@@ -41,6 +41,19 @@ def test_a_long_case_is_asked_about_in_its_last_sentences() -> None:
     assert support_of(f"{case}He takes warfarin. {STEM}", CHOICES, 1, [WARFARIN]).holds
 
 
+@pytest.mark.parametrize(
+    ("stem", "is_supported"),
+    [
+        ("From which age on are the rules reliable in children?", True),
+        ("Estimate the age from a radiograph:", False),
+    ],
+)
+def test_a_number_needs_a_sentence_with_more_of_the_question(stem: str, is_supported: bool) -> None:
+    """It stands in many passages, and the unit beside it in all choices."""
+    source = Source("", "The rules are reliable in children over 5 years of age.")
+    assert support_of(stem, ["5 years", "10 years", "15 years"], 0, [source]).holds == is_supported
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Any:
     return lambda script, **more: PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, script, **more)
