@@ -23,7 +23,7 @@ NO_FIELD: Final = "not found"
 # A gene that is named after a clone of the genome, by its accession and a number.
 _OF_CLONE: Final = re.compile(r"(?P<clone>[A-Z]\d{5}|[A-Z]{2}\d{6})\.\d{1,2}", re.IGNORECASE)
 _CHROMOSOME: Final = re.compile(r"\bchr[\dXYM]\w*")
-_HUMAN: Final = re.compile(r"(?P<symbol>\S+) \(human\)")
+HUMAN_GENE: Final = re.compile(r"(?P<symbol>\S+) \(human\)")
 _LEAST_ON_CLONE: Final = 2
 # That an answer and a record begin with, where the one copies the other.
 _OPENING_WORDS: Final = 6
@@ -96,15 +96,17 @@ def place_of_clone(parsed: ParsedQuestion, read: str) -> ClonePlace | None:
     """Return where the clone lies that the gene in a question of its place is named after; None where none follows.
 
     NCBI has no record of AC018892.8, but finds the other genes of the clone AC018892 by that name, as it is an
-    accession with its version. At least two human ones have to be on one chromosome, and none on another.
+    accession with its version. In a reply to this very name, at least two human ones have to be on one chromosome, and
+    none on another.
     """
     named = _OF_CLONE.fullmatch(parsed.subject) if parsed.relation == "location" else None
     if named is None or "human" not in parsed.text:
         return None
-    human = [line["record"] for line in _LINE.finditer(read) if " (human) " in line["record"]]
-    genes = {found["symbol"]: _CHROMOSOME.search(record) for record in human if (found := _HUMAN.search(record))}
+    headed = rf"^\[\d+ gene records?, 0 human named {re.escape(parsed.subject)}\n(?P<records>[\s\S]+?)(?:\]$|\Z)"
+    reply = re.search(headed, read, re.IGNORECASE | re.MULTILINE)
+    records = [line["record"] for line in _LINE.finditer(reply["records"])] if reply else []
+    genes = {found["symbol"]: _CHROMOSOME.search(record) for record in records if (found := HUMAN_GENE.search(record))}
     places = {place[0] if place else "" for place in genes.values()}
-    is_named = any(parsed.subject.casefold() in record.casefold() for record in human)
-    if is_named or len(genes) < _LEAST_ON_CLONE or len(places) > 1 or "" in places:
+    if len(genes) < _LEAST_ON_CLONE or len(places) > 1 or "" in places:
         return None
     return ClonePlace(named["clone"], places.pop(), tuple(genes))

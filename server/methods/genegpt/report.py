@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from models.decoding.types import CallFinished, CallStatus, LoopDone, LoopFinish
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, TextDelta
-from server.methods.genegpt.fields import GENE_TYPE, field_of, place_of_clone
+from server.methods.genegpt.fields import GENE_TYPE, HUMAN_GENE, field_of, place_of_clone
 from server.methods.genegpt.prompt import SUBJECT, ParsedQuestion, is_in_scope
 from server.methods.shared.call_lines import MAX_REFERENCES, collect, records_read, render, standing, summary
 from server.methods.shared.identifiers import identifiers_in
@@ -43,7 +43,6 @@ _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
 _RECORD: Final = re.compile(r"\d+\. ")
 # How many genes of a reply, of the organism that is asked for, have the name that was searched for.
 _NAMED: Final = re.compile(r"records?, ([1-9]\d*) (\w[\w ]*?) named (.+)$", re.MULTILINE)
-_HUMAN: Final = re.compile(r"(\S+) \(human\)")
 _ACCESSION: Final = re.compile(r"(?:ENS[A-Z]*\d|[A-Z]{2}_\d|\d+$)", re.IGNORECASE)
 _ORGANISMS: Final = frozenset(("human", "homo", "sapiens", "mouse", "mus", "musculus", "rat", "rattus", "norvegicus"))
 # The title and address of a record.
@@ -244,7 +243,7 @@ def _is_only_one_of(name: str, records: Sequence[str]) -> bool:
 
 def _namesakes(made_from: Transcript) -> str:
     """Return the sentence on a name that several human genes have and none as its symbol, "" where there is none."""
-    symbols = list(dict.fromkeys(_HUMAN.findall(made_from.read)))
+    symbols = list(dict.fromkeys(HUMAN_GENE.findall(made_from.read)))
     for count in _NAMED.finditer(made_from.read):
         number, organism, name = count.groups()
         if int(number) > 1 and organism == "human" and name.casefold() not in {one.casefold() for one in symbols}:
@@ -432,8 +431,9 @@ class Ledger:
 
     def _placed(self, answer: str, verdict: Verdict) -> tuple[str, Verdict]:
         """Return answer and outcome, others where a gene without a record is named after a clone that has a place."""
-        place = place_of_clone(self._parsed, self._read) if self._only_reads else None
-        if verdict.outcome != "abstained" or place is None:
+        is_open = self._only_reads and verdict.outcome == "abstained"
+        place = place_of_clone(self._parsed, self._read) if is_open else None
+        if place is None:
             return answer, verdict
         reason = _OF_CLONE.format(self._parsed.subject, place.clone, ", ".join(place.symbols), place.chromosome)
         return place.chromosome, Verdict("partial", reason)

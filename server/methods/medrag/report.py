@@ -393,7 +393,7 @@ def _is_telling(named: Sequence[frozenset[str]], place: int, asked: str) -> bool
     Numbers stand in many passages, as "5 years" does.
     """
     words = named[place] - frozenset.intersection(*named) - frozenset(question_stems(asked))
-    return any(map(str.isalpha, words))
+    return any(re.search(r"[^\W\d_]", word) for word in words)
 
 
 def asking_part(stem: str) -> str:

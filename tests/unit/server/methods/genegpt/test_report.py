@@ -183,6 +183,7 @@ def test_a_clone_is_placed_by_two_human_genes_on_one_chromosome_at_least() -> No
         ("AC018892.8", ON_CLONE.replace("ANKRD36 (human)", "Ankrd36 (mouse)"), ""),
         ("AC018892.8", ON_CLONE.replace("chr2 2q11.2 ANKRD36", "no chromosome ANKRD36"), ""),
         ("RP11-303E16.8", ON_CLONE, ""),
+        ("AC018892.9", ON_CLONE, ""),
         ("AC018892.8", ON_CLONE, "Which chromosome is {} gene located in mouse?"),
     ):
         done = located(subject, read, question) if question else located(subject, read)

@@ -54,6 +54,11 @@ def test_a_number_needs_a_sentence_with_more_of_the_question(stem: str, is_suppo
     assert support_of(stem, ["5 years", "10 years", "15 years"], 0, [source]).holds == is_supported
 
 
+def test_a_symbol_with_a_digit_is_no_number() -> None:
+    source = Source("", "The age of onset is low with BRCA1.")
+    assert support_of("Which gene is known from a radiograph or the age?", ["BRCA1", "TP53"], 0, [source]).bar < 0.5
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Any:
     return lambda script, **more: PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, script, **more)
