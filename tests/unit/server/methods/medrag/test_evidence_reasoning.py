@@ -24,7 +24,7 @@ from server.methods.medrag.evidence_reasoning import (
     least_said,
 )
 from server.methods.medrag.method import MedRag
-from server.methods.medrag.report import NO_VERDICT
+from server.methods.medrag.judging import NO_VERDICT
 from server.methods.medrag.request import ParsedQuestion
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.verdicts import SMALL_VERDICT, UNSETTLED, EvidenceSentence, shortened
