@@ -32,7 +32,7 @@ def support_of(quantity: Quantity, source: PreparedSource) -> Support | None:
 def is_stated(quantity: Quantity, text: PreparedText) -> bool:
     if quantity.dimension in _COUNTS:
         return _has_number(quantity, text)
-    if any(_equal(quantity, other) for other in text.by_dimension.get(quantity.dimension, ())):
+    if any(is_equal(quantity, other) for other in text.by_dimension.get(quantity.dimension, ())):
         return True
     if quantity.dimension in (FREQUENCY, TIME) and _recurs(quantity, text):
         return True
@@ -67,7 +67,7 @@ def _has_plain_number(quantity: Quantity, text: PreparedText) -> bool:
     return False
 
 
-def _equal(quantity: Quantity, other: Quantity) -> bool:
+def is_equal(quantity: Quantity, other: Quantity) -> bool:
     is_scale = quantity.unit.factor is None
     for value in quantity.values:
         for known in other.values:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from server.methods.shared.support.arithmetic import follows_from, is_stated, support_of
+from server.methods.shared.support.binding import ProseBindings, SourceNames, misbound_in_prose, misbound_in_records
 from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 from server.methods.shared.support.sources import PreparedSource, PreparedText, Source, without_options
@@ -52,7 +53,9 @@ class Evidence:
         self._reader = reader
         self._sources = tuple(PreparedSource.of(source, reader) for source in sources)
         self._question = PreparedText.of(without_options(question), reader)
-        self._texts = (question, *(source.whole.text for source in self._sources))
+        self._asked = question
+        self._names = SourceNames(self._sources)
+        self._bound = {id(source): ProseBindings(source) for source in self._sources if not source.records}
 
     def mismatches(self, sentence: str, context: str = "") -> tuple[Mismatch, ...]:
         """Return what of a sentence does not correspond; ``context`` is the rest of the answer."""
@@ -61,6 +64,7 @@ class Evidence:
         found = [*self._uncitable(statement), *_out_of_date(statement, cited)]
         found += self._numbers(statement, cited, context)
         found += self._identifiers(statement, cited, context)
+        found += self._bindings(statement, cited)
         return tuple(sorted(found, key=lambda one: (one.start, one.end)))
 
     def _read(self, text: str) -> Statement:
@@ -109,14 +113,26 @@ class Evidence:
         sources = cited or self._sources
         if not self._sources:
             return
+        introduced = (self._asked, *(source.whole.text for source in sources))
         for one in statement.identifiers:
             texts = (self._question, *(source.whole for source in sources))
             if any(text.index.has(one) for text in texts):
                 continue
-            if one.kind == "symbol" and is_abbreviation(one.text, (*self._texts, context, statement.text)):
+            if one.kind == "symbol" and is_abbreviation(one.text, (*introduced, statement.text, context)):
                 continue
             others = [source for source in self._sources if source.whole.index.has(one)]
             yield _missing("identifier", one, others, cited)
+
+    def _bindings(self, statement: Statement, cited: Sequence[PreparedSource]) -> Iterator[Mismatch]:
+        sources = cited or self._sources
+        values = sorted((*statement.identifiers, *statement.quantities), key=lambda one: one.start)
+        records = [record for source in sources for record in source.records]
+        wrong = list(misbound_in_records(statement.text, values, self._asked, records)) if records else []
+        prose = [self._bound[id(source)] for source in sources if id(source) in self._bound]
+        wrong += misbound_in_prose(statement.text, values, prose)
+        wrong += self._names.misbound(statement.text, values, cited)
+        for one in {one.value.start: one for one in reversed(wrong)}.values():
+            yield Mismatch("record", one.value.text, one.value.start, one.value.end, one.detail)
 
 
 def _citations(text: str) -> Iterator[tuple[int, int, int]]:

@@ -27,7 +27,7 @@ _RAISED: Final = r"[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+"
 _NUMBER: Final = re.compile(
     r"(?<![\w.])(?<![^\W\d_]-)(?<!\d,)(?P<sign>(?<![\d%)])-\s?(?=[\d.]))?"
     r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?(?!\d)|"
-    r"\d{1,3}(?:[\xa0']\d{3})+(?:[.,]\d+)?(?!\d)|\d{1,3}(?: 000)+(?!\d)|\d+[.,·]\d+|\d+|(?<!\d)[.·]\d+)"
+    r"\d{1,3}(?:[\xa0']\d{3})+(?:[.,]\d+)?(?!\d)|\d{1,3}(?: \d{3})+(?![\d.,])|\d+[.,·]\d+|\d+|(?<!\d)[.·]\d+)"
     rf"(?P<fraction>[½¼¾⅓⅔])?(?:(?:[eE]|\s?[×x·*]\s?10\s?(?:\^|\*\*)?\s?)(?P<power>[-+]?\d{{1,3}})(?!\d)|"
     rf"\s?[×x·*]\s?10(?P<raised>{_RAISED})|\^(?P<exponent>-?\d{{1,3}})|(?P<superscript>{_RAISED}))?|(?P<alone>[½¼¾⅓⅔])"
 )
@@ -275,6 +275,8 @@ def _written(text: str) -> Iterator[_Number]:
 def _readings(digits: str) -> tuple[tuple[float, ...], float]:
     """Return the values that the digits can have, the likeliest first, and the value of their last place."""
     separators = re.sub(r"\d", "", digits)
+    if " " in separators:  # "22 600", or two numbers side by side
+        return (float(digits.replace(" ", "")), float(digits.rsplit(" ", 1)[1])), 1.0
     whole = float(re.sub(r"\D", "", digits) or 0)
     if not separators:
         return (whole,), _last_place(digits)

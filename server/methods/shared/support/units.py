@@ -142,13 +142,16 @@ class Units:
         per = r"\s?/\s?|\s(?:per|pro|par|por|je|a|an|al|à la|each|every|jeden|jede|chaque|cada)\s"
         inverse = rf"day|hour|week|{_alternatives(self._symbols)}"
         of_body = r"(?:\s(?:of |de )?(?:body[ -]?weight|bw|körpergewicht|poids(?: corporel)?|peso(?: corporal)?))?"
+        # "0.5 g of xylitol per kg": the substance stands within the unit.
+        what = r"\s(?:of\s|de\s)?[^\W\d_][\w-]*(?:\s[^\W\d_][\w-]*)?(?=\s(?:per|pro|par|por|je)\s(?:kg|kilo|m2|m²)(?!\w))"
         self._pattern = re.compile(
-            rf"(?P<first>{one})(?P<rest>(?:(?:{per})(?:{one}){of_body})*(?:\s?[·.]?(?:{inverse})(?:-1|⁻¹))*)"
+            rf"(?P<first>{one})(?:{what})?(?P<rest>(?:(?:{per})(?:{one}){of_body})*(?:\s?[·.]?(?:{inverse})(?:-1|⁻¹))*)"
             rf"(?P<adverb>\s(?:{adverb})(?!\w))?"
         )
         # 5 ×10⁹/L and 50,000/µL: a count has no unit of its own.
         self._bare = re.compile(rf"\s?/\s?(?P<unit>{_alternatives(self._symbols)})(?!\w)")
         self._one = re.compile(one)
+        self._below = re.compile(rf"(?:{per})({one})")
         self._inverse = re.compile(rf"({inverse})(?:-1|⁻¹)")
         self._adverb = re.compile(rf"(?:{adverb})(?!\w)")
         self._words = tuple((unit, re.compile(pattern, re.IGNORECASE)) for unit, pattern in _WORDS)
@@ -196,7 +199,7 @@ class Units:
     def _expression(self, first: str, rest: str, adverb: str) -> str:
         parts = [self._single(first)]
         inverse = [found[1] for found in self._inverse.finditer(rest)]
-        below = self._one.findall(self._inverse.sub("", rest))
+        below = [found[1] for found in self._below.finditer(self._inverse.sub("", rest))]
         parts += [self._single(one) for one in (*below, *inverse)]
         if adverb:
             parts.append(next(unit for unit, pattern in self._adverbs if pattern.fullmatch(adverb)))
