@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Final, Literal
 
-from server.methods.shared.support.quantities import FREQUENCY, TIME, Quantity
+from server.methods.shared.support.quantities import DATE, FREQUENCY, PROBABILITY, TIME, Quantity
 from server.methods.shared.support.sources import PreparedSource, PreparedText
 
 Support = Literal["stated", "derived"]
@@ -32,6 +32,10 @@ def support_of(quantity: Quantity, source: PreparedSource) -> Support | None:
 def is_stated(quantity: Quantity, text: PreparedText) -> bool:
     if quantity.dimension in _COUNTS:
         return _has_number(quantity, text)
+    if quantity.dimension == DATE:  # a day for a day, a month for a day in it
+        return any(quantity.values[-1] in other.values for other in text.by_dimension.get(DATE, ()))
+    if quantity.is_bound and any(other.values[0] <= quantity.values[0] for other in text.by_dimension.get(PROBABILITY, ())):
+        return True
     if any(is_equal(quantity, other) for other in text.by_dimension.get(quantity.dimension, ())):
         return True
     if quantity.dimension in (FREQUENCY, TIME) and _recurs(quantity, text):
@@ -47,11 +51,15 @@ def is_stated(quantity: Quantity, text: PreparedText) -> bool:
 
 def _has_number(quantity: Quantity, text: PreparedText) -> bool:
     values = {abs(value) for value in quantity.written}
-    if not values.isdisjoint(text.written):
+    if not values.isdisjoint(text.written) or any(_digits(value) in text.index.words for value in values):
         return True
     # Only a number with decimals is rounded, or one of thousands.
     value, tolerance = abs(quantity.written[0]), quantity.tolerance
     return (tolerance < 0.5 or tolerance >= 500) and any(_near(value, other, tolerance) for other in text.written)
+
+
+def _digits(value: float) -> str:
+    return str(int(value)) if value.is_integer() else ""
 
 
 def _has_plain_number(quantity: Quantity, text: PreparedText) -> bool:
@@ -186,6 +194,18 @@ def _products(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
                 yield a.values[0] / b.values[0]
             if b.dimension == TIME and a.dimension == _per_time(quantity.dimension):
                 yield a.values[0] * b.values[0]
-            if b.unit.expression == "kilogram" and "[body_mass]" in a.dimension:
-                if a.dimension.replace(" / [body_mass]", "") == quantity.dimension:
-                    yield a.values[0] * b.written[0]
+            if not b.dimension and abs(b.written[0]) > 1 and a.dimension == quantity.dimension and not b.is_implied:
+                yield from (a.values[0] / b.written[0], a.values[0] * b.written[0])  # fractions, doses of a course
+
+
+def follows_for_body(quantity: Quantity, weights: Iterable[Quantity], sources: Iterable[PreparedSource]) -> bool:
+    """Return whether the quantity is a dose per kilogram of a source, for one of the weights."""
+    kilograms = [weight.written[0] for weight in weights if weight.unit.expression == "kilogram"]
+    return any(
+        _is_result(quantity, dose.values[0] * kilogram)
+        for source in sources
+        for dimension, doses in source.whole.by_dimension.items()
+        if "[body_mass]" in dimension and dimension.replace(" / [body_mass]", "") == quantity.dimension
+        for dose in doses
+        for kilogram in kilograms
+    )

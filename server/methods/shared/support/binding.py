@@ -26,6 +26,8 @@ _CONJUNCTION: Final = (
     r"mientras que)\s"
 )
 _CLAUSE: Final = re.compile(rf"[;\n|]|[.:!?]\s|,\s|\s[–—]\s|{_CONJUNCTION}")
+_WORD_BEFORE: Final = re.compile(r"([^\W\d_]{4,})(?:\s[^\W\d_]{1,3})?[\s(]{1,2}$")
+_SHORT_NAME: Final = re.compile(r"(?<![\w-])(?:[A-Z]{2}|[A-Z][a-z]{1,6}\d+[a-z\d]*)(?![\w-])")
 _SIGN: Final = re.compile(r"[;\n|()]|[.:!?]\s|,\s|\s[–—]\s")
 _JOINT: Final = re.compile(_CONJUNCTION)
 _STRONG: Final = re.compile(r"[;\n|]|[.!?]\s")
@@ -60,7 +62,9 @@ def misbound_in_records(
     sentence: str, values: Sequence[Value], question: str, records: Sequence[PreparedText]
 ) -> tuple[Misbinding, ...]:
     """Return the values of a sentence that stand in no record together with the name that they are bound to."""
-    placed = [_Placed(value, _records_of(value, records)) for value in values]
+    taken = {value.start for value in values}
+    values = [*values, *(name for name in _short_names(sentence, records) if name.start not in taken)]
+    placed = [_Placed(value, _records_of(value, records)) for value in sorted(values, key=lambda one: one.start)]
     placed = [one for one in placed if one.records]
     names = [one for one in placed if _is_name(one.value)] or [one for one in placed if _is_variant(one.value)]
     bound = [one for one in placed if one not in names]
@@ -71,13 +75,33 @@ def misbound_in_records(
     entities = _entities(names)
     if not entities or not bound:
         return ()
+    described = _described(sentence, records)
+    bound = [one for one in bound if not one.records & described or one.records & _all_records(entities)]
     if len(entities) == 1 or is_asked:
-        wrong = [one for one in bound if not any(one.records & name.records for name in entities)]
+        wrong = [one for one in bound if not one.records & _all_records(entities)]
         return tuple(_misbinding(one, entities[0]) for one in wrong)
-    ways = (_by_order(bound, entities), _by_clause(sentence, bound, entities), _by_list(bound, entities))
+    ways = () if not bound else (_by_order(bound, entities), _by_clause(sentence, bound, entities), _by_list(bound, entities))
     failures = [[pair for pair in way if not pair[0].records & pair[1].records] for way in ways if way]
     best = min(failures, key=len, default=[])
     return tuple(_misbinding(one, name) for one, name in best)
+
+
+def _short_names(sentence: str, records: Sequence[PreparedText]) -> Iterator[Identifier]:
+    """Yield the words that only a record makes a name: of two capitals ("AR"), or of another species ("Psmb10")."""
+    for found in _SHORT_NAME.finditer(sentence):
+        if any(re.search(rf"(?<!\w){re.escape(found[0])}(?!\w)", record.text) for record in records):
+            yield Identifier(found[0], "symbol", *found.span())
+
+
+def _all_records(names: Sequence[_Placed]) -> frozenset[int]:
+    return frozenset().union(*(name.records for name in names))
+
+
+def _described(sentence: str, records: Sequence[PreparedText]) -> frozenset[int]:
+    """Return the records that the sentence names in words: by a word that stands in one record alone."""
+    words = [stem for stem in stems_of(sentence) if stem.isalpha() and len(stem) > 3]
+    having = [[place for place, record in enumerate(records) if stem in stems_of(record.text)] for stem in words]
+    return frozenset(places[0] for places in having if len(places) == 1)
 
 
 def _records_of(value: Value, records: Sequence[PreparedText]) -> frozenset[int]:
@@ -174,11 +198,12 @@ def _misbinding(one: _Placed, name: _Placed) -> Misbinding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Clause:
+class Clause:
     """Hold the words of a clause with the values of one kind in it."""
 
     values: tuple[Value, ...]
     words: frozenset[str]
+    nearest: frozenset[str] = frozenset()
     sentence: int = 0
 
 
@@ -187,7 +212,7 @@ class ProseBindings:
 
     def __init__(self, source: PreparedSource) -> None:
         self._source = source
-        self._clauses: dict[str, list[_Clause]] = {}
+        self._clauses: dict[str, list[Clause]] = {}
         text = source.whole
         values: list[Value] = [one for one in text.quantities if one.dimension and not one.is_implied]
         values += (one for one in text.identifiers if one.kind == "symbol")
@@ -199,7 +224,7 @@ class ProseBindings:
         clauses = self._clauses.get(kind_of(value), [])
         return any(_is_same(value, one) for clause in clauses for one in clause.values)
 
-    def other_name(self, value: Value, words: frozenset[str]) -> str | None:
+    def other_name(self, value: Value, beside: Clause) -> str | None:
         """Return the value to which the source binds the words that stand by this one in a sentence, None for none."""
         clauses = self._clauses.get(kind_of(value), [])
         names = []
@@ -207,17 +232,25 @@ class ProseBindings:
             if any(_is_same(value, one) for one in own.values):
                 siblings = [clause for clause in clauses if clause.sentence == own.sentence and clause is not own]
                 others = siblings or [clause for clause in clauses if clause is not own]
-                names.append(_bound_to_other(words, own, others))
+                names.append(_bound_to_other(beside.words, beside.nearest, own, others))
         return names[0] if names and all(names) else None
 
 
-def _bound_to_other(words: frozenset[str], own: _Clause, others: Sequence[_Clause]) -> str | None:
+def _bound_to_other(
+    words: frozenset[str], nearest: frozenset[str], own: Clause, others: Sequence[Clause]
+) -> str | None:
+    """Return a value of another clause, most of whose own words, or the word next to it, are beside the value."""
     clauses = (own, *others)
-    bar = max(_MIN_SHARE, _share(words, own, clauses) + _MIN_LEAD)
-    return next((clause.values[0].text for clause in others if _share(words, clause, clauses) >= bar), None)
+    own_share = _share(words, own, clauses)
+    bar = max(_MIN_SHARE, own_share + _MIN_LEAD)
+    for clause in others:
+        is_next = not own_share and clause.sentence == own.sentence and clause.nearest & nearest - own.words
+        if is_next or _share(words, clause, clauses) >= bar:
+            return clause.values[0].text
+    return None
 
 
-def _share(words: frozenset[str], clause: _Clause, clauses: Sequence[_Clause]) -> float:
+def _share(words: frozenset[str], clause: Clause, clauses: Sequence[Clause]) -> float:
     """Return which share of the words that only this clause has is among the given words."""
     own = clause.words.difference(*(one.words for one in clauses if one is not clause))
     return len(words & own) / len(own) if own else 0.0
@@ -233,7 +266,7 @@ def _is_same(a: Value, b: Value) -> bool:
     return a.text.casefold() == b.text.casefold()
 
 
-def _clauses_of(text: PreparedText, values: Sequence[Value]) -> Iterator[_Clause]:
+def _clauses_of(text: PreparedText, values: Sequence[Value]) -> Iterator[Clause]:
     """Yield the clauses of the values of one kind: a sentence, cut between two of them."""
     groups: dict[int, list[Value]] = {}
     for value in values:
@@ -244,7 +277,7 @@ def _clauses_of(text: PreparedText, values: Sequence[Value]) -> Iterator[_Clause
         yield from (replace(clause, sentence=sentence) for clause in cut_at(text.text, (low, high), members))
 
 
-def cut_at(text: str, span: tuple[int, int], values: Sequence[Value]) -> Iterator[_Clause]:
+def cut_at(text: str, span: tuple[int, int], values: Sequence[Value]) -> Iterator[Clause]:
     """Cut a sentence between values that follow one another, at the signs, else at the words, that join clauses.
 
     What stands between the first and the last of such signs belongs to neither side.
@@ -266,7 +299,13 @@ def cut_at(text: str, span: tuple[int, int], values: Sequence[Value]) -> Iterato
         end = next((found.start() for found in _STRONG.finditer(text, members[-1].end, high)), high)
         inner = [begin, *(place for one in members for place in (one.start, one.end)), end]
         words = " ".join(text[i:j] for i, j in zip(inner[::2], inner[1::2], strict=True))
-        yield _Clause(tuple(members), stems_of(words))
+        yield Clause(tuple(members), stems_of(words), _nearest(text[begin : members[0].start]))
+
+
+def _nearest(before: str) -> frozenset[str]:
+    """Return the word before a value, unless another sign or more than one short word stands between."""
+    found = _WORD_BEFORE.search(before)
+    return stems_of(found[1]) if found else frozenset()
 
 
 def misbound_in_prose(
@@ -279,7 +318,7 @@ def misbound_in_prose(
             if len(clause.values) > 1:
                 continue
             value = clause.values[0]
-            others = [source.other_name(value, clause.words) for source in sources if source.has(value)]
+            others = [source.other_name(value, clause) for source in sources if source.has(value)]
             if others and all(others):
                 yield Misbinding(value, f"what stands beside {value.text} goes with {others[0]} in the source")
 
@@ -294,10 +333,8 @@ class SourceNames:
         self._sources = sources
         texts = [stems_of(source.whole.text) for source in sources]
         num_texts = Counter(stem for stems in texts for stem in stems)
-        self._names = [
-            frozenset(stem for stem in _named(source) if num_texts[stem] == 1 and not stem.isdecimal())
-            for source in sources
-        ]
+        self._about = [_named(source) for source in sources]
+        self._names = [frozenset(stem for stem in stems if num_texts[stem] == 1) for stems in self._about]
 
     def misbound(self, sentence: str, values: Sequence[Value], cited: Sequence[PreparedSource]) -> Iterator[Misbinding]:
         """Yield the values that stand in other sources than the one that alone has the name beside them."""
@@ -315,8 +352,11 @@ class SourceNames:
         if not isinstance(value, Quantity):
             return None
         named = [source for source, names in zip(self._sources, self._names, strict=True) if names & words]
+        if not named or any(support_of(value, source) for source in named):
+            return None
         having = [source for source in cited or self._sources if is_stated(value, source.whole)]
-        if not named or not having or any(source in having or support_of(value, source) for source in named):
+        about = [stems for source, stems in zip(self._sources, self._about, strict=True) if source in having]
+        if not having or any(stems & words for stems in about):
             return None
         return next((source for source in named if _has_kind(value, source)), None)
 
@@ -329,4 +369,5 @@ def _has_kind(value: Quantity, source: PreparedSource) -> bool:
 
 def _named(source: PreparedSource) -> frozenset[str]:
     counts = Counter(stem for word in tokens_of(source.source.text) for stem in stems_of(word))
-    return stems_of(source.source.title) | {stem for stem, number in counts.items() if number > 1}
+    stems = stems_of(source.source.title) | {stem for stem, number in counts.items() if number > 1}
+    return frozenset(stem for stem in stems if not stem.isdecimal())

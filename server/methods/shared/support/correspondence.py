@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from server.methods.shared.support.arithmetic import follows_from, is_stated, support_of
+from server.methods.shared.support.arithmetic import follows_for_body, follows_from, is_stated, support_of
 from server.methods.shared.support.binding import ProseBindings, SourceNames, misbound_in_prose, misbound_in_records
-from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation
+from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 from server.methods.shared.support.sources import PreparedSource, PreparedText, Source, without_options
 
@@ -21,6 +21,7 @@ MismatchKind = Literal["number", "identifier", "record", "citation", "retracted"
 _CITATION: Final = re.compile(r"\[(\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*)\]")
 _RANGE: Final = re.compile(r"(\d{1,3})(?:\s?[–-]\s?(\d{1,3}))?")
 _LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*\d{1,3}[.)](?=\s)")
+_BEFORE_NAME: Final = re.compile(r"(?P<word>[^\W_][\w-]{3,})\*{0,2} \([^()\d]{0,20}$")
 _MAX_COUNT: Final = 10
 _MAX_SOURCES: Final = 5
 
@@ -96,9 +97,13 @@ class Evidence:
         if not unexplained or not self._sources:
             return
         known = self._operands(statement, context)
+        weights = [*statement.quantities, *self._question.quantities]
+        for_body = [one for one in unexplained if follows_for_body(one, weights, sources)]
         for quantity in unexplained:
             operands = [other for other in known if other.text != quantity.text]
-            if not follows_from(quantity, operands):
+            # A weight that the answer takes as its example, with the dose that follows from it.
+            is_example = bool(for_body) and quantity.unit.expression == "kilogram"
+            if quantity not in for_body and not is_example and not follows_from(quantity, operands):
                 others = [source for source in self._sources if is_stated(quantity, source.whole)]
                 yield _missing("number", quantity, others, cited)
 
@@ -120,6 +125,8 @@ class Evidence:
                 continue
             if one.kind == "symbol" and is_abbreviation(one.text, (*introduced, statement.text, context)):
                 continue
+            if one.kind == "symbol" and _is_other_name(one, statement.text, sources):
+                continue
             others = [source for source in self._sources if source.whole.index.has(one)]
             yield _missing("identifier", one, others, cited)
 
@@ -133,6 +140,22 @@ class Evidence:
         wrong += self._names.misbound(statement.text, values, cited)
         for one in {one.value.start: one for one in reversed(wrong)}.values():
             yield Mismatch("record", one.value.text, one.value.start, one.value.end, one.detail)
+
+
+def _is_other_name(one: Identifier, sentence: str, sources: Sequence[PreparedSource]) -> bool:
+    """Return whether a symbol in parentheses is another name of what stands before them and begins a source's record.
+
+    In prose, also of a symbol that stands there. What a record says of a gene's names is complete.
+    """
+    before = _BEFORE_NAME.search(sentence, 0, one.start)
+    if before is None:
+        return False
+    word = before["word"]
+    if is_symbol(word):
+        known = next(identifiers_in(word), None)
+        return known is not None and any(not s.records and s.whole.index.has(known) for s in sources)
+    starts = (start for s in sources for start in (s.source.title, s.source.text, *s.source.records))
+    return any(start[: len(word)].casefold() == word.casefold() for start in starts)
 
 
 def _citations(text: str) -> Iterator[tuple[int, int, int]]:

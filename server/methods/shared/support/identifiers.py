@@ -41,7 +41,7 @@ _CHROMOSOMES: Final = re.compile(
 _NO_RECORDS: Final = frozenset(
     "DNA RNA CDNA MRNA TRNA RRNA PCR SNP SNPS NCBI OMIM BLAST PMID DOI WHO FDA EMA NIH CDC USA GWAS MRI ECG EEG ICU "
     "BMI AIDS HIV COPD ADHD PTSD RCT RCTS TLDR FAQ PDF XML JSON HTML URL API YES NOT AND THE FOR ALL NONE NOTE ANSWER "
-    "TRUE FALSE HGNC HGVS GRCH38 GRCH37 HG38 HG19 COVID-19 SARS-COV-2 B12 H2O CO2 BID TID QID TDS QDS".split()
+    "TRUE FALSE HGNC HGVS GRCH38 GRCH37 HG38 HG19 COVID-19 SARS-COV-2 B12 H2O CO2 BID TID QID TDS QDS NNT NNH ARR RRR IQR SEM".split()
 )
 _TOKEN: Final = re.compile(r"[^\W_]+")
 _MAX_INITIALS: Final = 8
@@ -63,7 +63,7 @@ def identifiers_in(text: str) -> Iterator[Identifier]:
     while found := _PATTERN.search(text, place):
         kind, word, start, place = str(found.lastgroup), found[0], found.start(), found.end()
         if kind in ("url", "doi"):
-            word = word.rstrip(".,;:")
+            word = word.rstrip(".,;:!?")
         if kind == "id":
             number = re.compile(r"\d+").match(text, found.end())
             if number is not None:
@@ -195,8 +195,8 @@ def _spelled(letters: str, words: tuple[str, ...], place: int, num_words: int) -
         if at > place and len(words[at - 1]) > 3:
             return False
         word = words[at]
-        if word[0] != letters[0]:
-            continue
+        if word[0] != letters[0] or (not num_words and word == letters):
+            continue  # the abbreviation is not its own expansion
         for taken in _within(letters, word):
             is_one_word = not num_words and taken == len(letters)
             if not (is_one_word and taken < 3) and _spelled(letters[taken:], words, at + 1, num_words + 1):

@@ -14,10 +14,13 @@ from typing import Final
 
 from text_to_num import find_numbers
 
+from server.methods.shared.support.dates import dates_in
 from server.methods.shared.support.units import NO_UNIT, Unit, Units
 
 TIME: Final = "[time]"
 FREQUENCY: Final = "1 / [time]"
+DATE: Final = "[date]"
+PROBABILITY: Final = "[probability]"
 _LANGUAGES: Final = ("en", "de", "fr", "es")
 # One character for one, so that places stay as they are.
 _PLAIN: Final = str.maketrans({**dict.fromkeys("‐‑‒–—−", "-"), **dict.fromkeys("\u202f\u2009\u2007", "\xa0"), "μ": "µ"})
@@ -60,6 +63,7 @@ _SHORT: Final = re.compile(
 _COUNTS: Final = {"one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0}
 _TIMES: Final = r"[\s-](?:times|mal|fois|veces|vez)"
 _PER: Final = r"[\s-](?:(?:an?|per|each|every|pro|am|im|in der|par|por|al|à la|a la)\s)?"
+_PROBABILITY: Final = re.compile(r"(?<![\w])[pP]\*?(?:[\s-]?values?)?\s?(?P<sign>[=<>≤≥])\s?$")
 _EVERY: Final = re.compile(r"\b(?:every|each|alle|jede[nrs]?|toutes les|tous les|cada)\s$", re.IGNORECASE)
 _WORD: Final = re.compile(r"\w+|\W")
 
@@ -70,7 +74,8 @@ class Quantity:
 
     ``written`` are the readings as they stand. ``tolerance`` is half of the last written place, in base units.
     ``is_joined``: the unit was taken from the next number of a range or list. ``is_implied``: an article stands for
-    the number ("a month"). ``is_interval``: a period in which something recurs.
+    the number ("a month"). ``is_interval``: a period in which something recurs. ``is_bound``: a p-value that is said to
+    be less than this.
     """
 
     text: str
@@ -84,6 +89,7 @@ class Quantity:
     is_implied: bool = False
     is_interval: bool = False
     is_word: bool = False
+    is_bound: bool = False
 
     @property
     def dimension(self) -> str:
@@ -132,8 +138,11 @@ class QuantityReader:
         Of evidence, number words are read in all languages, and what an article or an adverb implies is read too.
         """
         plain = text.translate(_PLAIN)
-        numbers = sorted((*_written(plain), *_worded(plain)), key=lambda number: (number.start, -number.end))
-        found = list(self._measured(plain, numbers, is_evidence=is_evidence))
+        found = list(_dates(plain))
+        days = [(q.start, q.end) for q in found]
+        numbers = [number for number in (*_written(plain), *_worded(plain)) if not _is_within(number.start, days)]
+        numbers.sort(key=lambda number: (number.start, -number.end))
+        found += self._measured(plain, numbers, is_evidence=is_evidence)
         spans = sorted((q.start, q.end) for q in found)
         found += (q for q in (*self._short(plain), *self._halves(plain)) if not _is_within(q.start, spans))
         if is_evidence:
@@ -172,6 +181,9 @@ class QuantityReader:
         number = replace(number, readings=readings)
         if times := self._times.match(text, end):
             return self._frequency(text, (number.start, times.end()), readings, self._interval(times))
+        if chance := _PROBABILITY.search(text, max(0, number.start - 20), number.start):
+            unit = Unit("p", PROBABILITY, 1.0)
+            return replace(self._of(text, number, unit, end), is_bound=chance["sign"] in "<≤")
         gap = _GAP.match(text, end)
         start = gap.end() if gap else end
         if unit := self._units.match(text, start) or self._units.match(text, end):
@@ -252,6 +264,12 @@ class QuantityReader:
 def _is_within(place: int, spans: Sequence[tuple[int, int]]) -> bool:
     before = bisect_right(spans, (place, 1 << 60)) - 1
     return before >= 0 and place < spans[before][1]
+
+
+def _dates(text: str) -> Iterator[Quantity]:
+    for start, end, numbers in dates_in(text):
+        values = tuple(map(float, numbers))
+        yield Quantity(text[start:end], start, end, values, values, Unit("date", DATE, 1.0))
 
 
 def _written(text: str) -> Iterator[_Number]:

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from models.function_words import FUNCTION_WORDS
@@ -101,6 +102,7 @@ def without_options(question: str) -> str:
     return _OPTIONS.sub(" ", question)
 
 
+@lru_cache(maxsize=512)
 def stems_of(text: str) -> frozenset[str]:
     """Return the words of a text that can tell two clauses apart, each by its first letters, and its numbers."""
     words: Sequence[str] = tokens_of(text)
