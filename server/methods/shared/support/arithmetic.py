@@ -34,7 +34,9 @@ def is_stated(quantity: Quantity, text: PreparedText) -> bool:
         return _has_number(quantity, text)
     if quantity.dimension == DATE:  # a day for a day, a month for a day in it
         return any(quantity.values[-1] in other.values for other in text.by_dimension.get(DATE, ()))
-    if quantity.is_bound and any(other.values[0] <= quantity.values[0] for other in text.by_dimension.get(PROBABILITY, ())):
+    if quantity.is_bound and any(
+        other.values[0] <= quantity.values[0] for other in text.by_dimension.get(PROBABILITY, ())
+    ):
         return True
     if any(is_equal(quantity, other) for other in text.by_dimension.get(quantity.dimension, ())):
         return True
@@ -110,15 +112,15 @@ def _recurs(quantity: Quantity, text: PreparedText) -> bool:
 
 def _is_without_time(quantity: Quantity, text: PreparedText) -> bool:
     """Return whether the text gives the quantity as a rate: "10 mg" of "10 mg a day"."""
-    for dimension, others in text.by_dimension.items():
-        if dimension != _per_time(quantity.dimension):
-            continue
-        for other in others:
-            parts = other.unit.expression.rsplit(" / ", 1)
-            if len(parts) == 2 and parts[0] in (quantity.unit.expression, f"({quantity.unit.expression})"):
-                if any(_near(abs(a), abs(b), 0.0) for a in quantity.written for b in other.written):
-                    return True
-    return False
+    expressions = (quantity.unit.expression, f"({quantity.unit.expression})")
+    rates = text.by_dimension.get(_per_time(quantity.dimension), ())
+    return any(
+        _near(abs(a), abs(b), 0.0)
+        for rate in rates
+        if rate.unit.expression.rpartition(" / ")[0] in expressions
+        for a in quantity.written
+        for b in rate.written
+    )
 
 
 def _per_time(dimension: str) -> str:

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from server.methods.shared.support.arithmetic import follows_for_body, follows_from, is_stated, support_of
-from server.methods.shared.support.binding import ProseBindings, SourceNames, misbound_in_prose, misbound_in_records
+from server.methods.shared.support.binding import ProseBindings, SourceNames, misbound_in_prose
+from server.methods.shared.support.clauses import Value
 from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
 from server.methods.shared.support.quantities import Quantity, QuantityReader
+from server.methods.shared.support.record_binding import Record, misbound_in_records
 from server.methods.shared.support.sources import PreparedSource, PreparedText, Source, without_options
 
 MismatchKind = Literal["number", "identifier", "record", "citation", "retracted", "superseded"]
 
-_CITATION: Final = re.compile(r"\[(\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*)\]")
+# Not the genotypes P[8] and G1P[8].
+_CITATION: Final = re.compile(r"(?<!\b[A-Z])(?<!\d[A-Z])\[(\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*)\]")
 _RANGE: Final = re.compile(r"(\d{1,3})(?:\s?[–-]\s?(\d{1,3}))?")
 _LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*\d{1,3}[.)](?=\s)")
 _BEFORE_NAME: Final = re.compile(r"(?P<word>[^\W_][\w-]{3,})\*{0,2} \([^()\d]{0,20}$")
@@ -62,7 +65,7 @@ class Evidence:
         """Return what of a sentence does not correspond; ``context`` is the rest of the answer."""
         statement = self._read(sentence)
         cited = self._cited(statement)
-        found = [*self._uncitable(statement), *_out_of_date(statement, cited)]
+        found = [*self._uncitable(statement), *_out_of_date(statement, cited, self._sources)]
         found += self._numbers(statement, cited, context)
         found += self._identifiers(statement, cited, context)
         found += self._bindings(statement, cited)
@@ -132,14 +135,22 @@ class Evidence:
 
     def _bindings(self, statement: Statement, cited: Sequence[PreparedSource]) -> Iterator[Mismatch]:
         sources = cited or self._sources
-        values = sorted((*statement.identifiers, *statement.quantities), key=lambda one: one.start)
-        records = [record for source in sources for record in source.records]
-        wrong = list(misbound_in_records(statement.text, values, self._asked, records)) if records else []
+        values: list[Value] = sorted((*statement.identifiers, *statement.quantities), key=lambda one: one.start)
+        records = [record for source in sources for record in _records_of(source)]
+        wrong = list(misbound_in_records(statement.text, values, self._asked, records)) if len(records) > 1 else []
         prose = [self._bound[id(source)] for source in sources if id(source) in self._bound]
         wrong += misbound_in_prose(statement.text, values, prose)
         wrong += self._names.misbound(statement.text, values, cited)
         for one in {one.value.start: one for one in reversed(wrong)}.values():
             yield Mismatch("record", one.value.text, one.value.start, one.value.end, one.detail)
+
+
+def _records_of(source: PreparedSource) -> Iterator[Record]:
+    """Yield the records of a source; one without is a record itself, of prose where it can be cited."""
+    if source.records:
+        yield from map(Record, source.records)
+    else:
+        yield Record(source.whole, is_prose=source.source.number is not None)
 
 
 def _is_other_name(one: Identifier, sentence: str, sources: Sequence[PreparedSource]) -> bool:
@@ -173,13 +184,33 @@ def _is_checked(quantity: Quantity) -> bool:
     return value > _MAX_COUNT or not value.is_integer()
 
 
-def _out_of_date(statement: Statement, cited: Sequence[PreparedSource]) -> Iterator[Mismatch]:
+def _out_of_date(
+    statement: Statement, cited: Sequence[PreparedSource], sources: Sequence[PreparedSource]
+) -> Iterator[Mismatch]:
+    """Yield the citations of sources that are out of date, or without citations the values that only such have."""
     for source in cited:
-        status = source.source.status
-        if status != "current":
+        if source.source.status != "current":
             start, end = next((a, b) for number, a, b in statement.citations if number == source.source.number)
-            detail = "has been retracted" if status == "retracted" else "has been superseded or withdrawn"
-            yield Mismatch(status, statement.text[start:end], start, end, f"the cited source {source.name} {detail}")
+            yield _old(source, statement.text[start:end], start, end)
+    if statement.citations or all(source.source.status == "current" for source in sources):
+        return
+    values: tuple[Value, ...] = (*statement.identifiers, *filter(_is_checked, statement.quantities))
+    for value in values:
+        having = [source for source in sources if _has(source, value)]
+        if having and all(source.source.status != "current" for source in having):
+            yield _old(having[0], value.text, value.start, value.end)
+
+
+def _old(source: PreparedSource, text: str, start: int, end: int) -> Mismatch:
+    is_retracted = source.source.status == "retracted"
+    detail = (
+        f"{source.name}, on which this rests, has been {'retracted' if is_retracted else 'superseded or withdrawn'}"
+    )
+    return Mismatch("retracted" if is_retracted else "superseded", text, start, end, detail)
+
+
+def _has(source: PreparedSource, value: Value) -> bool:
+    return source.whole.index.has(value) if isinstance(value, Identifier) else is_stated(value, source.whole)
 
 
 def _missing(

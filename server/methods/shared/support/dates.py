@@ -26,6 +26,8 @@ def dates_in(text: str) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Yield the places of dates and their numbers: a month's (yyyymm), then a day's (yyyymmdd) where one is named."""
     for found in _DATE.finditer(text):
         groups = found.groupdict()
-        year, month, day = (next((groups[f"{part}{n}"] for n in "123" if groups.get(f"{part}{n}")), "") for part in "ymd")
+        year, month, day = (
+            next((groups[f"{part}{n}"] for n in "123" if groups.get(f"{part}{n}")), "") for part in "ymd"
+        )
         number = int(year) * 100 + (int(month) if month.isdecimal() else _NUMBERS[month.lower()])
         yield (*found.span(), (number, number * 100 + int(day)) if day else (number,))

@@ -13,17 +13,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-_BANDS: Final = r"(?:\d{1,2}(?:\.\d{1,3})?|ter|cen)"
+_BAND: Final = r"(?:\d{1,2}(?:\.\d{1,3})?|ter|cen)"
+_PLACE: Final = r"\d[\d,]*"
+_PART: Final = r"[-‐–][A-Za-z0-9α-ω]+|_\d+(?:\.\d+)?|\.\d{1,2}(?=\b)"
 _KINDS: Final = (
     ("url", r"https?://[^\s<>\"'\])]+"),
     ("doi", r"\b10\.\d{4,9}/[^\s<>\"'\]),;]+"),
-    ("article", r"\b(?:PMID|PMCID|PMC|NCT|OMIM|MIM|ISRCTN|EudraCT)(?:\s?:?\s?(?:PMC)?\d{3,9}\b|[\s:]{1,2}[\d-]{12,14}\b)"),
+    ("article", r"\b(?:PM(?:ID|CID|C)|NCT|O?MIM|ISRCTN)\s?:?\s?(?:PMC)?\d{3,9}\b|\bEudraCT[\s:]{1,2}[\d-]{12,14}\b"),
     ("term", r"\b(?:DOID|GO|HP|MONDO|CHEBI|UBERON|MESH|HGNC|EFO|ORPHA|ORPHANET|CL|DrugBank):\s?[A-Z]{0,2}\d+\b"),
-    ("id", r"(?<![\w-])(?:[iI][dD]|ID|IDs|ids|(?:Gene|gene|Entrez)(?:[ -][iI][dD])?)(?:[\s*_`:=#]|is|of|lautet|ist|es|est){1,6}(?=\d{2,10}\b)"),
+    # Its number is read behind it.
+    ("id", r"(?<![\w-])(?:[iI][dD]s?|(?:[Gg]ene|Entrez)(?:[ -][iI][dD])?)(?:[\s*_`:=#]|ist?|est?){1,6}(?=\d{2,10}\b)"),
     ("variant", r"\b[cgpmnr]\.[A-Za-z0-9_>+*()=\-]*\d[A-Za-z0-9_>+*()=\-]*(?!\w)"),
-    ("position", r"\b(?:chr|[cC]hromosomen?\s|chromosomes?\s|cromosomas?\s)(?:\d{1,2}|[XYM]|MT)(?::\d[\d,]*(?:[-–]\d[\d,]*)?)?(?![\w:])"),
-    ("band", rf"(?<![\w.])(?:chr)?(?:\d{{1,2}}|[XY])[pq]{_BANDS}(?:[-–](?:\d{{1,2}}|[XY])?[pq]?{_BANDS})?(?![\w])"),
-    ("symbol", r"(?<![\w/])(?:\d(?=[A-Z]{2}))?[A-Za-zα-ω][A-Za-z0-9α-ω]*(?:_\d+(?:\.\d+)?|[-‐–][A-Za-z0-9α-ω]+|\.\d{1,2}(?=\b))*(?![\w])"),
+    ("position", rf"\b(?:chr|(?:[cC]h?romosom[ae]?[ns]?)\s)(?:\d{{1,2}}|[XYM]|MT)(?::{_PLACE}(?:[-–]{_PLACE})?)?(?![\w:])"),
+    ("band", rf"(?<![\w.])(?:chr)?(?:\d{{1,2}}|[XY])[pq]{_BAND}(?:[-–](?:\d{{1,2}}|[XY])?[pq]?{_BAND})?(?![\w])"),
+    ("symbol", rf"(?<![\w/])(?:\d(?=[A-Z]{{2}}))?[A-Za-zα-ω][A-Za-z0-9α-ω]*(?:{_PART})*(?![\w])"),
 )  # fmt: skip
 _PATTERN: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _KINDS))
 _SYMBOL: Final = re.compile(
@@ -39,9 +42,13 @@ _CHROMOSOMES: Final = re.compile(
 )
 # Abbreviations that stand for no record, and words that stand in capitals.
 _NO_RECORDS: Final = frozenset(
-    "DNA RNA CDNA MRNA TRNA RRNA PCR SNP SNPS NCBI OMIM BLAST PMID DOI WHO FDA EMA NIH CDC USA GWAS MRI ECG EEG ICU "
-    "BMI AIDS HIV COPD ADHD PTSD RCT RCTS TLDR FAQ PDF XML JSON HTML URL API YES NOT AND THE FOR ALL NONE NOTE ANSWER "
-    "TRUE FALSE HGNC HGVS GRCH38 GRCH37 HG38 HG19 COVID-19 SARS-COV-2 B12 H2O CO2 BID TID QID TDS QDS NNT NNH ARR RRR IQR SEM".split()
+    re.findall(
+        r"\S+",
+        "DNA RNA CDNA MRNA TRNA RRNA PCR SNP SNPS NCBI OMIM BLAST PMID DOI WHO FDA EMA NIH CDC USA GWAS MRI ECG EEG "
+        "ICU BMI AIDS HIV COPD ADHD PTSD RCT RCTS TLDR FAQ PDF XML JSON HTML URL API YES NOT AND THE FOR ALL NONE NOTE "
+        "ANSWER TRUE FALSE HGNC HGVS GRCH38 GRCH37 HG38 HG19 COVID-19 SARS-COV-2 B12 H2O CO2 BID TID QID TDS QDS NNT "
+        "NNH ARR RRR IQR SEM",
+    )
 )
 _TOKEN: Final = re.compile(r"[^\W_]+")
 _MAX_INITIALS: Final = 8
@@ -112,7 +119,10 @@ class IdentifierIndex:
             rf"(?<![^\W_]){re.escape(text.removeprefix('chr'))}\.\d", self._text
         ):
             return True  # a band holds its sub-bands
-        return any(self.has_phrase(form) for form in _forms(text, identifier.kind))
+        if any(self.has_phrase(form) for form in _forms(text, identifier.kind)):
+            return True
+        parts = text.split("-") if identifier.kind == "symbol" else []
+        return len(parts) > 1 and all(len(part) > 1 and self.has_phrase(part) for part in parts)
 
     def has_phrase(self, form: str) -> bool:
         """Return whether a form stands in the text between other characters than letters and digits."""

@@ -186,9 +186,9 @@ class QuantityReader:
             return replace(self._of(text, number, unit, end), is_bound=chance["sign"] in "<≤")
         gap = _GAP.match(text, end)
         start = gap.end() if gap else end
-        if unit := self._units.match(text, start) or self._units.match(text, end):
+        if measured := self._units.match(text, start) or self._units.match(text, end):
             interval = _EVERY.search(text[max(0, number.start - 12) : number.start]) is not None
-            return replace(self._of(text, number, *unit), is_interval=interval)
+            return replace(self._of(text, number, *measured), is_interval=interval)
         if ordinal := _ORDINAL.match(text, end):
             return self._of(text, number, NO_UNIT, ordinal.end())
         if text[end : end + 1].isalnum():

@@ -88,7 +88,7 @@ class PreparedSource:
     def of(cls, source: Source, reader: QuantityReader) -> PreparedSource:
         text = f"{source.title}\n\n{source.text}" if source.title else source.text
         whole = PreparedText.of(text, reader)
-        records = tuple(PreparedText.of(record, reader) for record in source.records) if len(source.records) > 1 else ()
+        records = tuple(PreparedText.of(record, reader) for record in source.records)
         return cls(source, whole, records, tuple(map(tuple, whole.by_sentence())))
 
     @property

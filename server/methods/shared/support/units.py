@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import pint
@@ -61,14 +61,14 @@ _OTHER_SYMBOLS: Final = {
     "mmHg": "millimeter_Hg", "mm Hg": "millimeter_Hg", "cmH2O": "centimeter_H2O", "°C": "degree_Celsius",
     "° C": "degree_Celsius", "ºC": "degree_Celsius", "℃": "degree_Celsius", "°F": "degree_Fahrenheit", "°": "arc",
     "º": "arc", "m2": "meter**2", "m²": "meter**2", "m^2": "meter**2", "cm2": "centimeter**2", "cm²": "centimeter**2",
-    "mm3": "millimeter**3", "mm³": "millimeter**3", "UI": "bioactivity", "IE": "bioactivity", "lb": "pound", "oz": "ounce",
+    "mm3": "millimeter**3", "mm³": "millimeter**3", "UI": "bioactivity", "IE": "bioactivity", "lb": "pound",
     "h": "hour", "hr": "hour", "hrs": "hour", "Std": "hour", "min": "minute", "mins": "minute", "Min": "minute",
     "sec": "second", "d": "day", "wk": "week", "wks": "week", "mo": "month", "yr": "year", "yrs": "year",
     "kg": "kilogram", "kDa": "kilodalton", "mg": "milligram",
 }  # fmt: skip
 # Words in any case; a stem in "(…)" is optional.
 _WORDS: Final = (
-    ("proportion", r"percent(?:age points?)?|per cent|percentage points?|prozent(?:punkte?n?)?|pour[ -]?cent|por ciento|p\.p\."),
+    ("proportion", r"percent(?:age points?)?|per cent|prozent(?:punkte?n?)?|pour[ -]?cent|por ciento|p\.p\."),
     ("microgram", r"micro-?gram(?:me|o)?s?|mikrogramm"),
     ("nanogram", r"nanogram(?:me|o)?s?|nanogramm"),
     ("milligram", r"milligram(?:me)?s?|milligramm|miligramos?"),
@@ -85,7 +85,7 @@ _WORDS: Final = (
     ("centimeter", r"centimet(?:er|re)s?|zentimeter|centimètres?|centímetros?"),
     ("meter**2", r"square met(?:er|re)s?|quadratmetern?|mètres? carrés?|metros? cuadrados?"),
     ("kilocalorie", r"kilo-?calor(?:ie|ía)s?|kilokalorien?"),
-    ("bioactivity", r"(?:international )?units?|(?:internationale )?einheiten|unités(?: internationales)?|unidades(?: internacionales)?"),
+    ("bioactivity", r"(?:international )?units?|(?:internationale )?einheiten|uni(?:té|dade)s(?: interna[ct]ionales)?"),
     ("degree_Celsius", r"degrees? (?:celsius|centigrade)|grad celsius|degrés? celsius|grados? celsius"),
     ("arc", r"degrees?|grad|degrés?|grados?"),
     ("second", r"seconds?|sekunden?|secondes?|segundos?"),
@@ -96,7 +96,7 @@ _WORDS: Final = (
     ("month", r"months?|monate?n?|monats|mois|mes(?:es)?"),
     ("year", r"years?|jahre?n?|jahres|ans?|années?|años?"),
     ("base_pair", r"base pairs?|bases?|basenpaare?n?|paires? de bases|pares de bases"),
-    ("fold", r"-?fold|-?fach(?:e[nrsm]?)?|times as|times (?:more|less|higher|lower|longer|greater|larger)|fois plus|veces más"),
+    ("fold", r"-?fold|-?fach(?:e[nrsm]?)?|times as|times (?:more|less|higher|lower)|fois plus|veces más"),
     ("number", r"cells?|zellen|cellules?|células?|copies|kopien|copias"),
 )  # fmt: skip
 _ADVERBS: Final = (
@@ -143,7 +143,9 @@ class Units:
         inverse = rf"day|hour|week|{_alternatives(self._symbols)}"
         of_body = r"(?:\s(?:of |de )?(?:body[ -]?weight|bw|körpergewicht|poids(?: corporel)?|peso(?: corporal)?))?"
         # "0.5 g of xylitol per kg": the substance stands within the unit.
-        what = r"\s(?:of\s|de\s)?[^\W\d_][\w-]*(?:\s[^\W\d_][\w-]*)?(?=\s(?:per|pro|par|por|je)\s(?:kg|kilo|m2|m²)(?!\w))"
+        what = (
+            r"\s(?:of\s|de\s)?[^\W\d_][\w-]*(?:\s[^\W\d_][\w-]*)?(?=\s(?:per|pro|par|por|je)\s(?:kg|kilo|m2|m²)(?!\w))"
+        )
         self._pattern = re.compile(
             rf"(?P<first>{one})(?:{what})?(?P<rest>(?:(?:{per})(?:{one}){of_body})*(?:\s?[·.]?(?:{inverse})(?:-1|⁻¹))*)"
             rf"(?P<adverb>\s(?:{adverb})(?!\w))?"
@@ -157,7 +159,7 @@ class Units:
         self._words = tuple((unit, re.compile(pattern, re.IGNORECASE)) for unit, pattern in _WORDS)
         self._adverbs = tuple((unit, re.compile(pattern, re.IGNORECASE)) for unit, pattern in _ADVERBS)
         self._known: dict[str, Unit] = {}
-        self._registry: pint.UnitRegistry | None = None
+        self._registry: pint.UnitRegistry[Any] | None = None
 
     @property
     def one(self) -> str:
@@ -221,11 +223,11 @@ class Units:
         one = 1 * registry.parse_expression(expression)
         return Unit(expression, str(one.dimensionality), float(one.to_base_units().magnitude))
 
-    def _units(self) -> pint.UnitRegistry:
+    def _units(self) -> pint.UnitRegistry[Any]:
         if self._registry is None:
             import pint  # a third of a second, which only an answer with a measured value has to wait for
 
-            registry: pint.UnitRegistry = pint.UnitRegistry(cache_folder=None)
+            registry: pint.UnitRegistry[Any] = pint.UnitRegistry(cache_folder=None)
             for definition in _DEFINITIONS:
                 registry.define(definition)
             self._registry = registry
