@@ -3,10 +3,10 @@
     python -m scripts.evals.capable --answers FILE [FILE …] [--passages FILE] [--json OUT] [--show]
 
 Each line of an answers file is one answer: ``id``, ``method``, ``right``, ``kind``, ``question``, ``answer``; for
-GeneGPT also ``search_term``, that of its first search. ``{T:Title}`` in an answer stands for the number that the passage
-or article of this title has in the prompt (a beginning of the title is enough). Passages are put into a namespace of a
-server in this process, with the sample of the gateway and of the graph; a scripted engine writes the answers. Text
-between <think> and </think> is left out: engines part it before a method reads a text.
+GeneGPT also ``search_term``, that of its first search. ``{T:Title}`` in an answer stands for the number that the
+passage or article of this title has in the prompt (a beginning of the title is enough). Passages are put into a
+namespace of a server in this process, with the sample of the gateway and of the graph; a scripted engine writes the
+answers. Text between <think> and </think> is left out: engines part it before a method reads a text.
 
 Of the right answers: ``text`` reached the client whole, ``not lowered`` ended as answered without a label against a
 sentence. Of the wrong ones: ``labelled`` ended otherwise, or with a label against a sentence.
@@ -105,11 +105,20 @@ class Player:
         return number_of(title, prompt)
 
     def _sub_answer(self, prompt: str) -> str:
-        """Cite the passages that the answer cites, in its order, so that the run's numbers are theirs."""
+        """Cite the passages that the answer cites, in its order, so that the run's numbers are theirs.
+
+        Where it names none, the passage with most of its words.
+        """
         titles = dict.fromkeys(_TITLE.findall(self.row["answer"]))
         self._cited = [title for title in titles if number_of(title, prompt) != _NOWHERE]
-        marks = "".join(f"[{number_of(title, prompt)}]" for title in self._cited) or "[1]"
-        return f"The passages answer this {marks}."
+        numbers = [number_of(title, prompt) for title in self._cited] or [self._nearest(prompt)]
+        return f"The passages answer this {''.join(f'[{number}]' for number in numbers)}."
+
+    def _nearest(self, prompt: str) -> int:
+        words = set(re.findall(r"\w+", self.row["answer"].casefold()))
+        passages = re.split(r"^(?=\[\d+\] )", prompt, flags=re.MULTILINE)[1:]
+        best = max(passages, key=lambda one: len(words & set(re.findall(r"\w+", one.casefold()))), default="[1] ")
+        return int(best[1 : best.index("]")])
 
     def _clinfo(self, prompt: str) -> str:
         if "different searches" in prompt or "evidence table" in prompt:
@@ -135,7 +144,9 @@ def number_of(title: str, prompt: str) -> int:
 
 
 @asynccontextmanager
-async def client(passages: Sequence[Mapping[str, Any]], player: Callable[[str], str]) -> AsyncIterator[httpx.AsyncClient]:
+async def client(
+    passages: Sequence[Mapping[str, Any]], player: Callable[[str], str]
+) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a server in this process, over the scripted engine and the data that ship."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings.model_validate(_fields(Path(folder)))
@@ -156,7 +167,7 @@ def _fields(folder: Path) -> dict[str, Any]:
     script = folder / "script.json"
     script.write_text("[]")
     return {
-        "model": {"engine": "scripted", "script": str(script), "served_name": "capable", "max_model_len": CONTEXT},
+        "model": {"engine": "scripted", "script": str(script), "served_name": "capable", "prompt_form": "chat", "max_model_len": CONTEXT},
         "retrieval": {"data_dir": str(folder / "namespaces")},
         "graph": {"data_dir": str(folder / "graphs")},
         "ncbi": {"cache_path": str(folder / "cache.sqlite")},
@@ -180,7 +191,8 @@ async def play(rows: Sequence[Mapping[str, Any]], http: httpx.AsyncClient, playe
     played = []
     for row in rows:
         player.play(row)
-        options = {"namespaces": [NAMESPACE]} if row["method"] in _OF_NAMESPACES else {}
+        searches = row["method"] == "clinfo" or row["method"] in _OF_NAMESPACES
+        options: dict[str, Any] = {"namespaces": [NAMESPACE]} if searches else {}
         options |= {"extractor": "terms"} if row["method"] == "weiseeule" else {}
         options |= {"rounds": 1} if row["method"] == "i-medrag" else {}
         body = {
@@ -195,11 +207,10 @@ async def play(rows: Sequence[Mapping[str, Any]], http: httpx.AsyncClient, playe
 
 
 def _read(row: Mapping[str, Any], reply: Mapping[str, Any], status: int) -> Played:
-    facts = [row["id"], row["method"], row["right"], row["kind"]]
+    facts = (row["id"], row["method"], row["right"], row["kind"])
     if status != 200:
         return Played(*facts, False, f"error {status}", (), json.dumps(reply)[:300])
-    content = reply["choices"][0]["message"]["content"]
-    told = reply["arrowhead"]
+    content, told = reply["choices"][0]["message"]["content"], reply["choices"][0]["message"]["arrowhead"]
     sentences = told.get("support", {}).get("sentences", [])
     against = [one for one in sentences if one["verdict"] in ("unsupported", "contradicted")]
     labels = tuple(

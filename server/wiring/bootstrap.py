@@ -39,6 +39,8 @@ from server.methods.medrag.method import MedRag
 from server.methods.shared.conversation.method import ConversationMethod
 from server.methods.shared.generation import GrammarRewriter
 from server.methods.shared.support.method import SupportedMethod
+from server.methods.shared.support.quantities import QuantityReader
+from server.methods.shared.support.units import Units
 from server.methods.shared.support.verifier import ModelVerifier
 from server.methods.shared.synthesis import for_model
 from server.methods.weiseeule.method import WeiseEule
@@ -214,13 +216,13 @@ def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence
         Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles()), longest),
         WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.names), longest),
     )
-    rewriter = GrammarRewriter(lifecycle)
+    reader, rewriter = QuantityReader(Units()), GrammarRewriter(lifecycle)
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in built:
         conversing = ConversationMethod(for_model(method, lifecycle.card), lifecycle)
         # Its paper has each sentence of a synthesis compared with the articles that it cites.
         verifier = ModelVerifier(lifecycle) if method.name == "clinfo" and lifecycle.card.trained_for is None else None
-        methods[method.name] = SupportedMethod(conversing, rewriter, verifier)
+        methods[method.name] = SupportedMethod(conversing, reader, rewriter, verifier)
     return methods
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import repeat
 from pathlib import PurePath
 from typing import Any, Final, Literal, get_args
 
@@ -171,8 +171,7 @@ def build_context(
 
 def evidence_of(passages: Iterable[RankedPassage], numbers: Iterable[int] | None = None) -> tuple[Source, ...]:
     """Return the sources that an answer from these passages may rest on, with the numbers that the model cites."""
-    numbered = zip_longest(passages, numbers or ())
-    return tuple(_source(passage, number) for passage, number in numbered if passage is not None)
+    return tuple(map(_source, passages, repeat(None) if numbers is None else numbers))
 
 
 def _source(found: RankedPassage, number: int | None) -> Source:

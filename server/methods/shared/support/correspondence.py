@@ -8,17 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from server.methods.base import Mismatch, MismatchKind, Source
 from server.methods.shared.support.arithmetic import follows_for_body, follows_from, is_stated, support_of
 from server.methods.shared.support.binding import ProseBindings, SourceNames, misbound_in_prose
 from server.methods.shared.support.clauses import Value
 from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 from server.methods.shared.support.record_binding import Record, misbound_in_records
-from server.methods.shared.support.sources import PreparedSource, PreparedText, Source, without_options
-
-MismatchKind = Literal["number", "identifier", "record", "citation", "retracted", "superseded"]
+from server.methods.shared.support.sources import PreparedSource, PreparedText, without_options
 
 # Not the genotypes P[8] and G1P[8].
 _CITATION: Final = re.compile(r"(?<!\b[A-Z])(?<!\d[A-Z])\[(\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*)\]")
@@ -30,14 +29,11 @@ _MAX_SOURCES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch:
-    """Hold what of a sentence does not correspond, with its place there; ``detail`` is one clause for a reader."""
+class Correspondence:
+    """Hold how many numbers and identifiers of a sentence were looked up, and what of it does not correspond."""
 
-    kind: MismatchKind
-    text: str
-    start: int
-    end: int
-    detail: str
+    num_checked: int
+    mismatches: tuple[Mismatch, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +57,16 @@ class Evidence:
         self._names = SourceNames(self._sources)
         self._bound = {id(source): ProseBindings(source) for source in self._sources if not source.records}
 
-    def mismatches(self, sentence: str, context: str = "") -> tuple[Mismatch, ...]:
-        """Return what of a sentence does not correspond; ``context`` is the rest of the answer."""
+    def check(self, sentence: str, context: str = "") -> Correspondence:
+        """Compare a sentence with the sources; ``context`` is the rest of the answer."""
         statement = self._read(sentence)
         cited = self._cited(statement)
         found = [*self._uncitable(statement), *_out_of_date(statement, cited, self._sources)]
         found += self._numbers(statement, cited, context)
         found += self._identifiers(statement, cited, context)
         found += self._bindings(statement, cited)
-        return tuple(sorted(found, key=lambda one: (one.start, one.end)))
+        num_checked = len(statement.identifiers) + sum(map(_is_checked, statement.quantities))
+        return Correspondence(num_checked, tuple(sorted(found, key=lambda one: (one.start, one.end))))
 
     def _read(self, text: str) -> Statement:
         identifiers = tuple(identifiers_in(text))

@@ -24,7 +24,10 @@ _KINDS: Final = (
     # Its number is read behind it.
     ("id", r"(?<![\w-])(?:[iI][dD]s?|(?:[Gg]ene|Entrez)(?:[ -][iI][dD])?)(?:[\s*_`:=#]|ist?|est?){1,6}(?=\d{2,10}\b)"),
     ("variant", r"\b[cgpmnr]\.[A-Za-z0-9_>+*()=\-]*\d[A-Za-z0-9_>+*()=\-]*(?!\w)"),
-    ("position", rf"\b(?:chr|(?:[cC]h?romosom[ae]?[ns]?)\s)(?:\d{{1,2}}|[XYM]|MT)(?::{_PLACE}(?:[-–]{_PLACE})?)?(?![\w:])"),
+    (
+        "position",
+        rf"\b(?:chr|(?:[cC]h?romosom[ae]?[ns]?)\s)(?:\d{{1,2}}|[XYM]|MT)(?::{_PLACE}(?:[-–]{_PLACE})?)?(?![\w:])",
+    ),
     ("band", rf"(?<![\w.])(?:chr)?(?:\d{{1,2}}|[XY])[pq]{_BAND}(?:[-–](?:\d{{1,2}}|[XY])?[pq]?{_BAND})?(?![\w])"),
     ("symbol", rf"(?<![\w/])(?:\d(?=[A-Z]{{2}}))?[A-Za-zα-ω][A-Za-z0-9α-ω]*(?:{_PART})*(?![\w])"),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from server.methods.base import AnswerOutcome, SentenceSupport, Source, Support
 from server.methods.shared.extractive import question_stems, stems_of
 from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
 from server.methods.shared.support.correspondence import Evidence
+from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.verifier import Claim
 
 # From this probability on a verifier's word for "stated" counts.
@@ -51,23 +52,23 @@ class AnswerLabels:
     citations and are left out of account.
     """
 
-    def __init__(self, answer: str, sources: Sequence[Source], question: str) -> None:
+    def __init__(self, answer: str, sources: Sequence[Source], question: str, reader: QuantityReader) -> None:
         self._answer = answer
-        self._evidence = Evidence(sources)
-        self._sources: Mapping[int, Source] = {one.number: one for one in sources if one.number is not None}
-        self._question = question
+        self._evidence = Evidence(sources, question, reader)
+        self.sources = sources
+        self._numbered: Mapping[int, Source] = {one.number: one for one in sources if one.number is not None}
         self.sentences = tuple(self._labelled(span) for span in sentence_spans(answer))
 
     def _labelled(self, span: Span) -> SentenceSupport:
         text = self._text(span.start, span.end)
-        checked = self._evidence.check(text, self._question, context=self._answer)
-        cited = tuple(number for number in numbers_in(text) if number in self._sources)
+        checked = self._evidence.check(text, self._answer)
+        cited = tuple(number for number in numbers_in(text) if number in self._numbered)
         return SentenceSupport(
             start=span.start,
             end=span.end,
             verdict="unsupported" if checked.mismatches else "unchecked",
             citations=cited,
-            quote=next(filter(None, (nearest_sentence(text, self._sources[number].text) for number in cited)), ""),
+            quote=next(filter(None, (nearest_sentence(text, self._numbered[number].text) for number in cited)), ""),
             num_checked=checked.num_checked,
             mismatches=checked.mismatches,
         )
@@ -75,7 +76,7 @@ class AnswerLabels:
     def _text(self, start: int, end: int) -> str:
         """Return a sentence; marks that are not the model's become blanks, so that offsets stay."""
         text = self._answer[start:end]
-        return text if self._sources else MARK.sub(lambda found: " " * len(found[0]), text)
+        return text if self._numbered else MARK.sub(lambda found: " " * len(found[0]), text)
 
     def claims(self) -> list[tuple[int, Claim]]:
         """Return the sentences for a verifier, by their place: those without a mismatch that cite a source."""
@@ -83,7 +84,7 @@ class AnswerLabels:
         for place, one in enumerate(self.sentences):
             if one.citations and not one.mismatches:
                 share = _MAX_EVIDENCE_CHARS // len(one.citations)
-                texts = [_whole(self._sources[number])[:share] for number in one.citations]
+                texts = [_whole(self._numbered[number])[:share] for number in one.citations]
                 found.append((place, Claim(bare(self._answer[one.start : one.end]), "\n\n".join(texts))))
         return found
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from server.methods.base import Source
 from server.methods.shared.support.labels import AnswerLabels, sentence_spans
+from server.methods.shared.support.quantities import QuantityReader
 
 MARK: Final = " [unverified]"
 
@@ -14,8 +15,9 @@ MARK: Final = " [unverified]"
 class MarkedText:
     """Mark an answer that comes in pieces, a sentence at a time; the last one is held back until it is complete."""
 
-    def __init__(self, question: str) -> None:
+    def __init__(self, question: str, reader: QuantityReader) -> None:
         self._question = question
+        self._reader = reader
         self._sources: Sequence[Source] = ()
         self._pending = ""
         self._num_released = 0
@@ -40,7 +42,7 @@ class MarkedText:
     def _release(self, end: int) -> str:
         text, self._pending = self._pending[:end], self._pending[end:]
         parts, last = list[str](), 0
-        for one in AnswerLabels(text, self._sources, self._question).sentences if text.strip() else ():
+        for one in AnswerLabels(text, self._sources, self._question, self._reader).sentences if text.strip() else ():
             for mismatch in one.mismatches:
                 place = one.start + mismatch.end
                 # Within the brackets of a Markdown link a mark would become part of its address.

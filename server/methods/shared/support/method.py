@@ -7,9 +7,10 @@ has, ``strict`` has unsupported sentences written again, under a grammar of what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Literal, get_args
 
 from models.decoding.types import LoopUsage
@@ -34,6 +35,7 @@ from server.methods.base import (
 from server.methods.shared.outcomes import notice
 from server.methods.shared.support.labels import AnswerLabels, line_on, outcome_of, rests_on_nothing
 from server.methods.shared.support.marking import MarkedText
+from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.rewriting import Rewriter, Rewritten, rewritten
 from server.methods.shared.support.verifier import Verifier
 
@@ -48,8 +50,11 @@ class SupportedMethod:
     ``verifier`` None: sentences are held against what they cite by their numbers and identifiers alone.
     """
 
-    def __init__(self, inner: Method, rewriter: Rewriter, verifier: Verifier | None = None) -> None:
+    def __init__(
+        self, inner: Method, reader: QuantityReader, rewriter: Rewriter, verifier: Verifier | None = None
+    ) -> None:
         self._inner = inner
+        self._reader = reader
         self._rewriter = rewriter
         self._verifier = verifier
         self.name = inner.name
@@ -79,7 +84,7 @@ class SupportedMethod:
         self, ask: AnswerRequest, inner: AsyncGenerator[Event, None], *, is_marked: bool
     ) -> AsyncGenerator[Event, None]:
         """Yield the answer as it comes, and a line on what its sources do not have before the server's own ending."""
-        answer = _Answer(ask, MarkedText(_question(ask)) if is_marked else None)
+        answer = _Answer(ask, MarkedText(_question(ask), self._reader) if is_marked else None)
         async with aclosing(inner) as events:
             async for event in events:
                 answer.read(event)
@@ -91,8 +96,12 @@ class SupportedMethod:
                         yield note
                 yield answer.shown(event)
 
+    def _labelling(self, ask: AnswerRequest, answer: _Answer) -> Callable[[str], AnswerLabels]:
+        """Return what labels a text by the sources of an answer."""
+        return partial(AnswerLabels, sources=answer.sources, question=_question(ask), reader=self._reader)
+
     async def _labels(self, ask: AnswerRequest, answer: _Answer) -> _Labels:
-        labels = await asyncio.to_thread(AnswerLabels, answer.text, answer.sources, _question(ask))
+        labels = await asyncio.to_thread(self._labelling(ask, answer), answer.text)
         sentences, usage = labels.sentences, LoopUsage()
         claims = labels.claims() if self._verifier is not None else []
         if self._verifier is not None and claims:
@@ -122,7 +131,7 @@ class SupportedMethod:
         again = Rewritten(answer.text)
         if labels.support.unsupported:
             yield Step(f"sentences that nothing which was read supports: {len(labels.support.unsupported)}")
-            again = await rewritten(ask, answer.text, labels.support, (answer.sources, _question(ask), self._rewriter))
+            again = await rewritten(ask, answer.text, labels.support, self._rewriter, self._labelling(ask, answer))
         for event in _replaced(held, answer, again, labels):
             yield event
 

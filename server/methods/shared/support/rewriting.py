@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,11 +48,10 @@ class Rewritten:
 
 
 async def rewritten(
-    ask: AnswerRequest, text: str, support: Support, by: tuple[Sequence[Source], str, Rewriter]
+    ask: AnswerRequest, text: str, support: Support, rewriter: Rewriter, label: Callable[[str], AnswerLabels]
 ) -> Rewritten:
-    """Return the answer without its unsupported sentences; ``by`` are the sources, the question, and what rewrites."""
-    sources, question, rewriter = by
-    usage, count, dropped = LoopUsage(), 0, list[str]()
+    """Return the answer without its unsupported sentences; ``label`` labels a text by the same sources."""
+    sources, usage, count, dropped = label("").sources, LoopUsage(), 0, list[str]()
     parts, last = list[str](), 0
     for place, one in enumerate(support.unsupported):
         sentence = text[one.start : one.end]
@@ -60,9 +59,7 @@ async def rewritten(
         if place < _MOST_AGAIN:
             written = await rewriter.rewritten(ask, _first(sentence, one, sources))
             usage = add_usage(usage, written.usage)
-            is_good = written.text and not any(
-                label.mismatches for label in AnswerLabels(written.text, sources, question).sentences
-            )
+            is_good = written.text and not any(again.mismatches for again in label(written.text).sentences)
             second = written.text if is_good else ""
         count += bool(second)
         dropped += [] if second else [sentence]
@@ -70,7 +67,7 @@ async def rewritten(
         last = one.end
     whole = "".join([*parts, text[last:]]).strip()
     left = whole if bare(whole) and len(dropped) < len(support.sentences) else ""
-    labels = Support(AnswerLabels(left, sources, question).sentences) if left else Support()
+    labels = Support(label(left).sentences) if left else Support()
     return Rewritten(left, count, tuple(dropped), labels, usage)
 
 

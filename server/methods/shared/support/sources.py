@@ -10,28 +10,13 @@ from functools import lru_cache
 from typing import Final
 
 from models.function_words import FUNCTION_WORDS
+from server.methods.base import Source
 from server.methods.shared.sentences import split_sentences
 from server.methods.shared.support.identifiers import Identifier, IdentifierIndex, identifiers_in, tokens_of
 from server.methods.shared.support.quantities import Quantity, QuantityReader
-from server.methods.shared.support.status import Status
 
 _OPTIONS: Final = re.compile(r"(?s)(?:^|\s)\(?A[.):]\s.*?\s\(?B[.):]\s.*")
 _STEM: Final = 5  # letters by which two forms of a word are taken for one
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Hold a text that the answer may rest on.
-
-    ``number`` is that by which the answer cites it, None where it cannot be cited. ``records`` are the texts of the
-    single records in it, where there are several.
-    """
-
-    text: str
-    number: int | None = None
-    title: str = ""
-    records: tuple[str, ...] = ()
-    status: Status = "current"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final
 
-Status = Literal["current", "retracted", "superseded"]
+from server.methods.base import SourceStatus
 
 # PubMed's publication types and kinds of CommentsCorrections (NLM, PubMed DTD).
 _RETRACTED_TYPES: Final = frozenset({"retracted publication"})
@@ -19,7 +19,7 @@ _RETRACTED_TITLE: Final = re.compile(
 _WITHDRAWN_TITLE: Final = re.compile(r"\s*\[?(?:WITHDRAWN|Withdrawn)(?: ARTICLE| Article)?\s*[:\]]")
 
 
-def status_of(title: str, types: Iterable[str] = (), notices: Iterable[str] = ()) -> Status:
+def status_of(title: str, types: Iterable[str] = (), notices: Iterable[str] = ()) -> SourceStatus:
     """Return a record's status by its title's mark, its publication types and the kinds of its notices."""
     kinds = frozenset(notices)
     if (
