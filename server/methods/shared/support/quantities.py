@@ -15,6 +15,7 @@ from typing import Final
 from text_to_num import find_numbers
 
 from server.methods.shared.support.dates import dates_in
+from server.methods.shared.support.identifiers import INTEGER
 from server.methods.shared.support.units import NO_UNIT, Unit, Units
 
 TIME: Final = "[time]"
@@ -29,7 +30,7 @@ _FRACTIONS: Final = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 /
 _RAISED: Final = r"[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+"
 _NUMBER: Final = re.compile(
     r"(?<![\w.])(?<![^\W\d_]-)(?<!\d,)(?P<sign>(?<![\d%)])-\s?(?=[\d.]))?"
-    r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?(?!\d)|"
+    r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}(?!\d)|"
     r"\d{1,3}(?:[\xa0']\d{3})+(?:[.,]\d+)?(?!\d)|\d{1,3}(?: \d{3})+(?![\d.,])|\d+[.,·]\d+|\d+|(?<!\d)[.·]\d+)"
     rf"(?P<fraction>[½¼¾⅓⅔])?(?:(?:[eE]|\s?[×x·*]\s?10\s?(?:\^|\*\*)?\s?)(?P<power>[-+]?\d{{1,3}})(?!\d)|"
     rf"\s?[×x·*]\s?10(?P<raised>{_RAISED})|\^(?P<exponent>-?\d{{1,3}})|(?P<superscript>{_RAISED}))?|(?P<alone>[½¼¾⅓⅔])"
@@ -328,7 +329,7 @@ def _worded(text: str) -> Iterator[_Number]:
 
 
 def _digit_runs(text: str) -> Iterator[Quantity]:
-    """Yield all runs of digits: a list of ids without spaces looks like one number with separators."""
-    for found in re.finditer(r"\d+", text):
+    """Yield all whole numbers: a list of ids without spaces looks like one number with separators."""
+    for found in INTEGER.finditer(text):
         value = (float(found[0]),)
         yield Quantity(found[0], *found.span(), value, value, is_implied=True)
