@@ -13,7 +13,7 @@ from typing import Final
 
 from server.methods.shared.support.arithmetic import is_equal, is_stated, support_of
 from server.methods.shared.support.clauses import Clause, Misbinding, Value, cut_at, kind_of
-from server.methods.shared.support.identifiers import tokens_of
+from server.methods.shared.support.identifiers import is_abbreviation, tokens_of
 from server.methods.shared.support.quantities import Quantity
 from server.methods.shared.support.sources import PreparedSource, PreparedText, stems_of
 
@@ -28,7 +28,9 @@ class ProseBindings:
         self._clauses: dict[str, list[Clause]] = {}
         text = source.whole
         values: list[Value] = [one for one in text.quantities if one.dimension and not one.is_implied]
-        values += (one for one in text.identifiers if one.kind == "symbol")
+        # An abbreviation of the text's own words is no rival of a name.
+        symbols = (one for one in text.identifiers if one.kind == "symbol")
+        values += (one for one in symbols if not is_abbreviation(one.text, (text.text,)))
         for kind in {kind_of(one) for one in values}:
             same = sorted((one for one in values if kind_of(one) == kind), key=lambda one: one.start)
             self._clauses[kind] = list(_clauses_of(text, same))

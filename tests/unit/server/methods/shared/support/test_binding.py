@@ -26,6 +26,8 @@ UNLIKE = Source(
 FIRST = Source("Articaine is an anaesthetic. Its maximum dose is 7 mg/kg.", 6, "Articaine")
 SECOND = Source("Lidocaine is an anaesthetic. Its maximum dose is 4.4 mg/kg.", 7, "Lidocaine in dentistry")
 
+BRAND = Source("The pill MAVYRE holds two drugs. Chronic hepatitis C virus (HCV) infection is treated with it.", 8)
+
 
 def kinds(sentence: str, *sources: Source) -> list[str]:
     return [one.kind for one in Evidence(sources, "", READER).mismatches(sentence)]
@@ -58,6 +60,7 @@ def test_the_value_of_another_name_is_noticed(sentence: str, sources: list[Sourc
         ("Orla disease involves ABX7A, whereas Wenn disease involves ABX7B [3].", [GENES]),
         ("Mild signs are seen from 20 mg/kg, while seizures appear near 60 mg/kg [4].", [STEPS]),
         ("Those allergic to penicillin get 500 mg of azithromycin, others 2 g of amoxicillin [5].", [UNLIKE]),
+        ("MAVYRE pills treat hepatitis C virus infection [8].", [BRAND]),
         ("Articaine may be given up to 7 mg/kg and lidocaine up to 4.4 mg/kg [6, 7].", [FIRST, SECOND]),
     ],
 )

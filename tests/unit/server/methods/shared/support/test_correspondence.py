@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from server.methods.shared.support.correspondence import Evidence
 from server.methods.shared.support.quantities import QuantityReader
@@ -88,3 +90,79 @@ def test_results_may_follow_from_numbers_of_two_sources() -> None:
     assert evidence.derived("That is 4.5 times as long.", context) == ("4.5 times as",)
     assert evidence.derived(context) == ()
     assert [one.kind for one in evidence.mismatches("That is 5.5 times as long.", context)] == ["number"]
+
+
+TOKENS = st.sampled_from(
+    [
+        "10",
+        "10^999",
+        "9e999",
+        "×",
+        "10⁶",
+        "e5",
+        "-",
+        "–",
+        ",",
+        ".",
+        "½",
+        "mg/kg",
+        "%",
+        "°C",
+        "one",
+        "hundred",
+        "million",
+        "twice",
+        "a",
+        "day",
+        "every",
+        "q12h",
+        "BID",
+        "per",
+        "kg",
+        "of",
+        "and",
+        "(",
+        ")",
+        "[1]",
+        "[1,",
+        "4]",
+        "[2-99]",
+        ";",
+        "\n",
+        "ACX1",
+        "id",
+        "5699",
+        "16q22.1",
+        "chr7:1-2",
+        "p",
+        "<",
+        "0.05",
+        "2014-09-11",
+        "rs12",
+        "²",
+        "٣",
+        "0",
+        "00",
+        "1,234",
+        "1.234,5",
+        "half",
+        "an",
+        "hour",
+        "|",
+        "**",
+        "1e99",
+        "PMID",
+    ]
+)
+
+
+@example([("10^999", " "), ("9e999", "")])
+@given(st.lists(st.tuples(TOKENS, st.sampled_from(["", " "])), max_size=14))
+def test_any_text_can_be_compared(tokens: list[tuple[str, str]]) -> None:
+    """No form of numbers makes the comparison fail, and places are those of the sentence."""
+    sentence = "".join(token + space for token, space in tokens)
+    evidence = Evidence([Source(sentence, 1), Source(f"{sentence} ACX1", records=(sentence, "ACX1"))], sentence, READER)
+
+    found = (*evidence.mismatches(sentence), *EVIDENCE.mismatches(sentence, sentence))
+
+    assert all(0 <= one.start < one.end <= len(sentence) for one in found)

@@ -8,7 +8,8 @@ from server.methods.shared.support.identifiers import IdentifierIndex, identifie
 
 EVIDENCE = (
     "PSMB10 (human) protein-coding chr16 16q22.1; aliases LMP10, MECL1; id 5699. HLA-DRB1*15:01, rs429358. "
-    "NM_002801.4; PMID: 12345678. DOI 10.1000/xyz123. NCT01234567, V600E, c.35G>A, DOID:1234, https://example.org/a Mcm2 binds Ctf4"
+    "NM_002801.4; PMID: 12345678. DOI 10.1000/xyz123. NCT01234567, V600E, c.35G>A, DOID:1234, https://example.org/a "
+    "Mcm2 binds Ctf4"
 )
 EXPANDED = (
     "A 75 g oral glucose tolerance test diagnoses gestational diabetes.",

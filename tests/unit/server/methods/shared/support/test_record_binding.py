@@ -56,7 +56,8 @@ def human_genes() -> list[GeneRecord]:
 
 def pairs(number: int) -> list[tuple[GeneRecord, GeneRecord]]:
     """Two genes at two places, without an alias in common."""
-    genes, dice, chosen = human_genes(), random.Random(7), []
+    genes, dice = human_genes(), random.Random(7)
+    chosen: list[tuple[GeneRecord, GeneRecord]] = []
     while len(chosen) < number:
         a, b = dice.sample(genes, 2)
         if a.location != b.location and not {a.symbol, *a.aliases} & {b.symbol, *b.aliases}:
