@@ -42,6 +42,7 @@ NAMESPACE: Final = "played"
 CONTEXT: Final = 131_072
 _EUTILS: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 _TITLE: Final = re.compile(r"\{T:([^}]*)\}")
+_CHOICES: Final = re.compile(r"^A[.)] ", re.MULTILINE)
 _THINK: Final = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 _IDS: Final = re.compile(r"\[\d+ ids?: ([\d, ]+)")
 _MARKS: Final = re.compile(r"\s*\[\d{1,3}(?:\s*[,;–-]\s*\d{1,3})*\]")
@@ -90,10 +91,18 @@ class Player:
         if method == "i-medrag" and "You ask short questions of your own" not in prompt:
             return self._sub_answer(prompt)
         if method in _OF_NAMESPACES and "First think step by step" in prompt and not prompt.endswith("Answer:"):
-            return "I read the passages."
+            return self.answer(prompt) if self._letter else "I read the passages."
+        if prompt.endswith("Answer:") and self._letter:
+            return f" {self._letter}"
         if method == "clinfo":
             return self._clinfo(prompt)
         return self.answer(prompt)
+
+    @property
+    def _letter(self) -> str:
+        """The letter in which an answer to a question with choices ends, "" for another answer."""
+        letters = re.findall(r"\b[A-E]\b", self.row["answer"]) if _CHOICES.search(self.row["question"]) else []
+        return letters[-1] if letters else ""
 
     def answer(self, prompt: str) -> str:
         text = _THINK.sub("", self.row["answer"])
@@ -167,7 +176,13 @@ def _fields(folder: Path) -> dict[str, Any]:
     script = folder / "script.json"
     script.write_text("[]")
     return {
-        "model": {"engine": "scripted", "script": str(script), "served_name": "capable", "prompt_form": "chat", "max_model_len": CONTEXT},
+        "model": {
+            "engine": "scripted",
+            "script": str(script),
+            "served_name": "capable",
+            "prompt_form": "chat",
+            "max_model_len": CONTEXT,
+        },
         "retrieval": {"data_dir": str(folder / "namespaces")},
         "graph": {"data_dir": str(folder / "graphs")},
         "ncbi": {"cache_path": str(folder / "cache.sqlite")},
@@ -216,7 +231,12 @@ def _read(row: Mapping[str, Any], reply: Mapping[str, Any], status: int) -> Play
     labels = tuple(
         found["detail"] for one in against for found in one["mismatches"] or [{"detail": "not stated by its source"}]
     )
-    return Played(*facts, plain(content).startswith(plain(row["answer"])), told.get("outcome", ""), labels, content)
+    # The reasoning about choices comes on a channel of its own.
+    written = f"{reply['choices'][0]['message'].get('reasoning_content') or ''}\n{content}"
+    is_whole = plain(content).startswith(plain(row["answer"])) or (
+        _CHOICES.search(row["question"]) is not None and plain(row["answer"]) in plain(written)
+    )
+    return Played(*facts, is_whole, told.get("outcome", ""), labels, content)
 
 
 def plain(text: str) -> str:

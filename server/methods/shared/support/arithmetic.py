@@ -142,7 +142,13 @@ def _follows(quantity: Quantity, group: Sequence[Quantity]) -> bool:
 
 def follows_from(quantity: Quantity, operands: Sequence[Quantity]) -> bool:
     """Return whether the quantity follows from operands that the answer itself names."""
-    return any(_is_result(quantity, value) for value in (*_results(quantity, operands), *_sums(quantity, operands)))
+    results = (
+        *_sums(quantity, operands),
+        *_ratios(quantity, operands),
+        *_products(quantity, operands),
+        *_multiples(quantity, operands),
+    )
+    return any(_is_result(quantity, value) for value in results)
 
 
 def _is_result(quantity: Quantity, value: float) -> bool:
@@ -150,10 +156,13 @@ def _is_result(quantity: Quantity, value: float) -> bool:
 
 
 def _results(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
-    if "/" not in quantity.dimension:
+    """Yield the results that need not be explained: others could be met by chance in a sentence of many numbers."""
+    if "/" not in quantity.dimension and quantity.dimension != TIME:
         yield from _sums(quantity, group)
-    if quantity.dimension in (_FOLD, PROPORTION, *_COUNTS):
+    if quantity.dimension in (_FOLD, PROPORTION):
         yield from _ratios(quantity, group)
+    if quantity.dimension in _COUNTS:
+        yield from _numbers_needed(group)
     yield from _products(quantity, group)
 
 
@@ -170,22 +179,31 @@ def _sums(quantity: Quantity, group: Iterable[Quantity]) -> Iterator[float]:
 
 
 def _ratios(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
-    scale = 100.0 if quantity.dimension == PROPORTION else 1.0
-    for a, b in combinations(group, 2):
-        if a.dimension != b.dimension or a.start == b.start or a.unit.factor is None:
-            continue
-        low, high = sorted((abs(a.values[0]), abs(b.values[0])))
-        if not low:
-            continue
-        yield high / low * (scale if scale == 1 else 1)
+    if quantity.dimension not in (_FOLD, PROPORTION, *_COUNTS):
+        return
+    for low, high in _pairs(group):
+        yield high / low
         if quantity.dimension == PROPORTION:
-            yield from (scale * low / high, scale * (high - low) / high, scale * (high - low) / low)
-        if a.dimension == PROPORTION and quantity.dimension in _COUNTS and high > low:
-            yield 100 / (high - low)  # the number needed to treat
+            yield from (100 * low / high, 100 * (high - low) / high, 100 * (high - low) / low)
+
+
+def _numbers_needed(group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield the numbers needed to treat for the differences of two proportions."""
+    proportions = [one for one in group if one.dimension == PROPORTION]
+    yield from (100 / (high - low) for low, high in _pairs(proportions) if high > low)
+
+
+def _pairs(group: Sequence[Quantity]) -> Iterator[tuple[float, float]]:
+    """Yield the values of two quantities of one dimension, the lower first, neither zero."""
+    for a, b in combinations(group, 2):
+        if a.dimension == b.dimension and a.start != b.start and a.unit.factor is not None:
+            low, high = sorted((abs(a.values[0]), abs(b.values[0])))
+            if low:
+                yield low, high
 
 
 def _products(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
-    """Yield doses a day of doses and frequencies, doses of a course, and doses of a body of a weight."""
+    """Yield doses a day of doses and frequencies, and the dose of a course of a dose a day and its duration."""
     for a in group:
         if "[" not in a.dimension or a.is_implied:
             continue
@@ -196,8 +214,14 @@ def _products(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
                 yield a.values[0] / b.values[0]
             if b.dimension == TIME and a.dimension == _per_time(quantity.dimension):
                 yield a.values[0] * b.values[0]
-            if not b.dimension and abs(b.written[0]) > 1 and a.dimension == quantity.dimension and not b.is_implied:
-                yield from (a.values[0] / b.written[0], a.values[0] * b.written[0])  # fractions, doses of a course
+
+
+def _multiples(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield fractions of a dose, and doses of a course."""
+    numbers = [abs(one.written[0]) for one in group if not one.dimension and abs(one.written[0]) > 1]
+    for one in group:
+        if one.dimension and one.dimension == quantity.dimension:
+            yield from (result for number in numbers for result in (one.values[0] / number, one.values[0] * number))
 
 
 def follows_for_body(quantity: Quantity, weights: Iterable[Quantity], sources: Iterable[PreparedSource]) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 
 from server.methods.shared.support.arithmetic import is_equal, is_stated, support_of
 from server.methods.shared.support.clauses import Clause, Misbinding, Value, cut_at, kind_of
-from server.methods.shared.support.identifiers import tokens_of
+from server.methods.shared.support.identifiers import is_abbreviation, tokens_of
 from server.methods.shared.support.quantities import Quantity
 from server.methods.shared.support.sources import PreparedSource, PreparedText, stems_of
 
@@ -25,11 +25,12 @@ class ProseBindings:
     """Know for each value of a source which words tell its clause from the clauses of others of its kind."""
 
     def __init__(self, source: PreparedSource) -> None:
-        self._source = source
         self._clauses: dict[str, list[Clause]] = {}
         text = source.whole
         values: list[Value] = [one for one in text.quantities if one.dimension and not one.is_implied]
-        values += (one for one in text.identifiers if one.kind == "symbol")
+        # An abbreviation of the text's own words is no rival of a name.
+        symbols = (one for one in text.identifiers if one.kind == "symbol")
+        values += (one for one in symbols if not is_abbreviation(one.text, (text.text,)))
         for kind in {kind_of(one) for one in values}:
             same = sorted((one for one in values if kind_of(one) == kind), key=lambda one: one.start)
             self._clauses[kind] = list(_clauses_of(text, same))
@@ -55,19 +56,23 @@ def _bound_to_other(
 ) -> str | None:
     """Return a value of another clause, most of whose own words, or the word next to it, are beside the value."""
     clauses = (own, *others)
-    own_share = _share(words, own, clauses)
+    _, own_share = _shared(words, own, clauses)
     bar = max(_MIN_SHARE, own_share + _MIN_LEAD)
     for clause in others:
-        is_next = not own_share and clause.sentence == own.sentence and clause.nearest & nearest - own.words
-        if is_next or _share(words, clause, clauses) >= bar:
+        is_sibling = clause.sentence == own.sentence
+        is_next = not own_share and is_sibling and clause.nearest & nearest - own.words
+        num_shared, share = _shared(words, clause, clauses)
+        # Of another sentence, one word could be a common one.
+        if is_next or (share >= bar and (is_sibling or num_shared > 1)):
             return clause.values[0].text
     return None
 
 
-def _share(words: frozenset[str], clause: Clause, clauses: Sequence[Clause]) -> float:
-    """Return which share of the words that only this clause has is among the given words."""
+def _shared(words: frozenset[str], clause: Clause, clauses: Sequence[Clause]) -> tuple[int, float]:
+    """Return how many of the words that only this clause has are among the given words, and which share of them."""
     own = clause.words.difference(*(one.words for one in clauses if one is not clause))
-    return len(words & own) / len(own) if own else 0.0
+    shared = len(words & own)
+    return shared, shared / len(own) if own else 0.0
 
 
 def _is_same(a: Value, b: Value) -> bool:
@@ -89,7 +94,7 @@ def _clauses_of(text: PreparedText, values: Sequence[Value]) -> Iterator[Clause]
 
 def misbound_in_prose(sentence: str, values: Sequence[Value], sources: Sequence[ProseBindings]) -> Iterator[Misbinding]:
     """Yield the values that the sentence puts beside the words of another value of the same kind."""
-    for kind in {kind_of(one) for one in values if kind_of(one)}:
+    for kind in dict.fromkeys(kind_of(one) for one in values if kind_of(one)):
         same = [one for one in values if kind_of(one) == kind]
         for clause in cut_at(sentence, (0, len(sentence)), same):
             if len(clause.values) > 1:
@@ -112,7 +117,7 @@ class SourceNames:
 
     def misbound(self, sentence: str, values: Sequence[Value], cited: Sequence[PreparedSource]) -> Iterator[Misbinding]:
         """Yield the values that stand in other sources than the one that alone has the name beside them."""
-        for kind in {kind_of(one) for one in values if kind_of(one) and isinstance(one, Quantity)}:
+        for kind in dict.fromkeys(kind_of(one) for one in values if isinstance(one, Quantity) and one.dimension):
             same = [one for one in values if kind_of(one) == kind]
             for clause in cut_at(sentence, (0, len(sentence)), same):
                 for value in clause.values:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from server.methods.base import Mismatch, MismatchKind, Source
-from server.methods.shared.support.arithmetic import follows_for_body, follows_from, is_stated, support_of
+from server.methods.shared.support.arithmetic import Support, follows_for_body, follows_from, is_stated, support_of
 from server.methods.shared.support.binding import ProseBindings, SourceNames, misbound_in_prose
 from server.methods.shared.support.clauses import Value
 from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
@@ -68,6 +68,12 @@ class Evidence:
         num_checked = len(statement.identifiers) + sum(map(_is_checked, statement.quantities))
         return Correspondence(num_checked, tuple(sorted(found, key=lambda one: (one.start, one.end))))
 
+    def derived(self, sentence: str, context: str = "") -> tuple[str, ...]:
+        """Return the numbers of a sentence that no source states, but that follow by one step of arithmetic."""
+        statement = self._read(sentence)
+        supports = self._supports(statement, self._cited(statement), context)
+        return tuple(quantity.text for quantity, support in supports if support == "derived")
+
     def _read(self, text: str) -> Statement:
         identifiers = tuple(identifiers_in(text))
         marks = [found.span() for pattern in (_CITATION, _LIST_MARKER) for found in pattern.finditer(text)]
@@ -86,15 +92,26 @@ class Evidence:
                 yield Mismatch("citation", statement.text[start:end], start, end, detail)
 
     def _numbers(self, statement: Statement, cited: Sequence[PreparedSource], context: str) -> Iterator[Mismatch]:
+        for quantity, support in self._supports(statement, cited, context):
+            if support is None:
+                others = [source for source in self._sources if is_stated(quantity, source.whole)]
+                yield _missing("number", quantity, others, cited)
+
+    def _supports(
+        self, statement: Statement, cited: Sequence[PreparedSource], context: str
+    ) -> Iterator[tuple[Quantity, Support | None]]:
+        """Yield each number that is to be looked up with how the sources, or the question, give it."""
         sources = cited or self._sources
-        unexplained = [
-            quantity
-            for quantity in statement.quantities
-            if _is_checked(quantity)
-            and not is_stated(quantity, self._question)
-            and not any(support_of(quantity, source) for source in sources)
-        ]
-        if not unexplained or not self._sources:
+        unexplained = []
+        for quantity in filter(_is_checked, statement.quantities if self._sources else ()):
+            ways = {support_of(quantity, source) for source in sources} - {None}
+            if is_stated(quantity, self._question) or "stated" in ways:
+                yield quantity, "stated"
+            elif ways:
+                yield quantity, "derived"
+            else:
+                unexplained.append(quantity)
+        if not unexplained:
             return
         known = self._operands(statement, context)
         weights = [*statement.quantities, *self._question.quantities]
@@ -103,9 +120,8 @@ class Evidence:
             operands = [other for other in known if other.text != quantity.text]
             # A weight that the answer takes as its example, with the dose that follows from it.
             is_example = bool(for_body) and quantity.unit.expression == "kilogram"
-            if quantity not in for_body and not is_example and not follows_from(quantity, operands):
-                others = [source for source in self._sources if is_stated(quantity, source.whole)]
-                yield _missing("number", quantity, others, cited)
+            is_derived = quantity in for_body or is_example or follows_from(quantity, operands)
+            yield quantity, "derived" if is_derived else None
 
     def _operands(self, statement: Statement, context: str) -> list[Quantity]:
         """Return the numbers of the answer and of the question that stand in a source or in the question."""

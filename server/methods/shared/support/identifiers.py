@@ -14,20 +14,17 @@ from functools import lru_cache
 from typing import Final
 
 _BAND: Final = r"(?:\d{1,2}(?:\.\d{1,3})?|ter|cen)"
-_PLACE: Final = r"\d[\d,]*"
+_PLACE: Final = r"\d[\d,]*(?:[-–]\d[\d,]*)?"
 _PART: Final = r"[-‐–][A-Za-z0-9α-ω]+|_\d+(?:\.\d+)?|\.\d{1,2}(?=\b)"
 _KINDS: Final = (
     ("url", r"https?://[^\s<>\"'\])]+"),
     ("doi", r"\b10\.\d{4,9}/[^\s<>\"'\]),;]+"),
-    ("article", r"\b(?:PM(?:ID|CID|C)|NCT|O?MIM|ISRCTN)\s?:?\s?(?:PMC)?\d{3,9}\b|\bEudraCT[\s:]{1,2}[\d-]{12,14}\b"),
+    ("article", r"\b(?:PM(?:ID|CID|C)|NCT|O?MIM|ISRCTN)\s?:?\s?(?:PMC)?\d{3,9}\b|\bEudraCT[\s:]+[\d-]{12,14}\b"),
     ("term", r"\b(?:DOID|GO|HP|MONDO|CHEBI|UBERON|MESH|HGNC|EFO|ORPHA|ORPHANET|CL|DrugBank):\s?[A-Z]{0,2}\d+\b"),
     # Its number is read behind it.
     ("id", r"(?<![\w-])(?:[iI][dD]s?|(?:[Gg]ene|Entrez)(?:[ -][iI][dD])?)(?:[\s*_`:=#]|ist?|est?){1,6}(?=\d{2,10}\b)"),
     ("variant", r"\b[cgpmnr]\.[A-Za-z0-9_>+*()=\-]*\d[A-Za-z0-9_>+*()=\-]*(?!\w)"),
-    (
-        "position",
-        rf"\b(?:chr|(?:[cC]h?romosom[ae]?[ns]?)\s)(?:\d{{1,2}}|[XYM]|MT)(?::{_PLACE}(?:[-–]{_PLACE})?)?(?![\w:])",
-    ),
+    ("position", rf"\b(?:chr|(?:[cC]h?romosom[ae]?[ns]?)\s)(?:\d{{1,2}}|[XYM]|MT)(?::{_PLACE})?(?![\w:])"),
     ("band", rf"(?<![\w.])(?:chr)?(?:\d{{1,2}}|[XY])[pq]{_BAND}(?:[-–](?:\d{{1,2}}|[XY])?[pq]?{_BAND})?(?![\w])"),
     ("symbol", rf"(?<![\w/])(?:\d(?=[A-Z]{{2}}))?[A-Za-zα-ω][A-Za-z0-9α-ω]*(?:{_PART})*(?![\w])"),
 )  # fmt: skip
@@ -53,6 +50,8 @@ _NO_RECORDS: Final = frozenset(
         "NNH ARR RRR IQR SEM",
     )
 )
+# A whole number, also of a list of ids without spaces, but not of a decimal number.
+INTEGER: Final = re.compile(r"(?<![\d.])\d+(?!\d|\.\d)")
 _TOKEN: Final = re.compile(r"[^\W_]+")
 _MAX_INITIALS: Final = 8
 
@@ -104,7 +103,8 @@ class IdentifierIndex:
     def __init__(self, text: str) -> None:
         self._text = f"\n{plain(text)}\n"
         self._joined = self._text.replace("-", "")
-        self._words = frozenset(_TOKEN.findall(self._text)) | frozenset(re.findall(r"\d+", text))
+        words = (word for word in _TOKEN.findall(self._text) if not word.isdecimal())
+        self._words = frozenset((*words, *INTEGER.findall(text), *INTEGER.findall(self._text)))
         found = (next(filter(None, one.groups())) for one in _CHROMOSOMES.finditer(self._text))
         self._chromosomes = frozenset(name.lstrip("0") for name in found)
 

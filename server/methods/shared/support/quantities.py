@@ -15,6 +15,7 @@ from typing import Final
 from text_to_num import find_numbers
 
 from server.methods.shared.support.dates import dates_in
+from server.methods.shared.support.identifiers import INTEGER
 from server.methods.shared.support.units import NO_UNIT, Unit, Units
 
 TIME: Final = "[time]"
@@ -26,13 +27,13 @@ _LANGUAGES: Final = ("en", "de", "fr", "es")
 _PLAIN: Final = str.maketrans({**dict.fromkeys("‐‑‒–—−", "-"), **dict.fromkeys("\u202f\u2009\u2007", "\xa0"), "μ": "µ"})
 _SUPERSCRIPTS: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 _FRACTIONS: Final = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
-_RAISED: Final = r"[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+"
+_RAISED: Final = r"[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,3}"
 _NUMBER: Final = re.compile(
     r"(?<![\w.])(?<![^\W\d_]-)(?<!\d,)(?P<sign>(?<![\d%)])-\s?(?=[\d.]))?"
-    r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?(?!\d)|"
+    r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}(?!\d)|"
     r"\d{1,3}(?:[\xa0']\d{3})+(?:[.,]\d+)?(?!\d)|\d{1,3}(?: \d{3})+(?![\d.,])|\d+[.,·]\d+|\d+|(?<!\d)[.·]\d+)"
     rf"(?P<fraction>[½¼¾⅓⅔])?(?:(?:[eE]|\s?[×x·*]\s?10\s?(?:\^|\*\*)?\s?)(?P<power>[-+]?\d{{1,3}})(?!\d)|"
-    rf"\s?[×x·*]\s?10(?P<raised>{_RAISED})|\^(?P<exponent>-?\d{{1,3}})|(?P<superscript>{_RAISED}))?|(?P<alone>[½¼¾⅓⅔])"
+    rf"\s?[×x·*]\s?10(?P<raised>{_RAISED})|\^(?P<exponent>-?\d{{1,3}})(?!\d)|(?P<superscript>{_RAISED}))?|(?P<alone>[½¼¾⅓⅔])"
 )
 _ORDINAL: Final = re.compile(r"(?:st|nd|rd|th|er|e|ère|ème)\b")
 _MULTIPLE: Final = re.compile(
@@ -285,7 +286,7 @@ def _written(text: str) -> Iterator[_Number]:
         if found["superscript"] or found["exponent"]:
             readings, place = (1.0,), 0.0
         sign = -1.0 if found["sign"] else 1.0
-        scale = 10.0 ** float(power) if power else 1.0
+        scale = float(f"1e{int(power)}") if power else 1.0
         added = _FRACTIONS.get(found["fraction"] or "", 0.0)
         yield _Number(*found.span(), tuple(sign * (one + added) * scale for one in readings), place * scale)
 
@@ -328,7 +329,7 @@ def _worded(text: str) -> Iterator[_Number]:
 
 
 def _digit_runs(text: str) -> Iterator[Quantity]:
-    """Yield all runs of digits: a list of ids without spaces looks like one number with separators."""
-    for found in re.finditer(r"\d+", text):
+    """Yield all whole numbers: a list of ids without spaces looks like one number with separators."""
+    for found in INTEGER.finditer(text):
         value = (float(found[0]),)
         yield Quantity(found[0], *found.span(), value, value, is_implied=True)

@@ -43,7 +43,7 @@ class PreparedText:
             IdentifierIndex(text),
             identifiers,
             quantities,
-            tuple(sentence.start for sentence in split_sentences(text)) or (0,),
+            tuple(sorted({0, *(sentence.start for sentence in split_sentences(text))})),
             frozenset(abs(value) for quantity in quantities for value in quantity.written),
             {dimension: tuple(members) for dimension, members in by_dimension.items()},
         )
@@ -92,7 +92,7 @@ def stems_of(text: str) -> frozenset[str]:
     """Return the words of a text that can tell two clauses apart, each by its first letters, and its numbers."""
     words: Sequence[str] = tokens_of(text)
     return frozenset(
-        word[:_STEM] if word.isalpha() else word
+        word[:_STEM].rstrip("s") if word.isalpha() else word
         for word in words
         if word.isdecimal() or (len(word) > 2 and word not in FUNCTION_WORDS)
     )
