@@ -114,6 +114,7 @@ def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "XDG_CONFIG_HOME": str(home / "config"),
         "ARROWHEAD_MODEL__ENGINE": "scripted",
         "ARROWHEAD_MODEL__SCRIPT": str(script),
+        "ARROWHEAD_MODEL__VERIFIER": "off",
         "ARROWHEAD_NCBI__EUTILS_URL": ncbi,
         "ARROWHEAD_NCBI__BLAST_URL": ncbi,
         "ARROWHEAD_SERVER__KEEPALIVE_S": "0.2",
