@@ -406,6 +406,7 @@ for batch in range(1, 10_000):
 """
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("after_s", [0.0, 0.013])
 def test_a_killed_writer_leaves_what_it_committed(after_s: float, tmp_path: Path) -> None:
     """No batch that was acknowledged is lost, none is there in part, and the next one can write."""

@@ -62,7 +62,7 @@ def failing_ncbi() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def client(
-    failing_ncbi: str, serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
+    failing_ncbi: str, host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[openai.OpenAI]:
     script = tmp_path_factory.mktemp("failing") / "script.json"
     calls = [
@@ -78,7 +78,7 @@ def client(
         "ARROWHEAD_NCBI__RETRIES": "1",
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
     }
-    with serve_with(settings) as running, running.client() as made:
+    with host_with(settings) as running, running.client() as made:
         yield made
 
 

@@ -24,7 +24,7 @@ SCRIPT = [
 
 @pytest.fixture(scope="module")
 def server(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
+    host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("medrag")
     (folder / "script.json").write_text(json.dumps(SCRIPT))
@@ -34,7 +34,7 @@ def server(
         "ARROWHEAD_MODEL__SCRIPT": str(folder / "script.json"),
         "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
     }
-    with serve_with(settings) as running:
+    with host_with(settings) as running:
         yield running
 
 

@@ -30,9 +30,9 @@ Serve = Callable[..., AbstractContextManager[Any]]
 
 
 @pytest.fixture(scope="module")
-def watched(serve_with: Serve) -> Iterator[Any]:
+def watched(host_with: Serve) -> Iterator[Any]:
     """A server of its own, so that nobody else's requests are counted."""
-    with serve_with({}) as server:
+    with host_with({}) as server:
         yield server
 
 
@@ -174,9 +174,9 @@ def test_openmetrics_is_spoken_to_who_asks_for_it(watched: Any) -> None:
     assert fetch(watched.url)[1].startswith("text/plain; version=0.0.4")
 
 
-def test_metrics_need_a_key_where_the_server_has_one(serve_with: Serve) -> None:
+def test_metrics_need_a_key_where_the_server_has_one(host_with: Serve) -> None:
     """Prometheus sends it as a bearer token."""
-    with serve_with({"ARROWHEAD_SERVER__API_KEYS": "scraping-key-1"}) as server:
+    with host_with({"ARROWHEAD_SERVER__API_KEYS": "scraping-key-1"}) as server:
         with pytest.raises(urllib.error.HTTPError, match="401"):
             fetch(server.url)
         assert 'arrowhead_error_replies_total{code="invalid_api_key"} 1.0' in fetch(server.url, key="scraping-key-1")[0]

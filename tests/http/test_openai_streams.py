@@ -120,9 +120,9 @@ def test_a_taken_port_is_named(serve_with: Any, running: Any) -> None:
     assert "Traceback" not in str(ended.value)
 
 
-def test_traces_go_to_disk_where_asked(serve_with: Any, tmp_path: Path) -> None:
+def test_traces_go_to_disk_where_asked(host_with: Any, tmp_path: Path) -> None:
     """One JSON line an answer, readable by the owner alone."""
-    with serve_with({"ARROWHEAD_TRACES__DIR": str(tmp_path / "t")}) as server, server.client() as client:
+    with host_with({"ARROWHEAD_TRACES__DIR": str(tmp_path / "t")}) as server, server.client() as client:
         client.chat.completions.create(model="scripted:genegpt", messages=[{"role": "user", "content": "broken"}])
 
     file = tmp_path / "t" / "traces.jsonl"

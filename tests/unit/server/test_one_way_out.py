@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 # The one way out; and the command that asks a running server, which its user names: no part of the server.
 ALLOWED = {
@@ -64,6 +66,7 @@ def test_only_the_transport_can_reach_other_machines() -> None:
     }
 
 
+@pytest.mark.server
 def test_the_server_does_not_load_the_asking_command() -> None:
     """What a server process imports has no other client of ours in it."""
     code = "import sys, server.serving.run, server.wiring.bootstrap, server.app; print('server.cli.ask' in sys.modules)"

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError, EngineUnavailable
 from server.api.answers.rendering import Choice
@@ -111,6 +113,7 @@ def test_tokens_of_an_answer_that_was_given_up_count_too() -> None:
     assert choice.sampled == 7
 
 
+@pytest.mark.server
 def test_the_application_imports_no_model_library() -> None:
     """A laptop that only shows help must not load torch."""
     code = "import sys, server.app, server.wiring.bootstrap, server.cli.main; print(*sys.modules)"

@@ -21,6 +21,7 @@ def test_shared_words_bring_texts_near() -> None:
     assert query @ near > query @ far + 0.2
 
 
+@pytest.mark.server
 def test_the_numbers_are_the_same_in_every_process() -> None:
     """Python's own hash is salted per process; this one is not."""
     code = (

@@ -65,6 +65,7 @@ def test_a_damaged_header_is_refused(tmp_path: Path, raw: bytes) -> None:
         parameters(tmp_path / "model.safetensors")
 
 
+@pytest.mark.server
 def test_nothing_of_this_needs_torch() -> None:
     """A ledger is kept, and the seam imported, in processes without it."""
     code = (

@@ -34,6 +34,7 @@ def test_the_transformers_engine_refuses_what_vllm_alone_does(given: dict[str, A
     assert caught.value.param == name
 
 
+@pytest.mark.server
 def test_the_transformers_engine_starts_without_libraries_that_it_does_not_use() -> None:
     """They take a second or two to import; in a process of its own."""
     script = (

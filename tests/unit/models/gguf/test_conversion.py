@@ -71,6 +71,7 @@ def test_a_file_is_converted_once_also_by_two_at_once(file: Path, tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == [f".{target.name}.lock", target.name]
 
 
+@pytest.mark.server
 def test_a_killed_conversion_leaves_no_folder_and_the_next_one_succeeds(file: Path, tmp_path: Path) -> None:
     """SIGKILL while the draft is written; its remains are removed."""
     target = tmp_path / "tiny"

@@ -37,6 +37,7 @@ def test_a_device_that_is_not_there_is_named(tmp_path: Path, backend: str) -> No
     assert fault.value.hint
 
 
+@pytest.mark.server
 def test_neither_faiss_nor_torch_is_loaded_before_it_is_asked_for() -> None:
     """They take seconds and memory, and after faiss no process may fork."""
     code = "import sys, retrieval.index.open; print(sorted({'faiss', 'torch'} & set(sys.modules)))"

@@ -158,6 +158,7 @@ def test_styles_are_written_from_many_threads_alike(styles: ReferenceStyles) -> 
     assert texts == [EXPECTED[STYLES[at % 3]] for at in range(48)]
 
 
+@pytest.mark.server
 def test_the_library_is_loaded_with_the_first_reference() -> None:
     code = "import sys, retrieval.references.csl; print('citeproc' in sys.modules, 'lxml' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -177,6 +177,7 @@ def test_a_collector_elsewhere_is_refused_where_nothing_may_leave(
     assert load_settings().tracing.endpoint == "http://127.0.0.1:4318/v1/traces"
 
 
+@pytest.mark.server
 def test_without_a_collector_no_tracing_library_is_loaded() -> None:
     """Off costs nothing."""
     code = (

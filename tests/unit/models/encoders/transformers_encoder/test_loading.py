@@ -82,6 +82,7 @@ def test_a_tokenizer_whose_files_differ_is_left_to_transformers(tmp_path: Path, 
     assert load_plain_tokenizer(copy) is None
 
 
+@pytest.mark.server
 def test_the_default_encoder_needs_no_transformers() -> None:
     """Importing transformers' models would take most of the time of a search."""
     code = (

@@ -295,6 +295,7 @@ for batch in range(1, 10_000):
 """
 
 
+@pytest.mark.server
 def test_a_killed_writer_leaves_what_it_committed(tmp_path: Path) -> None:
     """Whole batches, all that were acknowledged; the next writer tidies up."""
     writer = subprocess.Popen(
