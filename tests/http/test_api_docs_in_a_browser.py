@@ -27,8 +27,8 @@ NAMELESS = """[...document.querySelectorAll('input, select, textarea, button, pr
 
 
 @pytest.fixture(scope="module")
-def guarded(serve_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
-    with serve_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
+def guarded(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
+    with host_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
         yield server
 
 

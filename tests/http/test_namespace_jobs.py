@@ -1,4 +1,4 @@
-"""Jobs that are stopped, killed, or searched beside, against real server processes."""
+"""Jobs that are stopped, killed, or searched beside, against real servers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(serve_with: Serve, data_dir: Path) -> Iterator[Any]:
-    with serve_with(namespace_settings(data_dir)) as server:
+def running(host_with: Serve, data_dir: Path) -> Iterator[Any]:
+    with host_with(namespace_settings(data_dir)) as server:
         yield server
 
 

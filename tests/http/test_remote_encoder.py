@@ -50,7 +50,7 @@ def pooling(encoder: Path) -> Iterator[Pooling]:
 
 @pytest.fixture(scope="module")
 def site(
-    serve_with: Callable[..., AbstractContextManager[Any]],
+    host_with: Callable[..., AbstractContextManager[Any]],
     tmp_path_factory: pytest.TempPathFactory,
     pooling: Pooling,
     encoder: Path,
@@ -62,7 +62,7 @@ def site(
         "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path_factory.mktemp("corpora")),
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
     }
-    with serve_with(settings) as running:
+    with host_with(settings) as running:
         yield Site(running.url)
 
 
