@@ -15,6 +15,7 @@ from pooling_server import OPTIONS, Model, PoolingServer, pooling_server
 from models.encoders.resolve import resolve_encoder
 
 KEY = "a-key-of-the-encoder"
+pytestmark = pytest.mark.server
 
 
 class Pooling:

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 QUESTION = "Is lasmiditan effective for migraine attacks?"
+pytestmark = pytest.mark.server
 
 
 class Reader:
