@@ -349,7 +349,7 @@ def test_searches_go_on_while_passages_come_in(index: LexicalIndex) -> None:
         yield passage(2, "asthma")
         reader = threading.Thread(target=lambda: seen.append(found(index, "asthma")), daemon=True)
         reader.start()
-        reader.join(30)
+        reader.join(120)
         yield passage(3, "asthma")
 
     index.add(slow_source())

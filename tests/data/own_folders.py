@@ -16,6 +16,8 @@ from typing import Final
 import pytest
 
 _RUN: Final = "TEST_RUN_FOLDER"
+# Where the evaluation data lie.
+_KEPT: Final = ("ARROWHEAD_EVAL_DATA",)
 _COMPILED: Final = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
@@ -49,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker is None:
         os.environ[_RUN] = tempfile.mkdtemp(prefix="arrowhead-tests-")
         os.environ.update({name: f"{os.environ[_RUN]}/compiled/{name.lower()}" for name in _COMPILED})
-    for name in [name for name in os.environ if name.startswith("XDG_")]:
+    for name in [name for name in os.environ if _is_users(name) and name not in _KEPT]:
         del os.environ[name]
     home = Path(os.environ[_RUN]) / ("main" if worker is None else str(worker["workerid"]))
     os.environ["HOME"] = str(home_with_models(home))

@@ -82,7 +82,7 @@ def _serving(command: list[str], environment: dict[str, str], stdout: int, umask
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -26,7 +26,7 @@ def guarded(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[A
 def _get(url: str, key: str = "") -> tuple[int, Any, bytes]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
     try:
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=120) as reply:
             return reply.status, reply.headers, reply.read()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read()

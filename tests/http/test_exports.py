@@ -19,7 +19,7 @@ FORMATS = ("ris", "bibtex", "csl-json", "csv", "docx", "markdown")
 def fetch(url: str, key: str = "") -> tuple[int, dict[str, str], bytes]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
     try:
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=120) as reply:
             return reply.status, dict(reply.headers), reply.read()
     except urllib.error.HTTPError as refused:
         return refused.code, dict(refused.headers), refused.read()

@@ -52,7 +52,7 @@ def small(serve_with: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def _get(url: str, key: str = "") -> dict[str, Any]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
-    with urllib.request.urlopen(request, timeout=30) as reply:
+    with urllib.request.urlopen(request, timeout=120) as reply:
         found: dict[str, Any] = json.load(reply)
         return found
 
@@ -66,7 +66,7 @@ def _num_files(process: Any) -> int:
 
 
 async def _until(url: str, key: str = "", **wanted: int) -> dict[str, Any]:
-    for _ in range(1000):
+    for _ in range(12_000):
         found = await asyncio.to_thread(_ready, url, key)
         if all(found[name] == value for name, value in wanted.items()):
             return found

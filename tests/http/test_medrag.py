@@ -51,7 +51,7 @@ def test_a_fresh_server_answers_from_its_notes(server: Any) -> None:
     assert message.content.startswith(f"Protamine [1].\n\nReferences:\n[1] [{title}]({server.url}/v1/passages/notes/")
     (annotation,) = message.annotations
     assert annotation.url_citation.title == title
-    with urllib.request.urlopen(annotation.url_citation.url, timeout=30) as reply:
+    with urllib.request.urlopen(annotation.url_citation.url, timeout=120) as reply:
         assert "rotamine" in json.loads(reply.read())["text"]
     told = message.reasoning_content.splitlines()
     assert told[0] == "1 passage in notes by hybrid: Heparin"

@@ -107,7 +107,7 @@ def test_a_prompt_without_room_is_a_bad_request(client: openai.OpenAI) -> None:
 def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:
     request = urllib.request.Request(f"{url}/v1/chat/completions", data=body, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=120) as reply:
             return reply.status, json.load(reply)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -137,7 +137,7 @@ def test_unknown_routes_have_the_shape_too(running: Any) -> None:
     """404 and 405."""
     for path, status in (("/v1/nothing", 404), ("/v1/chat/completions", 405)):
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(running.url + path, timeout=30)
+            urllib.request.urlopen(running.url + path, timeout=120)
         assert refused.value.code == status
         assert json.load(refused.value)["error"]["code"] == "unknown_url"
 
@@ -162,10 +162,10 @@ def test_keys_guard_every_route_but_health(host_with: Any, caplog: pytest.LogCap
         )
         for path in closed:
             with pytest.raises(urllib.error.HTTPError) as refusal:
-                urllib.request.urlopen(server.url + path, timeout=30)
+                urllib.request.urlopen(server.url + path, timeout=120)
             assert refusal.value.code == 401
         for path in ("/health", "/docs"):
-            with urllib.request.urlopen(server.url + path, timeout=30) as open_route:
+            with urllib.request.urlopen(server.url + path, timeout=120) as open_route:
                 assert open_route.status == 200
         with server.client("first-key-0") as first, server.client("second-key-0") as second:
             done = first.chat.completions.create(**ASK)

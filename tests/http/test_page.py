@@ -14,7 +14,7 @@ KEY = "a-key-of-the-page-1"
 
 @pytest.fixture(scope="module")
 def http(running: Any) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=running.url, timeout=30) as client:
+    with httpx.Client(base_url=running.url, timeout=120) as client:
         yield client
 
 
@@ -63,7 +63,7 @@ def test_a_wrong_body_is_refused_by_name(http: httpx.Client, body: Any, param: s
 def test_too_much_text_is_refused(host_with: Callable[..., AbstractContextManager[Any]]) -> None:
     """By the bound of characters, where the body's own bound is larger."""
     with host_with({"ARROWHEAD_SERVER__MAX_BODY_BYTES": "1000000"}) as server:
-        reply = httpx.post(f"{server.url}/v1/render", json={"texts": ["x" * 50_000, "y" * 50_001]}, timeout=30)
+        reply = httpx.post(f"{server.url}/v1/render", json={"texts": ["x" * 50_000, "y" * 50_001]}, timeout=120)
     assert (reply.status_code, reply.json()["error"]["param"]) == (422, "texts")
 
 

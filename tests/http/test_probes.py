@@ -64,7 +64,7 @@ def test_the_probe_fails_with_a_wrong_key_and_where_nothing_listens(server: Any,
 
 def test_only_the_liveness_probe_needs_no_key(server: Any) -> None:
     """What an ``httpGet`` without a header would get."""
-    with urllib.request.urlopen(f"{server.url}/health", timeout=30) as reply:
+    with urllib.request.urlopen(f"{server.url}/health", timeout=120) as reply:
         assert reply.status == 200
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(f"{server.url}/ready", timeout=30)
+        urllib.request.urlopen(f"{server.url}/ready", timeout=120)

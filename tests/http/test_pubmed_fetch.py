@@ -81,7 +81,7 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(serve_with: Serve, pubmed: 
         assert progress["remaining_s"] >= 0  # 0.0 on a quick machine: it is rounded to tenths
         assert progress["documents_per_s"] > 0
         running.process.send_signal(signal.SIGKILL)
-        running.process.wait(20)
+        running.process.wait(120)
     pubmed.going.set()
     pubmed.calls.clear()
 

@@ -66,7 +66,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield base
     finally:
         child.terminate()
-        child.wait(30)
+        child.wait(120)
 
 
 @pytest.mark.slow

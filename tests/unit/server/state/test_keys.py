@@ -33,7 +33,7 @@ def server(url: str) -> Iterator[PostgresKeyStore]:
     store.close()
 
 
-def until(holds: Callable[[], bool], seconds: float = 15) -> bool:
+def until(holds: Callable[[], bool], seconds: float = 120) -> bool:
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
