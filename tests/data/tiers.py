@@ -7,6 +7,7 @@ and says which marker it lacks. Tests that share costly objects are told to stay
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -87,6 +88,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_watching:
         sys.addaudithook(_guard.watch)
         _is_watching = True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what is imported and collected out of garbage collection, which would walk through all of it again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
