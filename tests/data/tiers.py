@@ -127,7 +127,7 @@ def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-class _Scheduling(LoadScopeScheduling):
+class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Give a worker a whole file at a time, or all of a group: with ``--dist loadgroup`` names end in ``@group``."""
 
     def _split_scope(self, nodeid: str) -> str:

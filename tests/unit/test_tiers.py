@@ -11,6 +11,7 @@ import pytest
 import tiers
 from own_folders import home_with_models, models_folder, own_environment
 
+from models.catalog import EMBEDDED_DIR
 from server.settings.loading import models_dir, xdg_dir
 from server.settings.schema import Settings
 
@@ -23,7 +24,7 @@ NONE: frozenset[str] = frozenset()
         ("subprocess.Popen", (sys.executable, [sys.executable, "-c", ""], None, None), "server"),
         ("subprocess.Popen", (None, "/usr/bin/python3 -c 1", None, None), "server"),
         ("os.fork", (), "server"),
-        ("open", (f"{tiers.EMBEDDED_DIR}/model.safetensors", "r", 0), "weights"),
+        ("open", (f"{EMBEDDED_DIR}/model.safetensors", "r", 0), "weights"),
         ("open", ("/x/models/SmolLM2-135M-Instruct.Q4_1-0/model.safetensors", "r", 0), "weights"),
     ],
 )
