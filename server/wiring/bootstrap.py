@@ -104,8 +104,8 @@ def build_services(
     ncbi = build_ncbi(settings, key_lookup, observability.observer)
     observability.set_sender(ncbi.sender)
     evidence = _evidence(settings, ncbi, observability, opened)
-    is_general = card.trained_for is None and settings.model.verifier == "auto"
-    verifier = ModelVerifier(lifecycle) if is_general else None
+    is_able = card.is_general and settings.model.verifier == "auto"
+    verifier = ModelVerifier(lifecycle) if is_able else None
     methods = _methods(settings, lifecycle, evidence, verifier)
     ncbi.begin()
     return Services(
