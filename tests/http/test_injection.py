@@ -241,6 +241,6 @@ def test_images_are_shown_where_the_operator_wants_them(
                 body = {"model": model, "messages": [{"role": "user", "content": "a picture?"}]}
                 _, reply = Site(running.url).call("POST", "/v1/chat/completions", body)
                 shown[value, model] = reply["choices"][0]["message"]["content"].removeprefix("Answer: ")
-    assert shown["off", "scripted:genegpt"].startswith("! [x](https://lab.example/x.png) [unverified]")
-    assert shown["on", "scripted:genegpt"].startswith(f"{image} [unverified]")
+    assert shown["off", "scripted:genegpt"].startswith("! [x](https://lab.example/x.png)")
+    assert shown["on", "scripted:genegpt"].startswith(image)
     assert shown["on", "scripted"] == shown["off", "scripted"] == image

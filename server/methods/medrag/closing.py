@@ -24,8 +24,9 @@ class Closing:
 
     ``passages`` are by number. ``fallback`` lists the numbers of the passages that were read, best first. ``without``
     is the reason why the answer rests on no passage, "" where it may rest on one. ``relied`` are the numbers that
-    sub-answers cite. ``refusal``: what the prompt asks the model to write where nothing answers. ``withholds``: the model cannot write, so that a choice is judged by the passages; with
-    ``abstains`` one that none supports is withheld.
+    sub-answers cite. ``refusal``: what the prompt asks the model to write where nothing answers. ``withholds``: the
+    model cannot write, so that a choice is judged by the passages; with ``abstains`` one that none supports is
+    withheld.
     """
 
     question: ParsedQuestion
