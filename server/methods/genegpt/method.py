@@ -314,17 +314,16 @@ class GeneGpt:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = self._options(ask)
         only_reads = not self._lifecycle.card.is_general
-        question = _with_trigger(ask.question, options)
-        parsed = as_trained(question) if only_reads else ParsedQuestion(question)
-        if parsed.text != question:
-            yield Step(f"the model is asked: {parsed.text}")
-        question = parsed.text
+        written = _with_trigger(ask.question, options)
+        parsed = as_trained(written) if only_reads else ParsedQuestion(written)
+        if (question := parsed.text) != written:
+            yield Step(f"the model is asked: {question}")
         engine = self._lifecycle.get()
         request = self._request(ask, options, parsed, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
-        kept = {"with_references": options.references}
-        ledger = ReadingLedger(parsed, **kept) if only_reads else Ledger(question, **kept)
+        shows = options.references
+        ledger = ReadingLedger(parsed, with_references=shows) if only_reads else Ledger(question, with_references=shows)
         steps = run(engine, request, session)
         if self._needs_a_call(options, question):
             steps = _with_a_call(

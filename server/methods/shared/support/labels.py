@@ -38,8 +38,9 @@ def sentence_spans(answer: str) -> list[Span]:
         if spans and (marks := _LEADING_MARKS.match(answer, spans[-1].end)) is not None:
             spans[-1] = replace(spans[-1], end=min(marks.end(), sentence.end))
             start = max(start, marks.end())
-        if answer[start : sentence.end].strip():
-            spans.append(Span(start, sentence.end))
+        text = answer[start : sentence.end]
+        if text.strip():
+            spans.append(Span(sentence.end - len(text.lstrip()), sentence.end))
     return spans
 
 
