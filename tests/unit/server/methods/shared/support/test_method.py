@@ -229,7 +229,7 @@ def test_an_unknown_way_is_refused_by_name() -> None:
     """The option is the wrapper's own: the method does not see it."""
     inner = Recited([])
     method = SupportedMethod(inner, READER, Second())
-    with pytest.raises(OptionInvalid, match="arrowhead.grounded: must be one of label, mark, strict, off"):
+    with pytest.raises(OptionInvalid, match=r"arrowhead\.grounded: must be one of label, mark, strict, off"):
         method.check(replace(ASK, options={"grounded": "marked"}))
     method.check(replace(ASK, options={"grounded": "mark", "k": 3}))
     assert inner.options == [{"k": 3}]
