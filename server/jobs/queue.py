@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: Final[frozenset[JobState]] = frozenset(("done", "failed", "cancelled"))
+# A job whose servers ended so often may be what ends them.
+MAX_ATTEMPTS: Final = 3
 _T = TypeVar("_T")
 
 
@@ -225,7 +227,7 @@ class JobQueue(Protocol):
     """
 
     def start(self, perform: Perform) -> None:
-        """Begin to run the jobs of other servers, and those that an ended server left, where servers share the queue.
+        """Begin to run the jobs of other servers, where servers share the queue, and those that an ended one left.
 
         ``perform`` does the work of their orders. Jobs of this process run without a start.
         """

@@ -245,6 +245,11 @@ class Namespaces:
                 self._retire(name)
             self.stores.delete(name)
 
+    def sweep(self) -> None:
+        """Remove what killed processes left of namespaces that they created or deleted, and log it."""
+        for name in self.stores.sweep():
+            log.warning("namespace=%s: removed what a killed process left of it", log_name(name))
+
     def note(self, name: str, key: str, value: str) -> None:
         """Write one value into the store of a namespace, without opening an index.
 
