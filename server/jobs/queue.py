@@ -313,7 +313,9 @@ def failure(job: Job, error: Exception, conceal: Callable[[str], str]) -> ErrorR
     unknown = reply.code == "internal_error"
     level = logging.ERROR if unknown else logging.INFO
     log.log(level, "job failed: id=%s cause=%s", job.id, type(error).__name__, exc_info=error if unknown else None)
-    return replace(reply, message=conceal(reply.message))
+    kept = (job.progress or {}).get("read")
+    told = f" ({kept:,} documents of this change are stored)" if reply.status == 507 and kept else ""
+    return replace(reply, message=conceal(reply.message) + told)
 
 
 def clean(job_id: str, cleanup: Callable[[], None]) -> None:
