@@ -54,9 +54,7 @@ class InvalidRequest(RequestError):
 
 
 class UnsupportedField(RequestError):
-    """Signal a field that OpenAI knows and this server does not serve."""
-
-    hint = "leave the field out"
+    """Signal a field that OpenAI knows and this server does not serve; the message says what to do instead."""
 
 
 class BodyTooLarge(RequestError):

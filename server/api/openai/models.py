@@ -186,7 +186,7 @@ def _parse(data: object) -> TokenizeRequest:
         raise InvalidRequest("the body must be a JSON object")
     for name, neutral in NEUTRAL.items():
         if name in data and not is_neutral(data[name], neutral):
-            raise UnsupportedField(f"{name}: is not served", param=name)
+            raise UnsupportedField(f"{name}: is not served; leave {name} out", param=name)
     body = parse_body(TokenizeRequest, {name: value for name, value in data.items() if name not in NEUTRAL})
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("prompt: send either prompt or messages", param="prompt")
@@ -217,7 +217,7 @@ def _tokens(services: Services, engine: Engine, body: TokenizeRequest) -> list[i
         return first + engine.tokenizer.encode_chat(plain, add_generation_prompt=body.add_generation_prompt)
     if not body.add_generation_prompt:
         raise UnsupportedField(
-            "add_generation_prompt: a base model has no turns, its prompt ends where the answer begins",
+            "add_generation_prompt: a base model has no turns, its prompt ends where the answer begins: leave it out",
             param="add_generation_prompt",
         )
     if not any(message.role == "user" for message in messages):
