@@ -124,7 +124,7 @@ class ModelUnknown(RequestError):
 class EncoderUnknown(RequestError):
     """Signal an unknown encoder or cross-encoder."""
 
-    hint = "retrieval.encoder, retrieval.encoders and retrieval.cross_encoder name those that may be used"
+    hint = "GET /v1/models lists them; retrieval.encoder, retrieval.encoders and retrieval.cross_encoder add others"
 
 
 class TraceNotFound(RequestError):
