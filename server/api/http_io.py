@@ -179,7 +179,7 @@ def first_error(error: ValidationError, place: str = "") -> ArrowheadError:
     # A union reports every branch it tried; the branch names mean nothing to a client.
     loc = [part for part, before in zip(detail["loc"], ("", *detail["loc"]), strict=False) if before not in _TAGGED]
     path = [str(part) for part in loc if not (isinstance(part, str) and _BRANCH.search(part))]
-    words = [part for part in path if part not in {"str", "float", "int"}]
+    words = [part for part in path if part not in {"str", "constrained-str", "float", "int"}]
     param = re.sub(r"\.(\d+)", r"[\1]", ".".join([place, *words] if place else words)) or None
     if detail["type"] == "extra_forbidden":
         return InvalidRequest(f"{param}: there is no such field", param=param)
