@@ -154,7 +154,7 @@ class PassageNotFound(RequestError):
 class JobNotFound(RequestError):
     """Signal an unknown job."""
 
-    hint = "GET /v1/jobs lists those of this key; a server that was started anew has none"
+    hint = "GET /v1/jobs lists those of this key that are kept (retrieval.kept_jobs)"
 
 
 class ChangesRefused(RequestError):
