@@ -141,11 +141,13 @@ def test_a_fresh_server_ranks_by_the_tokens_of_its_encoder(client: openai.OpenAI
 
 def test_models_list_what_embeds_and_what_re_ranks(server: Any, client: openai.OpenAI) -> None:
     """Each with the routes that take it, beside those that answer."""
-    routes = {model.id: model.to_dict()["arrowhead"]["routes"] for model in server.client().models.list()}
+    listed: list[Any] = [model.to_dict() for model in server.client().models.list()]
+    routes = {model["id"]: model["arrowhead"]["routes"] for model in listed}
     assert routes["minilm"] == routes["hashing"] == ["/v1/embeddings"]
     assert routes["overlap"] == routes["minilm:rerank"] == ["/v1/rerank"]
     assert "/v1/chat/completions" in next(iter(routes.values()))
-    assert client.models.retrieve("minilm:rerank").to_dict()["arrowhead"]["routes"] == ["/v1/rerank"]
+    alone: Any = client.models.retrieve("minilm:rerank").to_dict()
+    assert alone["arrowhead"]["routes"] == ["/v1/rerank"]
 
 
 def test_token_ids_of_openais_models_are_their_text(server: Any) -> None:

@@ -464,3 +464,5 @@ class SqlitePassageStores:
             yield
         except OSError as error:
             raise NamespaceDamaged(f"{path}: cannot be written: {error.strerror}") from error
+        except sqlite3.Error as error:
+            raise NamespaceDamaged(f"{path}: cannot be written: {error}") from error

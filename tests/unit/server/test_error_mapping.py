@@ -32,7 +32,7 @@ def full_quota() -> None:
     raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
 
-def met_by(kind: type[ArrowheadError] | None, cause: Callable[[], None]) -> BaseException:
+def met_by(kind: type[ArrowheadError] | None, cause: Callable[[], None]) -> Exception:
     try:
         try:
             cause()

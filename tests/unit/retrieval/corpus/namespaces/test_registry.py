@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from retrieval.errors import (
     DocumentUnreadable,
     IndexMismatch,
     NamespaceBusy,
+    NamespaceDamaged,
     NamespaceExists,
     NamespaceInvalid,
     NamespaceUnknown,
@@ -451,3 +453,16 @@ def test_what_a_killed_deletion_left_goes_at_the_next_start(
     assert [record.getMessage() for record in caplog.records] == [
         f"namespace={log_name('ns')}: removed what a killed process left of it"
     ]
+
+
+def test_a_namespace_for_which_there_is_no_room_is_not_made(namespaces: Namespaces) -> None:
+    """The store's own error is told, and nothing is left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(NamespaceDamaged, match="cannot be written"):
+            namespaces.create("other", SETTINGS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert namespaces.names() == ["ns"]
+    assert not list(namespaces.root.glob(".other.build-*"))
