@@ -55,7 +55,7 @@ def create_app(services: Services) -> Application:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         services.start()
-        services.start_jobs()
+        await services.start_jobs()
         try:
             yield
         finally:

@@ -54,9 +54,7 @@ class InvalidRequest(RequestError):
 
 
 class UnsupportedField(RequestError):
-    """Signal a field that OpenAI knows and this server does not serve."""
-
-    hint = "leave the field out"
+    """Signal a field that OpenAI knows and this server does not serve; the message says what to do instead."""
 
 
 class BodyTooLarge(RequestError):
@@ -126,7 +124,7 @@ class ModelUnknown(RequestError):
 class EncoderUnknown(RequestError):
     """Signal an unknown encoder or cross-encoder."""
 
-    hint = "retrieval.encoder, retrieval.encoders and retrieval.cross_encoder name those that may be used"
+    hint = "GET /v1/models lists them; retrieval.encoder, retrieval.encoders and retrieval.cross_encoder add others"
 
 
 class TraceNotFound(RequestError):
@@ -156,7 +154,7 @@ class PassageNotFound(RequestError):
 class JobNotFound(RequestError):
     """Signal an unknown job."""
 
-    hint = "GET /v1/jobs lists those of this key; a server that was started anew has none"
+    hint = "GET /v1/jobs lists those of this key that are kept (retrieval.kept_jobs)"
 
 
 class ChangesRefused(RequestError):

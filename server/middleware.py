@@ -81,7 +81,10 @@ class AccessLogMiddleware:
         self._observer.replied(request)
         if self._spans is not None:
             self._spans.end_request(span, request)
-        level = logging.DEBUG if route in _QUIET_ROUTES and status < 500 else logging.INFO
+        is_quiet = route in _QUIET_ROUTES and status < 500
+        # "Not ready" is what a poll of /ready asks for, not a failure.
+        is_quiet = is_quiet or (route == "/ready" and status == 503)
+        level = logging.DEBUG if is_quiet else logging.INFO
         fields = {"method": method, "route": route or "-", "status": status, "seconds": round(seconds, 4)}
         log_event(log, level, "request", fields | ({"code": code} if code else {}))
 

@@ -94,8 +94,7 @@ class Direct:
         """
         if not uses_chat_template(engine, self._lifecycle.card):
             raise UnsupportedParam(
-                "tools: a base model has no chat template that could list them; serve a chat model trained for tools, "
-                "or leave tools out",
+                "tools: a base model has no chat template that could list them; serve a chat model trained for tools",
                 param="tools",
             )
         return tool_format(engine.tokenizer)

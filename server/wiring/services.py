@@ -201,8 +201,9 @@ class Services:
         """Start to load the model; requests get 503 until it is ready."""
         self._loading = asyncio.create_task(self._load())
 
-    def start_jobs(self) -> None:
-        """Begin to do the work of jobs that another server, or an earlier start of this one, left."""
+    async def start_jobs(self) -> None:
+        """Clear up after killed processes, then do the jobs that another server, or an earlier one here, left."""
+        await self.retrieval.sweep()
         self.retrieval.jobs.start(self.changes.perform)
 
     async def _load(self) -> None:

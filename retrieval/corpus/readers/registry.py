@@ -91,7 +91,7 @@ def guess_reader(path: Path) -> str:
         _refuse_declarations(source)
         head = _head(source.chunks())
         if not head.strip():
-            raise DocumentUnreadable(f"{path}: the file is empty")
+            raise DocumentUnreadable(f"{path}: the file is empty: choose one that has text")
         if _PDF in head[:_PDF_WITHIN]:
             return "pdf"
         if path.suffix.lower() == ".pdf":

@@ -104,7 +104,7 @@ def _choice(name: str, *choices: str, written: str = "", required: bool = False)
 
 _DB = _choice("db", *DATABASES, *DB_ALIASES, written=f"({'|'.join(DATABASES)})", required=True)
 _RETMAX = Param(name="retmax", accepts=_COUNT, what="a number from 1 to 999", written="[1-9][0-9]{0,1}")
-_RETSTART = Param(name="retstart", accepts="[0-9]{1,6}", what="a number up to 999999")
+_RETSTART = Param(name="retstart", accepts="[0-9]{1,6}", what="the place of the first id, a number from 0 to 999999")
 _RETMODE = _choice("retmode", "json", "xml", written="(json|xml)")
 _VERSION = _choice("version", "2.0")
 _SEARCH_TERM = Param(

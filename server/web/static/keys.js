@@ -11,7 +11,8 @@ export const session = { permissions: null, models: [], ready: null };
 export async function loadSession() {
   const [permissions, models] = await Promise.all([get("/v1/permissions"), get("/v1/models")]);
   session.permissions = permissions;
-  session.models = models.data;
+  // Those that answer: others embed or re-rank.
+  session.models = models.data.filter((one) => one.method);
   await loadReady();
 }
 
