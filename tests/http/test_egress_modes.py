@@ -31,6 +31,7 @@ SCRIPT = [
     {"regex": r"\[1 snp record[^\]]*\]\n$", "text": "Answer: read\n\n"},
     {"regex": r"\[2 ids: 1,2\]\n$", "text": "Answer: found outside\n\n"},
     {"regex": r"\[\d ids?: [\d,]*5699[\d,]*\]\n$", "text": "Answer: found here\n\n"},
+    {"regex": r"\[0 records[^\]]*\]\n$", "text": "Answer: nothing\n\n"},
     {"regex": r"\[0 ids\]\n$", "text": "Answer: not found\n\n"},
     {"regex": r"\[error: [^\]]*\]\n$", "text": "Answer: no\n\n"},
 ]  # fmt: skip
