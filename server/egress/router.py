@@ -150,7 +150,7 @@ class Egress:
         """Return the request's identity with its effective mode.
 
         Raises:
-            EgressRaised: the request asks for a mode above its key's; the audit log records it.
+            EgressRaised: the request asks for a mode above its key's; who answers it waits for ``recorded`` first.
         """
         try:
             return EgressContext(request_id, key_id, self.policy.effective(key_id, requested))
@@ -159,6 +159,10 @@ class Egress:
             record = AuditRecord(event="refused", request_id=request_id, key_id=key_id or None, mode=ceiling)
             self._auditor.note(replace(record, decision="refused", detail={"asked": requested, "cause": "mode raised"}))
             raise
+
+    async def recorded(self) -> None:
+        """Return when every refusal so far is in the audit log on the disk."""
+        await self._auditor.written()
 
     def fetch_for(self, egress_context: EgressContext) -> FetchCall:
         """Return ``fetch`` bound to the identity of one request."""

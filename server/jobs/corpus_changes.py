@@ -29,6 +29,7 @@ from retrieval.errors import RetrievalError
 from retrieval.types import FetchCall
 from server.egress.policy import EgressContext
 from server.egress.router import Egress
+from server.errors import EgressRaised
 from server.jobs.queue import Job, OrderedWork, Outcome, WorkOrder
 from server.jobs.uploads import Upload
 
@@ -142,7 +143,11 @@ class CorpusChanges:
 
         async def fetch() -> list[FetchReport]:
             # The mode of the key may be a lower one by now.
-            context = egress.admit(job.id, arguments["key_id"], arguments["mode"])
+            try:
+                context = egress.admit(job.id, arguments["key_id"], arguments["mode"])
+            except EgressRaised:
+                await egress.recorded()
+                raise
             egress.hear(job.id, self._terms(job, arguments))
             return await run(egress.fetch_for(context), watch_of(job))
 

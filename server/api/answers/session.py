@@ -17,7 +17,7 @@ from server.admission import CancelScope, Ticket, estimated_tokens
 from server.api.answers.rendering import Choice, EventAddresses
 from server.api.answers.sanitize import EventSanitizer
 from server.error_mapping import error_reply
-from server.errors import AnswerTimeout, InvalidRequest
+from server.errors import AnswerTimeout, EgressRaised, InvalidRequest
 from server.methods.base import AnswerRequest, Done, Event, Method
 from server.observability.observer import AnswerMetrics, TokenCounts, log_answer, request_id, token_counts
 from server.traces import TraceHead, TraceRecorder
@@ -243,6 +243,8 @@ class Answers:
                 raise AnswerTimeout(f"{error.message}; what there was is in the trace {self.head.id}") from None
             except Exception as error:
                 failure = error_reply(error).code
+                if isinstance(error, EgressRaised) and self._egress is not None:
+                    await self._egress.recorded()
                 raise
             finally:
                 self._release_egress_records()
