@@ -5,7 +5,6 @@ The page's files contain no data of the server and need no key, since a browser 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Final, Literal
@@ -22,7 +21,7 @@ from retrieval.errors import RetrievalError
 from retrieval.formats.records import DATABASES
 from retrieval.gateway.store.open import open_store
 from server.api.declarations import Reads, Reply, Responses, errors
-from server.api.http_io import Body, parse_body, read_json
+from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.namespaces import changes_allowed
 from server.egress.policy import EgressPolicy
 from server.errors import InvalidRequest
@@ -120,8 +119,8 @@ async def render(request: Request) -> Response:
     body = parse_body(RenderBody, await read_json(request, services.settings.server.max_body_bytes))
     if sum(map(len, body.texts)) > MAX_RENDERED:
         raise InvalidRequest(f"texts: at most {MAX_RENDERED} characters together", param="texts")
-    async with services.admitted(request.state.owner):
-        data = await asyncio.to_thread(_rendered, body.texts)
+    async with cancel_on_disconnect(request.receive):
+        data = await services.compute(request.state.owner, lambda: _rendered(body.texts))
     return JSONResponse({"object": "list", "data": data}, headers={"Cache-Control": "no-store"})
 
 
@@ -149,8 +148,7 @@ async def permissions(request: Request) -> Response:
 async def status(request: Request) -> Response:
     """Return the state of the audit log, and how many records answer look-ups on this machine."""
     services: Services = request.app.state.services
-    async with services.admitted(request.state.owner):
-        fields = await asyncio.to_thread(status_of, services.settings)
+    fields = await services.compute(request.state.owner, lambda: status_of(services.settings))
     return JSONResponse({"object": "status", **fields}, headers={"Cache-Control": "no-store"})
 
 
