@@ -14,6 +14,7 @@ header is constant, so that all requests share its cached prefix. A sequence is 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -320,7 +321,8 @@ class GeneGpt:
             yield Step(f"the model is asked: {parsed.text}")
         question = parsed.text
         engine = self._lifecycle.get()
-        request = self._request(ask, options, parsed, engine)
+        # On a thread: a model's chat template is a program of somebody else's.
+        request = await asyncio.to_thread(self._request, ask, options, parsed, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
         ledger = Ledger(parsed, only_reads=only_reads, with_references=options.references)
