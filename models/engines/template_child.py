@@ -30,7 +30,7 @@ _SECONDS: Final = 1
 class _AssistantText(ext.Extension):
     """Render what stands between ``generation`` and ``endgeneration`` as it is."""
 
-    tags: Final = {"generation"}  # jinja2's own interface
+    tags = {"generation"}  # noqa: RUF012  # jinja2's own interface
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
