@@ -53,6 +53,7 @@ _BIDI_CONTROLS: Final = dict.fromkeys(map(ord, "\u202a\u202b\u202c\u202d\u202e\u
 # Where references of answers lead, these and their subdomains; another address is shown and leads nowhere.
 LINKED_HOSTS: Final = (
     "nih.gov", "doi.org", "omim.org", "uniprot.org", "ensembl.org", "clinicaltrials.gov", "europepmc.org",
+    "identifiers.org", "purl.obolibrary.org",
 )  # fmt: skip
 
 
