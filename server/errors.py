@@ -9,7 +9,8 @@ ArrowheadError
     ├── BodyTooSlow              the body did not arrive in time
     ├── HeadTooLarge             too many headers, or too long
     ├── Unauthorized             no key, or a wrong one
-    ├── ForbiddenHost            Host header or content type of another site
+    ├── ForbiddenHost            content type of a form of another site
+    ├── HostInvalid              Host header, or address of the request, of another host
     ├── ForbiddenOrigin          a web page that is not this server's
     ├── NotGranted               outside the key's scopes
     ├── ModelUnknown             no such model or method
@@ -98,7 +99,11 @@ class Unauthorized(RequestError):
 
 
 class ForbiddenHost(RequestError):
-    """Signal a Host header or content type of another site."""
+    """Signal a content type that a form of another site can send."""
+
+
+class HostInvalid(RequestError):
+    """Signal a Host header, or an address in the request's first line, that names another host or several."""
 
     hint = "server.allowed_hosts lists further names"
 

@@ -20,6 +20,7 @@ from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefused
 from retrieval.formats.untrusted_input import whole_characters
 from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
 from retrieval.ncbi.replies.condense import condense, gene_rank, line_of, sanitize
+from retrieval.ncbi.replies.inert import inert, inert_body
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import (
     DocRecord,
@@ -131,7 +132,9 @@ class NcbiSession:
         record["records"] = titled(parsed, self._focus(call))
         reply = CallReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
         self._replies[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
-        return reply if self._max_chars is not None else replace(reply, text=f"[{sanitize(raw.body.strip())}]")
+        return (
+            reply if self._max_chars is not None else replace(reply, text=f"[{sanitize(inert_body(raw.body.strip()))}]")
+        )
 
     async def _condense(self, call: NcbiCall, parsed: ParsedReply, num_bytes: int) -> Condensed:
         if isinstance(parsed, IdList):
@@ -190,7 +193,7 @@ async def _parsed(call: NcbiCall, raw: RawReply) -> ParsedReply:
 
 def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:
     try:
-        return parse_reply(call, raw)
+        return inert(parse_reply(call, raw))
     except NcbiError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -222,7 +225,7 @@ def _repeated(earlier: CallReply, record: dict[str, Any]) -> CallReply:
 
 
 def _failed(status: CallStatus, message: str, record: dict[str, Any]) -> CallReply:
-    text = sanitize(message[:_MAX_ERROR_CHARS]).replace("\n", " ").translate(str.maketrans("[]", "()"))
+    text = sanitize(inert_body(message[:_MAX_ERROR_CHARS])).replace("\n", " ").translate(str.maketrans("[]", "()"))
     return CallReply(f"[error: {text}]", status, record)
 
 

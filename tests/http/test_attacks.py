@@ -355,3 +355,33 @@ def test_uploaded_bombs_do_not_go_off(target: Target) -> None:
         assert job["state"] in ("done", "failed"), filename
         assert not _TELLS.search(json.dumps(job)), job
         _still_well(target)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example",
+        b"GET /health HTTP/1.1\r\nHost: evil.example\r\nHost: 127.0.0.1",
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nhost: 127.0.0.1",
+        b"GET /health HTTP/1.1\r\nHost: evil.example",
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1, evil.example",
+        b"GET /health HTTP/1.1\r\nX: 1",
+        b"GET http://evil.example/health HTTP/1.1\r\nHost: 127.0.0.1",
+        b"GET https://evil.example:443/health HTTP/1.1\r\nHost: 127.0.0.1",
+        b"GET http://127.0.0.1@evil.example/health HTTP/1.1\r\nHost: 127.0.0.1",
+        b"GET http://evil.example/health HTTP/1.1\r\nHost: evil.example",
+        b"GET ftp://127.0.0.1/health HTTP/1.1\r\nHost: 127.0.0.1",
+    ],
+)
+def test_a_request_names_this_host_once(target: Target, head: bytes) -> None:
+    """Two names, a foreign one, none, or another one in the first line: 400, with or without a key."""
+    reply = target.raw(head + b"\r\nConnection: close\r\n\r\n")
+
+    assert reply.startswith(b"HTTP/1.1 400 "), reply[:200]
+
+
+def test_an_absolute_address_of_this_host_is_served(target: Target) -> None:
+    """As a proxy sends it."""
+    head = b"GET http://127.0.0.1/health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+
+    assert target.raw(head).startswith(b"HTTP/1.1 200 ")

@@ -122,7 +122,7 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:
         (b"[" * 20000, {"Content-Type": "application/json"}, 422),
         (b" " * 70_000, {"Content-Type": "application/json"}, 413),
         (b"{}", {"Content-Type": "text/plain"}, 403),
-        (b"{}", {"Content-Type": "application/json", "Host": "evil.example"}, 403),
+        (b"{}", {"Content-Type": "application/json", "Host": "evil.example"}, 400),
     ],
 )
 def test_hostile_bodies_are_refused(running: Any, body: bytes, headers: dict[str, str], status: int) -> None:

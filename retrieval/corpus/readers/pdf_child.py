@@ -17,6 +17,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import resource
 import sys
 from collections.abc import Callable
@@ -26,6 +27,8 @@ FAILED: Final = 3
 _OCR_DPI: Final = 300
 _OCR_PIXELS: Final = 40_000_000
 _POINTS: Final = 72
+# Searches and answers come first where processors are scarce.
+_NICE: Final = 10
 
 
 def _fail(error: str, detail: str = "") -> NoReturn:
@@ -44,6 +47,7 @@ def _limit(memory: int, seconds: int, file_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(_NICE)
 
 
 def _page(document: Any, number: int) -> Any:

@@ -7,7 +7,6 @@ by the model's chat template or, for a base model, as plain text. Special tokens
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -16,7 +15,7 @@ from pydantic import ConfigDict, Field
 
 from models.engines.base import Engine
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, errors, exactly_one, with_unused
-from server.api.http_io import Body, parse_body, read_json
+from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
 from server.auth.authentication import Principal
 from server.errors import InvalidRequest, UnsupportedField
@@ -179,11 +178,14 @@ async def tokenize(request: Request) -> Response:
     services: Services = request.app.state.services
     body = _parse(await read_json(request, services.settings.server.max_body_bytes))
     engine = _engine(services, body.model, request.state.principal)
-    async with services.admitted(request.state.owner):
-        tokens = await asyncio.to_thread(_tokens, services, engine, body)
-        texts = None
-        if body.return_token_strs:
-            texts = await asyncio.to_thread(lambda: [engine.tokenizer.decode([token]) for token in tokens])
+
+    def work() -> tuple[list[int], list[str] | None]:
+        tokens = _tokens(services, engine, body)
+        texts = [engine.tokenizer.decode([token]) for token in tokens] if body.return_token_strs else None
+        return tokens, texts
+
+    async with cancel_on_disconnect(request.receive):
+        tokens, texts = await services.compute(request.state.owner, work)
     reply = {"count": len(tokens), "max_model_len": engine.max_model_len, "tokens": tokens, "token_strs": texts}
     return JSONResponse(reply)
 
@@ -201,8 +203,9 @@ async def detokenize(request: Request) -> Response:
     size = engine.tokenizer.vocab_size
     if any(token >= size for token in body.tokens):
         raise InvalidRequest(f"tokens: the vocabulary has {size} tokens, numbered from 0", param="tokens")
-    async with services.admitted(request.state.owner):
-        return JSONResponse({"prompt": await asyncio.to_thread(engine.tokenizer.decode, body.tokens)})
+    async with cancel_on_disconnect(request.receive):
+        text = await services.compute(request.state.owner, lambda: engine.tokenizer.decode(body.tokens))
+    return JSONResponse({"prompt": text})
 
 
 def _parse(data: object) -> TokenizeRequest:

@@ -14,6 +14,7 @@ header is constant, so that all requests share its cached prefix. A sequence is 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -319,7 +320,8 @@ class GeneGpt:
         if (question := parsed.text) != written:
             yield Step(f"the model is asked: {question}")
         engine = self._lifecycle.get()
-        request = self._request(ask, options, parsed, engine)
+        # On a thread: a model's chat template is a program of somebody else's.
+        request = await asyncio.to_thread(self._request, ask, options, parsed, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
         shows = options.references
