@@ -80,7 +80,8 @@ class OmimRecord:
 class BlastHit:
     """Hold one subject of a BLAST search with its best alignment.
 
-    Positions are 1-based; start > stop on the minus strand.
+    Positions are 1-based, of the subject as it is stored (nucleotides in translated searches); start > stop on its
+    minus strand. ``accession`` has its version. ``other_titles``: of further records of the identical sequence.
     """
 
     accession: str
@@ -91,11 +92,15 @@ class BlastHit:
     align_length: int = 0
     subject_start: int = 0
     subject_stop: int = 0
+    other_titles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BlastResult:
-    """Hold the hits of one BLAST search; ``query_length`` is 0 if unknown."""
+    """Hold the hits of one BLAST search.
+
+    ``query_length`` is in letters of the alignments (amino acids where the query was translated), 0 if unknown.
+    """
 
     query_length: int
     hits: tuple[BlastHit, ...]
