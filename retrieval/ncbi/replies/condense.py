@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
@@ -36,6 +37,12 @@ from retrieval.ncbi.replies.records import (
 )
 from retrieval.types import Condensed, Focus, SummaryPart
 
+_MAX_NOTE: Final = 200
+_MAX_NAMED: Final = 10
+# Characters of an abstract that are kept at least, and those that a record's other fields take.
+_MIN_LONG: Final = 200
+_OTHER_FIELDS: Final = 250
+_BRACKETS: Final = str.maketrans("[]", "()")
 _COMMON_WORDS = frozenset(
     {"of", "the", "a", "an", "and", "or", "due", "to", "with", "without", "in", "by", "type", "from", "for", "related"}
 )
@@ -161,24 +168,69 @@ def condense(parsed: ParsedReply, focus: Focus, *, max_chars: int = 1200) -> Con
     if not records:
         reason = f"; {failed[0].error}" if failed else ""
         return Condensed(f"[0 records{reason}]", len(failed), empty=True)
+    note = _without_record(failed)
+    condensed = _records(parsed.db, records, len(failed), focus, max_chars - len(note))
+    return replace(condensed, text=f"{condensed.text[:-1]}{note}]")
+
+
+def _without_record(failed: Sequence[FailedRecord]) -> str:
+    """Return a line that names the ids no record came back for, of many only their number; "" for none."""
+    if not failed:
+        return ""
+    ids = [record.uid for record in failed if record.uid]
+    named = ", ".join(ids) if len(ids) == len(failed) <= _MAX_NAMED else ""
+    return f"\nno record of {f'id {named}' if named else counted(len(failed), 'id')}"
+
+
+def _records(db: str, records: Sequence[Record], num_failed: int, focus: Focus, max_chars: int) -> Condensed:
     if all(isinstance(r, GeneRecord) for r in records):
-        condensed = _genes([r for r in records if isinstance(r, GeneRecord)], len(failed), focus, max_chars)
-    elif all(isinstance(r, OmimRecord) for r in records):
-        condensed = condense_omim([r for r in records if isinstance(r, OmimRecord)], focus, max_chars)
-    else:
-        lines = [_line(record) for record in records]
-        condensed = fit(f"{counted(len(lines), _noun(parsed.db))}", lines, max_chars, [r_id(r) for r in records])
-    return condensed
+        return _genes([r for r in records if isinstance(r, GeneRecord)], num_failed, focus, max_chars)
+    if all(isinstance(r, OmimRecord) for r in records):
+        return condense_omim([r for r in records if isinstance(r, OmimRecord)], focus, max_chars)
+    head = counted(len(records), _noun(db))
+    # Abstracts share what the first of each record leaves.
+    share = max(_MIN_LONG, (max_chars - len(head)) // len(records) - _OTHER_FIELDS)
+    lines = [_line(_shortened(record, share)) for record in records]
+    return fit(head, lines, max_chars, [r_id(r) for r in records])
+
+
+def _shortened(record: Record, max_chars: int) -> Record:
+    """Return a record with its abstract cut to whole sentences: its first ones, and the last, which concludes."""
+    abstract = record.fields.get("abstract", "") if isinstance(record, DocRecord) else ""
+    if not isinstance(record, DocRecord) or len(abstract) <= max_chars:
+        return record
+    *sentences, last = _SENTENCE_END.split(abstract)
+    ends = accumulate(len(one) + 1 for one in sentences)
+    kept = [one for one, end in zip(sentences, ends, strict=True) if end + len(last) + 5 <= max_chars]
+    if len(last) > max_chars:
+        last = ""
+    text = " ".join([*kept, "...", last]).strip()
+    return replace(record, fields={**record.fields, "abstract": text})
 
 
 def _ids(found: IdList, max_chars: int) -> Condensed:
+    if found.is_count and found.count:
+        return Condensed(f"[{counted(found.count, 'record')} found{_left_out(found)}]", 0)
     if not found.ids:
         return Condensed("[0 ids]" if not found.count else f"[0 of {found.count} ids]", 0, empty=True)
+    note = _left_out(found)
     ends = accumulate(len(one) + 1 for one in found.ids)
-    ids = [one for one, end in zip(found.ids, ends, strict=True) if end <= max_chars + 1]
+    ids = [one for one, end in zip(found.ids, ends, strict=True) if end <= max_chars + 1 - len(note)]
     total = f" of {found.count}" if found.count > len(ids) else ""
-    text = f"[{len(ids)}{total} id{'s' if len(ids) > 1 else ''}: {','.join(ids)}]"
+    text = f"[{len(ids)}{total} id{'s' if len(ids) > 1 else ''}: {','.join(ids)}{note}]"
     return Condensed(text, len(found.ids), len(found.ids) - len(ids), ids=tuple(ids))
+
+
+def _left_out(found: IdList) -> str:
+    """Return which words the search was without: the records are on what is left of it."""
+    parts = (("not found and ignored", found.not_found), ("ignored", found.ignored))
+    note = "".join(f"; {what}: {', '.join(map(plain_phrase, words))}" for what, words in parts if words)
+    return note if len(note) <= _MAX_NOTE else f"{note[:_MAX_NOTE].rsplit(' ', 1)[0]} ..."
+
+
+def plain_phrase(words: str) -> str:
+    """Return words of a search term on one line, without brackets, which would look like a reply's own."""
+    return " ".join(words.translate(_BRACKETS).split())
 
 
 def counted(number: int, noun: str) -> str:
@@ -285,7 +337,8 @@ def _summary(gene: GeneRecord, part: SummaryPart) -> str:
 
 
 def _noun(db: str) -> str:
-    return {"snp": "snp record", "einfo": "database"}.get(db, f"{db} record".strip())
+    named = {"snp": "snp record", "einfo": "database", "elink": "id checked"}
+    return named.get(db, f"{db} record".strip())
 
 
 def r_id(record: Record) -> str:

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from retrieval.ncbi.calls.parameter_classes import species_of_title
+from retrieval.ncbi.calls.parameter_classes import is_organism, species_of_title
 from retrieval.ncbi.replies.records import BlastHit, BlastResult
 from retrieval.types import Condensed
 
@@ -90,7 +90,7 @@ def _gene_of(hit: BlastHit) -> str:
     """
     titles = (hit.title, *hit.other_titles)
     symbols = (m for title in titles for m in _GENE.findall(title) if any(c.isupper() for c in m))
-    return next((symbol for symbol in symbols if not symbol.endswith("p")), "")
+    return next((symbol for symbol in symbols if not symbol.endswith("p") and not is_organism(symbol)), "")
 
 
 def _blast_row(hit: BlastHit, query_length: int) -> str:

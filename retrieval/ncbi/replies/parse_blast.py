@@ -1,7 +1,7 @@
 """Parse BLAST results, in the Text, XML, XML2 and JSON2 forms of the URL API, into hits.
 
-Pure. The forms differ in how they write one thing; ``BlastHit`` says what is the same in all. In XML and JSON, translated
-searches (tblastn, tblastx) give a subject's low position first and the strand as a negative frame, where Text gives
+Pure. The forms differ in how they write one thing; ``BlastHit`` says what is the same in all. In XML and JSON,
+the translated searches (tblastn, tblastx) give a subject's low position first and the strand as a negative frame, where Text gives
 the positions in the order of the alignment. XML's accession has no version, which its id has.
 """
 

@@ -14,7 +14,8 @@ import pytest
 from models.errors import ArrowheadError
 from retrieval.errors import BlastFailed, NcbiMalformed, NcbiReplyError
 from retrieval.ncbi.replies.condense import condense
-from retrieval.ncbi.replies.parse import gene_type, parse_reply
+from retrieval.ncbi.replies.gene_types import gene_type
+from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import GeneRecord, IdList, OmimRecord, ParsedReply, RecordList, SnpRecord
 from retrieval.types import Endpoint, Focus, NcbiCall, RawReply
 from scripts.benchmarks.retrieval.condensing import call_of
