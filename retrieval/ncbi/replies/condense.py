@@ -21,6 +21,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
+from models.function_words import FUNCTION_WORDS
 from retrieval.ncbi.calls.parameter_classes import common_name
 from retrieval.ncbi.replies.condense_blast import condense_blast
 from retrieval.ncbi.replies.records import (
@@ -222,8 +223,12 @@ def _ids(found: IdList, max_chars: int) -> Condensed:
 
 
 def _left_out(found: IdList) -> str:
-    """Return which words the search was without: the records are on what is left of it."""
-    parts = (("not found and ignored", found.not_found), ("ignored", found.ignored))
+    """Return which words the search was without: the records are on what is left of it.
+
+    Function words are not told, as no search has them.
+    """
+    ignored = [words for words in found.ignored if not FUNCTION_WORDS.issuperset(words.lower().split())]
+    parts = (("not found and ignored", found.not_found), ("ignored", ignored))
     note = "".join(f"; {what}: {', '.join(map(plain_phrase, words))}" for what, words in parts if words)
     return note if len(note) <= _MAX_NOTE else f"{note[:_MAX_NOTE].rsplit(' ', 1)[0]} ..."
 

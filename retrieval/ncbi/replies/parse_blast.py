@@ -1,8 +1,8 @@
 """Parse BLAST results, in the Text, XML, XML2 and JSON2 forms of the URL API, into hits.
 
-Pure. The forms differ in how they write one thing; ``BlastHit`` says what is the same in all. In XML and JSON,
-the translated searches (tblastn, tblastx) give a subject's low position first and the strand as a negative frame, where Text gives
-the positions in the order of the alignment. XML's accession has no version, which its id has.
+Pure. The forms differ in how they write one thing; ``BlastHit`` says what is the same in all. In XML and JSON, the
+translated searches (tblastn, tblastx) give a subject's low position first and the strand as a negative frame, where
+Text gives the positions in the order of the alignment. The accession there has no version, which the id has.
 """
 
 from __future__ import annotations
