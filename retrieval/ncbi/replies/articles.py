@@ -32,6 +32,9 @@ _ASIDE: Final = re.compile(
     r"(?:ClinicalTrials|Dataset)\b|Publisher:",
     re.IGNORECASE,
 )
+# "Kuca B(1), Silberstein SD Jr(2)(3).": initials end the first name.
+_NAMES: Final = re.compile(r"[^,;:.()]{1,80} [A-Z]{1,4}(?: (?:Jr|Sr|2nd|3rd|4th))?(?:\(\d+\))*(?:[,;.]|$)")
+_IN_BOOK: Final = "In: "
 _RETRACTION: Final = re.compile(r"^Retraction in\b", re.MULTILINE | re.IGNORECASE)
 
 
@@ -131,12 +134,16 @@ def articles_from_abstracts(body: str) -> list[Record]:
 def _from_paragraphs(block: str, uid: str) -> Record:
     numbered = _NUMBERED.search(block)
     text = block[numbered.end() :] if numbered else block
-    source, title, *others = [" ".join(part.split()) for part in _BLANK_LINE.split(text) if part.strip()] + ["", ""]
-    # The authors stand before the abstract.
-    people = others[:1] if others and not _ASIDE.match(others[0]) else []
-    rest = others[len(people) :]
-    abstract = " ".join(part for part in rest if part and not _ASIDE.match(part))
-    fields = {"source": source, "authors": "".join(people).rstrip("."), "abstract": abstract}
+    parts = [" ".join(part.split()) for part in _BLANK_LINE.split(text)]
+    source, *rest = [part for part in parts if part and not _ASIDE.match(part)] or [""]
+    book = next((part for part in rest if part.startswith(_IN_BOOK)), "")
+    if book:
+        # Of a chapter, the title stands first and the book behind the authors.
+        source, rest = book, [source, *(part for part in rest if part != book)]
+    title, *rest = rest or [""]
+    # The authors stand before the abstract, where both are known.
+    people = rest[:1] if rest and _NAMES.match(rest[0]) else []
+    fields = {"source": source, "authors": "".join(people).rstrip("."), "abstract": " ".join(rest[len(people) :])}
     return _record(uid, title, fields, is_retracted=_RETRACTION.search(block) is not None)
 
 

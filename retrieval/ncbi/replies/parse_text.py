@@ -22,7 +22,7 @@ _OFFICIAL = re.compile(r"Official Symbol: (\S+) and Name: (.*)")
 _BRACKETED = re.compile(r"\[([^\[\]]*?)(?: \(([^()]*)\))?\]\s*$")
 _FAILED: Final = re.compile(r"Error occurred: (?P<reason>.*?)(?P<uid>\d*)\s*$")
 _ASN1: Final = re.compile(r"\A\s*[A-Z][\w-]* ::= ")
-_IDS: Final = re.compile(r"(?:[A-Za-z0-9_.]{1,40}\s+)*[A-Za-z0-9_.]{1,40}")
+_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,60}")
 _MEDLINE: Final = re.compile(r"\A\s*(?:\d+:\s*)?PMID- *\d", re.MULTILINE)
 _SUMMARY: Final = re.compile(r"\A\s*\d{1,6}: ")
 _GENBANK: Final = re.compile(r"\A\s*LOCUS\s")
@@ -59,9 +59,8 @@ def excerpt(text: str) -> str:
 def _id_lines(body: str) -> tuple[str, ...]:
     """Return the ids of a list with one a line, () for any other text: each of them has a digit."""
     lines = [line.strip() for line in body.splitlines() if line.strip()]
-    if not all(any(char.isdigit() for char in line) and _IDS.fullmatch(line) and " " not in line for line in lines):
-        return ()
-    return tuple(lines)
+    are_ids = all(_ID.fullmatch(line) and any(char.isdigit() for char in line) for line in lines)
+    return tuple(lines) if are_ids else ()
 
 
 def _articles(body: str) -> list[Record]:
