@@ -141,7 +141,15 @@ def test_a_given_sequence_with_other_characters_is_refused() -> None:
         ),
         (
             EUTILS + "efetch.fcgi?db=nucleotide&id=NM_000014.6",
-            NcbiCall("efetch", "nuccore", {"db": "nuccore", "id": "NM_000014.6"}),
+            NcbiCall("efetch", "nuccore", {"db": "nuccore", "id": "NM_000014.6", "rettype": "fasta"}),
+        ),
+        (
+            EUTILS + "efetch.fcgi?db=pubmed&rettype=xml&id=1",
+            NcbiCall("efetch", "pubmed", {"db": "pubmed", "id": "1", "retmode": "xml"}),
+        ),
+        (
+            EUTILS + "efetch.fcgi?db=gene&rettype=native&retmode=text&id=1",
+            NcbiCall("efetch", "gene", {"db": "gene", "retmode": "text", "id": "1"}),
         ),
         (
             "https://blast.ncbi.nlm.nih.gov/Blast.cgi?query=ACGT ACGT\nACGT&cmd=put&program=BLASTN&database=NT",
