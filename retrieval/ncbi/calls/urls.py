@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from retrieval.errors import CallRejected
 from retrieval.ncbi.calls import table
+from retrieval.ncbi.calls.entrez_spelling import entrez_spelling
 from retrieval.ncbi.calls.table import Param
 from retrieval.types import Endpoint, NcbiCall
 
@@ -43,10 +44,10 @@ def looks_like_call(text: str) -> bool:
 def parse_call_url(text: str) -> NcbiCall:
     """Check a call written by a model.
 
-    Accepts variants of spelling: raw spaces, ``+``, ``%XX``, non-ASCII, brackets, case of parameter names and fixed
-    values, order, http for https, ``rs`` before SNP ids, ``nucleotide`` for ``nuccore``. Strict on host, path,
-    database, parameter names and values. ``tool``, ``email`` and ``api_key`` are dropped: the client sends the
-    operator's own.
+    Accepts variants of spelling: raw spaces, ``+``, ``%XX``, non-ASCII (Greek letters become their names), brackets,
+    case of parameter names and fixed values, order, http for https, ``rs`` before SNP ids, ``nucleotide`` for
+    ``nuccore``. Strict on host, path, database, parameter names and values. ``tool``, ``email`` and ``api_key`` are
+    dropped: the client sends the operator's own.
 
     Raises:
         CallRejected: ``param`` names the part, the message says what to write instead.
@@ -222,6 +223,8 @@ def _check_value(param: Param, value: str) -> str:
             if value.lower() == choice.lower():
                 return table.DB_ALIASES.get(choice, choice)
         raise CallRejected(f"{param.name} must be {param.what}", param=param.name)
+    if param.name in ("term", "ENTREZ_QUERY"):
+        value = entrez_spelling(value)
     if param.name == "term" and value.count("[") == value.count("]") + 1:
         value += "]"  # `term=X[sym]->` lacks one bracket; what is meant is clear
     if param.name in ("term", "ENTREZ_QUERY") and _BASES.search(value):
@@ -260,10 +263,11 @@ def _fields(params: Sequence[Param]) -> str:
 
 def _term_regex(searched: Searched) -> str:
     """Return the expression of the terms that may be searched for, of ``_MAX_IN_A_ROW`` words at most; "" for any."""
-    words = [found[0].rstrip(".,:'/-") for found in _WHOLE_WORD.finditer(searched.text)]
+    text = entrez_spelling(searched.text)
+    words = [found[0].rstrip(".,:'/-") for found in _WHOLE_WORD.finditer(text)]
     if not 0 < len(words) <= _MAX_SEARCHED_WORDS:
         return ""
-    if searched.whole and " ".join(words) == searched.text:
+    if searched.whole and " ".join(words) == text:
         return table.WRITTEN_SPACE.join(map(_literal, words))
     rows = []
     for start in range(len(words)):
