@@ -19,7 +19,7 @@ from models.decoding.types import Call, CallReply, CallStatus
 from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
 from retrieval.formats.untrusted_input import whole_characters
 from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
-from retrieval.ncbi.replies.condense import condense, gene_rank, line_of, sanitize
+from retrieval.ncbi.replies.condense import condense, gene_rank, line_of, sanitize, telling
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import (
     DocRecord,
@@ -215,7 +215,7 @@ def _retracted(parsed: ParsedReply) -> dict[str, Any]:
 def _incomplete(parsed: ParsedReply) -> dict[str, Any]:
     """Return for the record what a search was without, and the ids that no record came back for; {} for neither."""
     found: dict[str, Any] = {}
-    if isinstance(parsed, IdList) and (words := (*parsed.not_found, *parsed.ignored)):
+    if isinstance(parsed, IdList) and (words := (*parsed.not_found, *telling(parsed.ignored))):
         found["ignored_words"] = list(words)
     if isinstance(parsed, RecordList) and (failed := [r for r in parsed.records if isinstance(r, FailedRecord)]):
         found["without_record"] = [record.uid for record in failed]

@@ -21,8 +21,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
-from models.function_words import FUNCTION_WORDS
 from retrieval.ncbi.calls.parameter_classes import common_name
+from retrieval.ncbi.calls.stopwords import STOPWORDS
 from retrieval.ncbi.replies.condense_blast import condense_blast
 from retrieval.ncbi.replies.records import (
     BlastResult,
@@ -39,6 +39,10 @@ from retrieval.ncbi.replies.records import (
 from retrieval.types import Condensed, Focus, SummaryPart
 
 _MAX_NOTE: Final = 200
+# Share of the topic's words that an entry on it has at least.
+_ON_TOPIC: Final = 0.5
+# Phenotypes without a gene that are shown as rows; the others have short ones.
+_MAX_ALONE: Final = 5
 _MAX_NAMED: Final = 10
 # Characters of an abstract that are kept at least, and those that a record's other fields take.
 _MIN_LONG: Final = 200
@@ -52,6 +56,8 @@ _COMMON_WORDS = frozenset(
 def condense_omim(entries: list[OmimRecord], focus: Focus, max_chars: int) -> Condensed:
     topic_words = _words(focus.terms[0]) if focus.terms else frozenset()
     rows = _on_topic(entries, topic_words, places=focus.places)
+    if not focus.places:
+        rows += _without_gene(entries, topic_words, least=_coverage_of(rows, topic_words))
     num_topic = len(rows)
     if not rows:
         rows = _best_gene(entries, topic_words)
@@ -105,9 +111,26 @@ def _on_topic(
     if places:
         candidates = [candidate for candidate in candidates if candidate[1].loci]
     best = max((covered for covered, *_ in candidates), default=0.0)
-    if best < 0.5:
+    if best < _ON_TOPIC:
         return []
     return _first_of_each((g, p) for covered, g, p in candidates if covered == best)
+
+
+def _without_gene(
+    entries: list[OmimRecord], topic_words: frozenset[str], *, least: float
+) -> list[tuple[OmimRecord, OmimRecord | None]]:
+    """Return the phenotypes on the topic that no gene of the reply shares a location with.
+
+    ``least`` is the coverage of the genes that are shown, which they have to reach.
+    """
+    genes = [e for e in entries if e.is_gene and e.symbol]
+    alone = [e for e in entries if not e.is_gene and not any(_share_location(e, gene) for gene in genes)]
+    on_topic = [e for e in alone if topic_words and _coverage(e, topic_words) >= max(least, _ON_TOPIC)]
+    return [(e, None) for e in on_topic[:_MAX_ALONE]]
+
+
+def _coverage_of(rows: list[tuple[OmimRecord, OmimRecord | None]], topic_words: frozenset[str]) -> float:
+    return max((_coverage(e, topic_words) for row in rows for e in row if e), default=0.0)
 
 
 def _best_gene(entries: list[OmimRecord], topic_words: frozenset[str]) -> list[tuple[OmimRecord, OmimRecord | None]]:
@@ -132,7 +155,7 @@ def _share_location(a: OmimRecord, b: OmimRecord) -> bool:
 
 def _listed(rows: list[tuple[OmimRecord, OmimRecord | None]], *, places: bool) -> str:
     """Return the answer's names: symbols or, with ``places``, map locations, each once, in order."""
-    found = (gene.loci[:1] if places else (gene.symbol,) for gene, _ in rows)
+    found = (gene.loci[:1] if places else (gene.symbol,) for gene, _ in rows if places or gene.is_gene)
     return ", ".join(dict.fromkeys(name for names in found for name in names))
 
 
@@ -211,7 +234,7 @@ def _shortened(record: Record, max_chars: int) -> Record:
 
 def _ids(found: IdList, max_chars: int) -> Condensed:
     if found.is_count and found.count:
-        return Condensed(f"[{counted(found.count, 'record')} found{_left_out(found)}]", 0)
+        return Condensed(f"[{counted(found.count, 'record')} found{_left_out(found)}]", found.count)
     if not found.ids:
         return Condensed("[0 ids]" if not found.count else f"[0 of {found.count} ids]", 0, empty=True)
     note = _left_out(found)
@@ -223,14 +246,15 @@ def _ids(found: IdList, max_chars: int) -> Condensed:
 
 
 def _left_out(found: IdList) -> str:
-    """Return which words the search was without: the records are on what is left of it.
-
-    Function words are not told, as no search has them.
-    """
-    ignored = [words for words in found.ignored if not FUNCTION_WORDS.issuperset(words.lower().split())]
-    parts = (("not found and ignored", found.not_found), ("ignored", ignored))
+    """Return which words the search was without: the records are on what is left of it."""
+    parts = (("not found and ignored", found.not_found), ("ignored", telling(found.ignored)))
     note = "".join(f"; {what}: {', '.join(map(plain_phrase, words))}" for what, words in parts if words)
     return note if len(note) <= _MAX_NOTE else f"{note[:_MAX_NOTE].rsplit(' ', 1)[0]} ..."
+
+
+def telling(ignored: Iterable[str]) -> tuple[str, ...]:
+    """Return the ignored words that say something: not Entrez's stopwords, which no search has."""
+    return tuple(words for words in ignored if not STOPWORDS.issuperset(words.lower().split()))
 
 
 def plain_phrase(words: str) -> str:

@@ -174,6 +174,27 @@ def test_line_one_lists_map_locations_where_places_are_asked_for() -> None:
     )
 
 
+def test_a_phenotype_on_the_topic_is_shown_where_the_reply_has_no_gene_for_it() -> None:
+    """Beside the genes on the topic, and in place of the nearest gene where there are none."""
+    alone = OmimRecord(uid="1", prefix="%", title="LEBER CONGENITAL AMAUROSIS 9", symbol="LCA9", loci=("1p36",))
+    other = OmimRecord(uid="2", prefix="*", title="ADENYLATE KINASE 1", symbol="AK1", loci=("9q34.11",))
+    phenotype = OmimRecord(uid="3", prefix="#", title="LEBER CONGENITAL AMAUROSIS 2", symbol="LCA2", loci=("1p31",))
+    gene = OmimRecord(uid="4", prefix="*", title="RPE65", symbol="RPE65", loci=("1p31",))
+    focus = Focus(("Leber congenital amaurosis",))
+
+    assert condense(RecordList("omim", (other, alone)), focus).text == (
+        "[2 omim entries, 1 on topic\n"
+        "- no gene at 1p36; leber congenital amaurosis 9 (LCA9)\n"
+        "other: gene AK1 9q34.11 adenylate kinase 1]"
+    )
+    assert condense(RecordList("omim", (alone, phenotype, gene)), focus).text == (
+        "[3 omim entries, 2 on topic\n"
+        "1. RPE65\n"
+        "- RPE65 at 1p31; leber congenital amaurosis 2 (LCA2); rpe65\n"
+        "- no gene at 1p36; leber congenital amaurosis 9 (LCA9)]"
+    )
+
+
 def test_without_a_topic_the_most_relevant_gene_is_shown_and_said_to_be_off_topic() -> None:
     """Nothing covers half of the words: the count is 0 and one gene is offered."""
     entries = (OmimRecord(uid="1", prefix="*", title="ADENYLATE KINASE 1", symbol="AK1", loci=("9q34.11",)),)
