@@ -7,6 +7,7 @@ Text gives the positions in the order of the alignment. The accession there has 
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,15 +127,10 @@ def _from_xml(body: str) -> BlastResult:
         refuse_declared(body)
     except DeclaredXml as error:
         raise NcbiMalformed("the BLAST reply declares entities, which it never does") from error
-    parser = ElementTree.XMLPullParser(["start", "end"])
-    hits, length, root, broken = list[BlastHit](), 0, "", None
+    hits, length, root = list[BlastHit](), 0, ""
+    broken: ElementTree.ParseError | None = None
     try:
-        parser.feed(body.lstrip())
-        parser.close()
-    except ElementTree.ParseError as error:
-        broken = error
-    try:
-        for event, element in parser.read_events():
+        for event, element in ElementTree.iterparse(io.StringIO(body.lstrip()), ("start", "end")):
             name = _name(element)
             root = root or name
             if event == "end" and name == "hit":

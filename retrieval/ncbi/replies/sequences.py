@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
@@ -48,7 +48,7 @@ def sequences_from_genbank(body: str) -> tuple[list[Record], bool]:
 
 
 def _from_seq_record(record: Any) -> Record:
-    source = next((one.qualifiers for one in record.features if one.type == "source"), {})
+    source: Mapping[str, Sequence[str]] = next((one.qualifiers for one in record.features if one.type == "source"), {})
     genes = [name for one in record.features for name in one.qualifiers.get("gene", ())]
     letters = str(record.seq) if record.seq.defined else ""
     return _record(

@@ -228,7 +228,8 @@ async def test_words_that_a_search_ignored_are_told() -> None:
 
 async def test_ids_that_came_back_without_a_record_are_named() -> None:
     """In the reply and in the record, whether NCBI says so or leaves them out."""
-    known, failed = gene("5699", "PSMB10"), {"uid": "7", "error": "cannot get document summary"}
+    known = gene("5699", "PSMB10")
+    failed: dict[str, object] = {"uid": "7", "error": "cannot get document summary"}
     body = genes(known, failed)
     reply = await NcbiSession(Ncbi(lambda _: body), SITE)(Call(EUTILS + "esummary.fcgi?db=gene&id=5699,7,8", 0))
 
@@ -242,7 +243,7 @@ async def test_ids_that_came_back_without_a_record_are_named() -> None:
 
 async def test_a_record_under_another_id_than_was_asked_for_is_no_missing_one() -> None:
     """A number that an accession has, a version: the records are as many as the ids."""
-    doc = {"uid": "1677498", "title": "T", "caption": "NM_000492", "accessionversion": "NM_000492.4"}
+    doc: dict[str, object] = {"uid": "1677498", "title": "T", "caption": "NM_000492", "accessionversion": "NM_000492.4"}
     reply = await NcbiSession(Ncbi(lambda _: genes(doc)), SITE)(
         Call(EUTILS + "esummary.fcgi?db=nuccore&id=NM_000492.4", 0)
     )
