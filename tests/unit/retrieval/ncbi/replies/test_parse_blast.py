@@ -165,26 +165,3 @@ def test_what_is_no_result_is_an_error(body: str, error: type[Exception]) -> Non
     """Never an empty result."""
     with pytest.raises(error):
         parse_blast(body)
-
-
-def test_a_symbol_behind_the_cut_of_a_long_title_is_kept() -> None:
-    """The row of a hit shows 90 characters of its title, and the symbol whatever its place."""
-    title = f"PREDICTED: Pan troglodytes {'potassium voltage-gated channel subfamily ' * 3}(KCNAB1), mRNA"
-
-    assert "... (KCNAB1); 30/30 identical" in condense(parse_blast(xml(1, 30, 1, title=title)), Focus()).text
-
-
-@pytest.mark.parametrize(
-    ("title", "head"),
-    [
-        ("Homo sapiens BAC clone RP11-510D21 from 7, complete sequence", "human chr7"),
-        ("Homo sapiens PAC clone RP4-777O23 from 7p14-p15", "human chr7"),
-        ("Homo sapiens mRNA from 2 patients, complete cds", "human no chromosome"),
-        ("Homo sapiens BAC RP11-791I24 (Human), complete sequence", "human no chromosome"),
-    ],
-)
-def test_a_clone_is_placed_by_its_title_alone(title: str, head: str) -> None:
-    """Its chromosome or band stands behind "from"; the name of a species in parentheses is no gene."""
-    body = xml(1, 30, 1, title=title).replace("NC_000015.10", "AC092652.3")
-
-    assert condense(parse_blast(body), Focus()).text.startswith(f"[1 blast hit\n1. {head}\n")
