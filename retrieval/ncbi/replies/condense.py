@@ -191,7 +191,8 @@ def condense(parsed: ParsedReply, focus: Focus, *, max_chars: int = 1200) -> Con
     failed = [r for r in parsed.records if isinstance(r, FailedRecord)]
     if not records:
         reason = f"; {failed[0].error}" if failed else ""
-        return Condensed(f"[0 records{reason}]", len(failed), empty=True)
+        named = _without_record(failed) if len(failed) > 1 else ""
+        return Condensed(f"[0 records{reason}{named}]", len(failed), empty=True)
     note = _without_record(failed)
     condensed = _records(parsed.db, records, len(failed), focus, max_chars - len(note))
     return replace(condensed, text=f"{condensed.text[:-1]}{note}]")

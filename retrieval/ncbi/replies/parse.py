@@ -12,8 +12,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
+from xml.etree import ElementTree
 
 from retrieval.errors import BlastFailed, NcbiError, NcbiMalformed, NcbiReplyError
+from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.ncbi.replies.parse_blast import parse_blast
 from retrieval.ncbi.replies.parse_text import excerpt, parse_text
 from retrieval.ncbi.replies.parse_xml import parse_xml
@@ -172,7 +174,7 @@ def _strings(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 def _links_json(document: Mapping[str, Any]) -> ParsedReply:
     sets: Sequence[Mapping[str, Any]] = document["linksets"]
-    if error := next((one["error"] for one in sets if one.get("error")), None):
+    if error := next(filter(None, (one.get("error") or one.get("ERROR") for one in sets)), None):
         raise NcbiReplyError(str(error))
     if any("idchecklist" in one for one in sets):
         return RecordList("elink", tuple(record for one in sets for record in _checked(one.get("idchecklist") or {})))
@@ -216,6 +218,8 @@ def is_empty_reply(call: NcbiCall, reply: RawReply) -> bool:
     """
     try:
         parsed = parse_reply(call, reply)
+    except NcbiMalformed:
+        return _is_hollow(reply.body)
     except NcbiError as error:
         return is_not_found(error)
     except _UNREADABLE:
@@ -227,6 +231,16 @@ def is_empty_reply(call: NcbiCall, reply: RawReply) -> bool:
             return all(isinstance(record, FailedRecord) for record in records)
         case BlastResult(hits=hits):
             return not hits
+
+
+def _is_hollow(body: str) -> bool:
+    """Return whether a body is one XML element with nothing in it: of a database whose records are not read here."""
+    try:
+        refuse_declared(body)
+        root = ElementTree.fromstring(body.lstrip("\ufeff"))
+    except (DeclaredXml, ElementTree.ParseError):
+        return False
+    return not len(root) and not (root.text or "").strip() and root.tag.lower() != "html"
 
 
 def is_not_found(error: NcbiError) -> bool:

@@ -235,6 +235,8 @@ async def test_ids_that_came_back_without_a_record_are_named() -> None:
 
     assert reply.text.endswith("\nno record of id 7, 8]")
     assert reply.record["without_record"] == ["7", "8"]
+    none = await NcbiSession(Ncbi(lambda _: genes(failed)), SITE)(Call(EUTILS + "esummary.fcgi?db=gene&id=7,8", 0))
+    assert (none.text, none.status) == ("[0 records; cannot get document summary\nno record of id 7, 8]", "empty")
     paged = await NcbiSession(Ncbi(lambda _: genes(known)), SITE)(
         Call(EUTILS + "esummary.fcgi?db=gene&retmax=1&id=5699,7,8", 0)
     )
