@@ -104,10 +104,8 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/gateway/blast/results/pages.py",
     ),
     "tests/unit/retrieval/gateway/citations/test_pubmed_citation.py": ("retrieval/gateway/citations/citation.py",),
-    "tests/unit/retrieval/gateway/eutils/test_forms.py": (
-        "retrieval/gateway/eutils/elink.py",
-        "retrieval/gateway/eutils/esearch.py",
-    ),
+    "tests/unit/retrieval/gateway/eutils/test_forms.py": ("retrieval/gateway/eutils/elink.py",),
+    "tests/unit/retrieval/gateway/eutils/test_esearch.py": ("retrieval/gateway/query/conditions.py",),
     "tests/unit/retrieval/gateway/importing/test_registry.py": ("retrieval/formats/tables.py",),
     "tests/unit/retrieval/gateway/importing/test_run.py": ("retrieval/gateway/store/writer.py",),
     "tests/unit/retrieval/gateway/store/test_reader.py": ("retrieval/gateway/store/indexing.py",),
@@ -142,13 +140,13 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/retrieval/index/segments/test_durability.py": ("retrieval/index/segments/manifest.py",),
     "tests/unit/retrieval/index/segments/test_index.py": ("retrieval/index/segments/storage.py",),
-    "tests/unit/retrieval/ncbi/replies/test_parse.py": ("retrieval/ncbi/replies/parse_blast.py",),
+    "tests/unit/retrieval/ncbi/replies/test_biopython_replies.py": ("retrieval/ncbi/replies/sequences.py",),
+    "tests/unit/retrieval/ncbi/replies/test_parse.py": ("retrieval/ncbi/replies/summaries.py",),
     "tests/unit/server/audit/test_log.py": (
         "server/audit/verification.py",
         "server/cli/audit.py",
     ),
     "tests/unit/server/jobs/test_queue.py": ("server/jobs/uploads.py",),
-    "tests/unit/server/methods/genegpt/test_method.py": ("server/methods/shared/call_lines.py",),
     "tests/unit/server/methods/i_medrag/test_method.py": ("server/methods/i_medrag/sub_answers.py",),
     "tests/unit/server/methods/medrag/test_method.py": (
         "server/methods/medrag/chain_of_thought.py",

@@ -54,7 +54,7 @@ CHOICES: Final[Mapping[Endpoint, Mapping[str, tuple[str, ...]]]] = {
     "efetch": _PAGE
     | {
         "retmode": ("json", "xml", "text"),
-        "rettype": ("fasta", "gb", "gp", "abstract", "medline", "docsum", "gene_table", "uilist", "acc", "vcv"),
+        "rettype": ("fasta", "gb", "gp", "abstract", "medline", "docsum", "uilist", "acc"),
     },
     "elink": {"retmax": _PAGE["retmax"]} | _FORMAT | {"cmd": ("neighbor", "neighbor_score")},
     "einfo": _FORMAT | {"version": ("2.0",)},

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, Literal
 
+from retrieval.ncbi.calls.entrez_spelling import entrez_spelling
 from retrieval.ncbi.replies.condense import condense
 from retrieval.ncbi.replies.records import (
     BlastHit,
@@ -168,8 +169,11 @@ def resolve_mask(mask: str) -> str | None:
 
 
 def one_line(question: str) -> str:
-    """Return the question on one line, since line breaks in it would look like the prompt's own."""
-    return " ".join(question.split())
+    """Return the question on one line, since line breaks in it would look like the prompt's own.
+
+    Its Greek letters and hyphens are Entrez's: the grammar of calls has no others, and a name must be writable.
+    """
+    return " ".join(entrez_spelling(question).split())
 
 
 def question_line(question: str) -> str:
