@@ -13,11 +13,13 @@ from xml.etree.ElementTree import Element
 
 from retrieval.errors import ImportFileError
 from retrieval.formats.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad, date_of
+from retrieval.formats.mathml import RAISE, math_text
+from retrieval.formats.notation import marked, plain, raised, text_of
 from retrieval.formats.records import FullText
 from retrieval.formats.sources import Member, Source, is_tar, tar_members
 from retrieval.formats.tables import whole
 from retrieval.formats.untrusted_input import MAX_DEPTH, TOO_DEEP
-from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
+from retrieval.formats.xml_records import Layout, RawRecord, parse, records
 
 _BREAK: Final = "\0"  # in no XML document
 _BLOCKS: Final = frozenset((
@@ -26,7 +28,9 @@ _BLOCKS: Final = frozenset((
     "table-wrap-foot", "title", "tr", "trans-abstract", "verse-line",
 ))  # fmt: skip
 # References have records of their own; the others are not prose.
-_EXCLUDED: Final = frozenset(("ref-list", "tex-math", "object-id", "permissions", "processing-meta", "alt-text"))
+_EXCLUDED: Final = frozenset(("ref-list", "object-id", "permissions", "processing-meta", "alt-text"))
+_NOTES: Final = frozenset(("bibr", "fn", "table-fn"))
+_TEX_BODY: Final = re.compile(r"\\begin\{document\}(.*?)(?:\\end\{document\}|$)", re.DOTALL)
 _CELLS: Final = frozenset(("td", "th"))
 _SPACED: Final = frozenset(("label", "term", "def", "break", "ext-link", "email"))
 
@@ -34,7 +38,8 @@ _SPACED: Final = frozenset(("label", "term", "def", "break", "ext-link", "email"
 def plain_text(element: Element | None, excluded: frozenset[str] = frozenset()) -> str:
     """Return the text of an element, with the cells of a table row separated by " | ".
 
-    References, LaTeX and ``excluded`` elements are dropped.
+    References and ``excluded`` elements are dropped. A formula is read from its MathML, and where it has none its LaTeX
+    stays as written. Powers and indices: see ``notation``.
 
     Raises:
         MalformedRecord: elements are nested deeper than in any article.
@@ -43,7 +48,7 @@ def plain_text(element: Element | None, excluded: frozenset[str] = frozenset()) 
         return ""
     pieces: list[str] = []
     _walk(element, pieces, _EXCLUDED | excluded, 0)
-    lines = (" ".join(line.split()).strip("| ") for line in "".join(pieces).split(_BREAK))
+    lines = (" ".join(line.split()).strip("| ") for line in plain("".join(pieces)).split(_BREAK))
     return "\n".join(line for line in lines if line)
 
 
@@ -56,15 +61,38 @@ def _walk(element: Element, pieces: list[str], excluded: frozenset[str], depth: 
         raise MalformedRecord(TOO_DEEP)
     if element.text:
         pieces.append(element.text)
+    has_math = any(local_name(child) == "math" for child in element)
     for child in element:
         name = local_name(child)
-        if name not in excluded:
-            separator = _BREAK if name in _BLOCKS else " | " if name in _CELLS else " " if name in _SPACED else ""
-            pieces.append(separator)
-            _walk(child, pieces, excluded, depth + 1)
-            pieces.append(separator if separator != " | " else " ")
+        if name == "math":
+            pieces.append(math_text(child))
+        elif name == "tex-math":
+            pieces.append("" if has_math else _tex(child))
+        elif name not in excluded:
+            _add_child(child, pieces, excluded, depth + 1)
         if child.tail:
             pieces.append(child.tail)
+
+
+def _add_child(child: Element, pieces: list[str], excluded: frozenset[str], depth: int) -> None:
+    name = local_name(child)
+    separator = _BREAK if name in _BLOCKS else " | " if name in _CELLS else " " if name in _SPACED else ""
+    own: list[str] = [separator]
+    _walk(child, own, excluded, depth)
+    text = "".join(own)
+    if (found := marked(child, text)) is not None:
+        text = found
+    elif child.get("ref-type") in _NOTES and RAISE not in text and "".join(pieces[-2:])[-1:].isalnum():
+        # The journal prints it raised; glued to a word or a number it would read as part of it.
+        text = raised(text)
+    pieces.extend((text, separator if separator != " | " else " "))
+
+
+def _tex(element: Element) -> str:
+    """Return a formula in LaTeX without the document around it."""
+    text = "".join(element.itertext())
+    body = _TEX_BODY.search(text)
+    return f" {(body[1] if body else text).strip().strip('$').strip()} "
 
 
 LAYOUT: Final = Layout("pmc-articleset", frozenset(("article",)), alone="article", max_record=64 * 2**20)

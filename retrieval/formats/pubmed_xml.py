@@ -8,10 +8,11 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from retrieval.formats.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad, date_of
+from retrieval.formats.notation import text_of
 from retrieval.formats.records import Article, Entry, Removal
 from retrieval.formats.sources import Source
 from retrieval.formats.tables import identifier, whole
-from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
+from retrieval.formats.xml_records import Layout, RawRecord, parse, records
 
 LAYOUT: Final = Layout("PubmedArticleSet", frozenset(("PubmedArticle", "PubmedBookArticle", "DeleteCitation")))
 _RETRACTED: Final = frozenset(("RetractionIn", "RetractedandRepublishedIn"))

@@ -30,10 +30,11 @@ from retrieval.corpus.items import (
 from retrieval.errors import ImportFileError
 from retrieval.formats import pmc_jats, pubmed_xml
 from retrieval.formats.items import Bad, MalformedRecord, bad, date_of
+from retrieval.formats.notation import text_of
 from retrieval.formats.pmc_jats import local_name, plain_text
 from retrieval.formats.records import Article, FullText, Removal
 from retrieval.formats.sources import Source, is_tar, tar_members
-from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
+from retrieval.formats.xml_records import Layout, RawRecord, parse, records
 from retrieval.passages import Document
 
 _MAX_DEPTH: Final = 50
@@ -148,7 +149,7 @@ def _bold_heading(child: Element) -> str:
     only = child[0]
     if local_name(only) != "bold" or (only.tail or "").strip():
         return ""
-    return " ".join("".join(only.itertext()).split()).rstrip(":")
+    return text_of(only).rstrip(":")
 
 
 def _is_raised_citation(element: Element) -> bool:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from retrieval.errors import GatewayDataError
+from retrieval.formats.notation import text_of as words
 from retrieval.formats.records import Article
 from retrieval.gateway.citations.citation import Book, Citation, Journal, Notice, Person
 
@@ -36,11 +37,6 @@ def element_of(article: Article) -> Element:
 
 def citation_of(element: Element) -> Citation:
     return _chapter(element) if element.tag == "PubmedBookArticle" else _article(element)
-
-
-def words(element: Element | None) -> str:
-    """Return all text within, without markup and with white space reduced to single blanks."""
-    return "" if element is None else " ".join("".join(element.itertext()).split())
 
 
 def texts(elements: Elements) -> tuple[str, ...]:

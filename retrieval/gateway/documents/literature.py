@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from retrieval.errors import GatewayDataError
+from retrieval.formats.notation import text_of as words
 from retrieval.formats.records import FullText
 from retrieval.gateway.citations.citation import (
     LANGUAGES,
@@ -20,7 +21,7 @@ from retrieval.gateway.citations.citation import (
     issue_line,
     notice_name,
 )
-from retrieval.gateway.citations.pubmed_citation import shown_date, words
+from retrieval.gateway.citations.pubmed_citation import shown_date
 from retrieval.gateway.documents.docsum_xml import Item, date, many, number, text
 
 _NO_LETTERS: Final = re.compile(r"[^\w]+")

@@ -139,7 +139,7 @@ def test_nested_sections_licence_and_notices_of_a_full_text(tmp_path: Path) -> N
     assert slices(found) == [
         ("", "Before any section."),
         ("Methods", "Mice (12) at (37) degrees, (1-3) fold."),
-        ("Methods > IL-6 ELISA", "As before; see Fig. 1 and [4], 103 cells."),
+        ("Methods > IL-6 ELISA", "As before; see Fig. 1 and [4], 10³ cells."),
         ("Methods", "After it."),
     ]
     assert found.document.licence == "https://creativecommons.org/licenses/by/4.0/"
