@@ -100,11 +100,12 @@ _MEMBER: Final = Layout("", frozenset(("article",)), alone="article", max_record
 _SUFFIXES: Final = (".xml", ".nxml")
 _NUMBER: Final = re.compile(r"(?:PMC)?([0-9]+)(?:\.[0-9]+)?", re.ASCII)
 _NUMBER_IN_NAME: Final = re.compile(r"PMC([0-9]+)", re.ASCII)
+_NOT_OF_A_GROUP: Final = frozenset(("contrib-group", "aff", "address", "xref", "fn", "ext-link", "contrib-id"))
 _NAME_PART: Final = re.compile(r"[^\W\d_]+")
 _MARKS: Final = frozenset(("xref", "fn"))
 _ID_TYPES: Final = ("pmc", "pmcid", "pmcaid", "pmc-id")
 # The first of these that an article has is its date: first publication, then the issue's, last PMC's own.
-_DATE_TYPES: Final = ("epub", "pub", "ppub", "epub-ppub", "collection", "pmc-release", "")
+_DATE_TYPES: Final = ("epub", "pub", "publication", "ppub", "epub-ppub", "collection", "pmc-release", "")
 
 
 def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
@@ -118,7 +119,7 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
             if skip > 0:
                 skip -= 1
             else:
-                yield _item(record, record.line, source.path.name)
+                yield _item(record, (record.line, source.path.name), options)
         return
     found = False
     for member in tar_members(source):
@@ -128,12 +129,12 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
         if skip > 0:
             skip -= 1
         else:
-            yield _member_item(source, member)
+            yield _member_item(source, member, options)
     if not found:
         raise source.error("the archive holds no .xml or .nxml file")
 
 
-def _member_item(source: Source, member: Member) -> Item:
+def _member_item(source: Source, member: Member, options: ReadOptions) -> Item:
     """Return the item of one member; a fault of its file is a Bad, a fault of the archive an ImportFileError."""
     parts, size = [], 0
     for part in member.content:
@@ -145,13 +146,18 @@ def _member_item(source: Source, member: Member) -> Item:
         (record,) = records(source, iter(parts), _MEMBER)
     except ImportFileError as error:
         return bad(member.number, f"{member.name}: {error.reason}")
-    return _item(record, member.number, member.name)
+    return _item(record, (member.number, member.name), options)
 
 
-def _item(record: RawRecord, line: int, name: str) -> Item:
+def _item(record: RawRecord, place: tuple[int, str], options: ReadOptions) -> Item:
+    line, name = place
     try:
         element, xml = parse(record)
-        return Good(line, _full_text(element, xml, name))
+        found = _full_text(element, xml, name)
+        if not found.pmcid and not (found.doi and options.doi_suffices):
+            nor = " nor a DOI" if options.doi_suffices else ""
+            raise MalformedRecord(f"article: no PMC number{nor} among its article-ids, nor in the file's name")
+        return Good(line, found)
     except MalformedRecord as error:
         return bad(line, f"{name}: {error}")
 
@@ -178,17 +184,12 @@ def _full_text(element: Element, xml: str, name: str) -> FullText:
 
 
 def _pmcid(ids: Mapping[str, str], name: str) -> int:
-    """Return the PMC number from the article's own ids, else from its file name.
-
-    Raises:
-        MalformedRecord: neither has a PMC number.
-    """
+    """Return the PMC number from the article's own ids, else from its file name, 0 if neither has one."""
     for kind in _ID_TYPES:
         if found := _NUMBER.fullmatch(ids.get(kind, "")):
             return whole(found[1], "article-id")
-    if named := _NUMBER_IN_NAME.search(name):
-        return whole(named[1], "file name")
-    raise MalformedRecord("article: no PMC number among its article-ids, nor in the file's name")
+    named = _NUMBER_IN_NAME.search(name)
+    return whole(named[1], "file name") if named else 0
 
 
 def _abstract(meta: Element) -> str:
@@ -215,23 +216,47 @@ def _date(meta: Element) -> str:
 
 
 def _authors(meta: Element) -> tuple[str, ...]:
-    names: dict[str, None] = {}
-    for author in meta.findall("{*}contrib-group/{*}contrib"):
-        if author.get("contrib-type", "author") != "author":
-            continue
-        name = author.find(".//{*}name")
-        text = text_of(author.find(".//{*}collab")) if name is None else _name(name)
-        if text:
-            names[text] = None
-    return tuple(names)
+    contributors = meta.findall("{*}contrib-group/{*}contrib")
+    authors = (at for at in contributors if at.get("contrib-type", "author") == "author")
+    return tuple(dict.fromkeys(name for author in authors if (name := author_name(author))))
+
+
+def author_name(author: Element) -> str:
+    """Return the name of a contributor, a person ("Last FM") or a group, "" for an anonymous one."""
+    name = personal_name(author)
+    return group_name(author) if name is None else _name(name)
+
+
+def personal_name(contributor: Element) -> Element | None:
+    """Return the name of a person: of several the one in Latin letters; None for a group, whose members are within."""
+    found = [*contributor.findall("{*}name"), *contributor.findall("{*}name-alternatives/{*}name")]
+    found += [
+        name
+        for name in contributor.findall("{*}string-name") + contributor.findall("{*}name-alternatives/{*}string-name")
+        if name.find("{*}surname") is not None
+    ]
+    return min(found, key=lambda name: name.get("name-style", "western") != "western", default=None)
+
+
+def group_name(contributor: Element) -> str:
+    """Return the name of a group, or one that is no surname with given names, "" for neither."""
+    paths = ("{*}collab", "{*}collab-alternatives/{*}collab", "{*}string-name", "{*}name-alternatives/{*}string-name")
+    found = (plain_text(contributor.find(path), _NOT_OF_A_GROUP) for path in paths)
+    return next((" ".join(name.split()).rstrip(",;") for name in found if name), "")
 
 
 def _name(name: Element) -> str:
-    """Return "Last FM": the initials as given, else the first letters of the given names."""
+    """Return "Last FM": the initials as given, else the first letters of the given names.
+
+    In a script without capitals, as Chinese, given names have no initials and stay whole.
+    """
     given_names = name.find("{*}given-names")
+    surname = text_of(name.find("{*}surname"))
+    if surname and surname.lower() == surname.upper():
+        return " ".join(filter(None, (surname, text_of(given_names))))
     first = (
         ""
         if given_names is None
         else given_names.get("initials") or "".join(part[0] for part in _NAME_PART.findall(text_of(given_names)))
     )
-    return " ".join(filter(None, (text_of(name.find("{*}surname")), first, text_of(name.find("{*}suffix")))))
+    return " ".join(filter(None, (surname, first, text_of(name.find("{*}suffix")))))

@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 
 from retrieval.errors import GatewayDataError
 from retrieval.formats.notation import text_of as words
+from retrieval.formats.pubmed_xml import abstract_parts
 from retrieval.formats.records import Article
 from retrieval.gateway.citations.citation import Book, Citation, Journal, Notice, Person
 
@@ -109,6 +110,7 @@ def _article(root: Element) -> Citation:
         history=_history(root.findall("PubmedData/History/PubMedPubDate")),
         notices=tuple(map(_notice, citation.findall("CommentsCorrectionsList/CommentsCorrections"))),
         abstract=sections(article.findall("Abstract/AbstractText")),
+        other_abstract=sections(abstract_parts(citation)),
         rights=words(article.find("Abstract/CopyrightInformation")),
         locations=tuple((at.get("EIdType", ""), words(at)) for at in located),
         conflicts=words(citation.find("CoiStatement")),

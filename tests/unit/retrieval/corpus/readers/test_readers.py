@@ -14,7 +14,7 @@ from gateway_records import CHAPTER as BOOK
 from gateway_records import RETRACTED, STRUCTURED
 from ncbi_files import BILLION_LAUGHS, pubmed_record, pubmed_set, saved
 
-from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
+from retrieval.corpus.items import ParsedDocument, ReadOptions, SkippedRecord, Withdrawn
 from retrieval.corpus.readers import json_corpora, ncbi_xml
 from retrieval.corpus.readers.registry import guess_reader
 from retrieval.errors import DocumentUnreadable
@@ -246,3 +246,37 @@ def test_a_package_of_chapters_passes_over_what_is_none(tmp_path: Path) -> None:
     found = list(ncbi_xml.read_statpearls(path))
     assert len(found) == 3
     assert [item.line for item in found if isinstance(item, SkippedRecord)] == [2, 3]
+
+
+def test_a_publishers_article_is_named_by_its_doi(tmp_path: Path) -> None:
+    """Files of journals and preprint servers have no PMC number."""
+    text = jats().replace("<article-id pub-id-type='pmc'>5<", "<article-id pub-id-type='doi'>10.7554/eLife.00000<")
+    (found,) = parsed_documents(list(ncbi_xml.read_pmc(saved(tmp_path / "a.xml", text))))
+    document = found.document
+    assert (document.document_id, document.source) == ("DOI:10.7554/eLife.00000", "jats")
+    assert document.url == "https://doi.org/10.7554/eLife.00000"
+
+
+def test_an_older_version_behind_a_newer_one_is_passed_over(tmp_path: Path) -> None:
+    """It would replace it."""
+    newer = pubmed_record(title="New.").replace('Version="1"', 'Version="2"')
+    first, second = ncbi_xml.read_pubmed(saved(tmp_path / "set.xml", pubmed_set(newer, pubmed_record(title="Old."))))
+    assert isinstance(first, ParsedDocument) and first.document.title == "New."
+    assert isinstance(second, SkippedRecord) and second.reason == (
+        "PMID 7: version 1, of which the file has a newer one"
+    )
+
+
+def test_powers_stay_powers_in_titles_sections_and_tables(tmp_path: Path) -> None:
+    """A load of 10⁵ is no load of 105; what cites a source stays out."""
+    body = (
+        "<sec><title>At 10<sup>9</sup>/L</title><p>From 10<sup>5</sup> to 10<sup>2</sup> copies (3.2 × "
+        "10<sup>−4</sup>), 50 mg/m<sup>2</sup> twice<sup><xref ref-type='bibr'>12</xref></sup>.</p><table><tr>"
+        "<td>n</td><td>10<sup>3</sup></td></tr></table></sec>"
+    )
+    text = jats(body=body).replace("On IL-6", "10<sup>5</sup> copies<xref ref-type='fn'><sup>1</sup></xref>")
+    (found,) = parsed_documents(list(ncbi_xml.read_pmc(saved(tmp_path / "a.xml", text))))
+    assert found.document.title == "10⁵ copies"
+    assert slices(found) == [
+        ("At 10⁹/L", "From 10⁵ to 10² copies (3.2 × 10⁻⁴), 50 mg/m² twice.\nn | 10³"),
+    ]
