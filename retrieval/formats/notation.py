@@ -24,7 +24,9 @@ _MARKS: Final = re.compile(f"([{RAISE}{LOWER}{UNMARK}])")
 _ALL_MARKS: Final = re.compile(f"[{RAISE}{LOWER}{UNMARK}{GAP}{NUMBER_GAP}]")
 # A sign and its number may be raised one by one.
 _SPLIT_SIGN: Final = re.compile(f"{RAISE}([+\\-−–‐‑])\\s*{UNMARK}{RAISE}")
-_NEEDED_GAP: Final = re.compile(rf"(?<=[\w)\]]){GAP}+(?=[\w(\[√])|(?<=\d){NUMBER_GAP}(?=\d)")
+_NEEDED_GAP: Final = re.compile(
+    rf"(?<=[\w)\]]){NUMBER_GAP}*{GAP}[{GAP}{NUMBER_GAP}]*(?=[\w(\[√])|(?<=\d){NUMBER_GAP}+(?=\d)"
+)
 _RAISED: Final = str.maketrans("0123456789+-−–‐‑=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻⁻⁻⁼⁽⁾ⁿ")
 _LOWERED: Final = str.maketrans("0123456789+-−–‐‑=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₋₋₋₌₍₎")
 # A second one beside it is another number.
@@ -133,6 +135,8 @@ def _raised(before: str, text: str, after: str) -> str:
     if not any(map(str.isalnum, text)):
         is_power = _SIGN.fullmatch(text) and _PURE_NUMBER.search(before)
         return text.translate(_RAISED) if is_power else text
+    if text.startswith("[") and text.endswith("]"):  # a citation
+        return text
     if text in _ORDINALS and before[-1:].isdigit():
         return text
     if _ISOTOPE.fullmatch(text) and _BEFORE_ISOTOPE.search(before) and _ELEMENT.match(after):

@@ -26,6 +26,9 @@ _BLOCKS: Final = frozenset((
     "abstract", "ack", "app", "boxed-text", "caption", "def-item", "disp-formula", "disp-quote", "fig", "fn", "list",
     "list-item", "p", "sec", "speech", "statement", "subtitle", "supplementary-material", "table-wrap",
     "table-wrap-foot", "title", "tr", "trans-abstract", "verse-line",
+    # HTML's, which web pages have, and JATS within its tables.
+    "article", "blockquote", "br", "dd", "div", "dl", "dt", "figcaption", "figure", "h1", "h2", "h3", "h4", "h5", "h6",
+    "li", "main", "ol", "pre", "section", "table", "ul",
 ))  # fmt: skip
 # References have records of their own; the others are not prose.
 _EXCLUDED: Final = frozenset(("ref-list", "object-id", "permissions", "processing-meta", "alt-text"))

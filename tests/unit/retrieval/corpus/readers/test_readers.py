@@ -14,6 +14,7 @@ from gateway_records import CHAPTER as BOOK
 from gateway_records import RETRACTED, STRUCTURED
 from ncbi_files import BILLION_LAUGHS, pubmed_record, pubmed_set, saved
 
+from retrieval.corpus.chunking import Chunker, Chunking
 from retrieval.corpus.items import ParsedDocument, ReadOptions, SkippedRecord, Withdrawn
 from retrieval.corpus.readers import json_corpora, ncbi_xml
 from retrieval.corpus.readers.registry import guess_reader
@@ -280,3 +281,26 @@ def test_powers_stay_powers_in_titles_sections_and_tables(tmp_path: Path) -> Non
     assert slices(found) == [
         ("At 10⁹/L", "From 10⁵ to 10² copies (3.2 × 10⁻⁴), 50 mg/m² twice.\nn | 10³"),
     ]
+
+
+def test_a_corpus_of_beir_is_read_line_by_line(tmp_path: Path) -> None:
+    """Its ids are underscored; a line without one, or without words, is named."""
+    rows = (
+        {"_id": "4983", "title": "Brain", "text": "White matter.", "metadata": {"url": "https://example.org/1"}},
+        {"_id": "5", "title": "", "text": ""},
+        {"id": "6", "text": "x"},
+    )
+    first, *rest = json_corpora.read_beir(saved(tmp_path / "corpus.jsonl", json_lines(*rows)))
+    (found,) = parsed_documents([first])
+    assert (found.document.document_id, found.text) == ("BEIR:4983", "White matter.")
+    assert found.document.url == "https://example.org/1"
+    assert [item.line for item in rest if isinstance(item, SkippedRecord)] == [2, 3]
+
+
+def test_a_whole_paper_in_medrags_form_is_cut_like_any_document(tmp_path: Path) -> None:
+    """A snippet is a passage as it is; no model has room for a passage of 32,000 characters."""
+    rows = [{"id": f"p{size}", "title": "T", "content": "Fever fell. " * size} for size in (80, 2_500)]
+    snippet, paper = parsed_documents(list(json_corpora.read_medrag(saved(tmp_path / "a.jsonl", json_lines(*rows)))))
+    chunker = Chunker(Chunking(size=500))
+    assert len(chunker.cut(snippet)) == 1
+    assert max(span.end - span.start for span in chunker.cut(paper)) <= 500
