@@ -134,6 +134,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/graph/loaders/test_loaders.py": (
         "retrieval/graph/loaders/json_files.py",
         "retrieval/graph/loaders/reading.py",
+        "retrieval/graph/loaders/kgx.py",
         "retrieval/graph/loaders/tables.py",
         "retrieval/graph/spoke/reply.py",
     ),
