@@ -34,6 +34,8 @@ _RAISED_CHARS: Final = frozenset(map(chr, _RAISED.values()))
 _LOWERED_CHARS: Final = frozenset(map(chr, _LOWERED.values()))
 _HAS_RAISED: Final = re.compile(r"[+\-−–‐‑=]?(?:[0-9]+|n|[0-9]+[+\-−–‐‑])")
 _HAS_LOWERED: Final = re.compile(r"[+\-−–‐‑=]?[0-9]+")
+# Pages set a sign apart from its number.
+_SIGN_GAP: Final = re.compile(r"(?<=[0-9]) (?=[+−-]$)|(?<=^[+−-]) (?=[0-9])")
 _SIGN: Final = re.compile(r"[+\-−–‐‑]")
 _CHARGE: Final = re.compile(r"[0-9]{0,2}[+\-−–‐‑]")
 _ISOTOPE: Final = re.compile(r"[0-9]{1,3}m?")
@@ -123,7 +125,7 @@ def plain(text: str) -> str:
 def _written(mark: str, parts: tuple[str, str, str]) -> str:
     """Return what stands raised or lowered, between what is before and after it."""
     before, inner, after = parts
-    text = inner.strip()
+    text = _SIGN_GAP.sub("", inner.strip())
     end = " " if inner[-1:].isspace() else ""
     if not text:
         return end
