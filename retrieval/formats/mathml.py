@@ -23,8 +23,8 @@ _FENCED: Final = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\|[^|]*\|")
 
 def math_text(element: Element) -> str:
     """Return a formula, or a part of one, as text with marks."""
-    name = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
-    if name in _LEFT_OUT or not name:
+    name = element.tag.rpartition("}")[2]
+    if name in _LEFT_OUT:
         return ""
     if name in _WRITERS:
         return _WRITERS[name](element)

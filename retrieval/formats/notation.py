@@ -32,6 +32,7 @@ _LOWERED: Final = str.maketrans("0123456789+-−–‐‑=()", "₀₁₂₃₄�
 # A second one beside it is another number.
 _RAISED_CHARS: Final = frozenset(map(chr, _RAISED.values()))
 _LOWERED_CHARS: Final = frozenset(map(chr, _LOWERED.values()))
+_TYPED: Final = re.compile(r"(?<=[0-9])([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 _HAS_RAISED: Final = re.compile(r"[+\-−–‐‑=]?(?:[0-9]+|n|[0-9]+[+\-−–‐‑])")
 _HAS_LOWERED: Final = re.compile(r"[+\-−–‐‑=]?[0-9]+")
 # Pages set a sign apart from its number.
@@ -63,12 +64,17 @@ def without_marks(text: str) -> str:
     return _ALL_MARKS.sub("", text)
 
 
+def typed_powers(text: str) -> str:
+    """Return a text with the raised numbers behind digits as typed: 10^6 for 10⁶, which NFKC would make 106."""
+    return _TYPED.sub(r"^\1", text)
+
+
 def marked(element: Element, own: str) -> str | None:
     """Return the text of a child whose form carries meaning, given its text ``own`` with marks; None for others.
 
     These are sup, sub and TEI's hi; formulas in MathML have ``math_text``.
     """
-    name = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+    name = element.tag.rpartition("}")[2]
     place = element.get("rend", "") if name == "hi" else name
     if place in ("sup", "superscript"):
         return raised(own)
@@ -84,13 +90,12 @@ def _pieces(element: Element) -> Iterator[str]:
     if element.text:
         yield element.text
     for child in element:
-        if isinstance(child.tag, str):  # not a comment
-            if child.tag.rpartition("}")[2] == "math":
-                yield math_text(child)
-            else:
-                own = marked_text(child)
-                found = marked(child, own)
-                yield own if found is None else found
+        if child.tag.rpartition("}")[2] == "math":
+            yield math_text(child)
+        else:
+            own = marked_text(child)
+            found = marked(child, own)
+            yield own if found is None else found
         if child.tail:
             yield child.tail
 
