@@ -66,8 +66,6 @@ def test_another_schema_or_file_is_refused(tmp_path: Path, store: SqlitePassageS
 
 def test_a_power_and_the_number_of_its_digits_are_no_equal_texts() -> None:
     """10⁶ and 106 are two numbers; equal texts in other letters and signs are one."""
-    raised, typed, other = (
-        f"They gave {number} cells to every mouse of the group that was treated with the drug."
-        for number in ("10⁶", "10^6", "106")
-    )
+    text = "They gave {} cells to every mouse of the group that was treated with the drug. " * 4
+    raised, typed, other = (text.replace("{}", number) for number in ("10⁶", "10^6", "106"))
     assert duplicate_key(raised, 1) == duplicate_key(typed, 2) != duplicate_key(other, 3)
