@@ -17,6 +17,7 @@ from retrieval.formats.mathml import RAISE, math_text
 from retrieval.formats.notation import marked, plain, raised, text_of
 from retrieval.formats.records import FullText
 from retrieval.formats.sources import Member, Source, is_tar, tar_members
+from retrieval.formats.table_grid import table_rows
 from retrieval.formats.tables import whole
 from retrieval.formats.untrusted_input import MAX_DEPTH, TOO_DEEP
 from retrieval.formats.xml_records import Layout, RawRecord, parse, records
@@ -28,18 +29,18 @@ _BLOCKS: Final = frozenset((
     "table-wrap-foot", "title", "tr", "trans-abstract", "verse-line",
     # HTML's, which web pages have, and JATS within its tables.
     "article", "blockquote", "br", "dd", "div", "dl", "dt", "figcaption", "figure", "h1", "h2", "h3", "h4", "h5", "h6",
-    "li", "main", "ol", "pre", "section", "table", "ul",
+    "li", "main", "ol", "pre", "section", "table", "array", "ul",
 ))  # fmt: skip
 # References have records of their own; the others are not prose.
 _EXCLUDED: Final = frozenset(("ref-list", "object-id", "permissions", "processing-meta", "alt-text"))
 _NOTES: Final = frozenset(("bibr", "fn", "table-fn"))
 _TEX_BODY: Final = re.compile(r"\\begin\{document\}(.*?)(?:\\end\{document\}|$)", re.DOTALL)
-_CELLS: Final = frozenset(("td", "th"))
+_TABLES: Final = frozenset(("table", "array"))
 _SPACED: Final = frozenset(("label", "term", "def", "break", "ext-link", "email"))
 
 
 def plain_text(element: Element | None, excluded: frozenset[str] = frozenset()) -> str:
-    """Return the text of an element, with the cells of a table row separated by " | ".
+    """Return the text of an element, with the cells of a table row separated by " | " (see ``table_rows``).
 
     References and ``excluded`` elements are dropped. A formula is read from its MathML, and where it has none its LaTeX
     stays as written. Powers and indices: see ``notation``.
@@ -49,9 +50,13 @@ def plain_text(element: Element | None, excluded: frozenset[str] = frozenset()) 
     """
     if element is None:
         return ""
+    return _plain_text(element, _EXCLUDED | excluded, 0)
+
+
+def _plain_text(element: Element, excluded: frozenset[str], depth: int) -> str:
     pieces: list[str] = []
-    _walk(element, pieces, _EXCLUDED | excluded, 0)
-    lines = (" ".join(line.split()).strip("| ") for line in plain("".join(pieces)).split(_BREAK))
+    _walk(element, pieces, excluded, depth)
+    lines = (" ".join(line.split()) for line in plain("".join(pieces)).split(_BREAK))
     return "\n".join(line for line in lines if line)
 
 
@@ -62,6 +67,11 @@ def local_name(element: Element) -> str:
 def _walk(element: Element, pieces: list[str], excluded: frozenset[str], depth: int) -> None:
     if depth > MAX_DEPTH:
         raise MalformedRecord(TOO_DEEP)
+    if local_name(element) in _TABLES:
+        captions = (_plain_text(child, excluded, depth + 1) for child in element if local_name(child) == "caption")
+        rows = table_rows(element, lambda cell: _plain_text(cell, excluded, depth + 1))
+        pieces.append(_BREAK.join((*captions, *rows)))
+        return
     if element.text:
         pieces.append(element.text)
     has_math = any(local_name(child) == "math" for child in element)
@@ -79,7 +89,7 @@ def _walk(element: Element, pieces: list[str], excluded: frozenset[str], depth: 
 
 def _add_child(child: Element, pieces: list[str], excluded: frozenset[str], depth: int) -> None:
     name = local_name(child)
-    separator = _BREAK if name in _BLOCKS else " | " if name in _CELLS else " " if name in _SPACED else ""
+    separator = _BREAK if name in _BLOCKS else " " if name in _SPACED else ""
     own: list[str] = [separator]
     _walk(child, own, excluded, depth)
     text = "".join(own)
@@ -88,7 +98,7 @@ def _add_child(child: Element, pieces: list[str], excluded: frozenset[str], dept
     elif child.get("ref-type") in _NOTES and RAISE not in text and "".join(pieces[-2:])[-1:].isalnum():
         # The journal prints it raised; glued to a word or a number it would read as part of it.
         text = raised(text)
-    pieces.extend((text, separator if separator != " | " else " "))
+    pieces.extend((text, separator))
 
 
 def _tex(element: Element) -> str:

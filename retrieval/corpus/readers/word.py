@@ -15,11 +15,13 @@ from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, TextBuilder, p
 from retrieval.errors import DocumentTooLarge, DocumentUnreadable
 from retrieval.formats.mathml import GAP, NUMBER_GAP
 from retrieval.formats.notation import lowered, plain, raised, without_marks
+from retrieval.formats.table_grid import SEPARATOR
 from retrieval.passages import Document
 
 MAIN_PART: Final = "word/document.xml"
 _MAX_UNPACKED: Final = 512 * 2**20
 _MAX_DEPTH: Final = 100
+_MAX_SPAN: Final = 200
 _HEADING: Final = re.compile(r"heading ([1-9])")
 _LEFT_OUT: Final = frozenset(("del", "moveFrom", "pPr", "rPr", "tblPr", "tblGrid", "instrText", "txbxContent"))
 _VALUE: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}val"
@@ -111,14 +113,25 @@ def _style_of(block: Any, styles: dict[str, str]) -> str:
 def _block_text(block: Any) -> str:
     if _local(block) == "p":
         return plain("".join(_pieces(block, 0))).strip()
-    rows = (
-        " | ".join(
-            " ".join(plain("".join(_pieces(cell, 0))).split()) for cell in row.iter() if _local(cell) == "tc"
-        ).strip(" |")
-        for row in block.iter()
-        if _local(row) == "tr"
-    )
-    return "\n".join(filter(None, rows))
+    rows: list[list[str]] = []
+    for row in (part for part in block.iter() if _local(part) == "tr"):
+        cells: list[str] = []
+        for cell in (part for part in row.iter() if _local(part) == "tc"):
+            text = " ".join(plain("".join(_pieces(cell, 0))).split())
+            if _is_merged_with_above(cell) and rows and len(cells) < len(rows[-1]):
+                text = rows[-1][len(cells)]
+            cells.extend([text] * _columns_of(cell))
+        rows.append(cells)
+    return "\n".join(SEPARATOR.join(cells).rstrip(" |").lstrip() for cells in rows if any(cells))
+
+
+def _is_merged_with_above(cell: Any) -> bool:
+    return any(_local(part) == "vMerge" and part.get(_VALUE) != "restart" for part in cell.iter())
+
+
+def _columns_of(cell: Any) -> int:
+    number = next((part.get(_VALUE) or "" for part in cell.iter() if _local(part) == "gridSpan"), "")
+    return min(max(int(number), 1), _MAX_SPAN) if number.isascii() and number.isdigit() else 1
 
 
 def _local(element: Any) -> str:

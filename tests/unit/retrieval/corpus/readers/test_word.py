@@ -37,15 +37,18 @@ def test_headings_powers_formulas_and_tables_are_read(tmp_path: Path) -> None:
     paragraph._p.append(parse_xml(f"<w:del {WORDS}><w:r><w:delText>gone</w:delText><w:t>gone</w:t></w:r></w:del>"))
     paragraph._p.append(parse_xml(f"<w:ins {WORDS}><w:r><w:t> mM</w:t></w:r></w:ins>"))
     document.add_heading("Doses", 2)
-    table = document.add_table(1, 2)
-    table.cell(0, 0).text, table.cell(0, 1).text = "a", "5 mg"
+    table = document.add_table(3, 3)
+    for place, text in {(0, 1): "n", (0, 2): "%", (1, 0): "Drug", (1, 1): "5", (1, 2): "1", (2, 1): "6"}.items():
+        table.cell(*place).text = text
+    table.cell(1, 0).merge(table.cell(2, 0))
+    table.cell(2, 1).merge(table.cell(2, 2))
     path = tmp_path / "paper.docx"
     document.save(str(path))
     (found,) = parsed_documents(list(word.read(path)))
     assert found.document.title == "On cells"
     assert slices(found) == [
         ("Methods", "We used 5 × 10⁶ cells and CO2 at 1/2 10⁻³ mM"),
-        ("Methods > Doses", "a | 5 mg"),
+        ("Methods > Doses", "| n | %\nDrug | 5 | 1\nDrug | 6 | 6"),
     ]
 
 
