@@ -245,6 +245,16 @@ def first_date(text: str) -> int:
     return date_number("-".join([found[1], *(part.rjust(2, "0") for part in found.groups()[1:] if part)]))
 
 
+def paper_ids(pmcid: str, pmid: str, doi: str) -> tuple[str, str]:
+    """Return (document id, address) of a paper by the first of its numbers that there is, ("", "") for none."""
+    number = pmcid.upper().removeprefix("PMC")
+    if number.isascii() and number.isdigit():
+        return f"PMC:{int(number)}", f"https://pmc.ncbi.nlm.nih.gov/articles/PMC{int(number)}/"
+    if pmid.isascii() and pmid.isdigit() and len(pmid) <= 9:
+        return f"PMID:{int(pmid)}", f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
+    return (f"DOI:{doi}", f"https://doi.org/{doi}") if doi else ("", "")
+
+
 @contextlib.contextmanager
 def unreadable_file() -> Iterator[None]:
     """Translate errors of the gateway's readers to DocumentUnreadable."""

@@ -18,11 +18,12 @@ from retrieval.corpus.items import (
     SkippedRecord,
     TextBuilder,
     date_number,
+    paper_ids,
     path_of,
     unreadable_file,
 )
-from retrieval.corpus.readers.json_papers import MAX_PAPER, json_values, mapping, paper_ids, rows, strings
 from retrieval.formats.items import MalformedRecord
+from retrieval.formats.json_values import MAX_PAPER, json_values, mapping, rows, strings
 from retrieval.formats.notation import text_of
 from retrieval.formats.sources import Source
 from retrieval.formats.xml_records import Layout, parse, records

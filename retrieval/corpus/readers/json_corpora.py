@@ -1,4 +1,4 @@
-"""Read corpora in JSON: MedRAG's snippets, BEIR's documents, and NCBI's PubMed beside its MedCPT embeddings.
+"""Read corpora in JSON: MedRAG's snippets, BEIR, CORD-19, and NCBI's PubMed beside its MedCPT embeddings.
 
 MedRAG (https://huggingface.co/MedRAG) has JSON lines {id, title, content, contents}; PubMed's have a PMID, Wikipedia's
 a wiki_id. NCBI's files have more than a gigabyte each: one object {pmid: {"d": "20071115", "t": title, "a": abstract,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +21,12 @@ from retrieval.corpus.items import (
     TextBuilder,
     date_number,
     document_types,
+    paper_ids,
     path_of,
     unreadable_file,
 )
 from retrieval.formats.json_stream import JsonStream
+from retrieval.formats.json_values import json_values, mapping, rows, strings
 from retrieval.formats.sources import Source
 from retrieval.formats.untrusted_input import JSON_TOO_DEEP, is_json_too_deep, whole_characters
 from retrieval.passages import Document
@@ -192,3 +194,50 @@ def _pubmed_item(path: Path, line: int, member: tuple[str, Any], options: ReadOp
     text = TextBuilder()
     text.add(abstract.strip())
     return text.reading(document, line)
+
+
+def read_cord19(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
+    """Yield a document for each paper, its abstract and body in their sections."""
+    with unreadable_file():
+        for line, value in json_values(path):
+            yield _cord19_item(path.name, line, mapping(value), options)
+
+
+def _cord19_item(file: str, line: int, paper: Mapping[str, Any], options: ReadOptions) -> Item:
+    name = strings(paper.get("paper_id"))
+    about = mapping(paper.get("metadata"))
+    if not name:
+        return SkippedRecord(file, line, "a paper of CORD-19 with a paper_id was expected")
+    text = TextBuilder()
+    for part, default in (("abstract", "Abstract"), ("body_text", "")):
+        section, words = "", list[str]()
+        for row in (*rows(paper.get(part)), None):
+            heading = "" if row is None else strings(row.get("section")) or default
+            if row is None or heading != section:
+                text.add("\n".join(words), section)
+                section, words = heading, []
+            words += [] if row is None else [str(row.get("text") or "")]
+    title = strings(about.get("title"))
+    if not title and not len(text):
+        return SkippedRecord(file, line, f"{name[:60]}: neither title nor text")
+    pmcid = name if name.upper().startswith("PMC") else ""
+    document_id, address = paper_ids(pmcid, "", strings(about.get("doi")))
+    authors = (_cord19_author(author) for author in rows(about.get("authors")))
+    document = Document(
+        document_id=document_id or f"CORD-19:{name}",
+        title=title or name,
+        source="cord-19",
+        url=address,
+        authors=tuple(dict.fromkeys(filter(None, authors))),
+        licence=options.licence,
+        provenance=options.provenance or file,
+        retrieved=options.retrieved,
+    )
+    return text.reading(document, line)
+
+
+def _cord19_author(author: Mapping[str, Any]) -> str:
+    middle = author.get("middle")
+    names = [strings(author.get("first")), *map(strings, middle if isinstance(middle, list) else [])]
+    initials = "".join(name[0] for name in names if name)
+    return " ".join(filter(None, (strings(author.get("last")), initials, strings(author.get("suffix")))))

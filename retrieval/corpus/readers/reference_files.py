@@ -16,12 +16,13 @@ from retrieval.corpus.items import (
     TextBuilder,
     document_types,
     first_date,
+    paper_ids,
     unreadable_file,
 )
-from retrieval.corpus.readers.json_papers import paper_ids, strings
 from retrieval.corpus.readers.ncbi_xml import article_document
 from retrieval.corpus.readers.plain import read_decoded
 from retrieval.formats.items import medline_date
+from retrieval.formats.json_values import strings
 from retrieval.formats.records import Article
 from retrieval.passages import Document
 

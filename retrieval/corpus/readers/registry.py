@@ -11,7 +11,6 @@ from retrieval.corpus.items import NO_OPTIONS, Item, Reader, ReadOptions, unread
 from retrieval.corpus.readers import (
     bioc,
     json_corpora,
-    json_papers,
     ncbi_xml,
     pdf,
     plain,
@@ -60,7 +59,7 @@ READERS: Final[Mapping[str, Reader]] = MappingProxyType(
             ("bioc", bioc.read),
             ("medrag", json_corpora.read_medrag),
             ("beir", json_corpora.read_beir),
-            ("cord19", json_papers.read_cord19),
+            ("cord19", json_corpora.read_cord19),
             ("table", tables.read),
             ("ris", reference_files.read_ris),
             ("html", web_page.read),

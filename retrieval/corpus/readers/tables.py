@@ -16,9 +16,9 @@ from retrieval.corpus.items import (
     SkippedRecord,
     TextBuilder,
     first_date,
+    paper_ids,
     unreadable_file,
 )
-from retrieval.corpus.readers.json_papers import paper_ids
 from retrieval.corpus.readers.plain import read_decoded
 from retrieval.errors import DocumentUnreadable
 from retrieval.passages import Document

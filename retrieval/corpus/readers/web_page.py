@@ -12,11 +12,11 @@ from retrieval.corpus.items import (
     ReadOptions,
     TextBuilder,
     first_date,
+    paper_ids,
     path_of,
     sha256_of,
     unreadable_file,
 )
-from retrieval.corpus.readers.json_papers import paper_ids
 from retrieval.corpus.readers.plain import UTF_8, file_bytes
 from retrieval.errors import DocumentUnreadable
 from retrieval.formats.items import MalformedRecord

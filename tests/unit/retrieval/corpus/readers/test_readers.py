@@ -15,7 +15,7 @@ from gateway_records import RETRACTED, STRUCTURED
 from ncbi_files import BILLION_LAUGHS, pubmed_record, pubmed_set, saved
 
 from retrieval.corpus.chunking import Chunker, Chunking
-from retrieval.corpus.items import ParsedDocument, ReadOptions, SkippedRecord, Withdrawn
+from retrieval.corpus.items import ParsedDocument, ReadOptions, SkippedRecord, Withdrawn, paper_ids
 from retrieval.corpus.readers import json_corpora, ncbi_xml
 from retrieval.corpus.readers.registry import guess_reader
 from retrieval.errors import DocumentUnreadable
@@ -304,3 +304,50 @@ def test_a_whole_paper_in_medrags_form_is_cut_like_any_document(tmp_path: Path) 
     chunker = Chunker(Chunking(size=500))
     assert len(chunker.cut(snippet)) == 1
     assert max(span.end - span.start for span in chunker.cut(paper)) <= 500
+
+
+CORD_19 = {
+    "paper_id": "0a1b2c",
+    "metadata": {
+        "title": "On fever",
+        "authors": [{"first": "Jane", "middle": ["A"], "last": "Doe", "suffix": "Jr"}, {"first": "", "last": "Lee"}],
+    },
+    "abstract": [{"text": "Short."}],
+    "body_text": [
+        {"text": "One.", "section": "Intro"},
+        {"text": "Two.", "section": "Intro"},
+        {"text": "Three.", "section": "Results"},
+    ],
+}
+
+
+def test_a_paper_of_cord_19_has_its_sections(tmp_path: Path) -> None:
+    """Paragraphs of one section are one part."""
+    (found,) = parsed_documents(
+        list(json_corpora.read_cord19(saved(tmp_path / "a.json", json.dumps(CORD_19, indent=2))))
+    )
+    assert found.document.document_id == "CORD-19:0a1b2c"
+    assert found.document.authors == ("Doe JA Jr", "Lee")
+    assert slices(found) == [("Abstract", "Short."), ("Intro", "One.\nTwo."), ("Results", "Three.")]
+
+
+def test_a_paper_of_pmc_has_its_number(tmp_path: Path) -> None:
+    """And one without an id is named."""
+    path = saved(tmp_path / "a.jsonl", json_lines({**CORD_19, "paper_id": "PMC12"}, {"metadata": {}}))
+    first, second = json_corpora.read_cord19(path)
+    assert parsed_documents([first])[0].document.document_id == "PMC:12"
+    assert isinstance(second, SkippedRecord) and second.line == 2
+
+
+@pytest.mark.parametrize(
+    ("pmcid", "pmid", "doi", "document_id"),
+    [
+        ("PMC12", "3", "10.1/x", "PMC:12"),
+        ("", "3", "10.1/x", "PMID:3"),
+        ("x", "", "10.1/x", "DOI:10.1/x"),
+        ("", "1" * 20, "", ""),
+    ],
+)
+def test_a_paper_has_the_first_of_its_numbers(pmcid: str, pmid: str, doi: str, document_id: str) -> None:
+    """A number that is none does not count."""
+    assert paper_ids(pmcid, pmid, doi)[0] == document_id

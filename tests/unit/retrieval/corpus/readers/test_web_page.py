@@ -16,7 +16,8 @@ PAGE = """<!DOCTYPE html>
 <meta name="citation_author" content="Doe, Jane"><meta name="citation_author" content="Lee, Ann">
 <meta name="citation_pmid" content="123"><meta name="citation_publication_date" content="2020/5/1">
 <style>p {}</style></head><body><nav>Menu</nav><main><h1>A trial</h1><p>Of 10<sup>6</sup> cells<sup>[1]</sup>.
-<!-- a comment --> End.</p><h2>Results <i>here</i></h2><div>CO<sub>2</sub> fell<br>by 5 %.<table><caption>Doses</caption>
+<!-- a comment --> End.</p><h2>Results <i>here</i></h2><div>CO<sub>2</sub> fell<br>by 5 %.<table>
+<caption>Doses</caption>
 <tr><th>a</th>
 <th>b</th></tr><tr><td>1</td><td>2</td></tr></table></div><h3>Doses</h3><p>More</p><script>x()</script></main>
 <footer>Imprint</footer></body></html>"""
