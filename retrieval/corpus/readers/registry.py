@@ -24,6 +24,9 @@ from retrieval.errors import DocumentUnreadable, NamespaceInvalid
 from retrieval.formats.sources import Source
 from retrieval.formats.untrusted_input import DeclaredXml, refuse_declarations
 
+# Of the texts that the readers give. It grows where a reader gives another one for the same file, so that a file that
+# was added before is read again when it is added again.
+READING_VERSION: Final = 2
 _LFS: Final = b"version https://git-lfs.github.com/spec/"
 
 
