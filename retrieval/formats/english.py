@@ -8,6 +8,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
+_LIGATURES: Final = str.maketrans(
+    {"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\ufb05": "st", "\ufb06": "st"}
+)
 _BROKEN: Final = re.compile(r"(?P<left>[^\W\d_][\w.+-]*)-$")
 _NEXT: Final = re.compile(r"(?P<right>[^\W_][^\s]*)\s*")
 _FIRST_WORD: Final = re.compile(r"[^\W\d_]+")
@@ -48,6 +51,12 @@ def join_broken_words(lines: Iterable[str], known: frozenset[str] = frozenset())
         if rest := line[following.end() :]:
             out.append(rest)
     return out
+
+
+def printed_text(text: str) -> str:
+    """Return the text of printed lines as typed: broken words whole, ligatures as their letters."""
+    lines = text.translate(_LIGATURES).split("\n")
+    return "\n".join(join_broken_words(lines, words_of(lines)))
 
 
 def words_of(lines: Iterable[str]) -> frozenset[str]:

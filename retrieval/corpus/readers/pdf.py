@@ -23,6 +23,7 @@ from retrieval.corpus.items import NO_OPTIONS, Item, PdfLimits, ReadOptions, Ski
 from retrieval.corpus.readers import pdf_child
 from retrieval.corpus.readers.pdf_layout import PdfLine, PdfPage, page_texts
 from retrieval.errors import CorpusError, DocumentTooLarge, DocumentUnknown, DocumentUnreadable
+from retrieval.formats.english import printed_text
 from retrieval.passages import Document
 
 MIN_WIDTH: Final = 50
@@ -273,7 +274,7 @@ def _recognize(path: Path, options: ReadOptions, found: _Pages, cancelled: Calla
         if page.bad:
             found.bad[page.page] = f"no text layer, and recognition of characters failed ({page.bad})"
         elif page.text.strip():
-            found.texts[page.page] = page.text.strip()
+            found.texts[page.page] = printed_text(page.text.strip())
             found.recognized.add(page.page)
     found.empty = [page for page in found.empty if page not in found.texts and page not in found.bad]
 

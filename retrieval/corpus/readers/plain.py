@@ -19,7 +19,7 @@ from retrieval.corpus.items import (
     unreadable_file,
 )
 from retrieval.errors import DocumentTooLarge, DocumentUnreadable
-from retrieval.formats.english import join_broken_words, words_of
+from retrieval.formats.english import printed_text
 from retrieval.formats.sources import Source
 from retrieval.passages import Document
 
@@ -135,7 +135,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     """Yield one document, after a record of its encoding where that is another than UTF-8.
 
     In Markdown (by file name suffix) headings are sections; the first one of level 1 is the title. In plain text, words
-    that a line end breaks are joined, as programs leave them that take text from pages.
+    that a line end breaks are joined and ligatures are letters: programs that take text from pages leave them.
     """
     with unreadable_file():
         content_bytes = file_bytes(path)
@@ -150,8 +150,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     if path.name.lower().removesuffix(".gz").endswith(MARKDOWN):
         title = _markdown(content, text)
     else:
-        lines = content.strip("\n").split("\n")
-        text.add("\n".join(join_broken_words(lines, words_of(lines))))
+        text.add(printed_text(content.strip("\n")))
     document = Document(
         document_id=f"sha256:{hashlib.sha256(content_bytes).hexdigest()}",
         title=title or path.stem,

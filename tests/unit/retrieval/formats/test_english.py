@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.formats.english import is_ordinary, join_broken_words, words_of
+from retrieval.formats.english import is_ordinary, join_broken_words, printed_text, words_of
 from retrieval.lexical.tokens import index_terms, query_terms
 
 
@@ -62,3 +62,10 @@ def test_the_list_has_words_in_their_forms() -> None:
     """Plurals are listed as singulars."""
     assert is_ordinary("dependent") and is_ordinary("doses")
     assert not is_ordinary("odarone")
+
+
+def test_printed_text_has_the_letters_of_its_ligatures() -> None:
+    """As programs leave them that take text from pages."""
+    assert printed_text("scienti\ufb01c litera-\nture of 10-\n20 e\ufb00ects") == (
+        "scientific literature\nof 10-\n20 effects"
+    )
