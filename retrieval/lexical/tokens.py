@@ -150,8 +150,8 @@ _ATOM: Final = re.compile(
     r"(?<=[^\W\d_])'s(?![^\W_])"
     r"|(?P<greek>[α-ω])"
     r"|(?P<word>[^\W\d_α-ω]+)"
-    # A power, as typed, and as PubMed wrote it before it had markup: 10(6), which is no volume with its issue.
-    r"|(?P<power>(?<=\d)\^\(?[+-]?\d+\)?|(?<![\d.,;]10)(?<=10)\([+-]?\d{1,2}\)(?!:))"
+    # A power, as typed, in LaTeX too, and as PubMed wrote it before it had markup: 10(6), which is no volume with its issue.
+    r"|(?P<power>(?<=\d)\^[({]?[+-]?\d+[)}]?|(?<![\d.,;]10)(?<=10)\([+-]?\d{1,2}\)(?!:))"
     r"|(?P<digits>\d+)"
     r"|\((?P<bracketed>[+±-])\)"
     r"|(?<=[^\W_])(?P<sign>\++|-(?=$|[,.;:)\]/]))"
@@ -447,7 +447,7 @@ def _atoms_of_match(found: re.Match[str], plain: Normalised, gap: int) -> Iterat
     elif kind == "digits":
         yield Atom(found[0][:_MAX_TERM], DIGITS, gap, start, end)
     elif kind == "power":
-        yield Atom(f"^{found[0].strip('^()').removeprefix('+')}"[:_MAX_TERM], DIGITS, gap, start, end)
+        yield Atom(f"^{found[0].strip('^(){}').removeprefix('+')}"[:_MAX_TERM], DIGITS, gap, start, end)
     elif kind == "word":
         yield from _letters(found, plain, gap)
     else:
