@@ -150,7 +150,7 @@ _ATOM: Final = re.compile(
     r"(?<=[^\W\d_])'s(?![^\W_])"
     r"|(?P<greek>[α-ω])"
     r"|(?P<word>[^\W\d_α-ω]+)"
-    # A power, as typed, in LaTeX too, and as PubMed wrote it before it had markup: 10(6), which is no volume with its issue.
+    # A power, as typed, in LaTeX too, and as PubMed wrote it before it had markup: 10(6), which is no volume and issue.
     r"|(?P<power>(?<=\d)\^[({]?[+-]?\d+[)}]?|(?<![\d.,;]10)(?<=10)\([+-]?\d{1,2}\)(?!:))"
     r"|(?P<digits>\d+)"
     r"|\((?P<bracketed>[+±-])\)"
