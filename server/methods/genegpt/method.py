@@ -52,6 +52,7 @@ from server.methods.base import (
     plain_ids,
     uses_chat_template,
 )
+from server.methods.genegpt.judging import ReadingLedger
 from server.methods.genegpt.prompt import (
     COT_TRIGGER,
     MASKS,
@@ -82,9 +83,8 @@ _MULTI_HOP_CALLS: Final = 8
 
 
 def extract_answer(text: str) -> str:
-    """Return the text after the last ``Answer:``, or the last paragraph where there is no such mark."""
-    _, mark, after = text.rpartition(MARK)
-    return after.strip() if mark else re.split(r"\n\s*\n", text.strip())[-1].strip()
+    """Return the text after the last ``Answer:``, all of it where there is no such mark."""
+    return text.rpartition(MARK)[2].strip()
 
 
 class AnswerSplitter:
@@ -313,7 +313,7 @@ class GeneGpt:
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = self._options(ask)
-        only_reads = self._lifecycle.card.trained_for is not None
+        only_reads = not self._lifecycle.card.is_general
         question = _with_trigger(ask.question, options)
         parsed = as_trained(question) if only_reads else ParsedQuestion(question)
         if parsed.text != question:
@@ -323,7 +323,8 @@ class GeneGpt:
         request = self._request(ask, options, parsed, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
-        ledger = Ledger(parsed, only_reads=only_reads, with_references=options.references)
+        kept = {"with_references": options.references}
+        ledger = ReadingLedger(parsed, **kept) if only_reads else Ledger(question, **kept)
         steps = run(engine, request, session)
         if self._needs_a_call(options, question):
             steps = _with_a_call(
@@ -334,7 +335,7 @@ class GeneGpt:
                 if isinstance(step, CallFinished):
                     ledger.add(step)
                 for event in _events(step, splitter):
-                    for shown in ledger.held(event):
+                    for shown in ledger.shown(event):
                         yield shown
                 if isinstance(step, LoopDone):
                     for event in ledger.ending(step, splitter.answer, asdict(options)):
@@ -377,7 +378,7 @@ class GeneGpt:
         be of a reply.
         """
         searched = ANYTHING
-        if self._lifecycle.card.trained_for is not None and options.grammar == "grounded":
+        if not self._lifecycle.card.is_general and options.grammar == "grounded":
             searched = Searched(parsed.subject or parsed.text, parsed.database, whole=bool(parsed.subject))
         elif not is_forced:
             return None
@@ -386,7 +387,7 @@ class GeneGpt:
     def _needs_a_call(self, options: GeneGptOptions, question: str) -> bool:
         """Return whether the model has to make a call: what one for look-ups says of a name without it is not shown."""
         is_free = options.grammar == "off" or not options.max_calls or COT_TRIGGER in question
-        return not is_free and self._lifecycle.card.trained_for is not None and has_identifier(question)
+        return not is_free and not self._lifecycle.card.is_general and has_identifier(question)
 
     def _bounds(self, ask: AnswerRequest, question: str, engine: Engine) -> tuple[int, int]:
         """Return the most tokens that the model writes between two replies, and in all.
@@ -394,7 +395,7 @@ class GeneGpt:
         What only looks up and copies needs a call, which may have a sequence of the question, or a few words.
         """
         own, whole = _OWN_TOKENS, self._max_answer_tokens
-        if self._lifecycle.card.trained_for is not None:
+        if not self._lifecycle.card.is_general:
             encode = engine.tokenizer.encode
             own = max(_LOOKUP_TOKENS, len(encode(_LONGEST_LOOKUP)))
             own += sum(len(encode(one)) for one in _SEQUENCE.findall(question))
