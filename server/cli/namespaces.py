@@ -165,7 +165,11 @@ def add(
     files: Annotated[list[Path], typer.Argument(metavar="FILE")],
     kind: Annotated[
         str,
-        typer.Option(help="reader: pubmed, pubmed-json, pmc, medrag, statpearls, pdf, text", show_default=False),
+        typer.Option(
+            help="reader: pubmed, pubmed-json, nbib, pmc, statpearls, bioc, medrag, beir, cord19, table, ris, html, "
+            "docx, pdf, text",
+            show_default=False,
+        ),
     ] = "",
     ocr: Annotated[
         str,

@@ -83,12 +83,18 @@ def json_lines(*rows: Mapping[str, Any]) -> str:
 
 def pdf(*pages: str, title: str = "") -> bytes:
     """A PDF with one line of text a page, "" for a page without any, written by hand."""
+    return drawn_pdf(
+        *(f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET" if text else "0 0 m 10 10 l S" for text in pages), title=title
+    )
+
+
+def drawn_pdf(*pages: str, title: str = "") -> bytes:
+    """A PDF whose pages draw just these contents; the font is F1."""
     objects: list[bytes] = [b"<< /Type /Catalog /Pages 2 0 R >>", b""]
     font = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
     objects.append(font)
     kids = []
-    for text in pages:
-        drawn = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET" if text else "0 0 m 10 10 l S"
+    for drawn in pages:
         packed = zlib.compress(drawn.encode("latin-1"))
         stream = b"<< /Length %d /Filter /FlateDecode >>\nstream\n" % len(packed) + packed + b"\nendstream"
         objects.append(stream)

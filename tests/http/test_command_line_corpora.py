@@ -104,7 +104,7 @@ def test_one_bad_file_does_not_stop_the_others(arrowhead: Shell, tmp_path: Path)
     (tmp_path / "deep.xml").write_text("<pmc-articleset>" + "<a>" * 200_000)
     files = [str(tmp_path / name) for name in ("bad.txt", "kras.txt", "deep.xml", "none.txt", "il6.md")]
     said = arrowhead("namespace", "add", "notes", *files, status=3)
-    for line in ("bad.txt: refused", "none of the forms", "nested more than 200 deep", "No such file",
+    for line in ("bad.txt: refused", "The forms that are read", "nested more than 200 deep", "No such file",
                  "kras.txt: 1 added", "il6.md: 1 added", "notes: 5 files: 3 refused, 2 added"):  # fmt: skip
         assert line in said, line
     (tmp_path / "bad.txt").write_text("All of it")

@@ -84,6 +84,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/namespaces/settings.py",
         "retrieval/corpus/namespaces/verify.py",
     ),
+    "tests/unit/retrieval/corpus/readers/test_registry.py": ("retrieval/corpus/readers/guess.py",),
     "tests/unit/retrieval/corpus/readers/test_isolated.py": ("retrieval/corpus/readers/child.py",),
     "tests/unit/retrieval/corpus/readers/test_pdf_pages.py": ("retrieval/corpus/readers/pdf_child.py",),
     "tests/unit/retrieval/corpus/readers/test_readers.py": (
@@ -131,6 +132,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/graph/loaders/test_loaders.py": (
         "retrieval/graph/loaders/json_files.py",
         "retrieval/graph/loaders/reading.py",
+        "retrieval/graph/loaders/kgx.py",
         "retrieval/graph/loaders/tables.py",
         "retrieval/graph/spoke/reply.py",
     ),

@@ -237,6 +237,8 @@ class StoreWriter:
 
     def put_row(self, row: Row) -> None:
         uid = row.uid or self._uid_of_key(row.key)
+        if row.db == "pubmed" and self._has_newer_version(uid, row.body):
+            return
         old = self._remove_index(row.db, uid)
         if old is not None:
             self._connection.execute(f"DELETE FROM {row.db} WHERE uid = ?", (uid,))
@@ -251,6 +253,15 @@ class StoreWriter:
         self._connection.execute(
             f"INSERT INTO {row.db}_index (rowid, {names}) VALUES (?, {marks})", (uid, *row.columns)
         )
+
+    def _has_newer_version(self, pmid: int, body: bytes) -> bool:
+        """Return whether the store holds a later version of an article; files have versions in any order."""
+        found = self._connection.execute("SELECT body FROM pubmed WHERE uid = ?", (pmid,)).fetchone()
+        stored = None if found is None else decode("pubmed", found[0])
+        if not isinstance(stored, Article) or stored.version == 1:
+            return False
+        new = decode("pubmed", body)
+        return isinstance(new, Article) and new.version < stored.version
 
     def remove(self, db: Database, uid: int) -> None:
         """Delete the record with its links, if there is one."""

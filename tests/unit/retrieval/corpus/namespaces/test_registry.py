@@ -21,7 +21,7 @@ from ncbi_files import pubmed_record, pubmed_set, saved
 
 from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.ingest.add import ChangeHooks, Progress, add_file, add_items, catch_up, remove
-from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
+from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn, sha256_of
 from retrieval.corpus.namespaces.originals import Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
@@ -467,3 +467,14 @@ def test_a_namespace_for_which_there_is_no_room_is_not_made(namespaces: Namespac
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert namespaces.names() == ["ns"]
     assert not list(namespaces.root.glob(".other.build-*"))
+
+
+def test_a_file_that_older_readers_took_is_read_again(namespaces: Namespaces, tmp_path: Path) -> None:
+    """They gave another text: 106 for 10<sup>6</sup>."""
+    path = saved(tmp_path / "set.xml", pubmed_set(pubmed_record("7", title="10<sup>6</sup> cells")))
+    add_items(namespaces, "ns", [reading("PMID:7", "106 cells", title="106 cells")])
+    with namespaces.writing("ns") as (_, writer), writer.transaction():
+        writer.finish_source((sha256_of(path), path.name, "pubmed"), "2026-01-01", {"added": 1})
+    again = add_file(namespaces, "ns", path)
+    assert (again.already, again.changed) == (False, 1)
+    assert add_file(namespaces, "ns", path).already

@@ -13,9 +13,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from ncbi_files import pubmed_record, pubmed_set, saved
 
 from retrieval.errors import GatewayBusyError, GatewayDataError, ImportFileError
 from retrieval.formats.items import ReadOptions
@@ -269,3 +271,17 @@ def test_killed_at_any_moment_the_store_is_as_it_was_or_whole(files: Path, tmp_p
     subprocess.run(command, check=True, timeout=120, env=os.environ, **quiet)  # type: ignore[call-overload]
     assert count(tmp_path, "pubmed") == 200
     assert count(tmp_path, "gene") == 400
+
+
+def test_an_older_version_never_replaces_a_newer_one(tmp_path: Path) -> None:
+    """Files have the versions of an article in any order; a later file too."""
+    versions = [
+        pubmed_record("7", title=f"Version {number}.").replace('Version="1"', f'Version="{number}"')
+        for number in (2, 1, 3)
+    ]
+    data = tmp_path / "data"
+    for name, records in (("both.xml", versions[:2]), ("old.xml", versions[1:2]), ("new.xml", versions[2:])):
+        assert take(data, "pubmed", saved(tmp_path / name, pubmed_set(*records))).bad == 0
+        with closing(open_store(data)) as store:
+            reply = answer(store, "efetch", {"db": "pubmed", "id": "7", "rettype": "abstract", "retmode": "text"})
+        assert ("Version 3." if name == "new.xml" else "Version 2.") in reply.body
