@@ -82,7 +82,7 @@ function header() {
     const mode = session.ready?.egress || session.permissions.egress;
     const kind = mode === "off" ? "shield" : "leave";
     nodes.unshift(h("a", { class: "pill", href: "#/status", "aria-label": t(`egress.${mode}.about`), title: t(`egress.${mode}.about`) }, icon(kind), h("span", {}, t(`egress.${mode}`))));
-    if (hasKey()) nodes.push(button(t("key.out"), { icon: "key", bare: true, onclick: () => (!unsent() || confirm(tn("add.unsent", unsent()))) && out() }));
+    if (hasKey()) nodes.push(button(t("key.out"), { icon: "key", kind: "out", "aria-label": t("key.out"), title: t("key.out"), onclick: () => (!unsent() || confirm(tn("add.unsent", unsent()))) && out() }));
   }
   document.getElementById("top-end").replaceChildren(...nodes);
 }
@@ -104,10 +104,13 @@ function login(wrong) {
   leave?.();
   leave = null;
   main.className = "";
+  // Without a key they lead nowhere.
+  document.getElementById("nav").hidden = true;
   main.replaceChildren(loginForm(entered, wrong));
 }
 
 function entered() {
+  document.getElementById("nav").hidden = false;
   if (history.state?.ended) history.replaceState(null, "", location.hash || location.pathname);
   header();
   show();

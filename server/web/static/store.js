@@ -243,9 +243,9 @@ export async function leaveStore(all) {
   left.tell?.({ left: all });
   await left.close();
   sessionStorage.clear();
+  localStorage.removeItem("method");
   if (!all) return;
   localStorage.removeItem(KEEP + owner);
-  localStorage.removeItem("method");
   if (place === "browser") indexedDB.deleteDatabase(nameOf(owner));
 }
 

@@ -16,8 +16,16 @@ export function unsent() {
 /** Sends a file to an address when its turn comes; `follow` gets the job and the item that shows it. */
 export function sendLater(entry) {
   waiting.push(Object.assign(entry, { controller: new AbortController() }));
-  entry.item.cancellable(async () => entry.controller.abort());
+  entry.item.cancellable(async () => giveUp(entry));
   next();
+}
+
+function giveUp(entry) {
+  entry.controller.abort();
+  const place = waiting.indexOf(entry);
+  if (place < 0) return;
+  waiting.splice(place, 1);
+  entry.item.fail(t("error.stopped"));
 }
 
 /** Returns the items of a namespace's files that the server does not have yet; from now on, `follow` gets their jobs. */
@@ -29,10 +37,10 @@ export function takeOver(namespace, follow) {
 
 /** Gives all files up that the server does not have yet. */
 export function stopSending() {
-  for (const { controller } of [...waiting, ...sending]) controller.abort();
+  [...waiting, ...sending].forEach(giveUp);
 }
 
-async function next() {
+function next() {
   while (sending.size < AT_ONCE && waiting.length) {
     const entry = waiting.shift();
     sending.add(entry);
@@ -43,7 +51,6 @@ async function next() {
 async function send(entry) {
   const { path, file, item, controller } = entry;
   try {
-    if (controller.signal.aborted) throw new Error(t("error.stopped"));
     const job = await upload(path, file, (share) => item.progress(share, t("add.sending", { n: Math.round(share * 100) })), controller.signal);
     sending.delete(entry);
     await entry.follow(job, item);
