@@ -181,6 +181,8 @@ def test_a_reload_in_mid_answer_keeps_the_question_and_goes_on(scripted: Any, pa
     page.wait_for_selector(".empty")
     begin(page, "record", "genegpt")
     page.locator(".turn .spinner").wait_for()
+    while not held:
+        page.wait_for_timeout(50)
     page.reload()
     turn = page.locator(".turn")
     turn.locator(".answer[aria-busy=false] .tools").wait_for()
@@ -247,6 +249,8 @@ def test_a_review_goes_on_after_a_reload(shipped: Any, page: Any) -> None:
     page.locator("#l-question").fill(TEXTS["literature.placeholder"])
     page.locator("#l-question").press("Enter")
     page.wait_for_url("**/#/literature/*")
+    while not held:
+        page.wait_for_timeout(50)
     page.reload()
     page.locator(".evidence tbody tr").first.wait_for(timeout=90_000)
 

@@ -6,7 +6,7 @@ import { isAble } from "./composer.js";
 import { announce, button, count, foreign, h, icon, outside, plain } from "./dom.js";
 import { modelOf } from "./keys.js";
 import { kindChoice, subnav } from "./literature.js";
-import { begin, newTurn, runOf, takeUp, tell } from "./run.js";
+import { begin, keep, newTurn, runOf, takeUp, tell } from "./run.js";
 import { SourcePanel, fileOf } from "./sources.js";
 import { getChat, getTurns, listChats, newId, putChat } from "./store.js";
 import { t, tn } from "./texts.js";
@@ -119,6 +119,7 @@ class Articles {
     this.summaries.replaceChildren();
     await putChat(this.chat);
     const turn = newTurn(this.chat.id, 0, question, this.model, this.options());
+    await keep(turn);
     const view = this.view(turn);
     this.found.replaceChildren(view.node);
     history.replaceState(null, "", `#/articles/${this.chat.id}`);
@@ -194,11 +195,11 @@ class Articles {
     if (this.run || !articles?.length) return;
     const first = this.turn || (await getTurns(this.chat.id))[0];
     const turn = newTurn(this.chat.id, this.count, first.question, this.model, { ...first.options, articles });
+    await putChat(Object.assign(this.chat, { updated: Date.now() }));
+    await keep(turn);
     const view = this.view(turn);
     this.summaries.prepend(view.node);
     view.node.scrollIntoView({ block: "start" });
-    this.chat.updated = Date.now();
-    await putChat(this.chat);
     announce(t("live.working"));
     await this.wait(begin(turn, messages(turn), view), view);
   }

@@ -4,7 +4,7 @@ import { AnswerView } from "./answer.js";
 import { Composer, examples, isAble, methodAbout, methodName, choices } from "./composer.js";
 import { announce, button, dialog, foreign, h, icon, toast } from "./dom.js";
 import { session } from "./keys.js";
-import { begin, newTurn, runOf, stopRuns, takeUp, tell } from "./run.js";
+import { begin, keep, newTurn, runOf, stopRuns, takeUp, tell } from "./run.js";
 import { SourcePanel } from "./sources.js";
 import { countTurns, cutTurns, forgetAll, forgetChat, getChat, getTurns, listChats, newId, onChange, placeName, putChat } from "./store.js";
 import { has, t, tn } from "./texts.js";
@@ -214,6 +214,7 @@ class ChatScreen {
     const turn = newTurn(chat.id, this.count, question, this.composer.model, { ...this.composer.options, ...this.once });
     this.setOnce(null);
     this.count += 1;
+    await keep(turn);
     const view = this.add(turn);
     announce(t("live.working"));
     await this.wait(begin(turn, await this.messages(turn), view), view);

@@ -5,7 +5,7 @@ import { send } from "./api.js";
 import { announce, button, count, foreign, h, icon, outside, plain, save, toast } from "./dom.js";
 import { isAble } from "./composer.js";
 import { modelOf, session } from "./keys.js";
-import { begin, newTurn, runOf, takeUp, tell } from "./run.js";
+import { begin, keep, newTurn, runOf, takeUp, tell } from "./run.js";
 import { SourcePanel } from "./sources.js";
 import { getChat, getTurns, listChats, newId, putChat } from "./store.js";
 import { t, tn } from "./texts.js";
@@ -106,6 +106,7 @@ class Literature {
     const chat = { id: newId(), title: question.slice(0, 120), created: Date.now(), updated: Date.now(), model: this.model.id, screen: "literature" };
     await putChat(chat);
     const turn = newTurn(chat.id, 0, question, this.model, options);
+    await keep(turn);
     history.replaceState(null, "", `#/literature/${chat.id}`);
     announce(t("live.working"));
     const view = this.showReview(turn);

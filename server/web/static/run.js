@@ -37,9 +37,7 @@ class Run {
     running.set(keyOf(turn), this);
   }
 
-  /** Asks, and keeps the turn from its question on: a page that goes away in mid-answer loses nothing. */
   async work(messages) {
-    await keep(this.turn);
     await this.ask(messages);
     await keep(this.turn);
     running.delete(keyOf(this.turn));
@@ -89,7 +87,8 @@ const NOTICED_MS = 300;
 const MOST_TAKEN = 3;
 const keyOf = ({ chat, place }) => `arrowhead:${chat}/${place}`;
 
-async function keep(turn) {
+/** Writes a turn down; before it is shown, as a page that goes away in mid-answer must have its question. */
+export async function keep(turn) {
   turn.kept = Date.now();
   try {
     await putTurn(turn);
@@ -98,7 +97,7 @@ async function keep(turn) {
   }
 }
 
-/** Asks a new question; `view` is told what changes: tick(), update(). The run's `ended` never fails. */
+/** Asks a question that is kept; `view` is told what changes: tick(), update(). The run's `ended` never fails. */
 export function begin(turn, messages, view) {
   const run = new Run(turn, view);
   if (navigator.locks) navigator.locks.request(keyOf(turn), () => run.work(messages));
@@ -161,10 +160,9 @@ async function isEnded(turn) {
     Object.assign(turn, { state: "failed", error: { message: t("error.broke_off"), code: "", retryAfter: 0 } });
   } else {
     Object.assign(turn, newTurn(turn.chat, turn.place, turn.question, { id: turn.model, method: turn.method }, options), { created, id: undefined, taken: taken + 1 });
-    return false;
   }
   await keep(turn);
-  return true;
+  return turn.state !== "running";
 }
 
 /** Tells screen readers how it ended, and everybody when a server that went away is back. */
