@@ -37,6 +37,7 @@ from server.methods.base import (
     ToolCalled,
     TranscriptDelta,
 )
+from server.methods.shared.support.labels import support_record
 from server.types import id_of_digest
 
 log = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ class TraceRecorder:
             "references": self._references,
             "usage": asdict(done.usage) if done else None,
             "outcome": done.outcome if done else None,
-            "grounding": asdict(done.grounding) if done and done.grounding else None,
+            "support": support_record(done.support) if done and done.support else None,
             "details": dict(done.details) if done else {},
         }
 

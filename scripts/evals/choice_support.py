@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from server.methods.medrag.report import CHOICE_BAR, support_of
+from server.methods.medrag.judging import CHOICE_BAR, support_of
 from server.methods.shared.extractive import Source
 
 _BARS: Final = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6)

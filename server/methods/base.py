@@ -203,11 +203,29 @@ class CallReplied:
     record: Mapping[str, Any]
 
 
+SourceStatus = Literal["current", "retracted", "superseded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Hold a text that an answer may rest on.
+
+    ``number`` is that by which the model cites it, None where it cannot. ``records`` are the single records within the
+    text, () where it is one.
+    """
+
+    text: str
+    number: int | None = None
+    title: str = ""
+    records: tuple[str, ...] = ()
+    status: SourceStatus = "current"
+
+
 @dataclass(frozen=True, slots=True)
 class EvidenceRead:
-    """Carry texts that the answer may rest on, before it begins; injected text of the transcript counts as well."""
+    """Carry sources that the answer may rest on, before it begins; injected text of the transcript counts as well."""
 
-    texts: tuple[str, ...]
+    sources: tuple[Source, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,16 +262,61 @@ class Evidence:
     references: tuple[Reference, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Grounding:
-    """Count the identifiers and numbers of an answer that were looked up in what was read and in the question.
+MismatchKind = Literal["number", "identifier", "record", "citation", "retracted", "superseded"]
 
-    ``unsupported`` lists those that stand nowhere there, as the answer writes them, each once.
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Name a part of a sentence that its sources do not have; ``start`` and ``end`` are offsets in the sentence.
+
+    ``detail`` is a clause for the reader.
     """
 
-    checked: int
-    supported: int
-    unsupported: tuple[str, ...] = ()
+    kind: MismatchKind
+    text: str
+    start: int
+    end: int
+    detail: str
+
+
+# ``unchecked``: nothing that was checked speaks for or against the sentence.
+SupportVerdict = Literal["supported", "contradicted", "unsupported", "unchecked"]
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceSupport:
+    """Label one sentence of an answer with what it rests on.
+
+    ``start`` and ``end`` are offsets in the shown answer. ``probability`` is that of ``supported``, None where no
+    verifier read the sentence. ``citations`` are the numbers of its sources, ``quote`` the nearest sentence of one.
+    ``num_checked`` counts its numbers and identifiers that were looked up in the sources.
+    """
+
+    start: int
+    end: int
+    verdict: SupportVerdict
+    probability: float | None = None
+    citations: tuple[int, ...] = ()
+    quote: str = ""
+    num_checked: int = 0
+    mismatches: tuple[Mismatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Hold the labels of an answer's sentences, in order.
+
+    Only a request for it changes the text: ``rewritten`` counts sentences that were written again, ``dropped`` lists
+    those that were left out.
+    """
+
+    sentences: tuple[SentenceSupport, ...] = ()
+    rewritten: int = 0
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def unsupported(self) -> tuple[SentenceSupport, ...]:
+        return tuple(one for one in self.sentences if one.verdict in ("unsupported", "contradicted"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,8 +324,8 @@ class Done:
     """End the answer.
 
     ``answer`` has neither reference list nor markers. ``details`` is JSON-able (mask, prompt, limits). ``outcome`` is
-    None for the plain model alone; any other than ``answered`` is also told in the shown text. ``grounding`` is None
-    where identifiers were not checked.
+    None for the plain model alone; any other than ``answered`` is also told in the shown text. ``support`` is None
+    where sentences were not checked.
     """
 
     answer: str
@@ -271,7 +334,7 @@ class Done:
     usage: LoopUsage
     details: Mapping[str, Any] = field(default_factory=dict)
     outcome: AnswerOutcome | None = None
-    grounding: Grounding | None = None
+    support: Support | None = None
 
 
 Event = (

@@ -178,7 +178,7 @@ class AnswerMetrics:
             self._calls[str(event.record.get("endpoint") or ""), event.status] += 1
         if isinstance(event, Done):
             self._outcomes.update([event.outcome] if event.outcome else [])
-            self._unsupported += len(event.grounding.unsupported) if event.grounding else 0
+            self._unsupported += len(event.support.unsupported) if event.support else 0
 
     def text_began(self, at: float) -> None:
         """Record the monotonic time of the first text; later calls change nothing."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from models.catalog import ModelCard
 from models.decoding.types import LoopLimits
-from models.engines.base import Engine, EngineKind, EngineOptions, ServesOpenAi
+from models.engines.base import Engine, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine
 from retrieval.errors import NcbiRefusedByEgress
 from retrieval.gateway.query.synonyms import StoreSynonyms
@@ -37,7 +38,10 @@ from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
 from server.methods.shared.conversation.method import ConversationMethod
 from server.methods.shared.generation import GrammarRewriter
-from server.methods.shared.grounding import GroundedMethod
+from server.methods.shared.support.method import SupportedMethod
+from server.methods.shared.support.quantities import QuantityReader
+from server.methods.shared.support.units import Units
+from server.methods.shared.support.verifier import ModelVerifier
 from server.methods.shared.synthesis import for_model
 from server.methods.weiseeule.method import WeiseEule
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
@@ -69,10 +73,12 @@ class Opened:
     home: str = ""
 
 
-def build_services(settings: Settings, opened: Opened | None = None) -> Services:
+def build_services(
+    settings: Settings, opened: Opened | None = None, engine: Callable[[ModelCard, EngineOptions], Engine] | None = None
+) -> Services:
     """Build all services except the weights, which ``Services.start`` loads.
 
-    ``opened`` None opens what the settings name.
+    ``opened`` None opens what the settings name; ``engine`` makes an engine in place of the one that they name.
 
     Raises:
         ModelNotFound: there is no model to serve.
@@ -87,7 +93,8 @@ def build_services(settings: Settings, opened: Opened | None = None) -> Services
     observability = build_observability(settings.tracing)
     restarts = RestartPolicy(tries=model.restarts, window_s=model.restart_window_s)
     options = engine_options(model, engine_reserve(settings))
-    lifecycle = EngineLifecycle(card, lambda: _engine(model.engine, card, options, observability), restarts)
+    make = engine or partial(create_engine, model.engine)
+    lifecycle = EngineLifecycle(card, lambda: _observed(make(card, options), observability), restarts)
     lifecycle.when_loaded(_build_layer)
     if opened is None:
         database = open_database(settings)
@@ -195,7 +202,7 @@ async def _not_for_an_answer(_: OutboundCall) -> None:
 
 
 def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence) -> dict[str, Method]:
-    """Return the methods by name, each with what it shares with the others: conversation and grounding."""
+    """Return the methods by name, each with what all share: conversation, and labels of its sentences."""
     passages, graph, longest = evidence.passages, evidence.graph, settings.loop.max_answer_tokens
     genegpt = _genegpt(settings, lifecycle, evidence.ncbi, evidence.parts)
     i_medrag = IMedRag(lifecycle, passages, longest, evidence.parts)
@@ -209,16 +216,17 @@ def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence
         Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles()), longest),
         WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.names), longest),
     )
-    rewriter = GrammarRewriter(lifecycle)
+    reader, rewriter = QuantityReader(Units()), GrammarRewriter(lifecycle)
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in built:
         conversing = ConversationMethod(for_model(method, lifecycle.card), lifecycle)
-        methods[method.name] = GroundedMethod(conversing, rewriter)
+        # Its paper has each sentence of a synthesis compared with the articles that it cites.
+        verifier = ModelVerifier(lifecycle) if method.name == "clinfo" and lifecycle.card.trained_for is None else None
+        methods[method.name] = SupportedMethod(conversing, reader, rewriter, verifier)
     return methods
 
 
-def _engine(kind: EngineKind, card: ModelCard, options: EngineOptions, observability: Observability) -> Engine:
-    engine = create_engine(kind, card, options)
+def _observed(engine: Engine, observability: Observability) -> Engine:
     if observability.spans is None:
         return engine
     wrapper = InstrumentedServingEngine if isinstance(engine, ServesOpenAi) else InstrumentedEngine

@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from models.function_words import FUNCTION_WORDS
 from retrieval.graph.types import Edge, Node, Statement
 
 # Names as in SPOKE's /types. Types that share their first word differ in meaning, so each has its own phrase.
@@ -301,6 +302,7 @@ def _relation(words: str, edges: str = "", kinds: str = "") -> Relation:
     return Relation(pattern, tuple(edges.split()), frozenset(kind.replace("+", " ") for kind in kinds.split()))
 
 
+_WORD: Final = re.compile(r"[^\W_][\w'’-]*")
 RELATIONS: Final = (
     _relation(
         r"treat|drugs?\b|medication|medicine|compounds?\b|therap|indicated|cures?\b",
@@ -355,6 +357,15 @@ def relations_of(question: str) -> tuple[Relation, ...]:
     """Return the relations that the question names."""
     lower = question.casefold()
     return tuple(relation for relation in RELATIONS if relation.words.search(lower))
+
+
+def unread_words(text: str, relations: Sequence[Relation]) -> tuple[str, ...]:
+    """Return the words of a question that name no relation and are no function words, as they are written."""
+    lower = text.casefold()
+    named = [match.span() for relation in relations for match in relation.words.finditer(lower)]
+    words = (match for match in _WORD.finditer(text) if match[0].casefold() not in FUNCTION_WORDS)
+    unread = (word[0] for word in words if not any(start < word.end() and word.start() < end for start, end in named))
+    return tuple(dict.fromkeys(unread))
 
 
 def fitting(relations: Sequence[Relation], edge_kind: str, end_kind: str) -> int:

@@ -34,7 +34,7 @@ from server.methods.base import (
     TranscriptDelta,
 )
 from server.methods.shared.call_lines import call_query
-from server.methods.shared.grounding import grounding_record
+from server.methods.shared.support.labels import support_record
 from server.middleware import host_name, is_local_name
 from server.wiring.services import ServedModel, Services
 
@@ -122,8 +122,8 @@ class Choice:
         counted = {key: done.details[key] for key in _COUNTED if key in done.details} if done else {}
         if done and done.outcome:
             counted["outcome"] = done.outcome
-        if done and done.grounding:
-            counted["grounding"] = grounding_record(done.grounding)
+        if done and done.support:
+            counted["support"] = support_record(done.support)
         return (
             counted
             | {

@@ -10,13 +10,14 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
 from models.errors import ArrowheadError
-from models.types import GenerateParams, Grammar
-from server.methods.clinfo.judging import AT_ONCE, Judge, sentences_of, shown, verified
+from models.types import Delta, GenerateParams, Grammar
+from server.methods.clinfo.judging import AT_ONCE, Judge, shown
 from server.methods.clinfo.literature import Article
 from server.methods.clinfo.queries import (
     MAX_CLAUSES,
@@ -31,13 +32,10 @@ from server.methods.clinfo.screening import Screened
 from server.methods.clinfo.statements import Claim, Conclusion, is_verbatim, statements_of
 from server.methods.shared.evidence_table import FINDINGS, Finding
 from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
-from server.methods.shared.outcomes import says_nothing, why_cut
 from server.methods.shared.quoted import QuoteTask, Quoting
-from server.methods.shared.sentences import numbers_in
 
-# What the prompt asks the model to write where it finds no answer.
+# What the prompt asks the model to write where it finds no answer; labels and outcome follow it.
 NO_ANSWER: Final = "The articles do not answer this question."
-FOUND_NONE: Final = "The model found no answer to this question in the articles that it read."
 _OPENING: Final = "TL;DR:"
 _TABLE_TOKENS: Final = 400
 _MAX_NAMES: Final = 6
@@ -48,7 +46,6 @@ _DENIES: Final = 0.6
 _MAX_DENYING: Final = 3
 _MAX_VALUE: Final = 160
 _YEAR: Final = re.compile(r"(?:19|20)[0-9]{2}")
-_TLDR: Final = re.compile(r"^\W*TL;?DR\W*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,53 +115,36 @@ class Reader:
             record={"quoted": answer.record},
         )
 
-    async def written(self, question: str, kept: Sequence[Screened]) -> Conclusion:
-        """Let the model write the synthesis, and hold each sentence against what it cites.
+    async def synthesis(self, question: str, text: str) -> AsyncGenerator[Delta, None]:
+        """Yield the synthesis of the articles in ``text`` as the model writes it.
 
         Raises:
             ModelError: the engine failed.
         """
         judge = self.judge
-        text, read = self.entries(question, [one.article for one in kept])
-        if not read:
-            return Conclusion(lack="The model has no room to read any of the articles.", outcome="abstained")
-        prompt = judge.layout.ids(judge.prompts.system, judge.prompts.synthesis(question, text), _OPENING)
-        found = await judge.generations.write(prompt, self.params)
-        limit = why_cut(found.finish_reason, found.stop_reason)
-        if NO_ANSWER.rstrip(".").lower() in found.text.lower() or says_nothing(found.text) == "whole":
-            lack = f"{FOUND_NONE}{_unread(len(read), len(kept))}"
-            return Conclusion(lack=lack, outcome="abstained", written=found.text, step=f"{len(read)} articles read")
-        sentences = sentences_of(_TLDR.sub("", f"{_OPENING}{found.text}"))
-        if limit and sentences and not found.text.rstrip().endswith((".", "!", "?", "]")):
-            sentences = sentences[:-1]
-        checked = await verified(sentences, read, judge)
-        denying = await self._denying(checked.claims[0], list(read.values())) if checked.claims else ()
-        lack = "" if checked.claims else lack_of(sentences, limit)
-        return Conclusion(
-            claims=checked.claims,
-            disagreeing=denying,
-            struck=checked.struck,
-            rewritten=checked.rewritten,
-            lack=lack,
-            limit=limit,
-            outcome="abstained" if lack and lack != limit else "cut" if limit else "answered",
-            is_unusable=bool(lack),
-            step=_step(len(read), len(sentences), len(checked.struck), checked.rewritten),
-            written=found.text,
-            record={"articles_read": [article.key for article in read.values()]},
-        )
+        prompt = judge.layout.ids(judge.prompts.system, judge.prompts.synthesis(question, text), self.opening)
+        async with aclosing(judge.generations.stream(prompt, self.params)) as deltas:
+            async for delta in deltas:
+                yield delta
 
-    async def _denying(self, claim: Claim, read: Sequence[Article]) -> tuple[tuple[str, str], ...]:
+    @property
+    def opening(self) -> str:
+        """Return how a synthesis begins in the prompt of a base model, "" where the model follows instructions."""
+        return "" if self.judge.layout.is_chat else _OPENING
+
+    async def denying(self, claim: Claim, read: Sequence[Article]) -> tuple[tuple[str, str], ...]:
         """Return the articles that state the contrary of a claim, each with the first one that the claim cites."""
         others = [article for article in read[:_MAX_ROWS] if article.key not in claim.keys]
-        found = await self.judge.all([self.judge.prompts.contradicts(claim.text, article) for article in others])
-        pairs = [(claim.keys[0], a.key) for a, p in zip(others, found, strict=True) if p is not None and p >= _DENIES]
+        shares = await self.judge.all([self.judge.prompts.contradicts(claim.text, article) for article in others])
+        pairs = [(claim.keys[0], a.key) for a, p in zip(others, shares, strict=True) if p is not None and p >= _DENIES]
         return tuple(pairs[:_MAX_DENYING])
 
     def entries(self, question: str, articles: Sequence[Article]) -> tuple[str, dict[int, Article]]:
         """Return the text of the articles that fit into the context, numbered from 1, and these by number."""
         engine = self.judge.generations.engine
-        around = self.judge.layout.ids(self.judge.prompts.system, self.judge.prompts.synthesis(question, ""), _OPENING)
+        around = self.judge.layout.ids(
+            self.judge.prompts.system, self.judge.prompts.synthesis(question, ""), self.opening
+        )
         room = engine.max_model_len - len(around) - self.params.max_tokens - _SLACK
         entries: list[str] = []
         read: dict[int, Article] = {}
@@ -180,22 +160,9 @@ class Reader:
         return "".join(entries), read
 
 
-def _step(read: int, written: int, struck: int, rewritten: int) -> str:
-    return f"{read} articles read; {written} sentences written, {rewritten} written again, {struck} struck out"
-
-
 def _unread(read: int, kept: int) -> str:
     """Return the sentence on the articles that the model had no room for, "" for none."""
     return f" It had room for {read} of {kept} articles." if 0 < read < kept else ""
-
-
-def lack_of(sentences: Sequence[str], limit: str) -> str:
-    """Return why none of the sentences that a model wrote is an answer; ``limit`` is what ended the text before one."""
-    if not sentences:
-        return limit or "The model wrote no sentence."
-    if not any(map(numbers_in, sentences)):
-        return "The model named no article for what it wrote, so none of it could be checked."
-    return "No sentence that the model wrote is supported by the articles that it cites."
 
 
 def table_grammar() -> Grammar:

@@ -11,7 +11,7 @@ answering medical questions using scientific literature. PSB 2024. The steps are
 
 Differences from the published program: queries are validated and repaired; rankings are fused in a stable order;
 retracted articles are no evidence; judgements are constrained to yes and no; the reference of an article is its own,
-written by a library; every sentence is held against what it cites; without evidence, the method abstains.
+written by a library; sentences are labelled by what they cite; without evidence, the method abstains.
 
 The stages of a review run each within its share of the time, and count what happens to the articles.
 """
@@ -97,12 +97,14 @@ from server.methods.clinfo.search import (
 )
 from server.methods.clinfo.stages import Deadline, as_they_come, finished
 from server.methods.clinfo.statements import Conclusion, extract, missing_in
+from server.methods.clinfo.written import WrittenSynthesis, by_number, source_of
 from server.methods.shared.call_lines import call_line
 from server.methods.shared.choices import one_line
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
 from server.methods.shared.subjects import unnamed_in
+from server.methods.shared.support.labels import bare
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, lacking, verdict_reader
 
@@ -252,7 +254,7 @@ class Review:
         self._tell(
             Step(included_step(kept)),
             Retrieved(tuple(run.query for run in searched.runs), tuple(one.article.url for one in kept)),
-            EvidenceRead(tuple(f"{one.article.title}\n{one.article.text}".strip() for one in kept)),
+            EvidenceRead(tuple(source_of(one.article) for one in kept)),
         )
         conclusion = await self._concluded(kept, screened)
         self._tell(Step(conclusion.step))
@@ -399,18 +401,29 @@ class Review:
         ranked = sorted(kept, key=lambda one: -one.score)
         best_first = level_first(ranked, lambda one: logit(one.score), lambda one: one.article.level)
         late = Conclusion(lack="There was no time left to read the articles.", outcome="cut")
-        written = None
         if self._reader is not None:
             try:
-                written = await self._within("synthesis", self._read(self._reader, best_first), None)
+                if self._use.synthesis == "generated":
+                    return await self._written(self._reader, best_first)
+                return await self._within("synthesis", self._quoted(self._reader, best_first), late)
             except ModelError as error:
                 self._flow.faults.append(f"the model failed: {error.message}")
-        if written is not None and not written.is_unusable:
-            return written
-        most = self._options.sentences
-        extracted = extract(self._question, best_first, screened, self._library.literature, most)
-        quoted = await self._with_verdict(await self._within("quotes", extracted, late), kept)
-        return quoted if written is None else quoted.in_place_of(written)
+        extracted = extract(self._question, best_first, screened, self._library.literature, self._options.sentences)
+        return await self._with_verdict(await self._within("quotes", extracted, late), kept)
+
+    async def _quoted(self, reader: Reader, kept: Sequence[Screened]) -> Conclusion:
+        return await reader.quoted(self._question, kept, self._options.sentences)
+
+    async def _written(self, reader: Reader, kept: Sequence[Screened]) -> Conclusion:
+        """Stream the model's synthesis; the table of evidence is filled meanwhile."""
+        synthesis = WrittenSynthesis(reader, [one.article for one in kept], self._tell)
+        filling = asyncio.ensure_future(reader.table(self._question, kept))
+        try:
+            await self._within("synthesis", synthesis.write(self._question), None)
+            conclusion = await synthesis.conclusion()
+            return replace(conclusion, cells=await self._within("table", filling, {}))
+        finally:
+            filling.cancel()
 
     async def _with_verdict(self, conclusion: Conclusion, kept: Sequence[Screened]) -> Conclusion:
         """Return the conclusion with the model's yes or no where the question asks for it and the quotes allow one."""
@@ -427,30 +440,21 @@ class Review:
             self._flow.faults.append(f"the model failed: {error.message}")
             return conclusion
 
-    async def _read(self, reader: Reader, kept: Sequence[Screened]) -> Conclusion:
-        if self._use.synthesis == "quoted":
-            return await reader.quoted(self._question, kept, self._options.sentences)
-        cells, written = await asyncio.gather(reader.table(self._question, kept), reader.written(self._question, kept))
-        return replace(written, cells=cells)
-
     def _shown(self, report: Report, conclusion: Conclusion) -> Iterator[Event]:
         """Yield the answer: the claims, what has to be told with them, and the references."""
-        shown = conclusion.text
-        if conclusion.written:
-            yield TranscriptDelta(conclusion.written, "sampled")
-        if conclusion.instead or not conclusion.written:
+        shown = conclusion.written or conclusion.text
+        if not conclusion.written:
             yield TranscriptDelta(shown, "injected")
-        yield TextDelta(shown)
-        self._flow.struck = len(conclusion.struck)
+            yield TextDelta(shown)
         for text in notes_on(conclusion, self._question, self._flow):
             note = notice(text, shown)
             shown += note.text
             yield note
         articles = {one.article.key: one.article for one in report.kept}
-        cited = [articles[key] for key in conclusion.numbers]
+        cited = by_number(conclusion.numbers, articles)
         self._flow.cited = len(cited)
         done = Done(
-            answer=conclusion.plain,
+            answer=bare(conclusion.written) or conclusion.plain,
             finish_reason="length" if conclusion.limit else "stop",
             stop_reason=None,
             usage=self._use.usage,
@@ -460,7 +464,7 @@ class Review:
         yield from ending(report, shown, cited, self._library.citations, done)
 
     def _outcome(self, conclusion: Conclusion) -> AnswerOutcome:
-        is_open = is_quoted_on_yes_or_no(conclusion, self._question) or conclusion.instead
+        is_open = is_quoted_on_yes_or_no(conclusion, self._question)
         return "partial" if conclusion.outcome == "answered" and (self._flow.faults or is_open) else conclusion.outcome
 
     async def _within(self, stage: str, work: Awaitable[_T], otherwise: _T) -> _T:

@@ -68,7 +68,6 @@ class Flow:
     excluded: Counter[str] = field(default_factory=Counter)
     included: int = 0
     cited: int = 0
-    struck: int = 0
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -175,7 +174,8 @@ class Report:
             self,
             tldr=conclusion.tldr,
             sentences=tuple(
-                Sentence(claim.text, tuple(sorted(numbers[key] for key in claim.keys)), True) for claim in claims
+                Sentence(claim.text, tuple(sorted(numbers[key] for key in claim.keys)), claim.is_quote or None)
+                for claim in claims
             ),
             contradictions=disagreements(conclusion),
             numbers=numbers,
@@ -185,8 +185,6 @@ class Report:
                 **conclusion.record,
                 **({"verdict": conclusion.verdict} if conclusion.verdict else {}),
                 **({"undecided": conclusion.undecided} if conclusion.undecided else {}),
-                "struck_sentences": list(conclusion.struck),
-                "rewritten": conclusion.rewritten,
                 **({"written": conclusion.written} if conclusion.written else {}),
             },
         )
@@ -212,7 +210,6 @@ class Report:
             "searches": [run.record for run in self.runs],
             "screening": [one.record for one in self.screened],
             "excluded_by_reason": dict(self.flow.excluded),
-            "struck": self.flow.struck,
             "faults": list(self.flow.faults),
             **review.details,
             **self.more,
@@ -260,11 +257,6 @@ def notes_on(conclusion: Conclusion, question: str, flow: Flow) -> Iterator[str]
         yield " ".join(disagreements(conclusion))
     if is_quoted_on_yes_or_no(conclusion, question):
         yield _on_verdict(conclusion)
-    if conclusion.instead:
-        yield f"{conclusion.instead} Sentences of the articles are quoted instead."
-    elif conclusion.struck:
-        number = counted(len(conclusion.struck), "sentence")
-        yield f"{number} of the model left out, as no article cited there was found to state it."
     if conclusion.limit:
         yield conclusion.limit
     if flow.faults:
@@ -319,13 +311,13 @@ def citations_of(conclusion: Conclusion, articles: Mapping[str, Article]) -> lis
 
 
 def listed_references(
-    cited: Sequence[Article], citations: Citations, options: ClinfoOptions, offset: int
+    cited: Mapping[int, Article], citations: Citations, options: ClinfoOptions, offset: int
 ) -> tuple[str, tuple[Reference, ...]]:
-    """Return the reference list for an answer of ``offset`` characters; ``cited`` are numbered from 1."""
+    """Return the reference list for an answer of ``offset`` characters; ``cited`` are by number."""
     if not cited:
         return "", ()
     text, references = HEADING, []
-    for number, article in enumerate(cited, 1):
+    for number, article in cited.items():
         marker, start = f"[{number}]", offset + len(text)
         shown = _plain(citations.text(article.item, options.style))
         flags = f" ({', '.join(article.flags).upper()})" if article.flags else ""
@@ -398,7 +390,9 @@ def abstention(report: Report, reason: str, outcome: AnswerOutcome, usage: LoopU
     yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=details, outcome=outcome)
 
 
-def ending(report: Report, shown: str, cited: Sequence[Article], citations: Citations, done: Done) -> Iterator[Event]:
+def ending(
+    report: Report, shown: str, cited: Mapping[int, Article], citations: Citations, done: Done
+) -> Iterator[Event]:
     """Yield the reference list behind the text ``shown``, and ``done`` with the record."""
     if report.options.references:
         text, references = listed_references(cited, citations, report.options, len(shown))

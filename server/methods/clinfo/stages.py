@@ -19,6 +19,7 @@ _SHARES: Final = {
     "screening": 0.3,
     "judging": 0.3,
     "full texts": 0.2,
+    "table": 0.1,
 }
 _LEAST: Final = 0.05
 

@@ -326,19 +326,16 @@ class Conclusion:
     """Hold the claims of a review, the TL;DR first; none where the articles do not answer.
 
     ``results`` is the best sentence of an article and ``cells`` further cells of its row, by key. ``disagreeing`` are
-    the keys of articles that speak of the same thing, one of which denies it; ``struck`` counts sentences that were
-    left out because the articles do not support them, ``rewritten`` those that were written again. ``lack`` is why
-    there is no claim, ``limit`` the sentence on a limit that ended the text. ``step`` reports the stage. ``verdict`` is
-    yes or no as the model reads the quotes, "" where that is open; ``undecided`` says why it is. ``is_unusable``:
-    nothing of what the model wrote can stand; ``instead`` is why, where sentences are quoted in its place.
+    the keys of articles that speak of the same thing, one of which denies it. ``lack`` is why there is no claim,
+    ``limit`` the sentence on a limit that ended the text. ``step`` reports the stage. ``verdict`` is yes or no as the
+    model reads the quotes, "" where that is open; ``undecided`` says why it is. ``written`` is the text of the model,
+    which cites articles by the numbers of ``numbered``.
     """
 
     claims: tuple[Claim, ...] = ()
     results: Mapping[str, Finding] = field(default_factory=dict)
     cells: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
     disagreeing: tuple[tuple[str, str], ...] = ()
-    struck: tuple[str, ...] = ()
-    rewritten: int = 0
     lack: str = ""
     limit: str = ""
     outcome: AnswerOutcome = "answered"
@@ -346,13 +343,14 @@ class Conclusion:
     written: str = ""
     verdict: str = ""
     undecided: str = ""
-    is_unusable: bool = False
-    instead: str = ""
+    numbered: Mapping[str, int] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def numbers(self) -> dict[str, int]:
         """Return the number of each cited article by key, in the order of citation."""
+        if self.written:
+            return dict(self.numbered)
         keys = [key for claim in self.claims for key in claim.keys]
         keys += [key for pair in self.disagreeing for key in pair]
         return {key: number for number, key in enumerate(dict.fromkeys(keys), 1)}
@@ -374,13 +372,6 @@ class Conclusion:
     def plain(self) -> str:
         """Return the claims without marks."""
         return self._decided + " ".join(plain_marks(claim.text) for claim in self.claims)
-
-    def in_place_of(self, written: Conclusion) -> Conclusion:
-        """Return quotes with what the model wrote, of which nothing can stand; that alone where nothing is quoted."""
-        if not self.claims:
-            return written
-        kept = {name: getattr(written, name) for name in ("cells", "struck", "rewritten", "written")}
-        return replace(self, instead=written.lack, **kept)
 
     @property
     def _decided(self) -> str:

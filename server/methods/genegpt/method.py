@@ -52,6 +52,7 @@ from server.methods.base import (
     plain_ids,
     uses_chat_template,
 )
+from server.methods.genegpt.judging import ReadingLedger
 from server.methods.genegpt.prompt import (
     COT_TRIGGER,
     MASKS,
@@ -82,9 +83,8 @@ _MULTI_HOP_CALLS: Final = 8
 
 
 def extract_answer(text: str) -> str:
-    """Return the text after the last ``Answer:``, or the last paragraph where there is no such mark."""
-    _, mark, after = text.rpartition(MARK)
-    return after.strip() if mark else re.split(r"\n\s*\n", text.strip())[-1].strip()
+    """Return the text after the last ``Answer:``, all of it where there is no such mark."""
+    return text.rpartition(MARK)[2].strip()
 
 
 class AnswerSplitter:
@@ -323,7 +323,8 @@ class GeneGpt:
         request = self._request(ask, options, parsed, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
-        ledger = Ledger(parsed, only_reads=only_reads, with_references=options.references)
+        kept = {"with_references": options.references}
+        ledger = ReadingLedger(parsed, **kept) if only_reads else Ledger(question, **kept)
         steps = run(engine, request, session)
         if self._needs_a_call(options, question):
             steps = _with_a_call(
@@ -334,7 +335,7 @@ class GeneGpt:
                 if isinstance(step, CallFinished):
                     ledger.add(step)
                 for event in _events(step, splitter):
-                    for shown in ledger.held(event):
+                    for shown in ledger.shown(event):
                         yield shown
                 if isinstance(step, LoopDone):
                     for event in ledger.ending(step, splitter.answer, asdict(options)):

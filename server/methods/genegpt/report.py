@@ -1,307 +1,40 @@
-"""Judge GeneGPT's answer by its look-ups, cite its records, and build its events beside the model's text.
-
-``not_found`` is said only where the thing that the question names was searched for and nothing is there. A failed call,
-a search for other words, or records that hold no answer are other outcomes.
-"""
+"""Tell what GeneGPT's answer rests on: cite its records in it, and build its events beside the model's text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import parse_qsl
 
-from models.decoding.types import CallFinished, CallStatus, LoopDone, LoopFinish
-from server.methods.base import AnswerOutcome, Done, Event, Evidence, TextDelta
-from server.methods.genegpt.fields import GENE_TYPE, HUMAN_GENE, field_of, place_of_clone
-from server.methods.genegpt.prompt import SUBJECT, ParsedQuestion, is_in_scope
-from server.methods.shared.call_lines import MAX_REFERENCES, collect, records_read, render, standing, summary
-from server.methods.shared.identifiers import identifiers_in
-from server.methods.shared.outcomes import YES_NO, OpeningGate, notice, says_nothing, why_cut
+from models.decoding.types import CallFinished, LoopDone
+from server.methods.base import Done, Event, Evidence, TextDelta
+from server.methods.genegpt.lookups import Lookup, Transcript, Verdict, looked_up
+from server.methods.shared.call_lines import MAX_REFERENCES, collect, render, standing
+from server.methods.shared.outcomes import notice, why_cut
 
-_NOT_FOUND: Final = re.compile(
-    r"(?:(?:not|none|nothing|no \w+) found\b[^.;]{0,40}|none|unknown|n/?a)\W*", re.IGNORECASE
-)
-_CODING: Final = re.compile(r"protein[- ]?coding|(?:en)?codes? (?:for )?(?:an? )?protein", re.IGNORECASE)
-_WORD: Final = re.compile(r"[^\W_][\w'./*+-]*")
-_TAG: Final = re.compile(r"\[[^\]]*\]|\b(?:AND|OR|NOT)\b")
-_STOP_WORDS_TEXT: Final = (
-    "a an and are as at be by can could did do does for from give had has have how i in into is it its "
-    "list me named name of on or related show tell that the their them there these this to was were what "
-    "when where which who whose why will with you official called known"
-)
-_STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
-_OUT_OF_SCOPE: Final = "This method looks up genes, variants, diseases and sequences at NCBI; the question names none."
-_OF_CLONE: Final = (
-    "No record is named “{}”, which is a name after the clone {}. The human genes that NCBI finds by it ({}) are on "
-    "{}, and so is the clone."
-)
-# What full names of genes have and people leave out.
-_NAME_FILLING: Final = frozenset(("subunit", "chain", "protein", "molecule", "signaling", "gene"))
-_PAIRS: Final = {")": "(", "]": "[", "}": "{"}
-_RECORD: Final = re.compile(r"\d+\. ")
-# How many genes of a reply, of the organism that is asked for, have the name that was searched for.
-_NAMED: Final = re.compile(r"records?, ([1-9]\d*) (\w[\w ]*?) named (.+)$", re.MULTILINE)
-_ACCESSION: Final = re.compile(r"(?:ENS[A-Z]*\d|[A-Z]{2}_\d|\d+$)", re.IGNORECASE)
-_ORGANISMS: Final = frozenset(("human", "homo", "sapiens", "mouse", "mus", "musculus", "rat", "rattus", "norvegicus"))
 # The title and address of a record.
 Page = tuple[str, str]
 _CLOSED: Final = r"[.?!]+[\"'”’)\]]*"
 # Between two sentences or lines; a full stop within a number or before a small letter ends none.
 _BETWEEN: Final = re.compile(rf"(?:{_CLOSED})?\s*\n\s*(?=\S)|{_CLOSED}\s+(?=[\"'“‘(\[*#-]*[A-Z0-9])")
 _OPEN: Final = re.compile(rf"(?:{_CLOSED})?\s*[\"'“‘(\[*#-]*$")
+_OWN: Final = "What is said above comes from the model's memory."
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """Hold one call: what it asked for, in which database, and how it went."""
-
-    endpoint: str
-    db: str
-    term: str
-    status: CallStatus
-    num_records: int
-    result: str
-
-    @classmethod
-    def of(cls, step: CallFinished) -> Lookup:
-        record = step.reply.record
-        params = dict(parse_qsl(step.call.text.partition("?")[2]))
-        return cls(
-            endpoint=str(record.get("endpoint") or ""),
-            db=str(record.get("db") or params.get("db") or ""),
-            term=_TAG.sub(" ", params.get("term") or params.get("id") or "").replace('"', " ").strip(),
-            status=step.reply.status,
-            # Records that NCBI could not give count as records of the reply.
-            num_records=int(record.get("num_records") or 0) if step.reply.status in ("ok", "duplicate") else 0,
-            result=summary(step.reply),
-        )
-
-    @property
-    def has_failed(self) -> bool:
-        return self.status in ("error", "refused")
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """State an outcome and its reason, "" for ``answered``; without ``is_shown`` the reason replaces the answer."""
-
-    outcome: AnswerOutcome
-    reason: str = ""
-    is_shown: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Transcript:
-    """Hold what an answer was made from.
-
-    ``read`` is the text of all replies. With ``only_reads``, the model can do no more than look up and copy.
-    """
-
-    question: str
-    lookups: Sequence[Lookup]
-    read: str
-    only_reads: bool = False
-
-
-def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason: str | int | None = None) -> Verdict:
-    """Return the outcome of an answer."""
-    if finish != "stop":
-        return Verdict("cut", why_cut(finish, stop_reason), is_shown=not made_from.only_reads)
+def told(answer: str, step: LoopDone, lookups: Sequence[Lookup]) -> Verdict:
+    """Return what an answer amounts to by its look-ups; what it says is the model's, and is labelled beside it."""
+    if step.finish_reason != "stop":
+        return Verdict("cut", why_cut(step.finish_reason, step.stop_reason))
     if not answer.strip():
-        return Verdict("abstained", f"The model wrote no answer. {_looked_up(made_from.lookups)}")
-    if _NOT_FOUND.fullmatch(answer.strip()) or says_nothing(answer) == "whole":
-        return _nothing(made_from)
-    if not any(one.num_records for one in made_from.lookups):
-        return _without_records(made_from)
-    if made_from.only_reads and _strayed(made_from):
-        return Verdict("abstained", _strayed_text(made_from.lookups), is_shown=False)
-    if made_from.only_reads and (name := _unnamed(made_from)):
-        reason = f"No answer: none of the records that were read is named “{name}”. {_looked_up(made_from.lookups)}"
-        return Verdict("abstained", reason, is_shown=False)
-    if YES_NO.match(answer) and not _states(answer, made_from):
-        return Verdict(
-            "abstained",
-            f"The records that were read do not state this, so no yes or no is given. {_looked_up(made_from.lookups)}",
-            is_shown=False,
-        )
-    if made_from.only_reads and not _is_copied(answer, made_from.read):
-        reason = f"The model read {_counted(made_from.lookups)}, but wrote no answer that stands in them."
-        return Verdict("abstained", reason, is_shown=False)
-    if made_from.only_reads and (reason := _namesakes(made_from)):
-        return Verdict("partial", reason)
-    return Verdict("answered")
-
-
-def _nothing(made_from: Transcript) -> Verdict:
-    lookups = made_from.lookups
-    failed = [one for one in lookups if one.has_failed]
-    if failed and not any(one.num_records for one in lookups):
-        return _failed(failed)
-    if not is_in_scope(made_from.question):
-        return Verdict("out_of_scope", _OUT_OF_SCOPE, is_shown=False)
+        return Verdict("abstained", f"The model wrote no answer. {looked_up(lookups)}".strip())
+    if any(one.num_records for one in lookups):
+        return Verdict("answered")
     if not lookups:
-        return Verdict("abstained", "Nothing was looked up for this question, so nothing can be said.", is_shown=False)
-    if any(one.num_records and one.endpoint != "esearch" for one in lookups):
-        reason = f"The model read {_counted(lookups)} and found no answer in them. {_looked_up(lookups)}"
-        return Verdict("abstained", reason, is_shown=False)
-    stray = [one for one in lookups if not is_searched_rightly(one, made_from.question)]
-    if any(one.num_records for one in lookups) and not any(one.endpoint == "esearch" for one in stray):
-        reason = f"Records were found, but none could be read: there may be an answer. {_looked_up(lookups)}"
-        return Verdict("call_failed", reason, is_shown=False)
-    if stray:
-        return Verdict("abstained", _strayed_text(lookups), is_shown=False)
-    return Verdict("not_found", f"Not found. {_looked_up(lookups)}", is_shown=False)
-
-
-def _without_records(made_from: Transcript) -> Verdict:
-    """Judge an answer for which no record was read: it comes from the model alone."""
-    failed = [one for one in made_from.lookups if one.has_failed]
-    in_scope = is_in_scope(made_from.question)
-    if made_from.only_reads:
-        if failed:
-            return _failed(failed)
-        if not in_scope:
-            return Verdict("out_of_scope", _OUT_OF_SCOPE, is_shown=False)
-        reason = "This model answers only from records that it looks up, and it read none for this question."
-        return Verdict("abstained", f"{reason} {_looked_up(made_from.lookups)}".strip(), is_shown=False)
-    own = "this is what the model says from memory."
-    if failed:
-        return Verdict("call_failed", f"The look-up failed ({failed[-1].result}); {own}")
-    if not in_scope:
-        return Verdict("out_of_scope", f"{_OUT_OF_SCOPE} Nothing was looked up; {own}")
-    return Verdict("partial", f"No record was read for this; {own}")
-
-
-def _failed(failed: Sequence[Lookup]) -> Verdict:
-    last = failed[-1]
-    what = f" of “{last.term}”" if last.term else ""
-    return Verdict(
-        "call_failed", f"The look-up{what} failed: {last.result}. This does not mean that there is nothing.", False
-    )
-
-
-def is_searched_rightly(lookup: Lookup, question: str) -> bool:
-    """Return whether a call searched for something that the question names, in a database for it."""
-    named = " ".join(_words(question))
-    words = _words(lookup.term)
-    if lookup.endpoint == "esearch":
-        rs = re.search(r"\brs\d+\b", question.casefold())
-        in_place = rs is None or lookup.db == "snp" or rs[0] not in words
-        generic = {word for word in words if SUBJECT.fullmatch(word) and word.isalpha()}
-        names = set(words) - _STOP_WORDS - generic
-        return in_place and bool(names) and f" {' '.join(words)} " in f" {named} "
-    numbers = re.findall(r"\d+", lookup.term)
-    return not numbers or all(number in question for number in numbers)
-
-
-def _strayed(made_from: Transcript) -> bool:
-    """Return whether there were searches, and none for what the question names: what they found is something else."""
-    searches = [one for one in made_from.lookups if one.endpoint == "esearch"]
-    return bool(searches) and not any(is_searched_rightly(one, made_from.question) for one in searches)
-
-
-def _strayed_text(lookups: Sequence[Lookup]) -> str:
-    return f"No answer: the search was not for what the question names. {_looked_up(lookups)}"
-
-
-def _unnamed(made_from: Transcript) -> str:
-    """Return the gene's name that was searched for and that no record read has, "" where there is none.
-
-    NCBI searches for the parts of a name, such as RP11-303E16.8 or "growth hormone", and finds other genes. Accession
-    numbers stand in no record that is read.
-    """
-    records = [line for line in made_from.read.splitlines() if _RECORD.match(line)]
-    for lookup in made_from.lookups:
-        first, *others = lookup.term.split() or [""]
-        name = " ".join([first, *(one for one in others if one.casefold() not in _ORGANISMS)])
-        if lookup.endpoint != "esearch" or lookup.db != "gene" or _ACCESSION.match(name) or not records:
-            continue
-        named = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\d)", re.IGNORECASE)
-        counted = any(count[3].casefold() == name.casefold() for count in _NAMED.finditer(made_from.read))
-        # A name in words is a part of others: "leptin" of "leptin receptor"; one with a digit, as daf-16, is whole.
-        has_digit = " " not in name and any(sign.isdigit() for sign in name)
-        is_symbol = has_digit or any(one.text == name for one in identifiers_in(name))
-        found = any(named.search(line) for line in records) if is_symbol else _is_only_one_of(name, records)
-        if not counted and not found:
-            return name
-    return ""
-
-
-def _is_only_one_of(name: str, records: Sequence[str]) -> bool:
-    """Return whether one record was read, a human one of this name but for words such as "subunit".
-
-    "Hemoglobin beta" is HBB, hemoglobin subunit beta; leptin is not LEPR, leptin receptor.
-    """
-    if len(records) != 1 or " (human) " not in records[0] or "; replaced by id " in records[0]:
-        return False
-    wanted = set(_words(name)) - _STOP_WORDS
-    called = [set(_words(part)) for part in records[0].split("; ")]
-    return bool(wanted) and any(wanted <= words and words - wanted <= _NAME_FILLING for words in called)
-
-
-def _namesakes(made_from: Transcript) -> str:
-    """Return the sentence on a name that several human genes have and none as its symbol, "" where there is none."""
-    symbols = list(dict.fromkeys(HUMAN_GENE.findall(made_from.read)))
-    for count in _NAMED.finditer(made_from.read):
-        number, organism, name = count.groups()
-        if int(number) > 1 and organism == "human" and name.casefold() not in {one.casefold() for one in symbols}:
-            listed = f": {', '.join(symbols)}" if len(symbols) == int(number) else ""
-            return f"“{name}” is a name of {number} human genes{listed}; another one may be meant."
-    return ""
-
-
-def _words(text: str) -> list[str]:
-    return [word.casefold().rstrip(".'") for word in _WORD.findall(text)]
-
-
-def _states(answer: str, made_from: Transcript) -> bool:
-    """Return whether what was read states what a yes or no says."""
-    if _CODING.search(made_from.question):
-        found = GENE_TYPE.search(_lines_naming(made_from))
-        says_yes = answer.strip().casefold().startswith("yes")
-        return found is not None and (found["type"] == "protein-coding") == says_yes
-    if not answer.strip().casefold().startswith("yes"):
-        return False  # records do not state what is not so
-    names = {one.text.casefold() for one in identifiers_in(made_from.question)}
-    other = {word for word in _words(made_from.question) if word not in _STOP_WORDS and word not in names}
-    read = set(_words(_lines_naming(made_from)))
-    return bool(other) and other <= read
-
-
-def _lines_naming(made_from: Transcript) -> str:
-    """Return the lines of what was read that name an identifier of the question; all of them where it has none."""
-    names = [re.escape(one.text) for one in identifiers_in(made_from.question)]
-    if not names:
-        return made_from.read
-    named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
-    return "\n".join(line for line in made_from.read.splitlines() if named.search(line))
-
-
-def _is_copied(answer: str, read: str) -> bool:
-    """Return whether each part of a list stands in what was read, or is a yes or no; brackets must be paired."""
-    opened: list[str] = []
-    for sign in answer:
-        if sign in "([{":
-            opened.append(sign)
-        elif sign in _PAIRS and (not opened or opened.pop() != _PAIRS[sign]):
-            return False
-    text = " ".join(read.split()).casefold()
-    parts = [" ".join(part.split()).casefold().strip(" .;") for part in answer.split(",")]
-    copied = all(part and (part in text or YES_NO.fullmatch(part)) for part in parts)
-    return not opened and copied and any(sign.isalnum() for sign in answer)
-
-
-def _counted(lookups: Sequence[Lookup]) -> str:
-    number = sum(one.num_records for one in lookups if one.endpoint != "esearch")
-    return f"{number} record{'' if number == 1 else 's'}"
-
-
-def _looked_up(lookups: Sequence[Lookup]) -> str:
-    """Return a sentence on what was looked up, "" for nothing."""
-    searches = [f"{one.db or one.endpoint} for “{one.term[:60]}” ({one.result})" for one in lookups if one.term]
-    return f"Searched: {'; '.join(dict.fromkeys(searches))}." if searches else ""
+        return Verdict("partial", f"Nothing was looked up for this. {_OWN}")
+    if failed := [one for one in lookups if one.has_failed]:
+        return Verdict("call_failed", f"The look-up failed ({failed[-1].result}). {_OWN}")
+    return Verdict("not_found", f"No record was found. {looked_up(lookups)} {_OWN}")
 
 
 class InlineCitations:
@@ -347,122 +80,94 @@ class InlineCitations:
         return f" [{', '.join(map(str, sorted(numbers)))}]" if numbers else ""
 
 
-class Ledger:
-    """Record the look-ups of one answer, withhold its text while they may not bear it, cite them, and write its end."""
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Hold what the end of an answer is built from; ``more`` goes into the trace, ``list_of_records`` below the text.
 
-    def __init__(self, parsed: ParsedQuestion, *, only_reads: bool, with_references: bool = True) -> None:
-        self._parsed = parsed
-        self._question = parsed.text
-        self._only_reads = only_reads
+    ``answer`` is what is shown of the model, "" where it is withheld.
+    """
+
+    answer: str
+    verdict: Verdict
+    step: LoopDone
+    options: Mapping[str, Any]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    list_of_records: str = ""
+
+
+class Ledger:
+    """Record the look-ups of one answer, cite them in its text as it comes, and write its end."""
+
+    def __init__(self, question: str, *, with_references: bool = True) -> None:
+        self._question = question
         self._lookups: list[Lookup] = []
         self._records: list[Mapping[str, Any]] = []
         self._read = ""
-        self._gate = OpeningGate(is_closed=True)
         self._num_chars = 0
         self._with_references = with_references
         self._citations = InlineCitations(self._standing)
 
     def add(self, step: CallFinished) -> None:
         self._lookups.append(Lookup.of(step))
-        # Before a record is read, an answer is the model's own, which has to be judged.
-        self._gate.is_closed = self._only_reads or not any(one.num_records for one in self._lookups)
         if step.reply.status in ("ok", "empty"):
             self._records.append(step.reply.record)
             self._read += f"\n{step.injected}"
 
-    def held(self, event: Event) -> list[Event]:
-        """Return the events that can be shown now.
-
-        The text of a model that can only copy is withheld to its end, a yes or no as well, other text for a few words.
-        """
+    def shown(self, event: Event) -> list[Event]:
+        """Return the events that can be shown now."""
         if not isinstance(event, TextDelta) or event.channel != "answer":
             return [event]
-        return self._counted(self._gate.feed(event))
+        return self._cited([event])
 
     def ending(self, step: LoopDone, answer: str, options: Mapping[str, Any]) -> list[Event]:
         """Return the events that follow the model's text."""
-        written, answer = answer, field_of(self._parsed, answer, self._read) if self._only_reads else answer
-        # A field of a record is whole, wherever the model stopped copying it.
-        finish = step.finish_reason if answer == written else "stop"
-        stop_reason = step.stop_reason if answer == written else None
-        answer, verdict = self._placed(answer, self._verdict(answer, finish, stop_reason))
-        is_shown = verdict.is_shown or self._gate.is_open
-        rests = bool(answer) and is_shown and verdict.outcome in ("answered", "partial", "cut")
-        released = self._gate.released() if written == answer else [TextDelta(answer)]
-        events: list[Event] = self._counted(released) if is_shown else []
-        if is_shown and self._with_references:
-            events += self._shown([TextDelta(self._citations.finish(cites=rests))])
-        found = self._citations.cited
-        if rests and self._with_references and not found:
-            found = collect(self._records, answer)
+        return self._ended(Ended(answer, told(answer, step, self._lookups), step, options))
+
+    def _ended(self, ended: Ended) -> list[Event]:
+        verdict, step = ended.verdict, ended.step
+        rests = bool(ended.answer) and verdict.outcome in ("answered", "partial", "cut")
+        events: list[Event] = []
+        if self._with_references and (ended.answer or verdict.is_shown):
+            events += self._counted([TextDelta(self._citations.finish(cites=rests))])
+        cited = self._citations.cited
+        if rests and self._with_references and not cited:
+            cited = collect(self._records, ended.answer)
         if verdict.reason:
-            note = notice(verdict.reason, answer if is_shown else "")
+            note = notice(verdict.reason, ended.answer)
             self._num_chars += len(note.text)
             events.append(note)
-        text, listed = render(found, self._num_chars)
+        text, listed = render(cited, self._num_chars)
         events += [TextDelta(text, is_ours=True), Evidence(listed)] if listed else []
-        if verdict.outcome == "abstained" and self._only_reads and self._with_references:
-            read = collect(self._records)
-            events += [TextDelta(records_read(read), is_ours=True)] if read else []
-        details: dict[str, Any] = {"method": "genegpt", "options": options}
+        events += [TextDelta(ended.list_of_records, is_ours=True)] if ended.list_of_records else []
+        details: dict[str, Any] = {"method": "genegpt", "options": ended.options}
         details |= {"reason": verdict.reason} if verdict.reason else {}
-        details |= {} if is_shown else {"withheld": written}
-        details |= {"written": written} if is_shown and written != answer else {}
-        return [
-            *events,
-            Done(
-                answer=answer if is_shown else verdict.reason,
-                finish_reason=finish,
-                stop_reason=stop_reason,
-                usage=step.usage,
-                details=details,
-                outcome=verdict.outcome,
-            ),
-        ]
+        done = Done(
+            answer=ended.answer or verdict.reason,
+            finish_reason=step.finish_reason,
+            stop_reason=step.stop_reason,
+            usage=step.usage,
+            details={**details, **ended.more},
+            outcome=verdict.outcome,
+        )
+        return [*events, done]
 
     @property
     def _transcript(self) -> Transcript:
-        return Transcript(self._question, self._lookups, self._read, self._only_reads)
+        return Transcript(self._question, self._lookups, self._read)
 
-    def _verdict(self, answer: str, finish: LoopFinish, stop_reason: str | int | None) -> Verdict:
-        verdict = judge(answer, finish, self._transcript, stop_reason=stop_reason)
-        is_read = self._only_reads and verdict.outcome == "answered"
-        return _unless_misread(verdict, self._parsed) if is_read else verdict
+    def _standing(self, sentence: str) -> list[Page]:
+        return standing(self._records, self._about(sentence), self._question)
 
-    def _placed(self, answer: str, verdict: Verdict) -> tuple[str, Verdict]:
-        """Return answer and outcome, others where a gene without a record is named after a clone that has a place."""
-        is_open = self._only_reads and verdict.outcome == "abstained"
-        place = place_of_clone(self._parsed, self._read) if is_open else None
-        if place is None:
-            return answer, verdict
-        reason = _OF_CLONE.format(self._parsed.subject, place.clone, ", ".join(place.symbols), place.chromosome)
-        return place.chromosome, Verdict("partial", reason)
+    def _about(self, sentence: str) -> str:
+        """Return the text whose parts are looked up in the records that a sentence cites."""
+        return sentence
 
-    def _standing(self, sentence: str) -> list[tuple[str, str]]:
-        # A yes or no says what the question asks.
-        about = f"{sentence}, {self._parsed.subject}, {self._question}" if YES_NO.match(sentence) else sentence
-        return standing(self._records, about, self._question)
-
-    def _counted(self, deltas: Sequence[TextDelta]) -> list[Event]:
+    def _cited(self, deltas: Sequence[TextDelta]) -> list[Event]:
         """Return the model's text with its marks; nothing is cited from a model's answer without a record."""
         if self._with_references:
             deltas = [replace(delta, text=self._citations.feed(delta.text)) for delta in deltas]
-        return self._shown(deltas)
+        return self._counted(deltas)
 
-    def _shown(self, deltas: Sequence[TextDelta]) -> list[Event]:
+    def _counted(self, deltas: Sequence[TextDelta]) -> list[Event]:
         self._num_chars += sum(len(delta.text) for delta in deltas)
         return [delta for delta in deltas if delta.text]
-
-
-def _unless_misread(verdict: Verdict, parsed: ParsedQuestion) -> Verdict:
-    """Return the verdict on an answer, another where a model for look-ups cannot have read the whole question."""
-    if parsed.unread:
-        words = ", ".join(f"“{word}”" for word in parsed.unread[:3])
-        reason = (
-            "This model was trained to look up symbols, aliases, places, functions and types of genes and variants; it "
-            f"does not read {words}, so what it wrote may answer another question and is not shown."
-        )
-        return Verdict("abstained", reason, is_shown=False)
-    if parsed.num_questions > 1:
-        return Verdict("partial", f"One of {parsed.num_questions} questions is answered; ask them one by one.")
-    return verdict

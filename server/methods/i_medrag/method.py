@@ -54,10 +54,11 @@ from server.methods.i_medrag.rounds import (
 )
 from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer, SubAnswers, search_step, sub_record
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
+from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import evidence_of
 from server.methods.medrag.method import refuse_logprobs
 from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of
-from server.methods.medrag.report import Closing, abstention, closing_events, retrieved
+from server.methods.medrag.report import abstention, closing_events, retrieved
 from server.methods.medrag.request import (
     MAX_QUERIES,
     IMedRagOptions,
@@ -278,6 +279,9 @@ class _Run:
                 yield final_event
             return
         params = replace(self.params, max_tokens=min(self.params.max_tokens, room))
+        # A choice cites none of the passages that the sub-answers cite.
+        numbers = None if self.question.choices else self.library.by_number
+        yield EvidenceRead(evidence_of(self.library.by_number.values(), numbers))
         async with aclosing(
             self._quoted(params) if self.synthesis == "quoted" else self._written(inputs, params, lack)
         ) as events:
@@ -336,7 +340,8 @@ class _Run:
         # Where no sub-answer cites a passage, the references are the best passage of each.
         fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_passages)))
         closing = Closing(self.question, self.library.by_number, fallback, self.options.references, lack, self.details)
-        return replace(closing, abstains=self.options.without_passages == "abstain", relied=tuple(cited))
+        closing = replace(closing, relied=tuple(cited), withholds=self.layout.card.trained_for is not None)
+        return replace(closing, abstains=self.options.without_passages == "abstain")
 
     def _history(self, writing: int) -> str:
         """Return the history as prompt text, without its oldest pairs where the context length has no room for them.

@@ -22,9 +22,8 @@ from server.methods.medrag.chain_of_thought import PromptInputs, Prompts
 from server.methods.medrag.request import IMedRagOptions, ParsedQuestion
 from server.methods.shared.choices import one_line
 
-# ``not_told``: passages were read, and none of them answers.
-PairStatus = Literal["answered", "nothing_found", "not_told", "failed", "cut_off"]
-_SETTLED: Final[frozenset[PairStatus]] = frozenset({"answered", "nothing_found", "not_told"})
+PairStatus = Literal["answered", "nothing_found", "failed", "cut_off"]
+_SETTLED: Final[frozenset[PairStatus]] = frozenset({"answered", "nothing_found"})
 StopReason = Literal["", "rounds", "enough", "repeated", "stable", "malformed", "time", "tokens"]
 MAX_QUERY: Final = 400
 _LISTED: Final = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
@@ -57,7 +56,6 @@ _SUB_TOKENS: Final = 256
 _LEAST_SUB: Final = 48
 _NO_ANSWER: Final = {
     "nothing_found": "no passage was found",
-    "not_told": "the passages do not say",
     "failed": "no answer: it failed",
     "cut_off": "no answer",
 }

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from models.errors import ArrowheadError, ModelError
 from models.types import REPETITION, GenerateParams
@@ -18,13 +18,11 @@ from server.methods.medrag.reading import SLACK, read_passages
 from server.methods.medrag.report import listed
 from server.methods.medrag.request import MARK
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.outcomes import says_nothing
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.sentences import numbers_in, renumbered
 
 # Share of the time limit that is available to rounds; the rest is for the final answer.
 _FOR_ROUNDS = 0.75
-_NOT_TOLD: Final = "the passages that were read do not tell"
 
 
 class Budget:
@@ -190,8 +188,6 @@ class SubAnswers:
             return SubAnswer(Pair(query, "failed", reason="the model repeated itself"), context)
         if not answer:
             return SubAnswer(Pair(query, "failed", reason="the model wrote nothing"), context)
-        if says_nothing(answer) == "whole":
-            return SubAnswer(Pair(query, "not_told", reason=_NOT_TOLD), context, {"written": answer})
         return SubAnswer(Pair(query, "answered", answer), context, {"finish_reason": written.finish_reason})
 
 

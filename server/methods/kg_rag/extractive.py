@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from models.decoding.types import LoopUsage
 from models.function_words import FUNCTION_WORDS
-from retrieval.graph.context.relations import Relation, asks_identifier, relations_of
+from retrieval.graph.context.relations import Relation, asks_identifier, relations_of, unread_words
 from retrieval.graph.context.select import ContextCandidates, QuestionNames, Vectors, budget_order, similarities
 from retrieval.graph.types import Mention, Node, Statement
 from retrieval.lexical.tokens import query_terms
@@ -25,6 +25,7 @@ from server.methods.base import (
     Evidence,
     EvidenceRead,
     Retrieved,
+    Source,
     Step,
     TextDelta,
     TranscriptDelta,
@@ -44,6 +45,11 @@ _ASKS_IDENTIFIER: Final = frozenset(
     ("ontology", "identifier", "id", "accession", "number", "code", "disease", "gene", "database", "ncbi", "entrez")
 )
 _MAX_EVIDENCE: Final = 2_000
+_MAX_UNREAD: Final = 5
+# How questions are put; they say nothing of what is asked for.
+_ASKING: Final = frozenset(
+    ["all", "known", "list", "name", "named", "give", "show", "tell", "there", "used", "some", "please"]
+)
 _NOT_FALSE: Final = "which does not mean that it is false: no graph is complete."
 
 
@@ -74,7 +80,7 @@ def events(reading: Reading, finding: Finding) -> Iterator[Event]:
     """Yield the whole answer that ``find`` returned."""
     texts = [statement.text for statement in reading.gathered.statements[:_MAX_EVIDENCE]]
     names = tuple(_node_line(node) for node in reading.gathered.entities)
-    yield EvidenceRead((*texts, *names))
+    yield EvidenceRead(tuple(map(Source, (*texts, *names))))
     cited = references_of(finding.statements, reading.recognised.entities)
     yield Retrieved(tuple(node.name for node in reading.recognised.entities), tuple(url for _, url in cited))
     yield Step("statements of the graph answer, word for word, without the model")
@@ -205,8 +211,12 @@ def _open(reading: Reading) -> Finding:
     shown = found[: reading.options.sentences]
     more = len(found) - len(shown)
     where = reading.where.replace("The ", "the ", 1)
-    reason = f"These are {len(shown)} of {len(found)} statements of {where} that fit the question." if more else ""
-    return Finding(outcome="answered", statements=tuple(shown), reason=reason)
+    reasons = [f"These are {len(shown)} of {len(found)} statements of {where} that fit the question."] if more else []
+    if parsed.unread:
+        words = ", ".join(f"“{word}”" for word in parsed.unread[:_MAX_UNREAD])
+        reasons.append(f"The statements do not take into account what the question says with {words}.")
+    outcome: AnswerOutcome = "partial" if parsed.unread else "answered"
+    return Finding(outcome=outcome, statements=tuple(shown), reason=" ".join(reasons))
 
 
 def _yes_or_no(reading: Reading, parsed: _ParsedQuestion) -> Finding:
@@ -257,6 +267,11 @@ class _ParsedQuestion:
             text=reading.question.text,
             is_named=names.has,
         )
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Return the words of the question that neither a name nor a relation explains."""
+        return tuple(word for word in unread_words(self.rest, self.relations) if word.casefold() not in _ASKING)
 
     @property
     def by_edge(self) -> list[Relation]:

@@ -62,7 +62,6 @@ from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoo
 from server.methods.kg_rag.extractive import Finding, Reading, graph_name
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.report import Outcome
-from server.methods.shared.outcomes import OpeningGate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.types import EgressMode
 
@@ -176,22 +175,12 @@ class KgRag:
             return
         prompt_ids = self._prompt_ids(ask, outcome.question, engine, outcome.context_text)
         yield Step(f"the model answers {'from' if outcome.context_text else 'WITHOUT'} the graph")
-        yield EvidenceRead(report.texts_of(outcome))
+        yield EvidenceRead(report.sources_of(outcome))
         params = self._params(ask, outcome.question, engine)
-        gate = OpeningGate(is_closed=bool(outcome.question.answers))
-        done: Done | None = None
         async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
             async for event in events:
-                match event:
-                    case Done():
-                        done = event
-                    case TextDelta():
-                        for shown in gate.feed(event):
-                            yield shown
-                    case _:
-                        yield event
-        for event in report.ending(outcome, done, is_shown=gate.is_open) if done else ():
-            yield event
+                for shown in report.ending(outcome, event) if isinstance(event, Done) else (event,):
+                    yield shown
 
     async def _context(
         self, graph: Graph, gathered: ContextCandidates, vectors: Vectors, choosing: ContextOptions

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from models.decoding.types import LoopUsage
-from retrieval.graph.context.relations import asks_identifier, relations_of
+from retrieval.graph.context.relations import asks_identifier
 from retrieval.graph.context.select import Context, ContextCandidates, QuestionNames
 from retrieval.graph.types import Mention, Node, Statement
 from server.methods.base import (
@@ -19,6 +19,7 @@ from server.methods.base import (
     Event,
     Evidence,
     Retrieved,
+    Source,
     Step,
     TextDelta,
     TranscriptDelta,
@@ -27,7 +28,7 @@ from server.methods.base import (
 from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
 from server.methods.shared.call_lines import MAX_REFERENCES, render
-from server.methods.shared.outcomes import YES_NO, notice, says_nothing, why_cut
+from server.methods.shared.outcomes import notice, why_cut
 
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
 _PMID: Final = re.compile(r"(?:PMID:?\s*)?([0-9]{1,9})$", re.IGNORECASE)
@@ -35,8 +36,6 @@ _P_VALUES: Final = ("gwas_pvalue", "pvalue", "p_value", "pValue", "fisher")
 _MAX_CITED: Final = 40
 # The DISEASES database's form of evidence from DistiLD.
 _DISTILD: Final = re.compile(r"p-value = (\S+)$")
-_NEGATED: Final = re.compile(r"\b(?:not|never|no|cannot|neither|without)\b|n't\b", re.IGNORECASE)
-_NUMBER_IN: Final = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)", re.IGNORECASE)
 # Identifiers whose form alone determines their source, and the web pages of these sources.
 _PAGES: Final = (
     (
@@ -82,8 +81,7 @@ def p_value(statement: Statement) -> float | None:
 def cited(context: Context, question: ParsedQuestion, answer: str) -> tuple[Statement, ...]:
     """Return the statements whose other end the answer names, in the order of the context.
 
-    True-or-false answers, "Yes" and "No" name nothing: they rest on the statements that the question names. So does an
-    answer that is one of their p-values.
+    An answer that names none, such as "True", "No" or a p-value, rests on those that the question names.
     """
     in_question = context.statements[: min(context.named, _MAX_CITED)]
     if question.form == "true_false":
@@ -91,12 +89,7 @@ def cited(context: Context, question: ParsedQuestion, answer: str) -> tuple[Stat
     names = QuestionNames(answer, ())
     ids = {entity.node_id for entity in context.entities}
     found = [s for s in context.statements if any(names.has(end) for end in _others(s, ids))]
-    if found:
-        return tuple(found[:_MAX_CITED])
-    if YES_NO.match(answer):
-        return in_question
-    numbers = {float(number) for number in _NUMBER_IN.findall(answer)}
-    return tuple(s for s in in_question if numbers.intersection(_p_values(s.edge.evidence)))
+    return tuple(found[:_MAX_CITED]) or in_question
 
 
 def references_of(statements: Sequence[Statement], entities: Sequence[Node]) -> list[tuple[str, str]]:
@@ -299,12 +292,14 @@ def retrieved(context: Context) -> Retrieved:
     return Retrieved(tuple(entity.name for entity in context.entities), tuple(url for _, url in pages))
 
 
-def texts_of(outcome: Outcome) -> tuple[str, ...]:
-    """Return all that the model reads of the graph, with the evidence of the statements."""
+def sources_of(outcome: Outcome) -> tuple[Source, ...]:
+    """Return all that the model reads of the graph: each statement with its evidence, and the names of the entities."""
     context = outcome.context
+    if not outcome.context_text:
+        return ()
     names = (f"{node.kind} {node.name} {node.identifier}" for node in context.entities)
-    evidence = (f"{s.text} {_source(s)} {' '.join(s.edge.pmids)}" for s in context.statements)
-    return (outcome.context_text, *names, *evidence) if outcome.context_text else ()
+    statements = (f"{s.text} {_source(s)} {' '.join(s.edge.pmids)}" for s in context.statements)
+    return tuple(map(Source, (*names, *statements)))
 
 
 def abstention(outcome: Outcome) -> Iterator[Event]:
@@ -332,90 +327,44 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """State what an answer of the model amounts to.
+    """State what an answer of the model amounts to, with the reason, "" for none, and the statements that it names."""
 
-    ``answer`` is the answer to give, which replaces the model's where they differ. ``reason`` is told below it, "" for
-    none. ``statements`` are what it rests on.
-    """
-
-    answer: str
     outcome: AnswerOutcome
     reason: str = ""
     statements: tuple[Statement, ...] = ()
 
 
-_MISSING: Final = "The graph has no statement of this. That a statement is missing does not mean that it is false."
+_MISSING: Final = "No statement that was read says this. That a statement is missing does not mean that it is false."
 
 
-def judge(outcome: Outcome, done: Done) -> Verdict:
-    """Judge the model's answer by the statements that were read."""
+def judged(outcome: Outcome, done: Done) -> Verdict:
+    """Judge by the statements that were read what the model's answer rests on."""
     question, bare = outcome.question, done.answer.strip()
     answer = question.answer_in(bare) or bare
     if done.finish_reason != "stop" and not (question.answers and question.answer_in(bare)):
-        return Verdict(answer, "cut", why_cut(done.finish_reason, done.stop_reason))
+        return Verdict("cut", why_cut(done.finish_reason, done.stop_reason))
     if not answer:
-        return Verdict("", "abstained", "The model wrote no answer.")
+        return Verdict("abstained", "The model wrote no answer.")
     if not outcome.context_text:
-        return Verdict(answer, "partial", "Answered without the knowledge graph, which has nothing on this.")
+        return Verdict("partial", "Answered without the knowledge graph, which has nothing on this.")
     if question.abstention and answer == question.abstention:
-        return Verdict(answer, "abstained", _MISSING if question.form == "true_false" else "")
-    covers = "none" if question.answers else says_nothing(answer)
-    if covers == "whole":
-        num_read = len(outcome.context.statements)
-        return Verdict(answer, "abstained", f"Read: {num_read} statement{'' if num_read == 1 else 's'} of the graph.")
-    statements = cited(outcome.context, question, answer)
-    if question.form == "true_false":
-        return _true_or_false(question, answer, _of_relation(statements, question.text))
+        return Verdict("abstained")
     if question.answers and not question.answer_in(bare):
-        return Verdict(answer, "abstained", "This is none of the choices.")
-    if question.answers and not statements:
-        note = f"The model chose “{answer}”, but no statement that was read supports it."
-        return Verdict(question.abstention, "abstained", note)
-    if YES_NO.match(answer) and not _of_relation(statements, question.text):
-        return Verdict(f"No yes or no is given. {_MISSING}", "abstained")
-    return Verdict(answer, "partial" if covers == "part" else "answered", statements=statements)
+        return Verdict("partial", "This is none of the choices.")
+    statements = cited(outcome.context, question, answer)
+    return Verdict("answered", statements=statements) if statements else Verdict("partial", _MISSING)
 
 
-def _true_or_false(question: ParsedQuestion, answer: str, support: tuple[Statement, ...]) -> Verdict:
-    """Judge "True" or "False"; "False" to a sentence with "not" claims what a statement has to support."""
-    claims = (answer == "True") != (_NEGATED.search(question.text) is not None)
-    said = answer.casefold()
-    if claims:
-        if support:
-            return Verdict(answer, "answered", statements=support)
-        return Verdict(question.abstention, "abstained", f"The model says {said} without support. {_MISSING}")
-    if support:
-        note = f"The model says {said}, but the graph states: {_plain(support[0].text)}."
-        return Verdict(question.abstention, "abstained", note, support)
-    return Verdict(answer, "not_found", _MISSING)
-
-
-def _of_relation(statements: Sequence[Statement], question: str) -> tuple[Statement, ...]:
-    """Return the statements of the relations that the question names, all of them where it names none."""
-    edges = tuple(edge for relation in relations_of(question) for edge in relation.edges)
-    return tuple(s for s in statements if not edges or s.edge.kind.casefold().startswith(edges))
-
-
-def ending(outcome: Outcome, done: Done, *, is_shown: bool) -> Iterator[Event]:
-    """Yield the events that follow the model's text, which ``is_shown`` already or is withheld.
-
-    ``done`` is that of the raw text.
-    """
+def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
+    """Yield the events that follow the model's text; ``done`` is that of the raw text."""
     question = outcome.question
-    verdict = judge(outcome, done)
-    is_replaced = verdict.answer not in (done.answer.strip(), question.answer_in(done.answer))
-    text = done.answer
-    if not is_shown:
-        text = verdict.answer if is_replaced else done.answer
-        if text:
-            yield TextDelta(text, is_ours=is_replaced)
-    num_chars = len(text)
+    verdict = judged(outcome, done)
+    num_chars = len(done.answer)
     if verdict.reason:
-        note = notice(verdict.reason, text)
+        note = notice(verdict.reason, done.answer)
         num_chars += len(note.text)
         yield note
-    is_answer = verdict.outcome != "abstained" or bool(verdict.statements)
-    has_list = outcome.options.references and bool(verdict.answer) and is_answer
+    has_list = outcome.options.references and bool(done.answer.strip()) and verdict.outcome != "abstained"
     listed = references_of(verdict.statements, outcome.entities_with_statements) if has_list else []
     text, marked = render(listed, num_chars)
     if marked:
@@ -426,13 +375,13 @@ def ending(outcome: Outcome, done: Done, *, is_shown: bool) -> Iterator[Event]:
         "citations": citation_records(verdict.statements),
     }
     details |= {"reason": verdict.reason} if verdict.reason else {}
-    details |= {"withheld": done.answer.strip()} if is_replaced else {}
+    answer = question.answer_in(done.answer) or done.answer.strip()
     if question.answers:
         details["answer_in_list"] = bool(question.answer_in(done.answer))
         if not details["answer_in_list"]:
             yield Step("the answer is none of the choices")
     usage = outcome.usage(done.usage)
-    yield replace(done, answer=verdict.answer, usage=usage, details=details, outcome=verdict.outcome)
+    yield replace(done, answer=answer or verdict.reason, usage=usage, details=details, outcome=verdict.outcome)
 
 
 def _details(outcome: Outcome) -> dict[str, Any]:

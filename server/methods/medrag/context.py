@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import PurePath
 from typing import Any, Final, Literal, get_args
 
 from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.lexical.tokens import normalise
-from server.methods.base import Reference
+from server.methods.base import Reference, Source, SourceStatus
 from server.methods.shared.call_lines import HEADING, MAX_REFERENCES
-from server.methods.shared.extractive import question_stems, stems_of
-from server.methods.shared.sentences import MARK, numbers_in, plain_marks, sanitize, split_sentences
+from server.methods.shared.sentences import numbers_in, sanitize, split_sentences
+from server.methods.shared.support.labels import nearest_sentence
 
 READ_HEADING: Final = "\n\nRead, not cited:\n"
-_SUPPORTS: Final = 0.5
 _ADDRESS: Final = re.compile(r"https?://[^\s()<>\[\]]+")
 
 
@@ -35,13 +35,7 @@ def supporting_sentence(answer: str, number: int, found: RankedPassage) -> str:
     "" where no sentence has half of these words.
     """
     claims = [one.text for one in split_sentences(answer) if number in numbers_in(one.text)] or [answer]
-    requested = set(question_stems(MARK.sub(" ", " ".join(claims))))
-    shares = [
-        (len(requested & stems_of(one.text)) / max(1, len(requested)), one)
-        for one in split_sentences(found.passage.text)
-    ]
-    share, best = max(shares, key=lambda pair: pair[0], default=(0.0, None))
-    return plain_marks(best.line) if best is not None and share >= _SUPPORTS else ""
+    return nearest_sentence(" ".join(claims), found.passage.text)
 
 
 def render(
@@ -175,9 +169,14 @@ def build_context(
     )
 
 
-def evidence_of(found: Iterable[RankedPassage]) -> tuple[str, ...]:
-    """Return the texts that an answer from these passages may rest on."""
-    return tuple(f"{embedded_title(one.passage)}\n{one.passage.text}".strip() for one in found)
+def evidence_of(passages: Iterable[RankedPassage], numbers: Iterable[int] | None = None) -> tuple[Source, ...]:
+    """Return the sources that an answer from these passages may rest on, with the numbers that the model cites."""
+    return tuple(map(_source, passages, repeat(None) if numbers is None else numbers))
+
+
+def _source(found: RankedPassage, number: int | None) -> Source:
+    status: SourceStatus = "retracted" if found.document.is_retracted else "current"
+    return Source(found.passage.text, number, embedded_title(found.passage), status=status)
 
 
 def distinct(found: Iterable[RankedPassage]) -> list[tuple[int, RankedPassage]]:

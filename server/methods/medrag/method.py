@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from itertools import count
 
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event, EvidenceRead, OptionInvalid, Step
@@ -90,7 +91,7 @@ class MedRag:
         yield Step(report.searched(gathered))
         context = await self._reader.context(chains, gathered.lists[0], options)
         yield report.retrieved([question.stem], context.passages)
-        yield EvidenceRead(evidence_of(context.passages))
+        yield EvidenceRead(evidence_of(context.passages, count(1)))
         yield Step(report.read(context))
         outcome = Outcome(question, options, gathered, context)
         details = report.details_of(outcome, self.name) | {"synthesis": "quoted"}

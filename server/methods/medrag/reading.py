@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Final
 
 from models.engines.base import Engine
@@ -17,9 +18,11 @@ from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, TextDelta, TranscriptDelta, answer_limit
 from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
+from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
 from server.methods.medrag.evidence_reasoning import EvidenceChain, best_sentences
-from server.methods.medrag.report import Ballot, Closing, Outcome
+from server.methods.medrag.judging import asking_part
+from server.methods.medrag.report import Ballot, Outcome
 from server.methods.medrag.request import MAX_CONTEXT_TOKENS, MedRagOptions, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages
@@ -57,7 +60,7 @@ class PassageReader:
             yield Step(report.searched(gathered))
             context = await self.context(chains, gathered.lists[0], options)
             yield report.retrieved([question.stem], context.passages)
-            yield EvidenceRead(evidence_of(context.passages))
+            yield EvidenceRead(evidence_of(context.passages, None if question.choices else count(1)))
             yield Step(report.read(context))
         else:
             yield Step("without retrieval, as the request wants it")
@@ -80,7 +83,8 @@ class PassageReader:
                     case _:
                         yield event
         closing = Closing(question, outcome.numbered, context.best_first, options.references, outcome.lack, details)
-        closing = replace(closing, abstains=options.without_passages == "abstain")
+        if self._lifecycle.card.trained_for is not None:
+            closing = replace(closing, withholds=True, abstains=options.without_passages == "abstain")
         for final_event in await report.closing_events(closing, chain, chains.generations.usage) if chain else ():
             yield final_event
 
@@ -92,7 +96,7 @@ class PassageReader:
         is_read = not chains.question.choices or bool(chains.question.verdict_letters)
         if card.evidence_reasoning and chains.reasoned and is_read and gathered is not None:
             compare = partial(passages.compare, names=gathered.namespaces)
-            asking = report.asking_part(chains.question.stem)
+            asking = asking_part(chains.question.stem)
             sentences = await best_sentences(asking, outcome.context, compare, options.sentences)
             if sentences is not None:
                 return EvidenceChain(chains, sentences, self._verdicts_of(chains)).events(inputs)

@@ -29,9 +29,9 @@ from server.methods.base import (
     TranscriptDelta,
 )
 from server.methods.medrag.context import Numbered, distinct, evidence_of, passage_record, render
+from server.methods.medrag.judging import NO_VERDICT
 from server.methods.medrag.report import (
     NO_USAGE,
-    NO_VERDICT,
     abstention,
     counted,
     listed,

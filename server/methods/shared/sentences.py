@@ -85,14 +85,17 @@ class Sentence:
         return " ".join(self.text.split())
 
 
-def split_sentences(text: str) -> list[Sentence]:
-    """Return the sentences in their order, without fragments of fewer than three words; never raises."""
+def split_sentences(text: str, *, least_words: int = _MIN_WORDS, longest: int | None = MAX_SENTENCE) -> list[Sentence]:
+    """Return the sentences in their order, without fragments of fewer than ``least_words``; never raises.
+
+    What is longer than ``longest`` characters and has no semicolon is left out.
+    """
     ends = _END_SMALL if len(_CAPITAL.findall(text)) * _CHARS_PER_CAPITAL < len(text) else _END
     return [
         Sentence(text[low:high], low, high)
         for begin, end in _blocks(text)
         for low, high in _pieces(text, (begin, end), ends)
-        if high - low <= MAX_SENTENCE and _has_words(text, low, high)
+        if (longest is None or high - low <= longest) and _has_words(text, low, high, least_words)
     ]
 
 
@@ -201,9 +204,9 @@ def _cut(text: str, low: int, high: int) -> Iterator[tuple[int, int]]:
     yield begin, high
 
 
-def _has_words(text: str, low: int, high: int) -> bool:
+def _has_words(text: str, low: int, high: int, least: int) -> bool:
     words = _WORD.finditer(text, low, high)
-    return sum(1 for _, _ in zip(range(_MIN_WORDS), words, strict=False)) == _MIN_WORDS
+    return sum(1 for _, _ in zip(range(least), words, strict=False)) == least
 
 
 def numbers_in(text: str) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from typing import Any, Final
 
 from models.catalog import ModelCard
@@ -29,10 +30,11 @@ from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Done, Event, EvidenceRead, OptionInvalid, Step, answer_limit
 from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
+from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import Context, evidence_of, passage_record
 from server.methods.medrag.method import refuse_logprobs
 from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of, read_passages
-from server.methods.medrag.report import Closing, counted, listed
+from server.methods.medrag.report import counted, listed
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.medrag.verbatim import Extraction, Quotation
 from server.methods.shared.generation import Generations, PromptFormatter
@@ -189,7 +191,7 @@ class WeiseEule:
         context = await read_passages(chains.generations.engine, usable, room, options.context_tokens)
         yield Step(report.searched(gathered))
         yield report.retrieved([request.question.text], context.passages)
-        yield EvidenceRead(evidence_of(context.passages))
+        yield EvidenceRead(evidence_of(context.passages, count(1)))
         yield Step(report.read(context))
         details = {"context_tokens": context.tokens, "left_out": context.left_out, "too_long": context.too_long}
         if not context.passages:

@@ -23,8 +23,8 @@ from server.methods.medrag.evidence_reasoning import (
     best_sentences,
     least_said,
 )
+from server.methods.medrag.judging import NO_VERDICT
 from server.methods.medrag.method import MedRag
-from server.methods.medrag.report import NO_VERDICT
 from server.methods.medrag.request import ParsedQuestion
 from server.methods.shared.passages import SentenceScores
 from server.methods.shared.verdicts import SMALL_VERDICT, UNSETTLED, EvidenceSentence, shortened

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from passage_bench import DRUGS, PassageBench, Script, done, shown
 
+from server.methods.medrag.judging import support_of
 from server.methods.medrag.method import MedRag
-from server.methods.medrag.report import support_of
 from server.methods.shared.extractive import Source
 
 STEM = "Which enzyme does warfarin inhibit?"

@@ -18,8 +18,8 @@ from retrieval.passages import Document
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import EvidenceRead, OptionInvalid, TextDelta
 from server.methods.i_medrag.method import IMedRag
+from server.methods.medrag.judging import NO_VERDICT
 from server.methods.medrag.method import MedRag
-from server.methods.medrag.report import NO_VERDICT
 from server.methods.shared.verdicts import SMALL_VERDICT, UNSETTLED
 
 HEPARIN = "Which drug reverses heparin?"

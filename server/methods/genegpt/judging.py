@@ -1,0 +1,296 @@
+"""Judge the answer of a model that can do no more than look up and copy, by its look-ups. Pure.
+
+``not_found`` is said only where the thing that the question names was searched for and nothing is there. A failed call,
+a search for other words, or records that hold no answer are other outcomes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from models.decoding.types import LoopDone, LoopFinish
+from server.methods.base import Event, TextDelta
+from server.methods.genegpt.fields import GENE_TYPE, HUMAN_GENE, field_of, place_of_clone
+from server.methods.genegpt.lookups import Lookup, Transcript, Verdict, looked_up
+from server.methods.genegpt.prompt import SUBJECT, ParsedQuestion, is_in_scope
+from server.methods.genegpt.report import Ended, Ledger
+from server.methods.shared.call_lines import collect, records_read
+from server.methods.shared.identifiers import identifiers_in
+from server.methods.shared.outcomes import YES_NO, why_cut
+
+_NOT_FOUND: Final = re.compile(
+    r"(?:(?:not|none|nothing|no \w+) found\b[^.;]{0,40}|none|unknown|n/?a)\W*", re.IGNORECASE
+)
+_CODING: Final = re.compile(r"protein[- ]?coding|(?:en)?codes? (?:for )?(?:an? )?protein", re.IGNORECASE)
+_WORD: Final = re.compile(r"[^\W_][\w'./*+-]*")
+_STOP_WORDS_TEXT: Final = (
+    "a an and are as at be by can could did do does for from give had has have how i in into is it its "
+    "list me named name of on or related show tell that the their them there these this to was were what "
+    "when where which who whose why will with you official called known"
+)
+_STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
+_OUT_OF_SCOPE: Final = "This method looks up genes, variants, diseases and sequences at NCBI; the question names none."
+_OF_CLONE: Final = (
+    "No record is named “{}”, which is a name after the clone {}. The human genes that NCBI finds by it ({}) are on "
+    "{}, and so is the clone."
+)
+# What full names of genes have and people leave out.
+_NAME_FILLING: Final = frozenset(("subunit", "chain", "protein", "molecule", "signaling", "gene"))
+_PAIRS: Final = {")": "(", "]": "[", "}": "{"}
+_RECORD: Final = re.compile(r"\d+\. ")
+# How many genes of a reply, of the organism that is asked for, have the name that was searched for.
+_NAMED: Final = re.compile(r"records?, ([1-9]\d*) (\w[\w ]*?) named (.+)$", re.MULTILINE)
+_ACCESSION: Final = re.compile(r"(?:ENS[A-Z]*\d|[A-Z]{2}_\d|\d+$)", re.IGNORECASE)
+_ORGANISMS: Final = frozenset(("human", "homo", "sapiens", "mouse", "mus", "musculus", "rat", "rattus", "norvegicus"))
+
+
+class ReadingLedger(Ledger):
+    """Keep the ledger of a model for look-ups: its text is withheld to the end, and shown where its records bear it."""
+
+    def __init__(self, parsed: ParsedQuestion, *, with_references: bool = True) -> None:
+        super().__init__(parsed.text, with_references=with_references)
+        self._parsed = parsed
+        self._withheld: list[TextDelta] = []
+
+    def shown(self, event: Event) -> list[Event]:
+        if isinstance(event, TextDelta) and event.channel == "answer":
+            self._withheld.append(event)
+            return []
+        return [event]
+
+    def ending(self, step: LoopDone, answer: str, options: Mapping[str, Any]) -> list[Event]:
+        written, answer = answer, field_of(self._parsed, answer, self._read)
+        # A field of a record is whole, wherever the model stopped copying it.
+        finish = step.finish_reason if answer == written else "stop"
+        stop_reason = step.stop_reason if answer == written else None
+        answer, verdict = self._placed(answer, self._verdict(answer, finish, stop_reason))
+        released = self._withheld if written == answer else [TextDelta(answer)]
+        before = self._cited(released) if verdict.is_shown else []
+        step = replace(step, finish_reason=finish, stop_reason=stop_reason)
+        ended = Ended(answer if verdict.is_shown else "", verdict, step, options)
+        if not verdict.is_shown:
+            ended = replace(ended, more={"withheld": written})
+        elif written != answer:
+            ended = replace(ended, more={"written": written})
+        if verdict.outcome == "abstained" and self._with_references:
+            read = collect(self._records)
+            ended = replace(ended, list_of_records=records_read(read) if read else "")
+        return [*before, *self._ended(ended)]
+
+    def _verdict(self, answer: str, finish: LoopFinish, stop_reason: str | int | None) -> Verdict:
+        verdict = judge(answer, finish, self._transcript, stop_reason=stop_reason)
+        return _unless_misread(verdict, self._parsed) if verdict.outcome == "answered" else verdict
+
+    def _placed(self, answer: str, verdict: Verdict) -> tuple[str, Verdict]:
+        """Return answer and outcome, others where a gene without a record is named after a clone that has a place."""
+        place = place_of_clone(self._parsed, self._read) if verdict.outcome == "abstained" else None
+        if place is None:
+            return answer, verdict
+        reason = _OF_CLONE.format(self._parsed.subject, place.clone, ", ".join(place.symbols), place.chromosome)
+        return place.chromosome, Verdict("partial", reason)
+
+    def _about(self, sentence: str) -> str:
+        # A yes or no says what the question asks.
+        return f"{sentence}, {self._parsed.subject}, {self._question}" if YES_NO.match(sentence) else sentence
+
+
+def _unless_misread(verdict: Verdict, parsed: ParsedQuestion) -> Verdict:
+    """Return the verdict on an answer, another where a model for look-ups cannot have read the whole question."""
+    if parsed.unread:
+        words = ", ".join(f"“{word}”" for word in parsed.unread[:3])
+        reason = (
+            "This model was trained to look up symbols, aliases, places, functions and types of genes and variants; it "
+            f"does not read {words}, so what it wrote may answer another question and is not shown."
+        )
+        return Verdict("abstained", reason, is_shown=False)
+    if parsed.num_questions > 1:
+        return Verdict("partial", f"One of {parsed.num_questions} questions is answered; ask them one by one.")
+    return verdict
+
+
+def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason: str | int | None = None) -> Verdict:
+    """Return the outcome of what a model wrote that can do no more than look up and copy."""
+    if finish != "stop":
+        return Verdict("cut", why_cut(finish, stop_reason), is_shown=False)
+    if not answer.strip():
+        return Verdict("abstained", f"The model wrote no answer. {looked_up(made_from.lookups)}")
+    if _NOT_FOUND.fullmatch(answer.strip()):
+        return _nothing(made_from)
+    if not any(one.num_records for one in made_from.lookups):
+        return _without_records(made_from)
+    if _strayed(made_from):
+        return Verdict("abstained", _strayed_text(made_from.lookups), is_shown=False)
+    if name := _unnamed(made_from):
+        reason = f"No answer: none of the records that were read is named “{name}”. {looked_up(made_from.lookups)}"
+        return Verdict("abstained", reason, is_shown=False)
+    if YES_NO.match(answer) and not _states(answer, made_from):
+        return Verdict(
+            "abstained",
+            f"The records that were read do not state this, so no yes or no is given. {looked_up(made_from.lookups)}",
+            is_shown=False,
+        )
+    if not _is_copied(answer, made_from.read):
+        reason = f"The model read {_counted(made_from.lookups)}, but wrote no answer that stands in them."
+        return Verdict("abstained", reason, is_shown=False)
+    if reason := _namesakes(made_from):
+        return Verdict("partial", reason)
+    return Verdict("answered")
+
+
+def _nothing(made_from: Transcript) -> Verdict:
+    lookups = made_from.lookups
+    failed = [one for one in lookups if one.has_failed]
+    if failed and not any(one.num_records for one in lookups):
+        return _failed(failed)
+    if not is_in_scope(made_from.question):
+        return Verdict("out_of_scope", _OUT_OF_SCOPE, is_shown=False)
+    if not lookups:
+        return Verdict("abstained", "Nothing was looked up for this question, so nothing can be said.", is_shown=False)
+    if any(one.num_records and one.endpoint != "esearch" for one in lookups):
+        reason = f"The model read {_counted(lookups)} and found no answer in them. {looked_up(lookups)}"
+        return Verdict("abstained", reason, is_shown=False)
+    stray = [one for one in lookups if not is_searched_rightly(one, made_from.question)]
+    if any(one.num_records for one in lookups) and not any(one.endpoint == "esearch" for one in stray):
+        reason = f"Records were found, but none could be read: there may be an answer. {looked_up(lookups)}"
+        return Verdict("call_failed", reason, is_shown=False)
+    if stray:
+        return Verdict("abstained", _strayed_text(lookups), is_shown=False)
+    return Verdict("not_found", f"Not found. {looked_up(lookups)}", is_shown=False)
+
+
+def _without_records(made_from: Transcript) -> Verdict:
+    """Judge an answer for which no record was read: it comes from the model alone."""
+    failed = [one for one in made_from.lookups if one.has_failed]
+    if failed:
+        return _failed(failed)
+    if not is_in_scope(made_from.question):
+        return Verdict("out_of_scope", _OUT_OF_SCOPE, is_shown=False)
+    reason = "This model answers only from records that it looks up, and it read none for this question."
+    return Verdict("abstained", f"{reason} {looked_up(made_from.lookups)}".strip(), is_shown=False)
+
+
+def _failed(failed: Sequence[Lookup]) -> Verdict:
+    last = failed[-1]
+    what = f" of “{last.term}”" if last.term else ""
+    return Verdict(
+        "call_failed", f"The look-up{what} failed: {last.result}. This does not mean that there is nothing.", False
+    )
+
+
+def is_searched_rightly(lookup: Lookup, question: str) -> bool:
+    """Return whether a call searched for something that the question names, in a database for it."""
+    named = " ".join(_words(question))
+    words = _words(lookup.term)
+    if lookup.endpoint == "esearch":
+        rs = re.search(r"\brs\d+\b", question.casefold())
+        in_place = rs is None or lookup.db == "snp" or rs[0] not in words
+        generic = {word for word in words if SUBJECT.fullmatch(word) and word.isalpha()}
+        names = set(words) - _STOP_WORDS - generic
+        return in_place and bool(names) and f" {' '.join(words)} " in f" {named} "
+    numbers = re.findall(r"\d+", lookup.term)
+    return not numbers or all(number in question for number in numbers)
+
+
+def _strayed(made_from: Transcript) -> bool:
+    """Return whether there were searches, and none for what the question names: what they found is something else."""
+    searches = [one for one in made_from.lookups if one.endpoint == "esearch"]
+    return bool(searches) and not any(is_searched_rightly(one, made_from.question) for one in searches)
+
+
+def _strayed_text(lookups: Sequence[Lookup]) -> str:
+    return f"No answer: the search was not for what the question names. {looked_up(lookups)}"
+
+
+def _unnamed(made_from: Transcript) -> str:
+    """Return the gene's name that was searched for and that no record read has, "" where there is none.
+
+    NCBI searches for the parts of a name, such as RP11-303E16.8 or "growth hormone", and finds other genes. Accession
+    numbers stand in no record that is read.
+    """
+    records = [line for line in made_from.read.splitlines() if _RECORD.match(line)]
+    for lookup in made_from.lookups:
+        first, *others = lookup.term.split() or [""]
+        name = " ".join([first, *(one for one in others if one.casefold() not in _ORGANISMS)])
+        if lookup.endpoint != "esearch" or lookup.db != "gene" or _ACCESSION.match(name) or not records:
+            continue
+        named = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\d)", re.IGNORECASE)
+        counted = any(count[3].casefold() == name.casefold() for count in _NAMED.finditer(made_from.read))
+        # A name in words is a part of others: "leptin" of "leptin receptor"; one with a digit, as daf-16, is whole.
+        has_digit = " " not in name and any(sign.isdigit() for sign in name)
+        is_symbol = has_digit or any(one.text == name for one in identifiers_in(name))
+        found = any(named.search(line) for line in records) if is_symbol else _is_only_one_of(name, records)
+        if not counted and not found:
+            return name
+    return ""
+
+
+def _is_only_one_of(name: str, records: Sequence[str]) -> bool:
+    """Return whether one record was read, a human one of this name but for words such as "subunit".
+
+    "Hemoglobin beta" is HBB, hemoglobin subunit beta; leptin is not LEPR, leptin receptor.
+    """
+    if len(records) != 1 or " (human) " not in records[0] or "; replaced by id " in records[0]:
+        return False
+    wanted = set(_words(name)) - _STOP_WORDS
+    called = [set(_words(part)) for part in records[0].split("; ")]
+    return bool(wanted) and any(wanted <= words and words - wanted <= _NAME_FILLING for words in called)
+
+
+def _namesakes(made_from: Transcript) -> str:
+    """Return the sentence on a name that several human genes have and none as its symbol, "" where there is none."""
+    symbols = list(dict.fromkeys(HUMAN_GENE.findall(made_from.read)))
+    for count in _NAMED.finditer(made_from.read):
+        number, organism, name = count.groups()
+        if int(number) > 1 and organism == "human" and name.casefold() not in {one.casefold() for one in symbols}:
+            listed = f": {', '.join(symbols)}" if len(symbols) == int(number) else ""
+            return f"“{name}” is a name of {number} human genes{listed}; another one may be meant."
+    return ""
+
+
+def _words(text: str) -> list[str]:
+    return [word.casefold().rstrip(".'") for word in _WORD.findall(text)]
+
+
+def _states(answer: str, made_from: Transcript) -> bool:
+    """Return whether what was read states what a yes or no says."""
+    if _CODING.search(made_from.question):
+        found = GENE_TYPE.search(_lines_naming(made_from))
+        says_yes = answer.strip().casefold().startswith("yes")
+        return found is not None and (found["type"] == "protein-coding") == says_yes
+    if not answer.strip().casefold().startswith("yes"):
+        return False  # records do not state what is not so
+    names = {one.text.casefold() for one in identifiers_in(made_from.question)}
+    other = {word for word in _words(made_from.question) if word not in _STOP_WORDS and word not in names}
+    read = set(_words(_lines_naming(made_from)))
+    return bool(other) and other <= read
+
+
+def _lines_naming(made_from: Transcript) -> str:
+    """Return the lines of what was read that name an identifier of the question; all of them where it has none."""
+    names = [re.escape(one.text) for one in identifiers_in(made_from.question)]
+    if not names:
+        return made_from.read
+    named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
+    return "\n".join(line for line in made_from.read.splitlines() if named.search(line))
+
+
+def _is_copied(answer: str, read: str) -> bool:
+    """Return whether each part of a list stands in what was read, or is a yes or no; brackets must be paired."""
+    opened: list[str] = []
+    for sign in answer:
+        if sign in "([{":
+            opened.append(sign)
+        elif sign in _PAIRS and (not opened or opened.pop() != _PAIRS[sign]):
+            return False
+    text = " ".join(read.split()).casefold()
+    parts = [" ".join(part.split()).casefold().strip(" .;") for part in answer.split(",")]
+    copied = all(part and (part in text or YES_NO.fullmatch(part)) for part in parts)
+    return not opened and copied and any(sign.isalnum() for sign in answer)
+
+
+def _counted(lookups: Sequence[Lookup]) -> str:
+    number = sum(one.num_records for one in lookups if one.endpoint != "esearch")
+    return f"{number} record{'' if number == 1 else 's'}"

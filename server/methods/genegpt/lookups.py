@@ -1,0 +1,69 @@
+"""Hold the look-ups of an answer and what it amounts to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl
+
+from models.decoding.types import CallFinished, CallStatus
+from server.methods.base import AnswerOutcome
+from server.methods.shared.call_lines import summary
+
+_TAG: Final = re.compile(r"\[[^\]]*\]|\b(?:AND|OR|NOT)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Hold one call: what it asked for, in which database, and how it went."""
+
+    endpoint: str
+    db: str
+    term: str
+    status: CallStatus
+    num_records: int
+    result: str
+
+    @classmethod
+    def of(cls, step: CallFinished) -> Lookup:
+        record = step.reply.record
+        params = dict(parse_qsl(step.call.text.partition("?")[2]))
+        return cls(
+            endpoint=str(record.get("endpoint") or ""),
+            db=str(record.get("db") or params.get("db") or ""),
+            term=_TAG.sub(" ", params.get("term") or params.get("id") or "").replace('"', " ").strip(),
+            status=step.reply.status,
+            # Records that NCBI could not give count as records of the reply.
+            num_records=int(record.get("num_records") or 0) if step.reply.status in ("ok", "duplicate") else 0,
+            result=summary(step.reply),
+        )
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status in ("error", "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """State an outcome and its reason, "" for ``answered``; without ``is_shown`` the reason replaces the answer."""
+
+    outcome: AnswerOutcome
+    reason: str = ""
+    is_shown: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """Hold what an answer was made from; ``read`` is the text of all replies."""
+
+    question: str
+    lookups: Sequence[Lookup]
+    read: str
+
+
+def looked_up(lookups: Sequence[Lookup]) -> str:
+    """Return a sentence on what was looked up, "" for nothing."""
+    searches = [f"{one.db or one.endpoint} for “{one.term[:60]}” ({one.result})" for one in lookups if one.term]
+    return f"Searched: {'; '.join(dict.fromkeys(searches))}." if searches else ""

@@ -1,0 +1,1 @@
+"""Compare the statements of an answer with the texts that it rests on."""

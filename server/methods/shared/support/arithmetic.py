@@ -1,0 +1,237 @@
+"""Compare quantities, and find whether a number follows from others by one step of arithmetic. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import Final, Literal
+
+from server.methods.shared.support.quantities import DATE, FREQUENCY, PROBABILITY, TIME, Quantity
+from server.methods.shared.support.sources import PreparedSource, PreparedText
+
+Support = Literal["stated", "derived"]
+
+PROPORTION: Final = "[proportion]"
+_FOLD: Final = "[fold]"
+_COUNTS: Final = ("", "dimensionless")
+_EXACT: Final = 1e-6
+_ROUNDED: Final = 0.05
+_CALENDAR: Final = 0.09  # a month has 28 to 31 days, and four weeks are called one
+_MIN_COUNT: Final = 10
+
+
+def support_of(quantity: Quantity, source: PreparedSource) -> Support | None:
+    """Return how a source gives a quantity: as it stands, by conversion or rounding, or by one step of arithmetic."""
+    if is_stated(quantity, source.whole):
+        return "stated"
+    if any(_follows(quantity, group) for group in source.sentences):
+        return "derived"
+    return None
+
+
+def is_stated(quantity: Quantity, text: PreparedText) -> bool:
+    if quantity.dimension in _COUNTS:
+        return _has_number(quantity, text)
+    if quantity.dimension == DATE:  # a day for a day, a month for a day in it
+        return any(quantity.values[-1] in other.values for other in text.by_dimension.get(DATE, ()))
+    if quantity.is_bound and any(
+        other.values[0] <= quantity.values[0] for other in text.by_dimension.get(PROBABILITY, ())
+    ):
+        return True
+    if any(is_equal(quantity, other) for other in text.by_dimension.get(quantity.dimension, ())):
+        return True
+    if quantity.dimension in (FREQUENCY, TIME) and _recurs(quantity, text):
+        return True
+    if quantity.dimension == PROPORTION and any(
+        _near(abs(quantity.values[0]), 100 * value, quantity.tolerance) for value in text.written if value < 1
+    ):
+        return True
+    if _is_without_time(quantity, text):
+        return True
+    return _has_plain_number(quantity, text)
+
+
+def _has_number(quantity: Quantity, text: PreparedText) -> bool:
+    values = {abs(value) for value in quantity.written}
+    if not values.isdisjoint(text.written) or any(_digits(value) in text.index.words for value in values):
+        return True
+    # Only a number with decimals is rounded, or one of thousands.
+    value, tolerance = abs(quantity.written[0]), quantity.tolerance
+    return (tolerance < 0.5 or tolerance >= 500) and any(_near(value, other, tolerance) for other in text.written)
+
+
+def _digits(value: float) -> str:
+    return str(int(value)) if value.is_integer() else ""
+
+
+def _has_plain_number(quantity: Quantity, text: PreparedText) -> bool:
+    """Return whether the number stands without a unit before no word, in a text that has the unit: a table's cell."""
+    if not text.by_dimension.get(quantity.dimension) and not quantity.is_joined:
+        return False
+    values = {abs(value) for value in quantity.written}
+    for other in text.by_dimension.get("", ()):
+        if not other.is_implied and not values.isdisjoint(map(abs, other.written)):
+            behind = text.text[other.end : other.end + 2].lstrip()
+            if quantity.is_joined or not behind[:1].isalnum():
+                return True
+    return False
+
+
+def is_equal(quantity: Quantity, other: Quantity) -> bool:
+    is_scale = quantity.unit.factor is None
+    for value in quantity.values:
+        for known in other.values:
+            a, b = (value, known) if is_scale else (abs(value), abs(known))
+            tolerance = quantity.tolerance
+            if quantity.dimension == TIME and quantity.unit.expression != other.unit.expression:
+                if {quantity.unit.expression, other.unit.expression} & {"month", "year"}:
+                    tolerance = max(tolerance, _CALENDAR * abs(b))
+                    if abs(a - b) <= tolerance and abs(a - b) <= _CALENDAR * abs(b):
+                        return True
+            elif other.written[0].is_integer() and quantity.unit.expression == other.unit.expression:
+                tolerance = tolerance if quantity.written[0] >= 1000 else 0.0
+            if _near(a, b, tolerance):
+                return True
+    return False
+
+
+def _near(value: float, known: float, tolerance: float) -> bool:
+    """Return whether a known value, rounded to the places of the other, is the other."""
+    gap = abs(value - known)
+    return gap <= _EXACT * abs(known) or (gap <= tolerance * 1.0001 and gap <= _ROUNDED * abs(known))
+
+
+def _recurs(quantity: Quantity, text: PreparedText) -> bool:
+    """Compare "twice a day" with "every 12 hours"."""
+    if not quantity.values[0] or (quantity.dimension == TIME and not quantity.is_interval):
+        return False
+    others = text.by_dimension.get(TIME if quantity.dimension == FREQUENCY else FREQUENCY, ())
+    recurring = (other for other in others if other.dimension == FREQUENCY or other.is_interval or other.is_implied)
+    return any(_near(1 / quantity.values[0], abs(other.values[0]), 0.0) for other in recurring)
+
+
+def _is_without_time(quantity: Quantity, text: PreparedText) -> bool:
+    """Return whether the text gives the quantity as a rate: "10 mg" of "10 mg a day"."""
+    expressions = (quantity.unit.expression, f"({quantity.unit.expression})")
+    rates = text.by_dimension.get(_per_time(quantity.dimension), ())
+    return any(
+        _near(abs(a), abs(b), 0.0)
+        for rate in rates
+        if rate.unit.expression.rpartition(" / ")[0] in expressions
+        for a in quantity.written
+        for b in rate.written
+    )
+
+
+def _per_time(dimension: str) -> str:
+    """Return the name that pint gives to a dimension divided by time."""
+    return "" if not dimension or "[time]" in dimension else _sorted_dimension(dimension)
+
+
+def _sorted_dimension(dimension: str) -> str:
+    above, _, below = dimension.partition(" / ")
+    under = sorted([*filter(None, below.split(" / ")), "[time]"])
+    return " / ".join([above, *under])
+
+
+def _follows(quantity: Quantity, group: Sequence[Quantity]) -> bool:
+    """Return whether the quantity is a result of two quantities of one sentence."""
+    stated = [other for other in group if not other.is_implied or other.dimension == FREQUENCY]
+    return any(_is_result(quantity, value) for value in _results(quantity, stated))
+
+
+def follows_from(quantity: Quantity, operands: Sequence[Quantity]) -> bool:
+    """Return whether the quantity follows from operands that the answer itself names."""
+    results = (
+        *_sums(quantity, operands),
+        *_ratios(quantity, operands),
+        *_products(quantity, operands),
+        *_multiples(quantity, operands),
+    )
+    return any(_is_result(quantity, value) for value in results)
+
+
+def _is_result(quantity: Quantity, value: float) -> bool:
+    return any(_near(abs(one), abs(value), max(quantity.tolerance, 0.006 * abs(value))) for one in quantity.values)
+
+
+def _results(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield the results that need not be explained: others could be met by chance in a sentence of many numbers."""
+    if "/" not in quantity.dimension and quantity.dimension != TIME:
+        yield from _sums(quantity, group)
+    if quantity.dimension in (_FOLD, PROPORTION):
+        yield from _ratios(quantity, group)
+    if quantity.dimension in _COUNTS:
+        yield from _numbers_needed(group)
+    yield from _products(quantity, group)
+
+
+def _sums(quantity: Quantity, group: Iterable[Quantity]) -> Iterator[float]:
+    if quantity.dimension in _COUNTS and quantity.written[0] <= _MIN_COUNT and quantity.written[0].is_integer():
+        return
+    same = [other for other in group if other.dimension == quantity.dimension and not other.is_implied]
+    for a, b in combinations(same, 2):
+        if a.start != b.start:
+            yield a.values[0] + b.values[0]
+            yield a.values[0] - b.values[0]
+    if quantity.dimension == PROPORTION:
+        yield from (100 - one.values[0] for one in same)
+
+
+def _ratios(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    if quantity.dimension not in (_FOLD, PROPORTION, *_COUNTS):
+        return
+    for low, high in _pairs(group):
+        yield high / low
+        if quantity.dimension == PROPORTION:
+            yield from (100 * low / high, 100 * (high - low) / high, 100 * (high - low) / low)
+
+
+def _numbers_needed(group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield the numbers needed to treat for the differences of two proportions."""
+    proportions = [one for one in group if one.dimension == PROPORTION]
+    yield from (100 / (high - low) for low, high in _pairs(proportions) if high > low)
+
+
+def _pairs(group: Sequence[Quantity]) -> Iterator[tuple[float, float]]:
+    """Yield the values of two quantities of one dimension, the lower first, neither zero."""
+    for a, b in combinations(group, 2):
+        if a.dimension == b.dimension and a.start != b.start and a.unit.factor is not None:
+            low, high = sorted((abs(a.values[0]), abs(b.values[0])))
+            if low:
+                yield low, high
+
+
+def _products(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield doses a day of doses and frequencies, and the dose of a course of a dose a day and its duration."""
+    for a in group:
+        if "[" not in a.dimension or a.is_implied:
+            continue
+        for b in group:
+            if b.dimension == FREQUENCY and quantity.dimension == _per_time(a.dimension):
+                yield a.values[0] * b.values[0]
+            if b.is_interval and b.values[0] and quantity.dimension == _per_time(a.dimension):
+                yield a.values[0] / b.values[0]
+            if b.dimension == TIME and a.dimension == _per_time(quantity.dimension):
+                yield a.values[0] * b.values[0]
+
+
+def _multiples(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield fractions of a dose, and doses of a course."""
+    numbers = [abs(one.written[0]) for one in group if not one.dimension and abs(one.written[0]) > 1]
+    for one in group:
+        if one.dimension and one.dimension == quantity.dimension:
+            yield from (result for number in numbers for result in (one.values[0] / number, one.values[0] * number))
+
+
+def follows_for_body(quantity: Quantity, weights: Iterable[Quantity], sources: Iterable[PreparedSource]) -> bool:
+    """Return whether the quantity is a dose per kilogram of a source, for one of the weights."""
+    kilograms = [weight.written[0] for weight in weights if weight.unit.expression == "kilogram"]
+    return any(
+        _is_result(quantity, dose.values[0] * kilogram)
+        for source in sources
+        for dimension, doses in source.whole.by_dimension.items()
+        if "[body_mass]" in dimension and dimension.replace(" / [body_mass]", "") == quantity.dimension
+        for dose in doses
+        for kilogram in kilograms
+    )

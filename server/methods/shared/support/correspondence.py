@@ -1,0 +1,241 @@
+"""Compare the numbers, identifiers and citations of an answer's sentence with the texts that it rests on. Pure.
+
+Everything here is exact: what is not read as a number, a unit, an identifier or a citation is not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from server.methods.base import Mismatch, MismatchKind, Source
+from server.methods.shared.support.arithmetic import Support, follows_for_body, follows_from, is_stated, support_of
+from server.methods.shared.support.binding import ProseBindings, SourceNames, misbound_in_prose
+from server.methods.shared.support.clauses import Value
+from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
+from server.methods.shared.support.quantities import Quantity, QuantityReader
+from server.methods.shared.support.record_binding import Record, misbound_in_records
+from server.methods.shared.support.sources import PreparedSource, PreparedText, without_options
+
+# Not the genotypes P[8] and G1P[8].
+_CITATION: Final = re.compile(r"(?<!\b[A-Z])(?<!\d[A-Z])\[(\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*)\]")
+_RANGE: Final = re.compile(r"(\d{1,3})(?:\s?[–-]\s?(\d{1,3}))?")
+_LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*\d{1,3}[.)](?=\s)")
+_BEFORE_NAME: Final = re.compile(r"(?P<word>[^\W_][\w-]{3,})\*{0,2} \([^()\d]{0,20}$")
+_MAX_COUNT: Final = 10
+_MAX_SOURCES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Correspondence:
+    """Hold how many numbers and identifiers of a sentence were looked up, and what of it does not correspond."""
+
+    num_checked: int
+    mismatches: tuple[Mismatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Hold a sentence with what is read from it."""
+
+    text: str
+    identifiers: tuple[Identifier, ...]
+    quantities: tuple[Quantity, ...]
+    citations: tuple[tuple[int, int, int], ...]  # number, start, end
+
+
+class Evidence:
+    """Compare the sentences of one answer with its sources, which are prepared once."""
+
+    def __init__(self, sources: Sequence[Source], question: str, reader: QuantityReader) -> None:
+        self._reader = reader
+        self._sources = tuple(PreparedSource.of(source, reader) for source in sources)
+        self._question = PreparedText.of(without_options(question), reader)
+        self._asked = question
+        self._names = SourceNames(self._sources)
+        self._bound = {id(source): ProseBindings(source) for source in self._sources if not source.records}
+
+    def check(self, sentence: str, context: str = "") -> Correspondence:
+        """Compare a sentence with the sources; ``context`` is the rest of the answer."""
+        statement = self._read(sentence)
+        cited = self._cited(statement)
+        found = [*self._uncitable(statement), *_out_of_date(statement, cited, self._sources)]
+        found += self._numbers(statement, cited, context)
+        found += self._identifiers(statement, cited, context)
+        found += self._bindings(statement, cited)
+        num_checked = len(statement.identifiers) + sum(map(_is_checked, statement.quantities))
+        return Correspondence(num_checked, tuple(sorted(found, key=lambda one: (one.start, one.end))))
+
+    def derived(self, sentence: str, context: str = "") -> tuple[str, ...]:
+        """Return the numbers of a sentence that no source states, but that follow by one step of arithmetic."""
+        statement = self._read(sentence)
+        supports = self._supports(statement, self._cited(statement), context)
+        return tuple(quantity.text for quantity, support in supports if support == "derived")
+
+    def _read(self, text: str) -> Statement:
+        identifiers = tuple(identifiers_in(text))
+        marks = [found.span() for pattern in (_CITATION, _LIST_MARKER) for found in pattern.finditer(text)]
+        quantities = self._reader.read(text, [*marks, *((one.start, one.end) for one in identifiers)])
+        return Statement(text, identifiers, tuple(quantities), tuple(_citations(text)))
+
+    def _cited(self, statement: Statement) -> tuple[PreparedSource, ...]:
+        numbers = {number for number, _, _ in statement.citations}
+        return tuple(source for source in self._sources if source.source.number in numbers)
+
+    def _uncitable(self, statement: Statement) -> Iterator[Mismatch]:
+        known = {source.source.number for source in self._sources}
+        for number, start, end in statement.citations:
+            if number not in known:
+                detail = f"no source has the number {number}"
+                yield Mismatch("citation", statement.text[start:end], start, end, detail)
+
+    def _numbers(self, statement: Statement, cited: Sequence[PreparedSource], context: str) -> Iterator[Mismatch]:
+        for quantity, support in self._supports(statement, cited, context):
+            if support is None:
+                others = [source for source in self._sources if is_stated(quantity, source.whole)]
+                yield _missing("number", quantity, others, cited)
+
+    def _supports(
+        self, statement: Statement, cited: Sequence[PreparedSource], context: str
+    ) -> Iterator[tuple[Quantity, Support | None]]:
+        """Yield each number that is to be looked up with how the sources, or the question, give it."""
+        sources = cited or self._sources
+        unexplained = []
+        for quantity in filter(_is_checked, statement.quantities if self._sources else ()):
+            ways = {support_of(quantity, source) for source in sources} - {None}
+            if is_stated(quantity, self._question) or "stated" in ways:
+                yield quantity, "stated"
+            elif ways:
+                yield quantity, "derived"
+            else:
+                unexplained.append(quantity)
+        if not unexplained:
+            return
+        known = self._operands(statement, context)
+        weights = [*statement.quantities, *self._question.quantities]
+        for_body = [one for one in unexplained if follows_for_body(one, weights, sources)]
+        for quantity in unexplained:
+            operands = [other for other in known if other.text != quantity.text]
+            # A weight that the answer takes as its example, with the dose that follows from it.
+            is_example = bool(for_body) and quantity.unit.expression == "kilogram"
+            is_derived = quantity in for_body or is_example or follows_from(quantity, operands)
+            yield quantity, "derived" if is_derived else None
+
+    def _operands(self, statement: Statement, context: str) -> list[Quantity]:
+        """Return the numbers of the answer and of the question that stand in a source or in the question."""
+        named = (*statement.quantities, *self._read(context).quantities)
+        texts = [self._question, *(source.whole for source in self._sources)]
+        stated = [quantity for quantity in named if any(is_stated(quantity, text) for text in texts)]
+        return [*stated, *(quantity for quantity in self._question.quantities if not quantity.is_implied)]
+
+    def _identifiers(self, statement: Statement, cited: Sequence[PreparedSource], context: str) -> Iterator[Mismatch]:
+        sources = cited or self._sources
+        if not self._sources:
+            return
+        introduced = (self._asked, *(source.whole.text for source in sources))
+        for one in statement.identifiers:
+            texts = (self._question, *(source.whole for source in sources))
+            if any(text.index.has(one) for text in texts):
+                continue
+            if one.kind == "symbol" and is_abbreviation(one.text, (*introduced, statement.text, context)):
+                continue
+            if one.kind == "symbol" and _is_other_name(one, statement.text, sources):
+                continue
+            others = [source for source in self._sources if source.whole.index.has(one)]
+            yield _missing("identifier", one, others, cited)
+
+    def _bindings(self, statement: Statement, cited: Sequence[PreparedSource]) -> Iterator[Mismatch]:
+        sources = cited or self._sources
+        values: list[Value] = sorted((*statement.identifiers, *statement.quantities), key=lambda one: one.start)
+        records = [record for source in sources for record in _records_of(source)]
+        wrong = list(misbound_in_records(statement.text, values, self._asked, records)) if len(records) > 1 else []
+        prose = [self._bound[id(source)] for source in sources if id(source) in self._bound]
+        wrong += misbound_in_prose(statement.text, values, prose)
+        wrong += self._names.misbound(statement.text, values, cited)
+        for one in {one.value.start: one for one in reversed(wrong)}.values():
+            yield Mismatch("record", one.value.text, one.value.start, one.value.end, one.detail)
+
+
+def _records_of(source: PreparedSource) -> Iterator[Record]:
+    """Yield the records of a source; one without is a record itself, of prose where it can be cited."""
+    if source.records:
+        yield from map(Record, source.records)
+    else:
+        yield Record(source.whole, is_prose=source.source.number is not None)
+
+
+def _is_other_name(one: Identifier, sentence: str, sources: Sequence[PreparedSource]) -> bool:
+    """Return whether a symbol in parentheses is another name of what stands before them and begins a source's record.
+
+    In prose, also of a symbol that stands there. What a record says of a gene's names is complete.
+    """
+    before = _BEFORE_NAME.search(sentence, 0, one.start)
+    if before is None:
+        return False
+    word = before["word"]
+    if is_symbol(word):
+        known = next(identifiers_in(word), None)
+        return known is not None and any(not s.records and s.whole.index.has(known) for s in sources)
+    starts = (start for s in sources for start in (s.source.title, s.source.text, *s.source.records))
+    return any(start[: len(word)].casefold() == word.casefold() for start in starts)
+
+
+def _citations(text: str) -> Iterator[tuple[int, int, int]]:
+    for mark in _CITATION.finditer(text):
+        for found in _RANGE.finditer(mark[1]):
+            low, high = int(found[1]), int(found[2] or found[1])
+            yield from ((number, *mark.span()) for number in range(low, min(high, low + 20) + 1))
+
+
+def _is_checked(quantity: Quantity) -> bool:
+    """Return whether a number says enough to be looked up: small counts do not."""
+    if quantity.dimension:
+        return True
+    value = abs(quantity.written[0])
+    return value > _MAX_COUNT or not value.is_integer()
+
+
+def _out_of_date(
+    statement: Statement, cited: Sequence[PreparedSource], sources: Sequence[PreparedSource]
+) -> Iterator[Mismatch]:
+    """Yield the citations of sources that are out of date, or without citations the values that only such have."""
+    for source in cited:
+        if source.source.status != "current":
+            start, end = next((a, b) for number, a, b in statement.citations if number == source.source.number)
+            yield _old(source, statement.text[start:end], start, end)
+    if statement.citations or all(source.source.status == "current" for source in sources):
+        return
+    values: tuple[Value, ...] = (*statement.identifiers, *filter(_is_checked, statement.quantities))
+    for value in values:
+        having = [source for source in sources if _has(source, value)]
+        if having and all(source.source.status != "current" for source in having):
+            yield _old(having[0], value.text, value.start, value.end)
+
+
+def _old(source: PreparedSource, text: str, start: int, end: int) -> Mismatch:
+    is_retracted = source.source.status == "retracted"
+    detail = (
+        f"{source.name}, on which this rests, has been {'retracted' if is_retracted else 'superseded or withdrawn'}"
+    )
+    return Mismatch("retracted" if is_retracted else "superseded", text, start, end, detail)
+
+
+def _has(source: PreparedSource, value: Value) -> bool:
+    return source.whole.index.has(value) if isinstance(value, Identifier) else is_stated(value, source.whole)
+
+
+def _missing(
+    kind: MismatchKind, one: Quantity | Identifier, others: Sequence[PreparedSource], cited: Sequence[PreparedSource]
+) -> Mismatch:
+    if others:
+        places = " and ".join(source.name for source in others[:2])
+        detail = f"{one.text} stands in {places}, not in {_named(cited)}"
+    else:
+        detail = f"{one.text} stands neither in {_named(cited) if cited else 'what was read'} nor in the question"
+    return Mismatch(kind, one.text, one.start, one.end, detail)
+
+
+def _named(sources: Sequence[PreparedSource]) -> str:
+    return ", ".join(source.name for source in sources[:_MAX_SOURCES])

@@ -1,0 +1,229 @@
+"""Find the identifiers of a text, and look them up in other texts. Pure.
+
+Looked up are what a reader takes for a fact of a record: gene symbols, rs numbers, accessions, variants, bands,
+positions, article numbers and addresses. An abbreviation is none where words of the evidence have its initials.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+_BAND: Final = r"(?:\d{1,2}(?:\.\d{1,3})?|ter|cen)"
+_PLACE: Final = r"\d[\d,]*(?:[-–]\d[\d,]*)?"
+_PART: Final = r"[-‐–][A-Za-z0-9α-ω]+|_\d+(?:\.\d+)?|\.\d{1,2}(?=\b)"
+_KINDS: Final = (
+    ("url", r"https?://[^\s<>\"'\])]+"),
+    ("doi", r"\b10\.\d{4,9}/[^\s<>\"'\]),;]+"),
+    ("article", r"\b(?:PM(?:ID|CID|C)|NCT|O?MIM|ISRCTN)\s?:?\s?(?:PMC)?\d{3,9}\b|\bEudraCT[\s:]+[\d-]{12,14}\b"),
+    ("term", r"\b(?:DOID|GO|HP|MONDO|CHEBI|UBERON|MESH|HGNC|EFO|ORPHA|ORPHANET|CL|DrugBank):\s?[A-Z]{0,2}\d+\b"),
+    # Its number is read behind it.
+    ("id", r"(?<![\w-])(?:[iI][dD]s?|(?:[Gg]ene|Entrez)(?:[ -][iI][dD])?)(?:[\s*_`:=#]|ist?|est?){1,6}(?=\d{2,10}\b)"),
+    ("variant", r"\b[cgpmnr]\.[A-Za-z0-9_>+*()=\-]*\d[A-Za-z0-9_>+*()=\-]*(?!\w)"),
+    ("position", rf"\b(?:chr|(?:[cC]h?romosom[ae]?[ns]?)\s)(?:\d{{1,2}}|[XYM]|MT)(?::{_PLACE})?(?![\w:])"),
+    ("band", rf"(?<![\w.])(?:chr)?(?:\d{{1,2}}|[XY])[pq]{_BAND}(?:[-–](?:\d{{1,2}}|[XY])?[pq]?{_BAND})?(?![\w])"),
+    ("symbol", rf"(?<![\w/])(?:\d(?=[A-Z]{{2}}))?[A-Za-zα-ω][A-Za-z0-9α-ω]*(?:{_PART})*(?![\w])"),
+)  # fmt: skip
+_PATTERN: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _KINDS))
+_SYMBOL: Final = re.compile(
+    r"(?=.*[A-Z].*[A-Z])(?=.*\d)[A-Za-z0-9_.\-‐–]+|[A-Z]{3,8}(?:[-‐–][A-Z0-9]+)*|rs\d{2,12}|[A-Z]\d{1,5}[A-Z]?|"
+    r"p\d{2}|mi[rR]-?\d+\w*|C\d+orf\d+|[A-Z]{2,8}s"
+)
+_ROMAN: Final = re.compile(r"[IVX]+")
+_DASHES: Final = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
+_THOUSANDS: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
+_CHROMOSOMES: Final = re.compile(
+    r"(?:chr|chromosome?[ns]?\W{1,4}|cromosomas?\W{1,4})(\d{1,2}|x|y|mt?)(?![a-z0-9])|"
+    r"(?<![\w.])(\d{1,2}|x|y)[pq](?:\d|ter)|nc_0000(\d\d)"
+)
+# Abbreviations that stand for no record, and words that stand in capitals.
+_NO_RECORDS: Final = frozenset(
+    re.findall(
+        r"\S+",
+        "DNA RNA CDNA MRNA TRNA RRNA PCR SNP SNPS NCBI OMIM BLAST PMID DOI WHO FDA EMA NIH CDC USA GWAS MRI ECG EEG "
+        "ICU BMI AIDS HIV COPD ADHD PTSD RCT RCTS TLDR FAQ PDF XML JSON HTML URL API YES NOT AND THE FOR ALL NONE NOTE "
+        "ANSWER TRUE FALSE HGNC HGVS GRCH38 GRCH37 HG38 HG19 COVID-19 SARS-COV-2 B12 H2O CO2 BID TID QID TDS QDS NNT "
+        "NNH ARR RRR IQR SEM",
+    )
+)
+# A whole number, also of a list of ids without spaces, but not of a decimal number.
+INTEGER: Final = re.compile(r"(?<![\d.])\d+(?!\d|\.\d)")
+_TOKEN: Final = re.compile(r"[^\W_]+")
+_MAX_INITIALS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """Hold one identifier of a text, with its place there."""
+
+    text: str
+    kind: str
+    start: int
+    end: int
+
+
+def identifiers_in(text: str) -> Iterator[Identifier]:
+    """Yield the identifiers that have to stand in a source, in order, without overlaps."""
+    place = 0
+    while found := _PATTERN.search(text, place):
+        kind, word, start, place = str(found.lastgroup), found[0], found.start(), found.end()
+        if kind in ("url", "doi"):
+            word = word.rstrip(".,;:!?")
+        if kind == "id":
+            number = re.compile(r"\d+").match(text, found.end())
+            if number is not None:
+                word, start, place = number[0], number.start(), number.end()
+        if kind != "symbol" or is_symbol(word):
+            yield Identifier(word, kind, start, start + len(word))
+
+
+def is_symbol(word: str) -> bool:
+    return _SYMBOL.fullmatch(word) is not None and not _ROMAN.fullmatch(word) and word.upper() not in _NO_RECORDS
+
+
+@lru_cache(maxsize=256)
+def plain(text: str) -> str:
+    """Return the text as identifiers are compared: one case, plain dashes, no separators of thousands."""
+    text = unicodedata.normalize("NFKC", text).translate(_DASHES).casefold()
+    return _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
+
+
+def tokens_of(text: str) -> list[str]:
+    """Return the words of a text, of letters and digits, in one case."""
+    return _TOKEN.findall(plain(text))
+
+
+class IdentifierIndex:
+    """Look up the identifiers of one text, in any case, hyphenation and number format."""
+
+    def __init__(self, text: str) -> None:
+        self._text = f"\n{plain(text)}\n"
+        self._joined = self._text.replace("-", "")
+        words = (word for word in _TOKEN.findall(self._text) if not word.isdecimal())
+        self._words = frozenset((*words, *INTEGER.findall(text), *INTEGER.findall(self._text)))
+        found = (next(filter(None, one.groups())) for one in _CHROMOSOMES.finditer(self._text))
+        self._chromosomes = frozenset(name.lstrip("0") for name in found)
+
+    @property
+    def words(self) -> frozenset[str]:
+        return self._words
+
+    def has(self, identifier: Identifier) -> bool:
+        text = plain(identifier.text)
+        if identifier.kind == "position":
+            return self._has_position(text)
+        if identifier.kind == "id":
+            return identifier.text in self._words
+        if identifier.kind == "band" and re.search(
+            rf"(?<![^\W_]){re.escape(text.removeprefix('chr'))}\.\d", self._text
+        ):
+            return True  # a band holds its sub-bands
+        if any(self.has_phrase(form) for form in _forms(text, identifier.kind)):
+            return True
+        parts = text.split("-") if identifier.kind == "symbol" else []
+        return len(parts) > 1 and all(len(part) > 1 and self.has_phrase(part) for part in parts)
+
+    def has_phrase(self, form: str) -> bool:
+        """Return whether a form stands in the text between other characters than letters and digits."""
+        return bool(form) and (_stands(form, self._text) or _stands(form, self._joined))
+
+    def _has_position(self, text: str) -> bool:
+        chromosome, _, place = re.sub(r"^(?:chromosome?[ns]?\s|cromosomas?\s|chr)", "", text).partition(":")
+        return chromosome in self._chromosomes and all(end in self._words for end in place.split("-") if end)
+
+
+def _stands(form: str, text: str) -> bool:
+    start = text.find(form)
+    while start >= 0:
+        end = start + len(form)
+        if not text[start - 1].isalnum() and not text[end].isalnum():
+            return True
+        start = text.find(form, start + 1)
+    return False
+
+
+def _forms(text: str, kind: str) -> Iterator[str]:
+    yield text
+    if kind == "symbol":
+        yield text.replace("-", "")
+        # A version, a copy number or a plural does not make another record.
+        yield re.sub(r"(?:\.\d{1,2}|s)$", "", text)
+        if re.fullmatch(r"rs\d{4,12}", text):
+            yield text[2:]
+    if kind in ("article", "term"):
+        yield re.sub(r"[\s:]", "", text)
+        yield re.sub(r"^\D+", "", text)
+    if kind == "band":
+        yield text.removeprefix("chr")
+
+
+def is_abbreviation(word: str, texts: tuple[str, ...]) -> bool:
+    """Return whether words that follow one another in a text have the word's letters as their initials.
+
+    Word parts count: "TXA" is "tranexamic acid". A number at the end has to stand in the text too: "HHT1" is of
+    "hereditary haemorrhagic telangiectasia (type 1)". One letter may lack its word ("OGTT" of "glucose tolerance
+    test") where the others begin words that stand side by side.
+    """
+    letters = re.sub(r"[\d\s-]+$", "", plain(word))
+    letters = letters[:-1] if len(letters) > 2 and word.endswith("s") and word[:-1].isupper() else letters
+    digits = re.findall(r"\d+", word)
+    if not 2 <= len(letters) <= _MAX_INITIALS or not letters.isalpha():
+        return False
+    return any(_has_initials(letters, text) and _holds(text, digits) for text in texts)
+
+
+def _holds(text: str, digits: list[str]) -> bool:
+    words = _words_of(text)
+    return all(digit in words for digit in digits)
+
+
+@lru_cache(maxsize=256)
+def _words_of(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[^\W\d_]+|\d+", plain(text)))
+
+
+@lru_cache(maxsize=4096)
+def _has_initials(letters: str, text: str) -> bool:
+    words = _words_of(text)
+    starts = [place for place, word in enumerate(words) if word[0] == letters[0]]
+    if any(_spelled(letters, words, place, 0) for place in starts):
+        return True
+    initials = "".join(word[0] if len(word) > 3 else " " for word in words)
+    shorter = {letters[:at] + letters[at + 1 :] for at in range(len(letters))} if len(letters) > 2 else set()
+    return any(form in initials for form in shorter)
+
+
+def _spelled(letters: str, words: tuple[str, ...], place: int, num_words: int) -> bool:
+    """Return whether the letters, in order, begin the words from a place on or stand within them.
+
+    Every word between gives its initial or is short ("of", "the"). One word alone gives three letters or more.
+    """
+    if not letters:
+        return True
+    for at in range(place, min(place + (3 if num_words else 1), len(words))):
+        if at > place and len(words[at - 1]) > 3:
+            return False
+        word = words[at]
+        if word[0] != letters[0] or (not num_words and word == letters):
+            continue  # the abbreviation is not its own expansion
+        for taken in _within(letters, word):
+            is_one_word = not num_words and taken == len(letters)
+            if not (is_one_word and taken < 3) and _spelled(letters[taken:], words, at + 1, num_words + 1):
+                return True
+    return False
+
+
+def _within(letters: str, word: str) -> Iterator[int]:
+    """Yield how many of the first letters a word can give: its initial, then further letters in order."""
+    yield 1
+    at, taken = 0, 1
+    while taken < min(len(letters), 4):
+        at = word.find(letters[taken], at + 1)
+        if at < 0:
+            return
+        taken += 1
+        yield taken

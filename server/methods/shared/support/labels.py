@@ -1,0 +1,179 @@
+"""Label the sentences of an answer, and say in one line what its sources do not have. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from server.methods.base import AnswerOutcome, SentenceSupport, Source, Support
+from server.methods.shared.extractive import question_stems, stems_of
+from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
+from server.methods.shared.support.correspondence import Evidence
+from server.methods.shared.support.quantities import QuantityReader
+from server.methods.shared.support.verifier import Claim
+
+# From this probability on a verifier's word for "stated" counts.
+STATED: Final = 0.5
+_MAX_DETAILS: Final = 3
+_MAX_EVIDENCE_CHARS: Final = 8_000
+# A citation that stands behind the full stop of its sentence.
+_LEADING_MARKS: Final = re.compile(rf"(?:\s*{MARK.pattern})+")
+_QUOTED: Final = 0.5
+_UNCITED: Final = "It cites none of what was read, and nothing in it could be looked up there."
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Hold the place of one sentence in an answer, its citation marks included."""
+
+    start: int
+    end: int
+
+
+def sentence_spans(answer: str) -> list[Span]:
+    """Return the sentences of an answer in order, fragments such as "PSMB10." included."""
+    spans: list[Span] = []
+    for sentence in split_sentences(answer, least_words=0, longest=None):
+        start = sentence.start
+        if spans and (marks := _LEADING_MARKS.match(answer, spans[-1].end)) is not None:
+            spans[-1] = replace(spans[-1], end=min(marks.end(), sentence.end))
+            start = max(start, marks.end())
+        if answer[start : sentence.end].strip():
+            spans.append(Span(start, sentence.end))
+    return spans
+
+
+class AnswerLabels:
+    """Label the sentences of one answer against its sources.
+
+    ``question`` is all that the user wrote. Where no source has a number, marks in the text are not the model's own
+    citations and are left out of account.
+    """
+
+    def __init__(self, answer: str, sources: Sequence[Source], question: str, reader: QuantityReader) -> None:
+        self._answer = answer
+        self._evidence = Evidence(sources, question, reader)
+        self.sources = sources
+        self._numbered: Mapping[int, Source] = {one.number: one for one in sources if one.number is not None}
+        self.sentences = tuple(self._labelled(span) for span in sentence_spans(answer))
+
+    def _labelled(self, span: Span) -> SentenceSupport:
+        text = self._text(span.start, span.end)
+        checked = self._evidence.check(text, self._answer)
+        cited = tuple(number for number in numbers_in(text) if number in self._numbered)
+        return SentenceSupport(
+            start=span.start,
+            end=span.end,
+            verdict="unsupported" if checked.mismatches else "unchecked",
+            citations=cited,
+            quote=next(filter(None, (nearest_sentence(text, self._numbered[number].text) for number in cited)), ""),
+            num_checked=checked.num_checked,
+            mismatches=checked.mismatches,
+        )
+
+    def _text(self, start: int, end: int) -> str:
+        """Return a sentence; marks that are not the model's become blanks, so that offsets stay."""
+        text = self._answer[start:end]
+        return text if self._numbered else MARK.sub(lambda found: " " * len(found[0]), text)
+
+    def claims(self) -> list[tuple[int, Claim]]:
+        """Return the sentences for a verifier, by their place: those without a mismatch that cite a source."""
+        found: list[tuple[int, Claim]] = []
+        for place, one in enumerate(self.sentences):
+            if one.citations and not one.mismatches:
+                share = _MAX_EVIDENCE_CHARS // len(one.citations)
+                texts = [_whole(self._numbered[number])[:share] for number in one.citations]
+                found.append((place, Claim(bare(self._answer[one.start : one.end]), "\n\n".join(texts))))
+        return found
+
+    def verified(self, probabilities: Mapping[int, float | None]) -> tuple[SentenceSupport, ...]:
+        """Return the labels with a verifier's probabilities, by the sentence's place."""
+        return tuple(_judged(one, probabilities.get(place)) for place, one in enumerate(self.sentences))
+
+
+def _judged(one: SentenceSupport, probability: float | None) -> SentenceSupport:
+    if probability is None:
+        return one
+    return replace(one, probability=probability, verdict="supported" if probability >= STATED else "unsupported")
+
+
+def _whole(source: Source) -> str:
+    return f"{source.title}\n{source.text}".strip() if source.title else source.text
+
+
+def bare(sentence: str) -> str:
+    """Return a sentence without its citation marks, on one line."""
+    return " ".join(re.sub(r" +(?=[.,;:?!])", "", MARK.sub("", sentence)).split())
+
+
+def nearest_sentence(claim: str, text: str) -> str:
+    """Return the sentence of a text that is nearest in words to a claim, "" where none has half of them."""
+    wanted = set(question_stems(MARK.sub(" ", claim)))
+    if not wanted:
+        return ""
+    shares = [(len(wanted & stems_of(one.text)) / len(wanted), one) for one in split_sentences(text)]
+    share, best = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    return plain_marks(best.line) if best is not None and share >= _QUOTED else ""
+
+
+def rests_on_nothing(sentences: Sequence[SentenceSupport]) -> bool:
+    """Return whether no sentence cites a source and nothing of the answer could be looked up."""
+    return bool(sentences) and not any(one.citations or one.num_checked or one.probability for one in sentences)
+
+
+def outcome_of(outcome: AnswerOutcome | None, support: Support, *, is_uncited: bool) -> AnswerOutcome | None:
+    """Return what an answer amounts to with its labels."""
+    return "partial" if outcome == "answered" and (support.unsupported or is_uncited) else outcome
+
+
+def line_on(answer: str, support: Support, *, is_uncited: bool) -> str:
+    """Return the line behind an answer, without brackets around it; "" where nothing is to be said."""
+    details = list(_details(answer, support))
+    if not details:
+        return _UNCITED if is_uncited else ""
+    more = len(details) - _MAX_DETAILS
+    listed = "; ".join(details[:_MAX_DETAILS]) + (f"; and {more} more" if more > 0 else "")
+    return f"Not supported by what was read: {listed}."
+
+
+def _details(answer: str, support: Support) -> Iterator[str]:
+    """Yield a clause for each mismatch, each once, and for each sentence that its sources do not state."""
+    clauses: dict[str, None] = {}
+    for one in support.unsupported:
+        if one.mismatches:
+            clauses |= dict.fromkeys(mismatch.detail for mismatch in one.mismatches)
+        else:
+            clauses[f"“{_short(bare(answer[one.start : one.end]))}” is not stated there"] = None
+    yield from clauses
+
+
+def _short(text: str, most: int = 80) -> str:
+    return text.rstrip(".") if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} …"
+
+
+def support_record(support: Support) -> dict[str, Any]:
+    """Return the JSON form of the labels, for replies and traces."""
+    counts = {name: sum(one.verdict == name for one in support.sentences) for name in ("supported", "unchecked")}
+    record: dict[str, Any] = {
+        "sentences": [_sentence_record(one) for one in support.sentences],
+        **counts,
+        "unsupported": len(support.unsupported),
+    }
+    if support.rewritten or support.dropped:
+        record |= {"rewritten": support.rewritten, "dropped": list(support.dropped)}
+    return record
+
+
+def _sentence_record(one: SentenceSupport) -> dict[str, Any]:
+    return {
+        "start": one.start,
+        "end": one.end,
+        "verdict": one.verdict,
+        "probability": None if one.probability is None else round(one.probability, 4),
+        "citations": list(one.citations),
+        "quote": one.quote,
+        "checked": one.num_checked,
+        "mismatches": [{"kind": found.kind, "text": found.text, "detail": found.detail} for found in one.mismatches],
+    }

@@ -1,0 +1,90 @@
+"""Quantities that sources give, as they stand or by one step of arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+
+from server.methods.base import Source
+from server.methods.shared.support.arithmetic import follows_for_body, follows_from, support_of
+from server.methods.shared.support.quantities import QuantityReader
+from server.methods.shared.support.sources import PreparedSource
+from server.methods.shared.support.units import Units
+
+READER = QuantityReader(Units())
+
+
+def support(answer: str, evidence: str) -> str | None:
+    source = PreparedSource.of(Source(evidence), READER)
+    return support_of(READER.read(answer)[0], source)
+
+
+@pytest.mark.parametrize(
+    ("answer", "evidence"),
+    [
+        ("0.5 g", "500 mg"), ("14 days", "two weeks"), ("150 min", "2.5 h"), ("10 µg", "10 micrograms"),
+        ("1 month", "for a month"),
+        ("0,2 mg/kg", "0.2 mg/kg"), ("1000 mg", "1,000 mg"), ("10 mg", "10 mg a day"), ("BID", "every 12 hours"),
+        ("27%", "26.6 percent"),
+        ("98%", "a sensitivity of 0.98"), ("10,000/µL", "10 × 10⁹/L"), ("3 months", "12 weeks"),
+        ("p < 0.05", "p = 0.003"),
+        ("11 September 2014", "2014-09-11"), ("5 mg", "| dose (mg) | 5 | 10 mg |"), ("100,000", "1:100,000"),
+        ("98.6 °F", "37 °C"),
+    ],
+)  # fmt: skip
+def test_other_forms_of_a_quantity_are_stated(answer: str, evidence: str) -> None:
+    """Units are converted, and what is rounded is what was rounded."""
+    assert support(answer, evidence) == "stated"
+
+
+@pytest.mark.parametrize(
+    ("answer", "evidence"),
+    [
+        ("48 percentage points", "76 percent and 28 percent"), ("22.4%", "4.2 percent, and 26.6 percent without"),
+        ("4.5 times as long", "20 minutes, and lidocaine's 90 minutes"),
+        ("2 g", "1 g over 10 minutes and 1 g over 8 hours"),
+        ("8 mg/kg/day", "4 mg/kg twice daily"), ("12 mg/kg", "3 mg/kg a day for four days"),
+
+        ("30%", "12 of 40 patients"), ("2%", "a sensitivity of 98 percent"), ("21 patients", "21.8% vs 26.5%"),
+        ("400 IU a day", "400 IU (10 micrograms) of vitamin D a day"),
+    ],
+)  # fmt: skip
+def test_results_of_arithmetic_are_derived(answer: str, evidence: str) -> None:
+    """Sums, differences, ratios, shares and doses of a day follow from two numbers of one sentence."""
+    assert support(answer, evidence) == "derived"
+
+
+@pytest.mark.parametrize(
+    ("answer", "evidence"),
+    [
+        ("500 g/kg", "500 mg/kg"), ("5 mg", "5 mg/kg"), ("21 days", "14 days, or 18 months"),
+        ("5.5 mg/kg", "7 mg/kg"), ("100%", "98 percent"),
+        ("12 mg/kg", "16 mg/kg, 4 mg/kg and 2 mg/kg"), ("80 °C", "-80 °C"), ("three times a day", "twice daily"),
+        ("once daily", "twice daily"),
+        ("p < 0.001", "p = 0.03"), ("12 September 2014", "2014-09-11"), ("24 hours", "12 hours of birth"),
+        ("3 g", "3 mg"), ("12 people", "11 people"),
+    ],
+)  # fmt: skip
+def test_other_quantities_are_not_supported(answer: str, evidence: str) -> None:
+    """Another value, unit or sign is another quantity; doses are not added up without being named."""
+    assert support(answer, evidence) is None
+
+
+def test_a_dose_for_a_body_follows_from_its_weight() -> None:
+    """16 mg/kg are 1,120 mg for 70 kg."""
+    source = PreparedSource.of(Source("16 mg/kg are given."), READER)
+    dose, other, weight = (READER.read(text)[0] for text in ("1,120 mg", "1,200 mg", "70 kg"))
+
+    assert follows_for_body(dose, [weight], [source])
+    assert not follows_for_body(other, [weight], [source])
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [("2 Gy", "70 Gy in 35 fractions"), ("28 days", "14 days, again 14 days"), ("12 mg/kg", "16 mg/kg less 4 mg/kg")],
+)
+def test_of_numbers_that_the_answer_names_more_follows(answer: str, named: str) -> None:
+    """What could be met by chance among a source's numbers is no chance among those that the answer names."""
+    quantity = READER.read(answer)[0]
+
+    assert support(answer, named) is None
+    assert follows_from(quantity, READER.read(named))

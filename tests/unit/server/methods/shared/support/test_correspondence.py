@@ -1,0 +1,168 @@
+"""Sentences of answers and what they rest on."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from server.methods.base import Source
+from server.methods.shared.support.correspondence import Evidence
+from server.methods.shared.support.quantities import QuantityReader
+from server.methods.shared.support.units import Units
+
+READER = QuantityReader(Units())
+SOURCES = (
+    Source("Doxycycline 100 mg twice daily is given for 14 days. GLUT1 deficiency is rare.", 1, "Q fever"),
+    Source("Tranexamic acid 1 g over 10 minutes was used in 312 horses by variants of ACX1.", 2, "Bleeding"),
+    Source("Velotrapine lowered the rate from 40 to 5 percent.", 3, "A trial", status="retracted"),
+    Source("Glucose of 7.8 mmol/L was diagnostic.", 4, "Old criteria", status="superseded"),
+)
+EVIDENCE = Evidence(SOURCES, "Is 75 mg of GLX5 enough?", READER)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind", "text"),
+    [
+        ("It is given for 21 days [1].", "number", "21 days"),
+        ("It is given for 14 days [2].", "number", "14 days"),
+        ("Variants of COL7A1 cause it [1].", "identifier", "COL7A1"),
+        ("A trial (NCT01658124) showed it.", "identifier", "NCT01658124"),
+        ("It is given for 14 days [97].", "citation", "[97]"),
+        ("It is given for 14 days [1, 9].", "citation", "[1, 9]"),
+        ("The rate fell from 40% to 5% [3].", "retracted", "[3]"),
+        ("The rate fell to 5%.", "retracted", "5%"),
+        ("Glucose of 7.8 mmol/L is diagnostic [4].", "superseded", "[4]"),
+    ],
+)
+def test_what_does_not_correspond_is_named_with_its_place(sentence: str, kind: str, text: str) -> None:
+    """Each kind of mismatch points at its part of the sentence."""
+    found = [one for one in EVIDENCE.check(sentence).mismatches if one.kind == kind]
+
+    assert [one.text for one in found] == [text]
+    assert sentence[found[0].start : found[0].end] == text
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "It is given for two weeks [1].",
+        "Das Mittel wird zweimal täglich zu 100 mg gegeben [1].",
+        "TXA 1000 mg over ten min was used in 312 horses [2].",
+        "ACX1 (also called ABC9) is involved [2].",
+        "75 mg of GLX5 are not enough.",
+        "[1] [2]",
+        "Hello, how can I help?",
+        "1. **First step**: give it [1].",
+        "",
+    ],
+)
+def test_what_corresponds_or_says_nothing_passes(sentence: str) -> None:
+    """Other units, languages and abbreviations of the same, the question's own values, and small talk."""
+    assert EVIDENCE.check(sentence).mismatches == ()
+
+
+def test_a_value_of_another_source_is_said_to_stand_there() -> None:
+    """The reader is told where the number stands."""
+    assert EVIDENCE.check("It is given for 14 days [2].").mismatches[0].detail == "14 days stands in [1], not in [2]"
+
+
+def test_abbreviations_of_the_rest_of_the_answer_are_known() -> None:
+    """An abbreviation that the answer has introduced is not looked up."""
+    assert EVIDENCE.check("VGS was not seen [1].").mismatches != ()
+    assert EVIDENCE.check("VGS was not seen [1].", context="Very grave shock (VGS) is feared.").mismatches == ()
+
+
+def test_without_sources_only_citations_are_wrong() -> None:
+    """Nothing was read, so nothing can be missing from it."""
+    evidence = Evidence((), "", READER)
+
+    assert [one.kind for one in evidence.check("Variants of COL7A1 at 5 mg [1].").mismatches] == ["citation"]
+
+
+def test_results_may_follow_from_numbers_of_two_sources() -> None:
+    """What the answer names from two sources it may compare."""
+    sources = (Source("Its half-life is 20 minutes.", 1, "A"), Source("Its half-life is 90 minutes.", 2, "B"))
+    evidence = Evidence(sources, "", READER)
+    context = "A has 20 minutes [1], B 90 minutes [2]."
+
+    assert evidence.check("That is 4.5 times as long.", context).mismatches == ()
+    assert evidence.derived("That is 4.5 times as long.", context) == ("4.5 times as",)
+    assert evidence.derived(context) == ()
+    assert [one.kind for one in evidence.check("That is 5.5 times as long.", context).mismatches] == ["number"]
+
+
+TOKENS = st.sampled_from(
+    [
+        "10",
+        "10^999",
+        "9e999",
+        "×",
+        "10⁶",
+        "e5",
+        "-",
+        "–",
+        ",",
+        ".",
+        "½",
+        "mg/kg",
+        "%",
+        "°C",
+        "one",
+        "hundred",
+        "million",
+        "twice",
+        "a",
+        "day",
+        "every",
+        "q12h",
+        "BID",
+        "per",
+        "kg",
+        "of",
+        "and",
+        "(",
+        ")",
+        "[1]",
+        "[1,",
+        "4]",
+        "[2-99]",
+        ";",
+        "\n",
+        "ACX1",
+        "id",
+        "5699",
+        "16q22.1",
+        "chr7:1-2",
+        "p",
+        "<",
+        "0.05",
+        "2014-09-11",
+        "rs12",
+        "²",
+        "٣",
+        "0",
+        "00",
+        "1,234",
+        "1.234,5",
+        "half",
+        "an",
+        "hour",
+        "|",
+        "**",
+        "1e99",
+        "PMID",
+    ]
+)
+
+
+@example([("10^999", " "), ("9e999", "")])
+@given(st.lists(st.tuples(TOKENS, st.sampled_from(["", " "])), max_size=14))
+def test_any_text_can_be_compared(tokens: list[tuple[str, str]]) -> None:
+    """No form of numbers makes the comparison fail, and places are those of the sentence."""
+    sentence = "".join(token + space for token, space in tokens)
+    evidence = Evidence([Source(sentence, 1), Source(f"{sentence} ACX1", records=(sentence, "ACX1"))], sentence, READER)
+
+    found = (*evidence.check(sentence).mismatches, *EVIDENCE.check(sentence, sentence).mismatches)
+
+    assert all(0 <= one.start < one.end <= len(sentence) for one in found)

@@ -1,0 +1,62 @@
+"""Identifiers of texts, and where they stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from server.methods.shared.support.identifiers import IdentifierIndex, identifiers_in, is_abbreviation
+
+EVIDENCE = (
+    "PSMB10 (human) protein-coding chr16 16q22.1; aliases LMP10, MECL1; id 5699. HLA-DRB1*15:01, rs429358. "
+    "NM_002801.4; PMID: 12345678. DOI 10.1000/xyz123. NCT01234567, V600E, c.35G>A, DOID:1234, https://example.org/a "
+    "Mcm2 binds Ctf4"
+)
+EXPANDED = (
+    "A 75 g oral glucose tolerance test diagnoses gestational diabetes.",
+    "Tranexamic acid and silver diamine fluoride; hereditary haemorrhagic telangiectasia (type 1); entecavir",
+)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "PSMB10", "psmb10 (PSMB10)", "MECL-1", "id 5699", "Gene ID: 5699", "chr16", "chromosome 16",
+        "Chromosom 16", "16q22.1",
+        "16q22", "chr16q22.1", "NM_002801", "NM_002801.4", "HLA-DRB1", "rs429358", "PMID 12345678", "10.1000/xyz123.",
+        "NCT01234567", "V600E", "c.35G>A", "DOID:1234", "https://example.org/a", "Mcm2-Ctf4",
+    ],
+)  # fmt: skip
+def test_what_was_read_is_there_in_other_spellings(answer: str) -> None:
+    """Case, hyphens, versions and prefixes do not make another identifier."""
+    index = IdentifierIndex(EVIDENCE)
+
+    assert [one.text for one in identifiers_in(answer) if not index.has(one)] == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "missing"),
+    [
+        ("TP53", "TP53"), ("rs429359", "rs429359"), ("chr17", "chr17"), ("17q21", "17q21"),
+        ("PMID 12345679", "PMID 12345679"),
+        ("PMID 1234567", "PMID 1234567"), ("V600K", "V600K"), ("id 5698", "5698"),
+        ("https://example.org/b", "https://example.org/b"),
+        ("doi 10.1016/j.joms.2019.01.001", "10.1016/j.joms.2019.01.001"), ("16q22.2", "16q22.2"),
+    ],
+)  # fmt: skip
+def test_a_neighbour_of_an_identifier_is_another(answer: str, missing: str) -> None:
+    """One digit makes another record."""
+    index = IdentifierIndex(EVIDENCE)
+
+    assert [one.text for one in identifiers_in(answer) if not index.has(one)] == [missing]
+
+
+@pytest.mark.parametrize("word", ["OGTT", "GDM", "GD", "TXA", "SDF", "HHT1", "HHT", "ETV", "GTTs"])
+def test_abbreviations_have_the_initials_of_words(word: str) -> None:
+    """Initials of words or of parts of words, one of which may be left out in the text."""
+    assert is_abbreviation(word, EXPANDED)
+
+
+@pytest.mark.parametrize("word", ["COL7A1", "CFTR", "PSMB10", "HHT2", "ABC", "NOD2"])
+def test_other_symbols_are_no_abbreviations(word: str) -> None:
+    """A symbol whose letters begin no words beside one another is looked up."""
+    assert not is_abbreviation(word, (*EXPANDED, f"It is {word}."))
