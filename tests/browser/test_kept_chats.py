@@ -339,3 +339,41 @@ def test_files_that_are_not_sent_are_asked_about_and_go_on_on_other_screens(ship
     with page.expect_event("close"):
         page.close(run_before_unload=True)
     assert told == ["beforeunload"]
+
+
+def test_signing_out_asks_about_files_that_are_not_sent(guarded: Any, page: Any) -> None:
+    """They are given up with the key, or stay with it."""
+    sign_in(page, guarded.url, KEYS[0])
+    page.route("**/files?filename=*", lambda route: None)
+    page.get_by_role("link", name=TEXTS["nav.library"]).click()
+    page.get_by_role("button", name=TEXTS["library.create"]).last.click()
+    page.locator("#ns-name").fill("unsent")
+    page.locator("#ns-name").press("Enter")
+    page.locator("#files").set_input_files(files=[{"name": "a.txt", "mimeType": "text/plain", "buffer": b"A."}])
+    page.locator(".job").wait_for()
+    answers = [False, True]
+    told: list[str] = []
+    page.on("dialog", lambda one: (told.append(one.message), one.accept() if answers.pop(0) else one.dismiss()))
+    page.get_by_role("button", name=TEXTS["key.out"]).click()
+    assert page.locator(".job").is_visible()
+    page.get_by_role("button", name=TEXTS["key.out"]).click()
+    page.wait_for_selector("#key")
+
+    assert told == [TEXTS["add.unsent.one"].format(n=1)] * 2
+
+
+def test_an_answer_of_a_chat_in_memory_is_asked_about(guarded: Any, page: Any) -> None:
+    """A reload would lose it; without an answer under way, the person was told so when signing in."""
+    sign_in(page, guarded.url, KEYS[0])
+    begin(page, "dead", "genegpt")
+    page.locator(".step", has_text="esearch gene: DEAD").wait_for(state="attached")
+    told: list[str] = []
+    page.on("dialog", lambda one: (told.append(one.type), one.dismiss()))
+    page.close(run_before_unload=True)
+    page.wait_for_timeout(500)
+    page.get_by_role("button", name=TEXTS["ask.stop"], exact=True).click()
+    page.get_by_text(TEXTS["turn.stopped"], exact=True).wait_for()
+    with page.expect_event("close"):
+        page.close(run_before_unload=True)
+
+    assert told == ["beforeunload"]

@@ -33,7 +33,10 @@ async function show() {
   try {
     screen = await SCREENS.get(name)();
   } catch {
-    if (mine === turn) unreachable(new Error(t("error.offline")));
+    if (mine !== turn) return;
+    leave?.();
+    leave = null;
+    unreachable(new Error(t("error.offline")));
     return;
   }
   if (mine !== turn) return;

@@ -165,7 +165,7 @@ class Articles {
     const go = button(t("articles.summarise"), { icon: "list", kind: "primary", onclick: () => this.summarise([...this.chosen]) });
     const ask = button(t("articles.ask"), { icon: "send", onclick: () => this.ask(turn) });
     const show = () => {
-      told.textContent = tn("articles.chosen", this.chosen.size);
+      told.textContent = articles.some((one) => pmidOf(one)) ? tn("articles.chosen", this.chosen.size) : t("articles.none_has_pmid");
       go.disabled = ask.disabled = !this.chosen.size;
     };
     const items = articles.map((one) => this.item(one, show));
@@ -178,7 +178,7 @@ class Articles {
   }
 
   item(one, changed) {
-    const pmid = /^PMID:(\d+)$/.exec(one.paper)?.[1];
+    const pmid = pmidOf(one);
     const box = h("input", { type: "checkbox", id: `a-${one.number}`, disabled: !pmid, "aria-label": t("articles.choose", { title: plain(one.title).slice(0, 120) }), title: pmid ? null : t("articles.no_pmid") });
     box.addEventListener("change", () => {
       if (box.checked) this.chosen.add(pmid);
@@ -214,6 +214,7 @@ class Articles {
   }
 }
 
+const pmidOf = (one) => /^PMID:(\d+)$/.exec(one.paper)?.[1];
 const messages = (turn) => [{ role: "user", content: turn.question }];
 
 function field(id, label, node) {
