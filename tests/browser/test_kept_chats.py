@@ -71,6 +71,15 @@ def chats(page: Any) -> list[str]:
     return listed
 
 
+def answer(dialog: Any, told: list[str], *, accepted: bool = False) -> None:
+    """Note what the browser asks, and answer it."""
+    told.append(dialog.message or dialog.type)
+    if accepted:
+        dialog.accept()
+    else:
+        dialog.dismiss()
+
+
 def asked(page: Any) -> int:
     return sum(url.endswith("/v1/chat/completions") for url in page.seen.requests)
 
@@ -322,7 +331,7 @@ def test_files_that_are_not_sent_are_asked_about_and_go_on_on_other_screens(ship
     page.locator(".job", has_text="3.txt").get_by_role("button", name=TEXTS["add.cancel"]).click()
     page.locator(".job.bad", has_text="3.txt").get_by_text(TEXTS["error.stopped"]).wait_for()
     told: list[str] = []
-    page.on("dialog", lambda dialog: (told.append(dialog.type), dialog.dismiss()))
+    page.on("dialog", lambda one: answer(one, told))
     page.close(run_before_unload=True)
     page.wait_for_timeout(500)
     assert told == ["beforeunload"]
@@ -353,7 +362,7 @@ def test_signing_out_asks_about_files_that_are_not_sent(guarded: Any, page: Any)
     page.locator(".job").wait_for()
     answers = [False, True]
     told: list[str] = []
-    page.on("dialog", lambda one: (told.append(one.message), one.accept() if answers.pop(0) else one.dismiss()))
+    page.on("dialog", lambda one: answer(one, told, accepted=answers.pop(0)))
     page.get_by_role("button", name=TEXTS["key.out"]).click()
     assert page.locator(".job").is_visible()
     page.get_by_role("button", name=TEXTS["key.out"]).click()
@@ -368,7 +377,7 @@ def test_an_answer_of_a_chat_in_memory_is_asked_about(guarded: Any, page: Any) -
     begin(page, "dead", "genegpt")
     page.locator(".step", has_text="esearch gene: DEAD").wait_for(state="attached")
     told: list[str] = []
-    page.on("dialog", lambda one: (told.append(one.type), one.dismiss()))
+    page.on("dialog", lambda one: answer(one, told))
     page.close(run_before_unload=True)
     page.wait_for_timeout(500)
     page.get_by_role("button", name=TEXTS["ask.stop"], exact=True).click()
