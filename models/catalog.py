@@ -104,6 +104,11 @@ class ModelCard:
         return self.trained_for is None or method in self.trained_for
 
     @property
+    def is_general(self) -> bool:
+        """Return whether the model writes by itself; another one looks up, copies or chooses what it was trained to."""
+        return self.trained_for is None and not self.evidence_reasoning
+
+    @property
     def is_local(self) -> bool:
         return self.gguf is not None or Path(self.source).is_dir()
 

@@ -104,7 +104,9 @@ def build_services(
     ncbi = build_ncbi(settings, key_lookup, observability.observer)
     observability.set_sender(ncbi.sender)
     evidence = _evidence(settings, ncbi, observability, opened)
-    methods = _methods(settings, lifecycle, evidence)
+    is_able = card.is_general and settings.model.verifier == "auto"
+    verifier = ModelVerifier(lifecycle) if is_able else None
+    methods = _methods(settings, lifecycle, evidence, verifier)
     ncbi.begin()
     return Services(
         Components(
@@ -118,7 +120,13 @@ def build_services(
             passages=evidence.passages,
             egress=ncbi.egress,
             key_lookup=key_lookup,
-            closers=(*state.closers, *ncbi.closers, *observability.closers, *evidence.closers),
+            closers=(
+                *((verifier.close,) if verifier else ()),
+                *state.closers,
+                *ncbi.closers,
+                *observability.closers,
+                *evidence.closers,
+            ),
             observability=observability,
         )
     )
@@ -201,7 +209,9 @@ async def _not_for_an_answer(_: OutboundCall) -> None:
     raise NcbiRefusedByEgress("SPOKE is only asked for an answer")
 
 
-def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence) -> dict[str, Method]:
+def _methods(
+    settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence, verifier: ModelVerifier | None
+) -> dict[str, Method]:
     """Return the methods by name, each with what all share: conversation, and labels of its sentences."""
     passages, graph, longest = evidence.passages, evidence.graph, settings.loop.max_answer_tokens
     genegpt = _genegpt(settings, lifecycle, evidence.ncbi, evidence.parts)
@@ -220,8 +230,6 @@ def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in built:
         conversing = ConversationMethod(for_model(method, lifecycle.card), lifecycle)
-        # Its paper has each sentence of a synthesis compared with the articles that it cites.
-        verifier = ModelVerifier(lifecycle) if method.name == "clinfo" and lifecycle.card.trained_for is None else None
         methods[method.name] = SupportedMethod(conversing, reader, rewriter, verifier)
     return methods
 

@@ -54,7 +54,7 @@ def asked(page: Any) -> Any:
     page.wait_for_selector(".empty")
     page.locator("#question").press("Enter")
     turn = page.locator(".turn")
-    turn.locator(".answer[aria-busy=false] .tools").wait_for(timeout=60_000)
+    turn.locator(".answer[aria-busy=false] .tools").wait_for(timeout=120_000)
     return turn
 
 
@@ -97,7 +97,7 @@ def test_without_such_a_model_an_article_is_summed_up_by_its_own_sentences(unabl
     assert "Protamine reverses heparin." in page.locator(".panel mark").all_inner_texts()
     turn.evaluate("(node) => { node.dataset.before = true; }")
     page.get_by_role("button", name=TEXTS["turn.retry"]).click()
-    page.locator(".turn:not([data-before]) .answer[aria-busy=false] .tools").wait_for(timeout=60_000)
+    page.locator(".turn:not([data-before]) .answer[aria-busy=false] .tools").wait_for(timeout=120_000)
     assert turn.locator(".byline").inner_text() == TEXTS["method.weiseeule"]
     assert "Protamine reverses heparin." in turn.locator(".content").inner_text()
     assert page.seen.complaints == []

@@ -18,15 +18,15 @@ KEY = "reading-the-docs-1"
 
 
 @pytest.fixture(scope="module")
-def guarded(serve_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
-    with serve_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
+def guarded(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
+    with host_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
         yield server
 
 
 def _get(url: str, key: str = "") -> tuple[int, Any, bytes]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
     try:
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=120) as reply:
             return reply.status, reply.headers, reply.read()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read()

@@ -235,7 +235,7 @@ def _namespaces(target: Target) -> list[tuple[str, int]]:
 def test_a_body_that_does_not_end_is_cut(target: Target, head: bytes, piece: bytes) -> None:
     """A client that sends a little now and then is told 408 or 413, and its connection is closed."""
     start = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" + head
-    with socket.create_connection((target.address.hostname, target.address.port or 0), timeout=30) as wire:
+    with socket.create_connection((target.address.hostname, target.address.port or 0), timeout=120) as wire:
         wire.sendall(start + b"\r\n")
         wire.settimeout(0.1)
         reply, until = b"", time.monotonic() + 30
@@ -258,7 +258,7 @@ def test_a_body_that_does_not_end_is_cut(target: Target, head: bytes, piece: byt
 
 def test_a_head_that_does_not_end_is_cut(target: Target) -> None:
     """Also one of which a line comes now and then."""
-    with socket.create_connection((target.address.hostname, target.address.port or 0), timeout=30) as wire:
+    with socket.create_connection((target.address.hostname, target.address.port or 0), timeout=120) as wire:
         wire.sendall(b"GET /health HTTP/1.1\r\n")
         with pytest.raises((ConnectionError, EOFError)):
             for number in range(300):

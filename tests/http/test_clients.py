@@ -170,9 +170,9 @@ def test_the_python_sdk_uses_every_route(running: Any) -> None:
     assert transcript.endswith("Answer: PSMB10")
 
 
-def test_the_python_sdk_reads_embeddings(serve_with: Any) -> None:
+def test_the_python_sdk_reads_embeddings(host_with: Any) -> None:
     """As floats, from the encoder that the server names."""
-    with serve_with({"ARROWHEAD_RETRIEVAL__ENCODER": "hashing"}) as server, server.client() as client:
+    with host_with({"ARROWHEAD_RETRIEVAL__ENCODER": "hashing"}) as server, server.client() as client:
         reply = client.embeddings.create(model="hashing", input=["PSMB10", "LMP10"])
 
     assert len(reply.data) == 2

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.server
 
 
 class Shell:
@@ -141,7 +142,7 @@ def test_a_killed_import_leaves_whole_documents(arrowhead: Shell, tmp_path: Path
     while process.poll() is None and not (store.exists() and store.stat().st_size > 100_000):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
 
     arrowhead("namespace", "add", "books", str(tmp_path / "book.jsonl"))
     assert "books: whole, 3,000 documents, 3,000 passages" in arrowhead("namespace", "verify", "books")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -15,21 +13,9 @@ FIRST = {"role": "user", "content": "What is the official gene symbol of LMP10?"
 TALK = {"hello": "Hello.", "Thank you!": "You are welcome.", "I have crushing chest pain": "112 in Europe"}
 
 
-@pytest.fixture(scope="module")
-def server(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Any]:
-    folder = tmp_path_factory.mktemp("conversation")
-    settings = {
-        "HOME": str(folder),
-        "XDG_DATA_HOME": str(folder / "data"),
-        "ARROWHEAD_MODEL__NAME": MODEL,
-        "ARROWHEAD_MODEL__ENGINE": "transformers",
-        "ARROWHEAD_MODEL__SCRIPT": None,
-        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
-    }
-    with serve_with(settings) as running:
-        yield running
+@pytest.fixture
+def server(embedded_model: Any) -> Any:
+    return embedded_model
 
 
 def _ask(server: Any, method: str, *messages: dict[str, str], **more: Any) -> Any:

@@ -93,7 +93,7 @@ def test_what_the_gateway_knows_stays(site: Site) -> None:
 
 def _ready(site: Site, key: str) -> Any:
     asked = urllib.request.Request(f"{site.server.url}/ready", headers={"Authorization": f"Bearer {key}"})
-    with urllib.request.urlopen(asked, timeout=30) as reply:
+    with urllib.request.urlopen(asked, timeout=120) as reply:
         return json.load(reply)
 
 

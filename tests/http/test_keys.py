@@ -71,7 +71,7 @@ class Site:
         """A request as it stands here; status and everything that came."""
         address = urlsplit(self.server.url)
         head = b"\r\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
-        with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+        with socket.create_connection((address.hostname, address.port), timeout=120) as connection:
             connection.sendall(head + b"\r\nConnection: close\r\n\r\n" + body)
             data = b"".join(iter(lambda: connection.recv(65536), b""))
         return int(data.split(b" ", 2)[1]), data.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Jobs that are stopped, killed, or searched beside, against real server processes."""
+"""Jobs that are stopped, killed, or searched beside, against real servers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(serve_with: Serve, data_dir: Path) -> Iterator[Any]:
-    with serve_with(namespace_settings(data_dir)) as server:
+def running(host_with: Serve, data_dir: Path) -> Iterator[Any]:
+    with host_with(namespace_settings(data_dir)) as server:
         yield server
 
 
@@ -94,7 +94,7 @@ def test_a_killed_server_leaves_a_whole_namespace(serve_with: Serve, tmp_path: P
         while (site.call("GET", f"/v1/jobs/{job['id']}")[1]["progress"] or {"read": 0})["read"] == 0:
             time.sleep(0.01)
         running.process.send_signal(signal.SIGKILL)
-        running.process.wait(20)
+        running.process.wait(120)
     assert list(folder.glob(".uploads-*/*/book.jsonl"))
 
     with serve_with(settings) as running:
@@ -149,7 +149,7 @@ def test_a_server_ends_in_the_middle_of_its_jobs(serve_with: Serve, tmp_path: Pa
         while site.call("GET", f"/v1/jobs/{jobs[1][1]['id']}")[1]["state"] == "queued":
             time.sleep(0.01)
         running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(20) == 0
+        assert running.process.wait(120) == 0
         assert "Traceback" not in running.log()
     assert not list(folder.glob(".uploads-*"))
     with serve_with(settings) as running:

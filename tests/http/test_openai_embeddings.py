@@ -18,14 +18,14 @@ LEG = "She broke her leg on the stairs."
 
 
 @pytest.fixture(scope="module")
-def server(serve_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
+def server(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
     settings = {
         "ARROWHEAD_RETRIEVAL__ENCODER": "minilm",
         "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
         "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap",
         "ARROWHEAD_RETRIEVAL__MAX_INPUTS": "40",
     }
-    with serve_with(settings) as running:
+    with host_with(settings) as running:
         yield running
 
 

@@ -15,13 +15,18 @@ from pathlib import Path
 
 import httpx
 import pytest
+from own_folders import models_folder, own_environment
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEMO = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
 EMBEDDED = ROOT / "models" / "embedded" / "arrowhead-tiny" / "model.safetensors"
 _BESIDE = re.compile(r"  (?:(?P<search>\d+ records? at )|(?P<call>\[https://))")
-pytestmark = pytest.mark.skipif(not EMBEDDED.exists(), reason="the embedded model's weights are not in this checkout")
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.weights,
+    pytest.mark.skipif(not EMBEDDED.exists(), reason="the embedded model's weights are not in this checkout"),
+]
 
 
 def _blocks(language: str, page: str = README) -> list[str]:
@@ -31,9 +36,9 @@ def _blocks(language: str, page: str = README) -> list[str]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """The user's, with caches and data in a folder of the test's own."""
+    """With all that is written in a folder of the test's own, but for the converted model."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return os.environ | {"XDG_CACHE_HOME": str(folder), "XDG_DATA_HOME": str(folder), "PATH": path}
+    return own_environment(folder) | {"ARROWHEAD_MODEL__DATA_DIR": str(models_folder()), "PATH": path}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +67,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield base
     finally:
         child.terminate()
-        child.wait(30)
+        child.wait(120)
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ PAPER = "A paper (1).pdf"
 
 
 @pytest.fixture(scope="module")
-def running(serve_with: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with serve_with(namespace_settings(tmp_path_factory.mktemp("corpora") / "namespaces")) as server:
+def running(host_with: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with host_with(namespace_settings(tmp_path_factory.mktemp("corpora") / "namespaces")) as server:
         yield server
 
 

@@ -313,18 +313,17 @@ class GeneGpt:
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = self._options(ask)
-        only_reads = self._lifecycle.card.trained_for is not None
-        question = _with_trigger(ask.question, options)
-        parsed = as_trained(question) if only_reads else ParsedQuestion(question)
-        if parsed.text != question:
-            yield Step(f"the model is asked: {parsed.text}")
-        question = parsed.text
+        only_reads = not self._lifecycle.card.is_general
+        written = _with_trigger(ask.question, options)
+        parsed = as_trained(written) if only_reads else ParsedQuestion(written)
+        if (question := parsed.text) != written:
+            yield Step(f"the model is asked: {question}")
         engine = self._lifecycle.get()
         request = self._request(ask, options, parsed, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
-        kept = {"with_references": options.references}
-        ledger = ReadingLedger(parsed, **kept) if only_reads else Ledger(question, **kept)
+        shows = options.references
+        ledger = ReadingLedger(parsed, with_references=shows) if only_reads else Ledger(question, with_references=shows)
         steps = run(engine, request, session)
         if self._needs_a_call(options, question):
             steps = _with_a_call(
@@ -378,7 +377,7 @@ class GeneGpt:
         be of a reply.
         """
         searched = ANYTHING
-        if self._lifecycle.card.trained_for is not None and options.grammar == "grounded":
+        if not self._lifecycle.card.is_general and options.grammar == "grounded":
             searched = Searched(parsed.subject or parsed.text, parsed.database, whole=bool(parsed.subject))
         elif not is_forced:
             return None
@@ -387,7 +386,7 @@ class GeneGpt:
     def _needs_a_call(self, options: GeneGptOptions, question: str) -> bool:
         """Return whether the model has to make a call: what one for look-ups says of a name without it is not shown."""
         is_free = options.grammar == "off" or not options.max_calls or COT_TRIGGER in question
-        return not is_free and self._lifecycle.card.trained_for is not None and has_identifier(question)
+        return not is_free and not self._lifecycle.card.is_general and has_identifier(question)
 
     def _bounds(self, ask: AnswerRequest, question: str, engine: Engine) -> tuple[int, int]:
         """Return the most tokens that the model writes between two replies, and in all.
@@ -395,7 +394,7 @@ class GeneGpt:
         What only looks up and copies needs a call, which may have a sequence of the question, or a few words.
         """
         own, whole = _OWN_TOKENS, self._max_answer_tokens
-        if self._lifecycle.card.trained_for is not None:
+        if not self._lifecycle.card.is_general:
             encode = engine.tokenizer.encode
             own = max(_LOOKUP_TOKENS, len(encode(_LONGEST_LOOKUP)))
             own += sum(len(encode(one)) for one in _SEQUENCE.findall(question))

@@ -161,7 +161,7 @@ export class AnswerView {
     const outcome = turn.told?.outcome;
     if (outcome) facts.push(fact(GOOD.has(outcome) ? "check" : BAD.has(outcome) ? "warn" : "info", t(`outcome.${outcome}`), t(`outcome.${outcome}.about`), GOOD.has(outcome) ? "good" : BAD.has(outcome) ? "bad" : "warn"));
     if (turn.state === "done" && turn.method === "direct") facts.push(fact("info", t("outcome.direct"), t("outcome.direct.about"), "warn"));
-    if (turn.told?.grounding) facts.push(grounding(turn.told.grounding));
+    if (turn.told?.support) facts.push(support(turn.told.support));
     const left = turn.told?.egress ?? turn.trace?.egress;
     // Silence is no promise: where nothing was told, nothing is said.
     if (left) facts.push(leaving(left));
@@ -186,11 +186,17 @@ function fact(name, text, about, kind) {
   return h("span", { class: `fact ${kind}`, title: about }, icon(name), h("span", {}, text));
 }
 
-function grounding({ checked, supported, unsupported }) {
-  if (!checked) return fact("info", t("grounding.none"), t("grounding.about"), "");
-  if (supported === checked) return fact("check", tn("grounding.all", checked), t("grounding.about"), "good");
-  const names = unsupported.slice(0, 5).map(plain).join(", ");
-  return fact("warn", t("grounding.some", { n: checked - supported, of: checked, names }), t("grounding.about"), "warn");
+/** Tells in a word what the labels of the sentences say; each mismatch stands in its tooltip. */
+function support({ sentences, supported, unsupported }) {
+  if (unsupported) {
+    const details = sentences.flatMap((one) => one.mismatches.map((found) => plain(found.detail)));
+    const about = [t("support.about"), ...details.slice(0, 5)].join("\n");
+    return fact("warn", t("support.some", { n: unsupported, of: sentences.length }), about, "warn");
+  }
+  const checked = sentences.reduce((sum, one) => sum + one.checked, 0);
+  if (supported) return fact("check", t("support.stated", { n: supported, of: sentences.length }), t("support.about"), "good");
+  if (checked) return fact("check", tn("support.checked", checked), t("support.about"), "");
+  return fact("info", t("support.none"), t("support.about"), "");
 }
 
 function leaving(text) {

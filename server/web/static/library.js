@@ -199,8 +199,10 @@ class Documents {
   async load(before = "") {
     const words = this.field.value.trim().replace(/^pmid:?\s*/i, "");
     const query = new URLSearchParams({ limit: LISTED, ...(words && { query: words }), ...(before && { before }) });
+    this.asked = query;
     try {
       const found = await get(`${this.address}/documents?${query}`);
+      if (this.asked !== query) return; // another search began meanwhile: its reply may have come first
       const items = found.data.map((one) => this.row(one));
       if (before) this.rows.lastChild.remove();
       else this.rows.replaceChildren();
@@ -208,7 +210,7 @@ class Documents {
       if (found.next) this.rows.append(button(t("documents.more"), { kind: "quiet", onclick: () => this.load(found.next) }));
       this.total.textContent = found.total ? tn("library.documents", found.total) : /^\d{4,9}$/.test(words) ? t("documents.no_pmid", { pmid: words }) : words ? t("documents.no_match") : t("documents.none");
     } catch (error) {
-      this.total.textContent = error.message;
+      if (this.asked === query) this.total.textContent = error.message;
     }
   }
 

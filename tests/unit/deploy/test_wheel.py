@@ -58,6 +58,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
+@pytest.mark.server
 def test_the_wheel_holds_every_module(installed: Path) -> None:
     """None is left behind by the search for packages."""
     modules = {path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
@@ -65,6 +66,7 @@ def test_the_wheel_holds_every_module(installed: Path) -> None:
     assert {path for path in modules if not (installed / path).exists()} == set()
 
 
+@pytest.mark.server
 def test_every_data_file_opens_from_the_wheel(installed: Path) -> None:
     """The globs under package-data cover each file, and its content is that of the checkout."""
     names = data_files()
@@ -78,6 +80,7 @@ def test_every_data_file_opens_from_the_wheel(installed: Path) -> None:
     assert json.loads(done.stdout) == {name: _digest(ROOT / name) for name in names}
 
 
+@pytest.mark.server
 def test_the_wheel_has_the_licence_and_the_notices_of_others(installed: Path) -> None:
     """Its own licence is that of ``--version``; each file that NOTICE refers to is in the wheel too."""
     (folder,) = installed.glob("arrowhead-*.dist-info")
@@ -94,6 +97,7 @@ def test_the_wheel_has_the_licence_and_the_notices_of_others(installed: Path) ->
     }
 
 
+@pytest.mark.server
 def test_the_wheel_has_the_command(installed: Path) -> None:
     """``arrowhead`` starts at the function that pyproject.toml names."""
     (entry,) = installed.glob("arrowhead-*.dist-info/entry_points.txt")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,16 +60,6 @@ def test_only_the_transport_can_reach_other_machines() -> None:
     assert {path: {name.split(".")[0] for name in names} for path, names in found.items() if names} == {
         path: {name.split(".")[0] for name in names} for path, names in ALLOWED.items()
     }
-
-
-def test_the_server_does_not_load_the_asking_command() -> None:
-    """What a server process imports has no other client of ours in it."""
-    code = "import sys, server.serving.run, server.wiring.bootstrap, server.app; print('server.cli.ask' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=250
-    )
-
-    assert done.stdout.strip() == "False"
 
 
 def test_one_sender_is_made_and_shared() -> None:

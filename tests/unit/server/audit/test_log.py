@@ -307,6 +307,7 @@ def _writer(path: Path, number: int, name: str, limit: int = 0) -> subprocess.Po
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.server
 def test_two_processes_write_one_chain(tmp_path: Path) -> None:
     """Line by line, through many files; every line of both is there once."""
     path = tmp_path / "audit.jsonl"
@@ -320,6 +321,7 @@ def test_two_processes_write_one_chain(tmp_path: Path) -> None:
     assert sorted(written) == sorted(f"{name}-{n}" for name in "ab" for n in range(60))
 
 
+@pytest.mark.server
 def test_a_killed_process_leaves_a_log_that_goes_on(tmp_path: Path) -> None:
     """kill -9 in the middle of writing: at the next line the log is whole."""
     path = tmp_path / "audit.jsonl"
@@ -336,6 +338,7 @@ def test_a_killed_process_leaves_a_log_that_goes_on(tmp_path: Path) -> None:
     assert _check(path).problem == "" and _lines(path)[-1]["event"] == "stop"
 
 
+@pytest.mark.server
 def test_a_full_disk_takes_no_half_line(tmp_path: Path) -> None:
     """Writing ends in the middle of a line: it is taken back, counted as failed, and the log goes on later."""
     path = tmp_path / "audit.jsonl"

@@ -49,6 +49,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("words", "status", "unused"),
     [
@@ -79,6 +80,7 @@ def test_a_verb_loads_only_what_it_needs(home: Path, words: str, status: int, un
     assert "Traceback" not in err
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
@@ -98,6 +100,7 @@ def test_options_are_checked_before_a_model_is_loaded(home: Path, words: str, st
     assert not _loaded(out) & {"torch", "transformers"}
 
 
+@pytest.mark.server
 def test_the_answer_comes_without_the_noise_of_libraries(home: Path) -> None:
     """A search's stderr is empty: no progress bar, no warning, no leaked semaphore."""
     status, _, err = _run(home, "search", "glucose", "-n", "notes")

@@ -204,6 +204,7 @@ def test_batches_for_the_encoder_are_bounded(namespaces: Namespaces, encoder: Wo
     assert encoder.batches == [4096, 4096, 808]
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("moment", "turn"), [("written", 2), ("encoding", 1), ("before commit", 1), ("after commit", 1)]
 )

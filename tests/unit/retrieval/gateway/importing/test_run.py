@@ -248,6 +248,7 @@ def test_a_call_rests_on_one_state_of_the_store(files: Path, tmp_path: Path) -> 
     assert int(after["count"]) <= 400
 
 
+@pytest.mark.server
 def test_killed_at_any_moment_the_store_is_as_it_was_or_whole(files: Path, tmp_path: Path) -> None:
     """Six kills at random moments; then one run to the end gives the whole file, once."""
     take(tmp_path, "gene_info", files / "gene_info.gz")
@@ -259,7 +260,7 @@ def test_killed_at_any_moment_the_store_is_as_it_was_or_whole(files: Path, tmp_p
         process = subprocess.Popen(command, **quiet)  # type: ignore[call-overload]
         time.sleep(draw.uniform(0.2, 1.6))
         process.send_signal(signal.SIGKILL)
-        process.wait(timeout=30)
+        process.wait(timeout=120)
         check = sqlite3.connect(tmp_path / STORE_NAME)
         assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         check.close()

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from models.decoding.types import Call, CallFinished, CallReply, CallStatus
+from models.decoding.types import Call, CallFinished, CallReply, CallStatus, LoopDone, LoopFinish, LoopUsage
 from server.methods.base import AnswerOutcome
+from server.methods.genegpt.judging import is_searched_rightly, judge
+from server.methods.genegpt.lookups import Lookup, Transcript
 from server.methods.genegpt.prompt import is_in_scope
-from server.methods.genegpt.report import Lookup, Transcript, is_searched_rightly, judge
+from server.methods.genegpt.report import told
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
 RECORD = (
@@ -29,8 +31,8 @@ NO_RECORD = lookup("esummary", term="672", status="empty")
 FAILED = replace(lookup(status="error"), result="error: NCBI timed out")
 
 
-def made(question: str, *lookups: Lookup, read: str = RECORD, only_reads: bool = True) -> Transcript:
-    return Transcript(question, lookups, read if any(one.num_records for one in lookups) else "", only_reads)
+def made(question: str, *lookups: Lookup, read: str = RECORD) -> Transcript:
+    return Transcript(question, lookups, read if any(one.num_records for one in lookups) else "")
 
 
 PARTS = (
@@ -103,13 +105,8 @@ def test_a_name_of_several_genes_is_told() -> None:
         ("not found", made("Where is BRCA1?", FAILED), "call_failed", False),
         ("not found", made("Where is BRCA1?"), "abstained", False),
         ("not found", made("Capital of France?", lookup(term="France", status="empty")), "out_of_scope", False),
-        ("The records do not say.", made("Dose of BRCA1?", SEARCHED, READ, only_reads=False), "abstained", False),
         ("hello", made("hello"), "out_of_scope", False),
         ("BRCA1", made("Which gene is FANCS?"), "abstained", False),
-        ("BRCA1", made("Which gene is FANCS?", only_reads=False), "partial", True),
-        ("BRCA1", made("Which gene is FANCS?", FAILED, only_reads=False), "call_failed", True),
-        ("Paris", made("What is the capital of France?", only_reads=False), "out_of_scope", True),
-        ("It is on chromosome 17.", made("Where is BRCA1?", SEARCHED, READ, only_reads=False), "answered", True),
         ("", made("Where is BRCA1?", SEARCHED, READ), "abstained", True),
     ],
 )  # fmt: skip
@@ -137,12 +134,9 @@ def test_the_outcome_follows_from_what_was_looked_up(
         ("Is BRCA1 on chr11?", "Yes", "abstained"),
     ],
 )
-@pytest.mark.parametrize("only_reads", [True, False])
-def test_a_yes_or_no_needs_a_record_that_states_it(
-    question: str, answer: str, outcome: AnswerOutcome, only_reads: bool
-) -> None:
-    """Of every model: a bare word looks as sure when it is wrong."""
-    verdict = judge(answer, "stop", made(question, SEARCHED, READ, only_reads=only_reads))
+def test_a_yes_or_no_needs_a_record_that_states_it(question: str, answer: str, outcome: AnswerOutcome) -> None:
+    """Of a model that only copies: a bare word looks as sure when it is wrong."""
+    verdict = judge(answer, "stop", made(question, SEARCHED, READ))
 
     assert verdict.outcome == outcome
     assert verdict.is_shown == (outcome == "answered")
@@ -157,15 +151,38 @@ def test_the_type_of_another_gene_is_no_answer() -> None:
     assert judge("Yes", "stop", parsed).outcome == "answered"
 
 
-@pytest.mark.parametrize("finish", ["length", "call_limit", "timeout", "abort"])
-def test_an_answer_that_a_limit_ends_is_cut(finish: str) -> None:
-    """With what there is, unless the model can only copy: then half an answer may be another one."""
-    transcript = made("Where is BRCA1?", SEARCHED, READ, only_reads=False)
-    verdict = judge("It is on", finish, transcript)  # type: ignore[arg-type]
+def ended(finish: LoopFinish = "stop") -> LoopDone:
+    return LoopDone(finish, None, (), LoopUsage())
 
+
+@pytest.mark.parametrize("finish", ["length", "call_limit", "timeout", "abort"])
+def test_an_answer_that_a_limit_ends_is_cut(finish: LoopFinish) -> None:
+    """With what there is, unless the model can only copy: then half an answer may be another one."""
+    verdict = told("It is on", ended(finish), [SEARCHED, READ])
     assert (verdict.outcome, verdict.is_shown) == ("cut", True)
     assert verdict.reason.startswith("The answer is not complete")
-    assert not judge("It is", finish, replace(transcript, only_reads=True)).is_shown  # type: ignore[arg-type]
+    assert not judge("It is", finish, made("Where is BRCA1?", SEARCHED, READ)).is_shown
+
+
+@pytest.mark.parametrize(
+    ("answer", "lookups", "outcome"),
+    [
+        ("It is on chromosome 17.", (SEARCHED, READ), "answered"),
+        ("No, BRCA1 lies on chromosome 17.", (SEARCHED, READ), "answered"),
+        ("The records do not say.", (SEARCHED, READ), "answered"),
+        ("BRCA1", (), "partial"),
+        ("BRCA1", (FAILED,), "call_failed"),
+        ("There is no such gene.", (NOTHING,), "not_found"),
+        (" ", (SEARCHED, READ), "abstained"),
+    ],
+)
+def test_the_outcome_of_a_general_model_follows_from_its_calls_alone(
+    answer: str, lookups: tuple[Lookup, ...], outcome: AnswerOutcome
+) -> None:
+    """Its text is shown whatever it says."""
+    verdict = told(answer, ended(), lookups)
+    assert verdict.outcome == outcome and verdict.is_shown
+    assert bool(verdict.reason) == (outcome != "answered")
 
 
 def test_a_lookup_is_read_from_the_call() -> None:
@@ -200,7 +217,7 @@ def test_a_search_for_a_part_of_a_name_is_not_right() -> None:
 @pytest.mark.parametrize("finish", ["length", "call_limit"])
 def test_an_answer_that_repeats_itself_says_so(finish: str) -> None:
     """Not that it was too long or had no calls left."""
-    transcript = made("Where is BRCA1?", SEARCHED, READ, only_reads=True)
+    transcript = made("Where is BRCA1?", SEARCHED, READ)
     verdict = judge("brca1 on]->", finish, transcript, stop_reason="repetition")  # type: ignore[arg-type]
 
     assert (verdict.outcome, verdict.reason) == ("cut", "The answer is not complete: it repeated itself.")

@@ -61,7 +61,8 @@ def test_a_symbol_with_a_digit_is_no_number() -> None:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Any:
-    return lambda script, **more: PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, script, **more)
+    facts = {"trained_for": ("medrag",)}
+    return lambda script, **more: PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, script, facts=facts, **more)
 
 
 def chain(reasoning: str, answer: str) -> Script:
@@ -73,7 +74,7 @@ async def test_yes_and_no_as_choices_rest_on_what_the_model_cites(bench: Any, re
     """No passage names them."""
     question = "Does protamine reverse heparin?\nA. yes\nB. no"
     async with bench(chain(reasoning, " A")) as made:
-        events = await made.ask(question, k=3)
+        events = await made.ask(question, k=3, synthesis="generated")
     assert shown(events).startswith("A. yes") and done(events).outcome == outcome
     assert ("cites no passage" in shown(events)) is (outcome == "partial")
 
@@ -84,5 +85,7 @@ async def test_a_choice_that_a_cited_passage_on_something_else_has_is_not_suppor
     counts = ("Counts", "Platelets live for 7 days.", "")
     seams = ("Seams", "Sutures are seams. Childhood ends at 7. Some days are longer.", "")
     async with bench(chain(" See [3] [1] [2] [4] [5].", " A"), documents=(*DRUGS, counts, seams)) as made:
-        events = await made.ask(f"What do cranial sutures fuse with in later childhood?\n{choices}", k=6)
+        events = await made.ask(
+            f"What do cranial sutures fuse with in later childhood?\n{choices}", k=6, synthesis="generated"
+        )
     assert done(events).outcome == "abstained" and "nothing that was read supports" in shown(events)
