@@ -12,6 +12,10 @@ const MAX_FIT = 820;
 
 /** Shows a document; `page` and `mark` of the query say where. */
 export function show(main, [namespace, document_], query) {
+  if (!namespace || !document_) {
+    location.replace(namespace ? `#/library/${encodeURIComponent(namespace)}` : "#/library");
+    return null;
+  }
   const reader = new Reader(main, namespace, document_, query);
   reader.load();
   return () => reader.leave();
@@ -21,7 +25,7 @@ class Reader {
   constructor(main, namespace, id, query) {
     this.namespace = namespace;
     this.address = `/v1/namespaces/${encodeURIComponent(namespace)}/documents/${encodeURIComponent(id)}`;
-    this.page = Math.max(1, Number(query.get("page")) || 1);
+    this.page = Math.max(1, Math.floor(Number(query.get("page"))) || 1);
     this.mark = query.get("mark") || "";
     this.zoom = 1;
     this.turnNumber = 0;

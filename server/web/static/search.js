@@ -54,7 +54,7 @@ class Search {
     const asked = { query: bare(this.query), ...(this.words.length && { count: this.words }) };
     await Promise.all(able.filter((one) => one !== "pes2").map((one) => this.ask(one, asked, found)));
     if (this.lists !== lists) return;
-    const counted = [...found.values()].filter((hit) => hit.counts);
+    const counted = [...found.values()].filter((hit) => hit.counts?.length);
     if (counted.length) this.counts.replaceChildren(h("h3", { class: "label" }, t("search.counts")), countTable(counted, this.words, this.fixed));
   }
 
