@@ -26,6 +26,8 @@ from server.evidence.encoders import EncoderPool, graph_encoder_name
 from server.evidence.graph import GraphLocation, GraphService, Spoke
 from server.evidence.keywords import KeywordService
 from server.evidence.literature import LiteratureService
+from server.evidence.messages import MessageKinds, message_kinds
+from server.evidence.names import GraphNames
 from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import Method
@@ -36,6 +38,7 @@ from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
 from server.methods.shared.conversation.method import ConversationMethod
+from server.methods.shared.conversation.notes import NotedMethod, load_numbers
 from server.methods.shared.generation import GrammarRewriter
 from server.methods.shared.grounding import GroundedMethod
 from server.methods.shared.synthesis import for_model
@@ -48,7 +51,7 @@ from server.settings.server import is_loopback
 from server.state.database import Database
 from server.wiring.articles import article_finder
 from server.wiring.models import adapter_names, choose_card, engine_options
-from server.wiring.ncbi import Ncbi, build_ncbi, store_synonyms
+from server.wiring.ncbi import Ncbi, SiteNames, build_ncbi, store_synonyms
 from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_key_lookup, open_passage_database
@@ -127,12 +130,20 @@ class _Evidence:
     graph: GraphService
     names: StoreSynonyms
     articles: ArticleFinder | None
+    messages: MessageKinds
     parts: Tracer
 
     @property
     def closers(self) -> tuple[Callable[[], Awaitable[None]], ...]:
         articles = () if self.articles is None else (self.articles.close,)
-        return self.retrieval.close, self.passages.close, self.graph.close, self.names.close, *articles
+        return (
+            self.retrieval.close,
+            self.passages.close,
+            self.graph.close,
+            self.names.close,
+            self.messages.close,
+            *articles,
+        )
 
 
 def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, opened: Opened) -> _Evidence:
@@ -151,6 +162,7 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
         build_graph_service(settings, retrieval.encoders, ncbi, observer),
         names,
         article_finder(settings, retrieval.encoders),
+        message_kinds(settings.retrieval),
         observer,
     )
 
@@ -195,7 +207,7 @@ async def _not_for_an_answer(_: OutboundCall) -> None:
 
 
 def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence) -> dict[str, Method]:
-    """Return the methods by name, each with what it shares with the others: conversation and grounding."""
+    """Return the methods by name, each with what it shares with the others: conversation, grounding and notes."""
     passages, graph, longest = evidence.passages, evidence.graph, settings.loop.max_answer_tokens
     genegpt = _genegpt(settings, lifecycle, evidence.ncbi, evidence.parts)
     i_medrag = IMedRag(lifecycle, passages, longest, evidence.parts)
@@ -209,11 +221,14 @@ def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence
         Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles()), longest),
         WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.names), longest),
     )
+    lifecycle.when_loaded(evidence.messages.warm_up)
     rewriter = GrammarRewriter(lifecycle)
+    names = GraphNames(graph, SiteNames(()).is_ordinary)
+    numbers = load_numbers()[settings.server.region] if settings.server.emergency_note == "on" else None
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in built:
-        conversing = ConversationMethod(for_model(method, lifecycle.card), lifecycle)
-        methods[method.name] = GroundedMethod(conversing, rewriter)
+        conversing = ConversationMethod(for_model(method, lifecycle.card), lifecycle, names)
+        methods[method.name] = NotedMethod(GroundedMethod(conversing, rewriter), evidence.messages, numbers)
     return methods
 
 

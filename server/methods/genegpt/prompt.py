@@ -32,7 +32,7 @@ from retrieval.ncbi.replies.records import (
     SnpRecord,
 )
 from retrieval.types import Focus
-from server.methods.shared.conversation.follow_ups import standalone
+from server.methods.shared.conversation.follow_ups import about
 from server.methods.shared.generation import with_instruction
 from server.methods.shared.identifiers import identifiers_in
 
@@ -368,7 +368,7 @@ def has_identifier(question: str) -> bool:
 def asking_part(question: str) -> str:
     """Return the one sentence of a message that asks for something in scope; the whole where there is not just one.
 
-    A name that it refers to ("it", "this gene") is put in from the sentences before it.
+    Where it names no gene, those of the sentence before it stand behind it.
     """
     text = one_line(question)
     if COT_TRIGGER in text or _SEQUENCE.search(text):
@@ -382,6 +382,5 @@ def asking_part(question: str) -> str:
     asking = sentences[places[0]]
     if any(one.kind == "symbol" for one in identifiers_in(asking)):
         return asking
-    # Only what names something can be meant.
-    before = [one for one in sentences[: places[0]] if any(found.kind == "symbol" for found in identifiers_in(one))]
-    return standalone([before[-1], asking]) if before else asking
+    named = [[found.text for found in identifiers_in(one) if found.kind == "symbol"] for one in sentences[: places[0]]]
+    return about(asking, next(filter(None, reversed(named)), []))
