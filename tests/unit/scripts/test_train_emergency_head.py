@@ -39,8 +39,8 @@ def test_the_messages_are_many_and_of_every_kind_and_language() -> None:
 
 
 def test_the_threshold_is_the_lowest_that_keeps_both_bounds() -> None:
-    """Professional messages and all others are counted apart."""
-    kinds = np.array([0] * 10 + [PROFESSIONAL] * 100 + [KINDS.index("animal")] * 100)
+    """Professional messages and ordinary ones are counted apart."""
+    kinds = np.array([0] * 10 + [PROFESSIONAL] * 100 + [KINDS.index("question")] * 100)
     probability = np.array([0.9] * 10 + [0.2] * 97 + [0.6] * 3 + [0.1] * 90 + [0.5] * 10, np.float32)
     assert chosen_threshold(probability, kinds) == pytest.approx(0.51)
     probability[:110] = 1.0
