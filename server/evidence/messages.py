@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from models.encoders.base import Encoder, EncoderOptions
-from models.encoders.message_head import MAX_CHARS, MessageHead, MessageReading, load_head
+from models.encoders.message_head import MessageHead, MessageReading, load_head, shortened
 from models.encoders.registry import create_encoder
 from models.encoders.specs import DEFAULT_ENCODER, HASHING
 from models.errors import ModelNotFound
@@ -64,7 +64,7 @@ class MessageKinds:
                 self._is_lacking = True
                 raise
         encoder, head = self._loaded
-        text = message[:MAX_CHARS]
+        text = shortened(message)
         return head.read(text, encoder.encode_queries([text])[0])
 
     def _warn(self, error: Exception) -> None:

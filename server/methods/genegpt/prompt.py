@@ -32,7 +32,7 @@ from retrieval.ncbi.replies.records import (
     SnpRecord,
 )
 from retrieval.types import Focus
-from server.methods.shared.conversation.follow_ups import about
+from server.methods.shared.conversation.follow_ups import ABOUT, about
 from server.methods.shared.generation import with_instruction
 from server.methods.shared.identifiers import identifiers_in
 
@@ -282,7 +282,7 @@ def as_trained(question: str) -> ParsedQuestion:
         return ParsedQuestion(f"What are genes related to {found['disease']}?")
     symbols = [one.text for one in identifiers_in(text) if one.kind == "symbol"]
     named = list(dict.fromkeys(symbols or _WORM_GENE.findall(text)))
-    bare = re.sub("|".join(map(re.escape, named)) or "$", " ", text)
+    bare = re.sub("|".join(map(re.escape, named)) or "$", " ", text.replace(ABOUT, "("))
     words = frozenset(word.casefold() for word in _WORD.findall(bare))
     organisms = {_ORGANISMS[word] for word in words if word in _ORGANISMS}
     if not named and not has_identifier(text) and (in_words := _of_gene_in_words(text)):

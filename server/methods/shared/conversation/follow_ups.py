@@ -23,6 +23,8 @@ _MAX_TURNS: Final = 6
 _MAX_TURN_CHARS: Final = 600
 _MAX_QUESTION_CHARS: Final = 500
 _MAX_NAMES: Final = 3
+# What stands before names that were not in the question.
+ABOUT: Final = "(about: "
 _TIMEOUT_S: Final = 10.0
 _SYSTEM: Final = (
     "You rewrite the last question of a conversation so that it can be understood without the conversation. Replace "
@@ -113,4 +115,4 @@ def about(question: str, names: Sequence[str]) -> str:
         return text
     words = text.rstrip("?!. ")
     # Whoever looks for the sentence that asks has to find the names in it.
-    return f"{words} (about: {', '.join(dict.fromkeys(names[:_MAX_NAMES]))}){text[len(words) :].strip()}"
+    return f"{words} {ABOUT}{', '.join(dict.fromkeys(names[:_MAX_NAMES]))}){text[len(words) :].strip()}"

@@ -22,6 +22,7 @@ from models.encoders.message_head import (
     MessageHead,
     hashed_grams,
     load_head,
+    shortened,
 )
 from models.encoders.registry import create_encoder
 from models.errors import ModelNotFound
@@ -74,7 +75,7 @@ def test_the_threshold_alone_decides_what_is_noted() -> None:
     kinds = np.zeros((2 + 4 + 1, 3), np.float32)
     kinds[0] = (2.0, 2.0, 0.0)
     grams = np.zeros((4 + 1, 2), np.float32)
-    expected = 2 * np.exp(2.0) / (2 * np.exp(2.0) + 1)
+    expected = float(2 * np.exp(2.0) / (2 * np.exp(2.0) + 1))
     for threshold, is_noted in ((expected - 0.01, True), (expected + 0.01, False)):
         head = MessageHead(("own", "other", "greeting"), ("en", "de"), kinds, grams, threshold, 1.0)
         read = head.read("hm", np.array([1.0, 0.0], np.float32))
@@ -102,6 +103,12 @@ def test_grams_have_length_one_or_nothing(text: str) -> None:
     assert np.array_equal(grams, hashed_grams(f"  {text}  ", 64))
 
 
-def test_a_long_message_is_read_up_to_a_bound() -> None:
-    """So that its cost has one."""
-    assert np.array_equal(hashed_grams("a b " * MAX_CHARS, 64), hashed_grams(("a b " * MAX_CHARS)[:MAX_CHARS], 64))
+def test_of_a_long_message_beginning_and_end_are_read() -> None:
+    """So that its cost has a bound; reading the part again changes nothing."""
+    text = f"I feel odd. {'It was a long day. ' * 500}Now I can't breathe"
+    part = shortened(text)
+    assert len(part) == MAX_CHARS
+    assert part.startswith("I feel odd.")
+    assert part.endswith("Now I can't breathe")
+    assert shortened(part) == part
+    assert np.array_equal(hashed_grams(text, 64), hashed_grams(part, 64))
