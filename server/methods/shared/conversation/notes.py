@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Final, NamedTuple, Protocol
 
-from server.methods.base import AnswerRequest, Done, Event, Evidence, Method, Reference, TextDelta
+from server.methods.base import AnswerRequest, Done, Event, Evidence, Method, Reference, TextDelta, TranscriptDelta
 
 _EMPTY_OUTCOMES: Final = frozenset({"out_of_scope", "abstained", "not_found"})
 _FALLBACK: Final = "en"
@@ -60,20 +60,20 @@ class _Wording(NamedTuple):
 
 _WORDING: Final = {
     "en": _Wording(
-        "If this is an emergency now, call {}", " or your local emergency number",
+        "If this is an emergency now, call {}{}", " or your local emergency number",
         "Thoughts of suicide: {}", "Poisoning: {}", "The answer below is no medical advice.",
     ),
     "de": _Wording(
-        "Wenn das jetzt ein Notfall ist: {} anrufen", " oder die örtliche Notrufnummer",
+        "Wenn das jetzt ein Notfall ist: {}{} anrufen", " oder die örtliche Notrufnummer",
         "Bei Gedanken an Suizid: {}", "Bei Vergiftungen: {}", "Die folgende Antwort ersetzt keinen ärztlichen Rat.",
     ),
     "fr": _Wording(
-        "Si c’est une urgence en ce moment, appelez le {}", " ou le numéro d’urgence local",
+        "Si c’est une urgence en ce moment, appelez le {}{}", " ou le numéro d’urgence local",
         "En cas d’idées suicidaires : {}", "En cas d’intoxication : {}",
         "La réponse qui suit n’est pas un avis médical.",
     ),
     "es": _Wording(
-        "Si es una emergencia ahora mismo, llame al {}", " o al número de emergencias local",
+        "Si es una emergencia ahora mismo, llame al {}{}", " o al número de emergencias local",
         "Si piensa en el suicidio: {}", "Intoxicaciones: {}", "La respuesta que sigue no es consejo médico.",
     ),
 }  # fmt: skip
@@ -92,7 +92,7 @@ def emergency_note(numbers: EmergencyNumbers, language: str) -> str:
     """Return the line in the language of the message, in English where there are no words of it."""
     words = _WORDING.get(language, _WORDING[_FALLBACK])
     local = words.or_local if numbers.is_for_many_countries else ""
-    parts = [words.call.format(numbers.emergency) + local]
+    parts = [words.call.format(numbers.emergency, local)]
     parts += [words.crisis.format(numbers.crisis)] if numbers.crisis else []
     parts += [words.poison.format(numbers.poison)] if numbers.poison else []
     return f"**{'. '.join(parts)}.** {words.ends}"
@@ -131,6 +131,9 @@ class NotedMethod:
         if reading is not None and reading.is_emergency and self._numbers is not None:
             note = f"{emergency_note(self._numbers, reading.language)}\n\n"
             yield TextDelta(note, is_ours=True)
+            if ask.prompt is not None:
+                # The reply to plain text is the transcript.
+                yield TranscriptDelta(note, "injected")
         is_greeting = reading is not None and reading.is_greeting
         async with aclosing(self._inner.answer(ask)) as events:
             async for event in events:

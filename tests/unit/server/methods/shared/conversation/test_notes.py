@@ -19,6 +19,7 @@ from server.methods.base import (
     Message,
     Reference,
     TextDelta,
+    TranscriptDelta,
 )
 from server.methods.shared.conversation.notes import (
     EXAMPLES,
@@ -103,6 +104,14 @@ async def test_the_note_is_the_first_text_and_the_answer_follows_whole() -> None
     assert (uncited.start, uncited.end) == (0, 0)
 
 
+async def test_plain_text_has_the_note_in_its_transcript() -> None:
+    """Which is what ``/v1/completions`` replies with."""
+    method = NotedMethod(Answers(), Reader(Read(is_emergency=True)), NUMBERS)
+    events = [event async for event in method.answer(AnswerRequest(request_id="r", prompt="I can't breathe"))]
+    (written,) = (event for event in events if isinstance(event, TranscriptDelta))
+    assert events[0] == TextDelta(written.text, is_ours=True)
+
+
 @pytest.mark.parametrize(("reading", "numbers"), [(Read(is_emergency=True), None), (Read(), NUMBERS), (None, NUMBERS)])
 async def test_without_emergency_numbers_or_encoder_the_answer_is_the_methods_alone(
     reading: Read | None, numbers: EmergencyNumbers | None
@@ -134,7 +143,7 @@ def test_each_region_of_the_settings_has_numbers_and_each_method_a_question() ->
     ("language", "part"),
     [
         ("en", "call 911. Thoughts of suicide: 988. Poisoning: 1-800-222-1222."),
-        ("de", "911 anrufen"),
+        ("de", "911 anrufen."),
         ("fr", "appelez le 911"),
         ("es", "llame al 911"),
         ("it", "call 911"),
