@@ -20,7 +20,7 @@ from server.methods.i_medrag.rounds import Bounds, IteratedPrompts, Pair, Rounds
 from server.methods.medrag.chain_of_thought import PromptInputs, Prompts
 from server.methods.medrag.closing import NO_PASSAGE
 from server.methods.medrag.request import MARK, IMedRagOptions, read_question
-from server.methods.shared.conversation.method import rewritten
+from server.methods.shared.conversation.follow_ups import rewritten
 from server.methods.shared.generation import Generations, PromptFormatter
 
 # What is asked next about a name of the conversation, and the question that stands alone.
