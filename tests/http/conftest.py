@@ -120,6 +120,8 @@ def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "ARROWHEAD_MODEL__VERIFIER": "off",
         "ARROWHEAD_NCBI__EUTILS_URL": ncbi,
         "ARROWHEAD_NCBI__BLAST_URL": ncbi,
+        # It needs no weights; a test of the default encoder names it.
+        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
         "ARROWHEAD_SERVER__KEEPALIVE_S": "0.2",
         "ARROWHEAD_SERVER__MAX_BODY_BYTES": "65536",
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "16",
@@ -152,6 +154,7 @@ def embedded_model(host_with: Callable[[dict[str, str | None]], AbstractContextM
         "ARROWHEAD_MODEL__NAME": EMBEDDED_NAME,
         "ARROWHEAD_NCBI__EUTILS_URL": None,
         "ARROWHEAD_NCBI__BLAST_URL": None,
+        "ARROWHEAD_RETRIEVAL__ENCODER": None,
     }
     with host_with(settings) as server:
         yield server

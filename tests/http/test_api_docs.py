@@ -91,7 +91,7 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("post", "/tokenize", {"messages": QUESTION, "model": "scripted"}),
     ("post", "/detokenize", {"tokens": [1, 2]}),
     ("post", "/detokenize", {"tokens": [10_000_000]}),
-    ("post", "/v1/embeddings", {"model": "minilm", "input": ["a", "b"]}),
+    ("post", "/v1/embeddings", {"model": "hashing", "input": ["a", "b"]}),
     ("post", "/v1/rerank", {"query": "q", "documents": ["d"]}),
     ("get", "/v1/namespaces", None),
     ("post", "/v1/namespaces", {"name": "described"}),

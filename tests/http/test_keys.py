@@ -237,6 +237,7 @@ def test_no_secret_and_no_question_is_in_the_log(site: Site) -> None:
     assert "LMP10" not in said and "ключ" not in said
 
 
+@pytest.mark.server
 def test_a_reachable_address_without_a_key_is_refused(operator: Operator, tmp_path: Path) -> None:
     """With no file of keys, an empty one, and one whose keys are all revoked: status 2, and what to do."""
     variables = operator.variables | {"ARROWHEAD_SERVER__KEYS_FILE": str(tmp_path / "keys.json")}

@@ -15,6 +15,7 @@ import pytest
 HEART = "The patient had a heart attack last winter."
 INFARCTION = "myocardial infarction"
 LEG = "She broke her leg on the stairs."
+pytestmark = pytest.mark.weights
 
 
 @pytest.fixture(scope="module")

