@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +55,13 @@ async def http(player: Player, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 def body(method: str, text: str, player: Player, **options: Any) -> dict[str, Any]:
     row = {"method": method, "question": QUESTIONS[method], "answer": text, "search_term": "LMP10"}
     player.play(row)
-    own: Mapping[str, Any] = {
+    options_of: dict[str, dict[str, Any]] = {
         "medrag": {"namespaces": [NAMESPACE]},
         "i-medrag": {"namespaces": [NAMESPACE], "rounds": 1},
         "weiseeule": {"namespaces": [NAMESPACE], "extractor": "terms"},
-    }.get(method, {})
+    }
     messages = [{"role": "user", "content": QUESTIONS[method]}]
-    return {"model": f"capable:{method}", "messages": messages, "arrowhead": {**own, **options}}
+    return {"model": f"capable:{method}", "messages": messages, "arrowhead": {**options_of.get(method, {}), **options}}
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.methods.base import TextDelta
-from server.methods.genegpt.method import AnswerSplitter, extract_answer
+from server.methods.genegpt.answer_splitter import AnswerSplitter, extract_answer
 
 URL = "[https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi?db=gene&term=LMP10]->"
 
@@ -44,7 +44,7 @@ def test_sub_answers_are_thoughts() -> None:
     assert "Answer: LRRC23" in reasoning
 
 
-def test_without_a_mark_the_last_words_are_the_answer() -> None:
+def test_without_a_mark_what_follows_the_last_reply_is_the_answer() -> None:
     """A model that forgets "Answer:" still gets its answer shown."""
     shown, _, answer = _run([URL, None, "\nIt is PSMB10."])
 
@@ -77,7 +77,6 @@ def test_chunking_changes_nothing(data: st.DataObject, multi_hop: bool) -> None:
     assert _run(pieces, multi_hop=multi_hop) == _run([before, None, after], multi_hop=multi_hop)
 
 
-def test_extraction_takes_the_last_mark_else_the_last_paragraph() -> None:
-    """Both rules of answer extraction."""
+def test_extraction_takes_what_follows_the_last_mark_else_all() -> None:
     assert extract_answer("Answer: a\nAnswer: b ") == "b"
-    assert extract_answer("one\n\ntwo ") == "two"
+    assert extract_answer("one\n\ntwo ") == "one\n\ntwo"
