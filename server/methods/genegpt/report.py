@@ -63,6 +63,8 @@ class Lookup:
     status: CallStatus
     num_records: int
     result: str
+    # Words of the search that NCBI dropped, so that its records are not of them.
+    has_ignored: bool = False
 
     @classmethod
     def of(cls, step: CallFinished) -> Lookup:
@@ -76,6 +78,7 @@ class Lookup:
             # Records that NCBI could not give count as records of the reply.
             num_records=int(record.get("num_records") or 0) if step.reply.status in ("ok", "duplicate") else 0,
             result=summary(step.reply),
+            has_ignored=bool(record.get("ignored_words")),
         )
 
     @property
@@ -147,6 +150,9 @@ def _nothing(made_from: Transcript) -> Verdict:
         reason = f"The model read {_counted(lookups)} and found no answer in them. {_looked_up(lookups)}"
         return Verdict("abstained", reason, is_shown=False)
     stray = [one for one in lookups if not is_searched_rightly(one, made_from.question)]
+    if any(one.has_ignored for one in lookups):
+        reason = f"Not found: NCBI has nothing of a word that was searched for. {_looked_up(lookups)}"
+        return Verdict("not_found", reason, is_shown=False)
     if any(one.num_records for one in lookups) and not any(one.endpoint == "esearch" for one in stray):
         reason = f"Records were found, but none could be read: there may be an answer. {_looked_up(lookups)}"
         return Verdict("call_failed", reason, is_shown=False)
