@@ -221,3 +221,14 @@ def test_an_answer_that_repeats_itself_says_so(finish: str) -> None:
     verdict = judge("brca1 on]->", finish, transcript, stop_reason="repetition")  # type: ignore[arg-type]
 
     assert (verdict.outcome, verdict.reason) == ("cut", "The answer is not complete: it repeated itself.")
+
+
+def test_ids_of_a_search_without_a_word_of_it_are_no_records_on_that_word() -> None:
+    """NCBI dropped XYZQQQ, and what it found is on diabetes: there is nothing that could have been read."""
+    result = "2 ids, not of XYZQQQ"
+    search = replace(lookup(db="omim", term="XYZQQQ diabetes"), has_ignored=True, result=result)
+    question = "What are genes related to XYZQQQ diabetes?"
+    told = judge("not found and ignored: XYZQQQ", "stop", made(question, search, read=""))
+
+    assert (told.outcome, told.is_shown) == ("not_found", False)
+    assert "nothing of a word that was searched for" in told.reason and f"({result})" in told.reason
