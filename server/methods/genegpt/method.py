@@ -321,7 +321,6 @@ class GeneGpt:
             yield Step(f"the model is asked: {parsed.text}")
         question = parsed.text
         engine = self._lifecycle.get()
-        # On a thread: a model's chat template is a program of somebody else's.
         request = await asyncio.to_thread(self._request, ask, options, parsed, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
