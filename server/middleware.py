@@ -290,7 +290,7 @@ def check_host(scope: Scope, headers: Headers) -> None:
     if len(hosts) > 1 or (not hosts and scope.get("http_version") == "1.1"):
         raise HostInvalid("a request has one Host header")
     target = scope.get("state", {}).get("target", b"") or scope.get("raw_path") or b"/"
-    if target.startswith(b"/") or target == b"*":
+    if target.startswith(b"/") or b"://" not in target:
         return
     address = urlsplit(target.decode("latin-1"))
     if (

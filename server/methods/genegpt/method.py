@@ -216,7 +216,6 @@ class GeneGpt:
         if (question := parsed.text) != written:
             yield Step(f"the model is asked: {question}")
         engine = self._lifecycle.get()
-        # On a thread: a model's chat template is a program of somebody else's.
         request = await asyncio.to_thread(self._request, ask, options, parsed, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)

@@ -440,6 +440,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("then", ["dies", "lives"])
 def test_what_a_full_disk_did_not_take_is_told(tmp_path: Path, then: str) -> None:
     """By the head, until a line can be written; kill -9 takes nothing of it away."""

@@ -13,6 +13,8 @@ from retrieval.errors import DocumentTooLarge, DocumentUnreadable
 from server.evidence.pages import WIDTHS, PageViews, drawn_width
 from server.on_demand import OnDemand
 
+pytestmark = pytest.mark.server  # pages are drawn in processes of their own
+
 
 class Clock:
     def __init__(self) -> None:
