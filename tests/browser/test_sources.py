@@ -108,6 +108,36 @@ def test_nothing_left_is_said_only_where_it_was_told(opened: Any, told: Any, is_
     assert (TEXTS["left.nothing"] in text) is is_said
 
 
+@pytest.mark.parametrize("method", ["medrag", "kg-rag", "clinfo"])
+def test_an_answer_of_quotes_is_said_to_be_one(shipped: Any, page: Any, method: str) -> None:
+    """Where nothing in a quote is a number or an identifier, too."""
+    page.goto(shipped.url)
+    page.locator(".method-card", has=page.get_by_text(TEXTS[f"method.{method}"], exact=True)).click()
+    page.get_by_role("button", name=TEXTS[f"example.{method}.{2 if method == 'clinfo' else 1}"], exact=True).click()
+    page.locator(".answer[aria-busy=false] .tools").wait_for(timeout=90_000)
+
+    assert page.locator(".fact.good", has_text=TEXTS["support.quoted"]).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_quoted"),
+    [
+        ("“Protamine reverses heparin.” [1]", True),
+        ("Heparin: “protamine\nreverses heparin” [1]", True),
+        ("“Protamine does not reverse heparin.” [1]", False),
+        ("“Protamine reverses heparin.” “It is slow.”", False),
+        ("Protamine reverses heparin. [1]", False),
+        ("“…”", False),
+    ],
+)
+def test_a_quote_is_one_that_stands_in_a_source(opened: Any, answer: str, is_quoted: bool) -> None:
+    """A changed one, or one of two, is none."""
+    turn = {"references": [{"number": 1, "text": "Heparin is old. Protamine reverses heparin at once."}], "trace": None}
+    code = "async ([turn, answer]) => (await import('/web/sources.js')).isQuoted(turn, answer)"
+
+    assert opened.evaluate(code, [turn, answer]) is is_quoted
+
+
 def test_a_call_that_nobody_answered_was_not_answered_here(opened: Any) -> None:
     """A refused one has no destination."""
     code = "async (call) => (await import('/web/details.js')).whereOf(call)"

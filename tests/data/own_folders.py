@@ -6,6 +6,7 @@ same for all, the converted small model and compiled code, lies once in the run'
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -28,6 +29,9 @@ def own_environment(home: Path) -> dict[str, str]:
 
 def models_folder() -> Path:
     """Return the run's folder of converted models; a conversion takes seconds, and its lock lets only one do it."""
+    if _RUN not in os.environ:  # a script that starts servers as the tests do
+        os.environ[_RUN] = tempfile.mkdtemp(prefix="arrowhead-tests-")
+        atexit.register(shutil.rmtree, os.environ[_RUN], ignore_errors=True)
     return Path(os.environ[_RUN]) / "models"
 
 

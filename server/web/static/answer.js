@@ -6,7 +6,7 @@ import { showDetails, whereOf } from "./details.js";
 import { answerText, exportMenu } from "./export.js";
 import { session } from "./keys.js";
 import { methodName } from "./composer.js";
-import { isRetracted } from "./sources.js";
+import { isQuoted, isRetracted } from "./sources.js";
 import { t, tn } from "./texts.js";
 
 const GOOD = new Set(["answered"]);
@@ -161,7 +161,7 @@ export class AnswerView {
     const outcome = turn.told?.outcome;
     if (outcome) facts.push(fact(GOOD.has(outcome) ? "check" : BAD.has(outcome) ? "warn" : "info", t(`outcome.${outcome}`), t(`outcome.${outcome}.about`), GOOD.has(outcome) ? "good" : BAD.has(outcome) ? "bad" : "warn"));
     if (turn.state === "done" && turn.method === "direct") facts.push(fact("info", t("outcome.direct"), t("outcome.direct.about"), "warn"));
-    if (turn.told?.support) facts.push(support(turn.told.support));
+    if (turn.told?.support) facts.push(support(turn));
     const left = turn.told?.egress ?? turn.trace?.egress;
     // Silence is no promise: where nothing was told, nothing is said.
     if (left) facts.push(leaving(left));
@@ -187,7 +187,8 @@ function fact(name, text, about, kind) {
 }
 
 /** Tells in a word what the labels of the sentences say; each mismatch stands in its tooltip. */
-function support({ sentences, supported, unsupported }) {
+function support(turn) {
+  const { sentences, supported, unsupported } = turn.told.support;
   if (unsupported) {
     const details = sentences.flatMap((one) => one.mismatches.map((found) => plain(found.detail)));
     const about = [t("support.about"), ...details.slice(0, 5)].join("\n");
@@ -195,6 +196,7 @@ function support({ sentences, supported, unsupported }) {
   }
   const checked = sentences.reduce((sum, one) => sum + one.checked, 0);
   if (supported) return fact("check", t("support.stated", { n: supported, of: sentences.length }), t("support.about"), "good");
+  if (isQuoted(turn, answerText(turn))) return fact("check", t("support.quoted"), t("support.quoted.about"), "good");
   if (checked) return fact("check", tn("support.checked", checked), t("support.about"), "");
   return fact("info", t("support.none"), t("support.about"), "");
 }

@@ -106,6 +106,16 @@ export function sentencesOf(turn, reference) {
   return found;
 }
 
+const lettersOf = (text) => String(text || "").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
+
+/** Returns whether an answer has quotes, and each of them stands in what it was read from, word for word. */
+export function isQuoted(turn, answer) {
+  const quotes = [...answer.matchAll(/“([^”]+)”/g)].map((found) => lettersOf(found[1]));
+  const cited = turn.trace?.details?.citations || [];
+  const texts = [...turn.references.map((one) => one.text), ...cited.flatMap((one) => [one.text, one.quote, one.sentence])].map(lettersOf);
+  return quotes.length > 0 && quotes.every((quote) => quote && texts.some((text) => text.includes(quote)));
+}
+
 /** Returns where a document came from, in words where no file brought it. */
 export function fileOf(name) {
   return /^(POST|PUT) /.test(name || "") ? t("source.api") : plain(name || "");
