@@ -32,6 +32,8 @@ MARKER_OF_FIXTURE: Final = {
     "minilm": "weights",
     "vllm_engine": "vllm",
 }
+# Of the same tests with another implementation behind them.
+_MARKER_OF_PARAMETER: Final = {"postgres": "server", "pgvector": "server"}
 # What is made once for all who use it, where they run on one worker.
 _SHARED: Final = ("vllm_engine", "browser", "embedded_model")
 # The longest files first.
@@ -120,8 +122,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Set markers and groups, and put first what takes long, so that no worker is left alone with it at the end."""
     for item in items:
         names: list[str] = getattr(item, "fixturenames", [])
-        for name in dict.fromkeys(MARKER_OF_FIXTURE[name] for name in names if name in MARKER_OF_FIXTURE):
-            item.add_marker(name)
+        parameters = str(getattr(getattr(item, "callspec", None), "id", ""))
+        needed = [MARKER_OF_FIXTURE[name] for name in names if name in MARKER_OF_FIXTURE]
+        needed += [marker for word, marker in _MARKER_OF_PARAMETER.items() if word in parameters]
+        for marker in dict.fromkeys(needed):
+            item.add_marker(marker)
         for name in _SHARED:
             if name in names:
                 item.add_marker(pytest.mark.xdist_group(name))
