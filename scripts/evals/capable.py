@@ -191,7 +191,7 @@ def _fields(folder: Path) -> dict[str, Any]:
 
 
 def fill(namespaces: Namespaces, files: Sequence[Path]) -> None:
-    namespaces.create(NAMESPACE, NamespaceSettings())
+    namespaces.create(NAMESPACE, NamespaceSettings(encoder="minilm"))
     for path in files:
         add_items(namespaces, NAMESPACE, reader(guess_reader(path))(path))
 
