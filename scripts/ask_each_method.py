@@ -114,7 +114,9 @@ def ask_each(address: str) -> int:
     """Print one answer of each method that is served, and return 1 where one of them failed."""
     status = 0
     for model in _models(address):
-        method, question = model["method"], QUESTIONS.get(model["method"])
+        # Encoders and re-rankers are listed too, without a method.
+        method = model.get("method", "")
+        question = QUESTIONS.get(method)
         if question is None:
             continue
         if not model["arrowhead"]["synthesis"]:
