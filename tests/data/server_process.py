@@ -82,7 +82,7 @@ def _serving(command: list[str], environment: dict[str, str], stdout: int, umask
     finally:
         process.terminate()
         try:
-            process.wait(120)
+            process.wait(20)  # no check: one that still answers is killed
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
