@@ -1,152 +1,195 @@
-"""Find the names that a sentence binds its values to in prose, and compare them with the sources. Pure.
+"""Compare what a sentence puts beside its values with what prose puts beside them. Pure.
 
-A name is no entry of a list: it is a word that tells the clause of one value from the clauses of the other values of
-its kind, or one source from all others.
+No list tells what a name is. The clauses of two values of one kind are aligned word by word, and the words in which
+they differ name what each value belongs to: of "of bupivacaine 2 mg/kg and of ropivacaine 3 mg/kg" the two drugs.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
-from server.methods.shared.support.arithmetic import is_equal, is_stated, support_of
-from server.methods.shared.support.clauses import Clause, Misbinding, Value, cut_at, kind_of
-from server.methods.shared.support.identifiers import is_abbreviation, tokens_of
+from models.function_words import FUNCTION_WORDS
+from server.methods.shared.support.arithmetic import is_equal
+from server.methods.shared.support.clauses import Misbinding, Value, cut_at, kind_of
+from server.methods.shared.support.identifiers import tokens_of
 from server.methods.shared.support.quantities import Quantity
-from server.methods.shared.support.sources import PreparedSource, PreparedText, stems_of
+from server.methods.shared.support.sources import PreparedSource, PreparedText, stem_of
 
 _MIN_SHARE: Final = 0.5
 _MIN_LEAD: Final = 0.3
+_VALUE: Final = "#"
+_UNJUDGED: Final = frozenset({"", "symbol"})  # plain numbers and symbols stand beside too many things
+
+Words = frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """Hold a value with the words of its clause in order, each other value of the clause as one word."""
+
+    value: Value
+    words: tuple[str, ...]
+    sentence: int
+
+    @cached_property
+    def content(self) -> Words:
+        return content_of(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class _Contrast:
+    """Hold the words in which the clause of a value and that of a rival differ at one place."""
+
+    own: Words
+    other: Words
+    is_aligned: bool
+
+    def is_other(self, words: Words) -> bool:
+        share = _share(self.other, words)
+        return share >= _MIN_SHARE and share - _share(self.own, words) >= _MIN_LEAD
+
+
+def _share(names: Words, words: Words) -> float:
+    return len(names & words) / len(names) if names else 0.0
+
+
+def content_of(words: Sequence[str]) -> Words:
+    return frozenset(word for word in words if word[0] != _VALUE and len(word) > 1 and word not in FUNCTION_WORDS)
 
 
 class ProseBindings:
-    """Know for each value of a source which words tell its clause from the clauses of others of its kind."""
+    """Know the clauses of a source's values, by kind."""
 
     def __init__(self, source: PreparedSource) -> None:
-        self._clauses: dict[str, list[Clause]] = {}
-        text = source.whole
-        values: list[Value] = [one for one in text.quantities if one.dimension and not one.is_implied]
-        # An abbreviation of the text's own words is no rival of a name.
-        symbols = (one for one in text.identifiers if one.kind == "symbol")
-        values += (one for one in symbols if not is_abbreviation(one.text, (text.text,)))
-        for kind in {kind_of(one) for one in values}:
-            same = sorted((one for one in values if kind_of(one) == kind), key=lambda one: one.start)
-            self._clauses[kind] = list(_clauses_of(text, same))
+        self._text = source.whole
+        self._bound: dict[str, list[_Bound]] = {}
 
-    def has(self, value: Value) -> bool:
-        clauses = self._clauses.get(kind_of(value), [])
-        return any(_is_same(value, one) for clause in clauses for one in clause.values)
+    def of(self, value: Value) -> list[_Bound]:
+        """Return the clauses of the values of one kind in the source."""
+        kind = kind_of(value)
+        if kind not in self._bound:
+            self._bound[kind] = list(_clauses_of(self._text, kind))
+        return self._bound[kind]
 
-    def other_name(self, value: Value, beside: Clause) -> str | None:
-        """Return the value to which the source binds the words that stand by this one in a sentence, None for none."""
-        clauses = self._clauses.get(kind_of(value), [])
-        names = []
+    def rival_of(self, value: Value, words: Words) -> _Bound | None:
+        """Return the clause of another value whose names are among the words, where the value's own are not."""
+        clauses = self.of(value)
+        rivals = []
         for own in clauses:
-            if any(_is_same(value, one) for one in own.values):
-                siblings = [clause for clause in clauses if clause.sentence == own.sentence and clause is not own]
-                others = siblings or [clause for clause in clauses if clause is not own]
-                names.append(_bound_to_other(beside.words, beside.nearest, own, others))
-        return names[0] if names and all(names) else None
+            if is_same(value, own.value):
+                others = (one for one in clauses if not is_same(value, one.value))
+                rivals.append(next((one for one in others if _is_nearer(words, one, own)), None))
+        return rivals[0] if rivals and all(rivals) else None
 
 
-def _bound_to_other(
-    words: frozenset[str], nearest: frozenset[str], own: Clause, others: Sequence[Clause]
-) -> str | None:
-    """Return a value of another clause, most of whose own words, or the word next to it, are beside the value."""
-    clauses = (own, *others)
-    _, own_share = _shared(words, own, clauses)
-    bar = max(_MIN_SHARE, own_share + _MIN_LEAD)
-    for clause in others:
-        is_sibling = clause.sentence == own.sentence
-        is_next = not own_share and is_sibling and clause.nearest & nearest - own.words
-        num_shared, share = _shared(words, clause, clauses)
-        # Of another sentence, one word could be a common one.
-        if is_next or (share >= bar and (is_sibling or num_shared > 1)):
-            return clause.values[0].text
-    return None
-
-
-def _shared(words: frozenset[str], clause: Clause, clauses: Sequence[Clause]) -> tuple[int, float]:
-    """Return how many of the words that only this clause has are among the given words, and which share of them."""
-    own = clause.words.difference(*(one.words for one in clauses if one is not clause))
-    shared = len(words & own)
-    return shared, shared / len(own) if own else 0.0
-
-
-def _is_same(a: Value, b: Value) -> bool:
+def is_same(a: Value, b: Value) -> bool:
     if isinstance(a, Quantity) and isinstance(b, Quantity):
         return is_equal(a, b)
     return a.text.casefold() == b.text.casefold()
 
 
-def _clauses_of(text: PreparedText, values: Sequence[Value]) -> Iterator[Clause]:
+def _is_nearer(words: Words, other: _Bound, own: _Bound) -> bool:
+    contrasts = list(_contrasts(own, other))
+    if any(one.is_other(words) for one in contrasts if one.is_aligned):
+        return True
+    loose = [one for one in contrasts if not one.is_aligned]
+    return any(one.is_other(words) for one in loose) and not any(one.own & words for one in contrasts)
+
+
+def _contrasts(own: _Bound, other: _Bound) -> Iterator[_Contrast]:
+    """Yield the places at which two clauses differ.
+
+    Words that only one of them has stand for it alone, but for those of the first clause of a sentence, which can hold
+    for the clauses behind it too.
+    """
+    for kind, a, b, c, d in SequenceMatcher(None, own.words, other.words, autojunk=False).get_opcodes():
+        ours, theirs = content_of(own.words[a:b]) - other.content, content_of(other.words[c:d]) - own.content
+        if kind == "replace" and ours | theirs:
+            yield _Contrast(ours, theirs, is_aligned=bool(ours and theirs))
+        elif kind != "equal" and ours | theirs:
+            is_behind = own.sentence != other.sentence
+            if is_behind or (kind == "insert") == _is_before(own, other):
+                yield _Contrast(ours, theirs, is_aligned=False)
+
+
+def _is_before(a: _Bound, b: _Bound) -> bool:
+    return (a.sentence, a.value.start) < (b.sentence, b.value.start)
+
+
+def _clauses_of(text: PreparedText, kind: str) -> Iterator[_Bound]:
     """Yield the clauses of the values of one kind: a sentence, cut between two of them."""
+    values: list[Value] = [one for one in (*text.identifiers, *text.quantities) if kind_of(one) == kind]
+    values = [one for one in values if not (isinstance(one, Quantity) and one.is_implied)]
     groups: dict[int, list[Value]] = {}
-    for value in values:
+    for value in sorted(values, key=lambda one: one.start):
         groups.setdefault(text.sentence_of(value.start), []).append(value)
     ends = [*text.sentence_starts[1:], len(text.text)]
     for sentence, members in groups.items():
-        low, high = text.sentence_starts[sentence], ends[sentence]
-        yield from (replace(clause, sentence=sentence) for clause in cut_at(text.text, (low, high), members))
+        for clause in cut_at(text.text, (text.sentence_starts[sentence], ends[sentence]), members):
+            words = words_between(text.text, (clause.start, clause.end), (*clause.values, *text.quantities))
+            yield from (_Bound(value, words, sentence) for value in clause.values)
+
+
+def words_between(text: str, span: tuple[int, int], values: Sequence[Value]) -> tuple[str, ...]:
+    """Return the words of a span in order, a value in it as its kind."""
+    words: list[str] = []
+    place = span[0]
+    for value in sorted(values, key=lambda one: (one.start, -one.end)):
+        if kind_of(value) and place <= value.start < span[1]:
+            words += (*_stems(text[place : value.start]), _VALUE + kind_of(value))
+            place = value.end
+    return (*words, *_stems(text[place : span[1]]))
+
+
+def _stems(text: str) -> Iterator[str]:
+    return map(stem_of, tokens_of(text))
 
 
 def misbound_in_prose(sentence: str, values: Sequence[Value], sources: Sequence[ProseBindings]) -> Iterator[Misbinding]:
-    """Yield the values that the sentence puts beside the words of another value of the same kind."""
-    for kind in dict.fromkeys(kind_of(one) for one in values if kind_of(one)):
+    """Yield the values that the sentence puts beside the names of another value of the same kind."""
+    for kind in dict.fromkeys(kind_of(one) for one in values):
+        if kind in _UNJUDGED:
+            continue
         same = [one for one in values if kind_of(one) == kind]
         for clause in cut_at(sentence, (0, len(sentence)), same):
+            words = words_between(sentence, (clause.start, clause.end), values)
             if len(clause.values) > 1:
+                yield from _crossed(words, clause.values, sources)
                 continue
             value = clause.values[0]
-            others = [source.other_name(value, clause) for source in sources if source.has(value)]
-            if others and all(others):
-                yield Misbinding(value, f"what stands beside {value.text} goes with {others[0]} in the source")
+            rivals = [source.rival_of(value, content_of(words)) for source in sources if _has(source, value)]
+            if rivals and all(rivals):
+                detail = f"what stands beside {value.text} goes with {rivals[0].value.text} in the source"
+                yield Misbinding(value, detail)
 
 
-class SourceNames:
-    """Know the words that name what one source alone is about: of its title, or more than once in its text."""
-
-    def __init__(self, sources: Sequence[PreparedSource]) -> None:
-        self._sources = sources
-        texts = [stems_of(source.whole.text) for source in sources]
-        num_texts = Counter(stem for stems in texts for stem in stems)
-        self._about = [_named(source) for source in sources]
-        self._names = [frozenset(stem for stem in stems if num_texts[stem] == 1) for stems in self._about]
-
-    def misbound(self, sentence: str, values: Sequence[Value], cited: Sequence[PreparedSource]) -> Iterator[Misbinding]:
-        """Yield the values that stand in other sources than the one that alone has the name beside them."""
-        for kind in dict.fromkeys(kind_of(one) for one in values if isinstance(one, Quantity) and one.dimension):
-            same = [one for one in values if kind_of(one) == kind]
-            for clause in cut_at(sentence, (0, len(sentence)), same):
-                for value in clause.values:
-                    source = self._other(value, clause.words, cited)
-                    if source is not None:
-                        yield Misbinding(
-                            value, f"{source.name}, which has the name beside it, does not have {value.text}"
-                        )
-
-    def _other(self, value: Value, words: frozenset[str], cited: Sequence[PreparedSource]) -> PreparedSource | None:
-        if not isinstance(value, Quantity):
-            return None
-        named = [source for source, names in zip(self._sources, self._names, strict=True) if names & words]
-        if not named or any(support_of(value, source) for source in named):
-            return None
-        having = [source for source in cited or self._sources if is_stated(value, source.whole)]
-        about = [stems for source, stems in zip(self._sources, self._about, strict=True) if source in having]
-        if not having or any(stems & words for stems in about):
-            return None
-        return next((source for source in named if _has_kind(value, source)), None)
+def _has(source: ProseBindings, value: Value) -> bool:
+    return any(is_same(value, one.value) for one in source.of(value))
 
 
-def _has_kind(value: Quantity, source: PreparedSource) -> bool:
-    """Return whether a source measures the same kind of thing: another dose for one, a dose per kilogram for one."""
-    kinds = set(value.dimension.split(" / ")) & {value.dimension.split(" / ")[0], "[body_mass]"}
-    return any(kinds & set(dimension.split(" / ")) for dimension in source.whole.by_dimension)
+def _crossed(words: Sequence[str], values: Sequence[Value], sources: Sequence[ProseBindings]) -> Iterator[Misbinding]:
+    """Yield the values that stand side by side in another order than their names."""
+    for first, second in pairwise(values):
+        for source in sources:
+            own = next((one for one in source.of(first) if is_same(first, one.value)), None)
+            other = next((one for one in source.of(second) if is_same(second, one.value)), None)
+            if own and other and any(_is_crossed(words, one) for one in _contrasts(own, other) if one.is_aligned):
+                yield Misbinding(first, f"{first.text} and {second.text} stand in the order of each other's names")
 
 
-def _named(source: PreparedSource) -> frozenset[str]:
-    counts = Counter(stem for word in tokens_of(source.source.text) for stem in stems_of(word))
-    stems = stems_of(source.source.title) | {stem for stem, number in counts.items() if number > 1}
-    return frozenset(stem for stem in stems if not stem.isdecimal())
+def _is_crossed(words: Sequence[str], contrast: _Contrast) -> bool:
+    """Return whether the name of the second value stands before that of the first.
+
+    Both names stand on two sides of the values, or side by side: in "less with B, A had 1% vs 2%" they do neither.
+    """
+    first = [place for place, word in enumerate(words) if word in contrast.own]
+    second = [place for place, word in enumerate(words) if word in contrast.other]
+    if not first or not second or second[0] >= first[0] or second[-1] > first[0]:
+        return False
+    between = words[second[-1] + 1 : first[0]]
+    return any(word[0] == _VALUE for word in between) or not content_of(between)

@@ -25,7 +25,6 @@ CLAUSE_END: Final = re.compile(rf"[;\n|]|[.:!?]\s|,\s|\s[–—]\s|{_CONJUNCTION
 _SIGN: Final = re.compile(r"[;\n|()]|[.:!?]\s|,\s|\s[–—]\s")
 _JOINT: Final = re.compile(_CONJUNCTION)
 _STRONG: Final = re.compile(r"[;\n|]|[.!?]\s")
-_WORD_BEFORE: Final = re.compile(r"([^\W\d_]{4,})(?:\s[^\W\d_]{1,3})?[\s(]{1,2}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +37,11 @@ class Misbinding:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Hold the words of a clause with the values of one kind in it; ``nearest`` is the word right before the first."""
+    """Hold the place of a clause and the values of one kind in it."""
 
     values: tuple[Value, ...]
-    words: frozenset[str]
-    nearest: frozenset[str] = frozenset()
-    sentence: int = 0
+    start: int
+    end: int
 
 
 def kind_of(value: Value) -> str:
@@ -53,29 +51,21 @@ def kind_of(value: Value) -> str:
 def cut_at(text: str, span: tuple[int, int], values: Sequence[Value]) -> Iterator[Clause]:
     """Cut a sentence between values that follow one another, at the signs, else at the words, that join clauses.
 
-    What stands between the first and the last of such signs belongs to neither side.
+    Values of one range or pair ("4.2% vs 26.6%") share the words around them.
     """
     groups, spans = [[values[0]]], [[span[0], span[1]]]
     for before, value in pairwise(values):
-        marks = list(_SIGN.finditer(text, before.end, value.start)) or list(
-            _JOINT.finditer(text, before.end, value.start)
-        )
-        # Values of one range or pair ("4.2% vs 26.6%") share the words around them.
-        if marks and stems_of(text[before.end : value.start]):
+        between = before.end, value.start
+        marks = list(_SIGN.finditer(text, *between)) or list(_JOINT.finditer(text, *between))
+        if marks and stems_of(text[slice(*between)]):
             spans[-1][1] = marks[0].start()
-            spans.append([marks[-1].end(), span[1]])
+            # The name of "A (1 mg), B (2 mg)" stands between two signs.
+            last = next((mark for mark in reversed(marks) if stems_of(text[mark.end() : value.start])), marks[-1])
+            spans.append([last.end(), span[1]])
             groups.append([value])
         else:
             groups[-1].append(value)
     for members, (low, high) in zip(groups, spans, strict=True):
         begin = max((found.end() for found in _STRONG.finditer(text, low, members[0].start)), default=low)
         end = next((found.start() for found in _STRONG.finditer(text, members[-1].end, high)), high)
-        inner = [begin, *(place for one in members for place in (one.start, one.end)), end]
-        words = " ".join(text[i:j] for i, j in zip(inner[::2], inner[1::2], strict=True))
-        yield Clause(tuple(members), stems_of(words), _nearest(text[begin : members[0].start]))
-
-
-def _nearest(before: str) -> frozenset[str]:
-    """Return the word before a value, unless another sign or more than one short word stands between."""
-    found = _WORD_BEFORE.search(before)
-    return stems_of(found[1]) if found else frozenset()
+        yield Clause(tuple(members), begin, end)

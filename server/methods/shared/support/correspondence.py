@@ -12,7 +12,7 @@ from typing import Final
 
 from server.methods.base import Mismatch, MismatchKind, Source
 from server.methods.shared.support.arithmetic import Support, follows_for_body, follows_from, is_stated, support_of
-from server.methods.shared.support.binding import ProseBindings, SourceNames, misbound_in_prose
+from server.methods.shared.support.binding import ProseBindings, misbound_in_prose
 from server.methods.shared.support.clauses import Value
 from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
 from server.methods.shared.support.quantities import Quantity, QuantityReader
@@ -54,7 +54,6 @@ class Evidence:
         self._sources = tuple(PreparedSource.of(source, reader) for source in sources)
         self._question = PreparedText.of(without_options(question), reader)
         self._asked = question
-        self._names = SourceNames(self._sources)
         self._bound = {id(source): ProseBindings(source) for source in self._sources if not source.records}
 
     def check(self, sentence: str, context: str = "") -> Correspondence:
@@ -153,7 +152,6 @@ class Evidence:
         wrong = list(misbound_in_records(statement.text, values, self._asked, records)) if len(records) > 1 else []
         prose = [self._bound[id(source)] for source in sources if id(source) in self._bound]
         wrong += misbound_in_prose(statement.text, values, prose)
-        wrong += self._names.misbound(statement.text, values, cited)
         for one in {one.value.start: one for one in reversed(wrong)}.values():
             yield Mismatch("record", one.value.text, one.value.start, one.value.end, one.detail)
 
