@@ -112,14 +112,14 @@ def _recurs(quantity: Quantity, text: PreparedText) -> bool:
 
 def _is_without_time(quantity: Quantity, text: PreparedText) -> bool:
     """Return whether the text gives the quantity as a rate: "10 mg" of "10 mg a day"."""
-    expressions = (quantity.unit.expression, f"({quantity.unit.expression})")
-    rates = text.by_dimension.get(_per_time(quantity.dimension), ())
-    return any(
-        _near(abs(a), abs(b), 0.0)
-        for rate in rates
-        if rate.unit.expression.rpartition(" / ")[0] in expressions
-        for a in quantity.written
-        for b in rate.written
+    return any(is_rate_of(rate, quantity) for rate in text.by_dimension.get(_per_time(quantity.dimension), ()))
+
+
+def is_rate_of(rate: Quantity, amount: Quantity) -> bool:
+    """Return whether a quantity a time ("10 mg a day") is written with the amount and its unit."""
+    expressions = (amount.unit.expression, f"({amount.unit.expression})")
+    return rate.unit.expression.rpartition(" / ")[0] in expressions and any(
+        _near(abs(a), abs(b), 0.0) for a in amount.written for b in rate.written
     )
 
 

@@ -6,15 +6,16 @@ they differ name what each value belongs to: of "of bupivacaine 2 mg/kg and of r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Final
 
 from models.function_words import FUNCTION_WORDS
-from server.methods.shared.support.arithmetic import is_equal
+from server.methods.shared.support.arithmetic import is_equal, is_rate_of
 from server.methods.shared.support.clauses import Misbinding, Value, cut_at, kind_of
 from server.methods.shared.support.identifiers import tokens_of
 from server.methods.shared.support.quantities import Quantity
@@ -23,6 +24,8 @@ from server.methods.shared.support.sources import PreparedSource, PreparedText, 
 _MIN_SHARE: Final = 0.5
 _MIN_LEAD: Final = 0.3
 _VALUE: Final = "#"
+_TOKEN: Final = re.compile(r"\w+")
+_SHORT: Final = re.compile(r"\(([A-Z]\w{1,9})\)")  # stands for the words before it
 _UNJUDGED: Final = frozenset({"", "symbol"})  # plain numbers and symbols stand beside too many things
 
 Words = frozenset[str]
@@ -35,6 +38,8 @@ class _Bound:
     value: Value
     words: tuple[str, ...]
     sentence: int
+    short: Words = frozenset()
+    is_open: bool = False
 
     @cached_property
     def content(self) -> Words:
@@ -48,10 +53,13 @@ class _Contrast:
     own: Words
     other: Words
     is_aligned: bool
+    short: Words = frozenset()
 
     def is_other(self, words: Words) -> bool:
         share = _share(self.other, words)
-        return share >= _MIN_SHARE and share - _share(self.own, words) >= _MIN_LEAD
+        if share >= _MIN_SHARE:
+            return share - _share(self.own, words) >= _MIN_LEAD
+        return bool(self.short & words) and not self.own & words
 
 
 def _share(names: Words, words: Words) -> float:
@@ -76,24 +84,32 @@ class ProseBindings:
             self._bound[kind] = list(_clauses_of(self._text, kind))
         return self._bound[kind]
 
+    def clauses_of(self, value: Value) -> list[_Bound]:
+        """Return the clauses of one value."""
+        return [one for one in self.of(value) if is_same(value, one.value)]
+
+    def is_range(self, values: Sequence[Value]) -> bool:
+        """Return whether the source too has the values side by side."""
+        spots = [{(one.sentence, one.words) for one in self.clauses_of(value)} for value in values]
+        return bool(set.intersection(*spots))
+
     def rival_of(self, value: Value, words: Words) -> _Bound | None:
         """Return the clause of another value whose names are among the words, where the value's own are not."""
-        clauses = self.of(value)
-        rivals = []
-        for own in clauses:
-            if is_same(value, own.value):
-                others = (one for one in clauses if not is_same(value, one.value))
-                rivals.append(next((one for one in others if _is_nearer(words, one, own)), None))
+        others = [one for one in self.of(value) if not is_same(value, one.value)]
+        owns = self.clauses_of(value)
+        rivals = [next((one for one in others if _is_nearer(words, one, own)), None) for own in owns]
         return rivals[0] if rivals and all(rivals) else None
 
 
 def is_same(a: Value, b: Value) -> bool:
     if isinstance(a, Quantity) and isinstance(b, Quantity):
-        return is_equal(a, b)
+        return is_equal(a, b) if a.dimension == b.dimension else is_rate_of(a, b) or is_rate_of(b, a)
     return a.text.casefold() == b.text.casefold()
 
 
 def _is_nearer(words: Words, other: _Bound, own: _Bound) -> bool:
+    if own.is_open and other.sentence < own.sentence:
+        return False  # "It" may stand for a name of the sentences before
     contrasts = list(_contrasts(own, other))
     if any(one.is_other(words) for one in contrasts if one.is_aligned):
         return True
@@ -107,13 +123,12 @@ def _contrasts(own: _Bound, other: _Bound) -> Iterator[_Contrast]:
     Words that only one of them has stand for it alone, but for those of the first clause of a sentence, which can hold
     for the clauses behind it too.
     """
-    for kind, a, b, c, d in SequenceMatcher(None, own.words, other.words, autojunk=False).get_opcodes():
+    for _, a, b, c, d in SequenceMatcher(None, own.words, other.words, autojunk=False).get_opcodes():
         ours, theirs = content_of(own.words[a:b]) - other.content, content_of(other.words[c:d]) - own.content
-        if kind == "replace" and ours | theirs:
-            yield _Contrast(ours, theirs, is_aligned=bool(ours and theirs))
-        elif kind != "equal" and ours | theirs:
-            is_behind = own.sentence != other.sentence
-            if is_behind or (kind == "insert") == _is_before(own, other):
+        if ours and theirs:
+            yield _Contrast(ours, theirs, is_aligned=True, short=theirs & other.short)
+        elif ours or theirs:
+            if own.sentence != other.sentence or bool(theirs) == _is_before(own, other):
                 yield _Contrast(ours, theirs, is_aligned=False)
 
 
@@ -130,9 +145,12 @@ def _clauses_of(text: PreparedText, kind: str) -> Iterator[_Bound]:
         groups.setdefault(text.sentence_of(value.start), []).append(value)
     ends = [*text.sentence_starts[1:], len(text.text)]
     for sentence, members in groups.items():
+        begin = next(_TOKEN.finditer(text.text, text.sentence_starts[sentence]), None)
+        is_open = begin is not None and begin[0].casefold() in FUNCTION_WORDS
         for clause in cut_at(text.text, (text.sentence_starts[sentence], ends[sentence]), members):
             words = words_between(text.text, (clause.start, clause.end), (*clause.values, *text.quantities))
-            yield from (_Bound(value, words, sentence) for value in clause.values)
+            short = frozenset(map(stem_of, map(str.casefold, _SHORT.findall(text.text, clause.start, clause.end))))
+            yield from (_Bound(value, words, sentence, short, is_open) for value in clause.values)
 
 
 def words_between(text: str, span: tuple[int, int], values: Sequence[Value]) -> tuple[str, ...]:
@@ -152,37 +170,37 @@ def _stems(text: str) -> Iterator[str]:
 
 def misbound_in_prose(sentence: str, values: Sequence[Value], sources: Sequence[ProseBindings]) -> Iterator[Misbinding]:
     """Yield the values that the sentence puts beside the names of another value of the same kind."""
+    quantities = [one for one in values if isinstance(one, Quantity)]
     for kind in dict.fromkeys(kind_of(one) for one in values):
         if kind in _UNJUDGED:
             continue
         same = [one for one in values if kind_of(one) == kind]
         for clause in cut_at(sentence, (0, len(sentence)), same):
-            words = words_between(sentence, (clause.start, clause.end), values)
-            if len(clause.values) > 1:
+            words = words_between(sentence, (clause.start, clause.end), (*clause.values, *quantities))
+            value = clause.values[0]
+            if len(clause.values) > 1 and not all(source.is_range(clause.values) for source in sources):
                 yield from _crossed(words, clause.values, sources)
                 continue
-            value = clause.values[0]
-            rivals = [source.rival_of(value, content_of(words)) for source in sources if _has(source, value)]
+            rivals = [source.rival_of(value, content_of(words)) for source in sources if source.clauses_of(value)]
             if rivals and all(rivals):
                 detail = f"what stands beside {value.text} goes with {rivals[0].value.text} in the source"
                 yield Misbinding(value, detail)
-
-
-def _has(source: ProseBindings, value: Value) -> bool:
-    return any(is_same(value, one.value) for one in source.of(value))
 
 
 def _crossed(words: Sequence[str], values: Sequence[Value], sources: Sequence[ProseBindings]) -> Iterator[Misbinding]:
     """Yield the values that stand side by side in another order than their names."""
     for first, second in pairwise(values):
         for source in sources:
-            own = next((one for one in source.of(first) if is_same(first, one.value)), None)
-            other = next((one for one in source.of(second) if is_same(second, one.value)), None)
-            if own and other and any(_is_crossed(words, one) for one in _contrasts(own, other) if one.is_aligned):
+            pairs = list(product(source.clauses_of(first), source.clauses_of(second)))
+            if pairs and all(_is_crossed(words, *pair) for pair in pairs):
                 yield Misbinding(first, f"{first.text} and {second.text} stand in the order of each other's names")
 
 
-def _is_crossed(words: Sequence[str], contrast: _Contrast) -> bool:
+def _is_crossed(words: Sequence[str], own: _Bound, other: _Bound) -> bool:
+    return any(_is_turned(words, one) for one in _contrasts(own, other) if one.is_aligned)
+
+
+def _is_turned(words: Sequence[str], contrast: _Contrast) -> bool:
     """Return whether the name of the second value stands before that of the first.
 
     Both names stand on two sides of the values, or side by side: in "less with B, A had 1% vs 2%" they do neither.

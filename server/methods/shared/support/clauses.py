@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from server.methods.shared.support.identifiers import Identifier
-from server.methods.shared.support.quantities import Quantity
+from server.methods.shared.support.quantities import FREQUENCY, Quantity
 from server.methods.shared.support.sources import stems_of
 
 Value = Identifier | Quantity
@@ -22,9 +22,9 @@ _CONJUNCTION: Final = (
     r"mientras que)\s"
 )
 CLAUSE_END: Final = re.compile(rf"[;\n|]|[.:!?]\s|,\s|\s[–—]\s|{_CONJUNCTION}")
-_SIGN: Final = re.compile(r"[;\n|()]|[.:!?]\s|,\s|\s[–—]\s")
-_JOINT: Final = re.compile(_CONJUNCTION)
-_STRONG: Final = re.compile(r"[;\n|]|[.!?]\s")
+# What parts two values: a sign, else a word, else a parenthesis.
+_PARTED: Final = tuple(map(re.compile, (r"[;\n]|[.:!?]\s|,\s|\s[–—]\s", _CONJUNCTION, r"[()|]")))
+_STRONG: Final = re.compile(r"[;\n]|[.!?]\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,10 @@ class Clause:
 
 
 def kind_of(value: Value) -> str:
-    return value.kind if isinstance(value, Identifier) else value.dimension
+    """Return what a value can be compared with: a rate goes with the amount that it is a rate of."""
+    if isinstance(value, Identifier):
+        return "snp" if value.text.startswith("rs") else value.kind
+    return value.dimension if value.dimension == FREQUENCY else value.dimension.replace(" / [time]", "")
 
 
 def cut_at(text: str, span: tuple[int, int], values: Sequence[Value]) -> Iterator[Clause]:
@@ -56,7 +59,7 @@ def cut_at(text: str, span: tuple[int, int], values: Sequence[Value]) -> Iterato
     groups, spans = [[values[0]]], [[span[0], span[1]]]
     for before, value in pairwise(values):
         between = before.end, value.start
-        marks = list(_SIGN.finditer(text, *between)) or list(_JOINT.finditer(text, *between))
+        marks = next(filter(None, (list(pattern.finditer(text, *between)) for pattern in _PARTED)), [])
         if marks and stems_of(text[slice(*between)]):
             spans[-1][1] = marks[0].start()
             # The name of "A (1 mg), B (2 mg)" stands between two signs.

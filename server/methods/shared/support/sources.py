@@ -16,7 +16,7 @@ from server.methods.shared.support.identifiers import Identifier, IdentifierInde
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 
 _OPTIONS: Final = re.compile(r"(?s)(?:^|\s)\(?A[.):]\s.*?\s\(?B[.):]\s.*")
-_STEM: Final = 5
+_STEM: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
