@@ -16,7 +16,7 @@ from typing import Final
 
 from models.function_words import FUNCTION_WORDS
 from server.methods.shared.support.arithmetic import is_equal, is_rate_of
-from server.methods.shared.support.clauses import Misbinding, Value, cut_at, kind_of
+from server.methods.shared.support.clauses import Clause, Misbinding, Value, cut_at, kind_of
 from server.methods.shared.support.identifiers import tokens_of
 from server.methods.shared.support.quantities import Quantity
 from server.methods.shared.support.sources import PreparedSource, PreparedText, stem_of
@@ -148,20 +148,33 @@ def _clauses_of(text: PreparedText, kind: str) -> Iterator[_Bound]:
         begin = next(_TOKEN.finditer(text.text, text.sentence_starts[sentence]), None)
         is_open = begin is not None and begin[0].casefold() in FUNCTION_WORDS
         for clause in cut_at(text.text, (text.sentence_starts[sentence], ends[sentence]), members):
-            words = words_between(text.text, (clause.start, clause.end), (*clause.values, *text.quantities))
+            words = _words_of(text.text, clause, text.quantities)
             short = frozenset(map(stem_of, map(str.casefold, _SHORT.findall(text.text, clause.start, clause.end))))
             yield from (_Bound(value, words, sentence, short, is_open) for value in clause.values)
 
 
-def words_between(text: str, span: tuple[int, int], values: Sequence[Value]) -> tuple[str, ...]:
-    """Return the words of a span in order, a value in it as its kind."""
+def _words_of(text: str, clause: Clause, quantities: Sequence[Quantity]) -> tuple[str, ...]:
+    """Return the words of a clause in order, a value in it as its kind.
+
+    They end where a second value of another kind begins what is said of the next name: "76 percent with 2 mg, 66 percent
+    with laser".
+    """
     words: list[str] = []
-    place = span[0]
-    for value in sorted(values, key=lambda one: (one.start, -one.end)):
-        if kind_of(value) and place <= value.start < span[1]:
-            words += (*_stems(text[place : value.start]), _VALUE + kind_of(value))
-            place = value.end
-    return (*words, *_stems(text[place : span[1]]))
+    place, last = clause.start, clause.values[-1]
+    seen: dict[str, int] = {}
+    for value in sorted((*clause.values, *quantities), key=lambda one: (one.start, -one.end)):
+        kind = _VALUE + kind_of(value)
+        if kind == _VALUE or not place <= value.start < clause.end:
+            continue
+        words += _stems(text[place : value.start])
+        if kind in seen and kind_of(value) != kind_of(last) and content_of(words[seen[kind] :]):
+            if value.start > last.start:
+                return tuple(words)
+            words = words[seen[kind] :]
+        words.append(kind)
+        seen[kind] = len(words)
+        place = value.end
+    return (*words, *_stems(text[place : clause.end]))
 
 
 def _stems(text: str) -> Iterator[str]:
@@ -176,7 +189,7 @@ def misbound_in_prose(sentence: str, values: Sequence[Value], sources: Sequence[
             continue
         same = [one for one in values if kind_of(one) == kind]
         for clause in cut_at(sentence, (0, len(sentence)), same):
-            words = words_between(sentence, (clause.start, clause.end), (*clause.values, *quantities))
+            words = _words_of(sentence, clause, quantities)
             value = clause.values[0]
             if len(clause.values) > 1 and not all(source.is_range(clause.values) for source in sources):
                 yield from _crossed(words, clause.values, sources)
