@@ -16,8 +16,8 @@ from typing import Final
 
 from models.function_words import FUNCTION_WORDS
 from server.methods.shared.support.arithmetic import is_equal, is_rate_of
-from server.methods.shared.support.clauses import Clause, Misbinding, Value, cut_at, kind_of
-from server.methods.shared.support.identifiers import tokens_of
+from server.methods.shared.support.clauses import CONJUNCTIONS, Clause, Misbinding, Value, cut_at, kind_of
+from server.methods.shared.support.identifiers import Identifier, plain, tokens_of
 from server.methods.shared.support.quantities import Quantity
 from server.methods.shared.support.sources import PreparedSource, PreparedText, stem_of
 
@@ -123,13 +123,24 @@ def _contrasts(own: _Bound, other: _Bound) -> Iterator[_Contrast]:
     Words that only one of them has stand for it alone, but for those of the first clause of a sentence, which can hold
     for the clauses behind it too.
     """
-    for _, a, b, c, d in SequenceMatcher(None, own.words, other.words, autojunk=False).get_opcodes():
-        ours, theirs = content_of(own.words[a:b]) - other.content, content_of(other.words[c:d]) - own.content
+    for kind, a, b, c, d in SequenceMatcher(None, own.words, other.words, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        ours, theirs = _names(own, (a, b), other), _names(other, (c, d), own)
         if ours and theirs:
+            ours, theirs = frozenset(ours[: len(theirs) + 1]), frozenset(theirs[: len(ours) + 1])
             yield _Contrast(ours, theirs, is_aligned=True, short=theirs & other.short)
         elif ours or theirs:
             if own.sentence != other.sentence or bool(theirs) == _is_before(own, other):
-                yield _Contrast(ours, theirs, is_aligned=False)
+                yield _Contrast(frozenset(ours), frozenset(theirs), is_aligned=False)
+
+
+def _names(bound: _Bound, span: tuple[int, int], other: _Bound) -> list[str]:
+    """Return the words of a span that the other clause lacks, those nearest to the value first."""
+    words = list(bound.words[slice(*span)])
+    if any(word == _VALUE + kind_of(bound.value) for word in bound.words[span[1] :]):
+        words.reverse()
+    return [word for word in dict.fromkeys(words) if word in bound.content - other.content]
 
 
 def _is_before(a: _Bound, b: _Bound) -> bool:
@@ -148,13 +159,13 @@ def _clauses_of(text: PreparedText, kind: str) -> Iterator[_Bound]:
         begin = next(_TOKEN.finditer(text.text, text.sentence_starts[sentence]), None)
         is_open = begin is not None and begin[0].casefold() in FUNCTION_WORDS
         for clause in cut_at(text.text, (text.sentence_starts[sentence], ends[sentence]), members):
-            words = _words_of(text.text, clause, text.quantities)
+            words = _words_of(text.text, clause, (*text.quantities, *text.identifiers))
             short = frozenset(map(stem_of, map(str.casefold, _SHORT.findall(text.text, clause.start, clause.end))))
             yield from (_Bound(value, words, sentence, short, is_open) for value in clause.values)
 
 
-def _words_of(text: str, clause: Clause, quantities: Sequence[Quantity]) -> tuple[str, ...]:
-    """Return the words of a clause in order, a value in it as its kind.
+def _words_of(text: str, clause: Clause, others: Sequence[Value]) -> tuple[str, ...]:
+    """Return the words of a clause in order: a measure, and a value of the clause's own kind, as its kind.
 
     They end where a second value of another kind begins what is said of the next name: "76 percent with 2 mg, 66 percent
     with laser".
@@ -162,17 +173,20 @@ def _words_of(text: str, clause: Clause, quantities: Sequence[Quantity]) -> tupl
     words: list[str] = []
     place, last = clause.start, clause.values[-1]
     seen: dict[str, int] = {}
-    for value in sorted((*clause.values, *quantities), key=lambda one: (one.start, -one.end)):
-        kind = _VALUE + kind_of(value)
-        if kind == _VALUE or not place <= value.start < clause.end:
+    for value in sorted((*clause.values, *others), key=lambda one: (one.start, -one.end)):
+        if not kind_of(value) or not place <= value.start < clause.end:
             continue
+        kind, is_own = _VALUE + kind_of(value), kind_of(value) == kind_of(last)
         words += _stems(text[place : value.start])
-        if kind in seen and kind_of(value) != kind_of(last) and content_of(words[seen[kind] :]):
-            if value.start > last.start:
-                return tuple(words)
-            words = words[seen[kind] :]
-        words.append(kind)
-        seen[kind] = len(words)
+        if isinstance(value, Identifier) and not is_own:
+            words.append(stem_of(plain(value.text).replace("-", "")))
+        else:
+            if kind in seen and not is_own and content_of(words[seen[kind] :]):
+                if value.start > last.start:
+                    return tuple(words)
+                words = words[seen[kind] :]
+            words.append(kind)
+            seen[kind] = len(words)
         place = value.end
     return (*words, *_stems(text[place : clause.end]))
 
@@ -183,13 +197,12 @@ def _stems(text: str) -> Iterator[str]:
 
 def misbound_in_prose(sentence: str, values: Sequence[Value], sources: Sequence[ProseBindings]) -> Iterator[Misbinding]:
     """Yield the values that the sentence puts beside the names of another value of the same kind."""
-    quantities = [one for one in values if isinstance(one, Quantity)]
     for kind in dict.fromkeys(kind_of(one) for one in values):
         if kind in _UNJUDGED:
             continue
         same = [one for one in values if kind_of(one) == kind]
         for clause in cut_at(sentence, (0, len(sentence)), same):
-            words = _words_of(sentence, clause, quantities)
+            words = _words_of(sentence, clause, values)
             value = clause.values[0]
             if len(clause.values) > 1 and not all(source.is_range(clause.values) for source in sources):
                 yield from _crossed(words, clause.values, sources)
@@ -210,17 +223,15 @@ def _crossed(words: Sequence[str], values: Sequence[Value], sources: Sequence[Pr
 
 
 def _is_crossed(words: Sequence[str], own: _Bound, other: _Bound) -> bool:
-    return any(_is_turned(words, one) for one in _contrasts(own, other) if one.is_aligned)
-
-
-def _is_turned(words: Sequence[str], contrast: _Contrast) -> bool:
     """Return whether the name of the second value stands before that of the first.
 
-    Both names stand on two sides of the values, or side by side: in "less with B, A had 1% vs 2%" they do neither.
+    Both names stand on two sides of the values, or joined: in "less with B, A had 1% vs 2%" they do neither.
     """
-    first = [place for place, word in enumerate(words) if word in contrast.own]
-    second = [place for place, word in enumerate(words) if word in contrast.other]
-    if not first or not second or second[0] >= first[0] or second[-1] > first[0]:
+    first = [place for place, word in enumerate(words) if word in own.content - other.content]
+    second = [place for place, word in enumerate(words) if word in other.content - own.content]
+    if not first or not second or second[-1] > first[0]:
         return False
     between = words[second[-1] + 1 : first[0]]
-    return any(word[0] == _VALUE for word in between) or not content_of(between)
+    if any(word[0] == _VALUE for word in between):
+        return True
+    return not content_of(between) - own.content and not CONJUNCTIONS.isdisjoint(between)

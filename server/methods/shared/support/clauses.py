@@ -17,13 +17,13 @@ from server.methods.shared.support.sources import stems_of
 
 Value = Identifier | Quantity
 
-_CONJUNCTION: Final = (
-    r"\s(?:and|or|but|while|whereas|versus|vs\.?|than|und|oder|aber|während|et|ou|mais|tandis que|alors que|y|o|pero|"
-    r"mientras que)\s"
+CONJUNCTIONS: Final = frozenset(
+    ("and or but while whereas versus vs than und oder aber während et ou mais tandis alors y o pero mientras").split()
 )
+_CONJUNCTION: Final = rf"\s(?:{'|'.join(CONJUNCTIONS)})\.?\s(?:qu?e\s)?"
 CLAUSE_END: Final = re.compile(rf"[;\n|]|[.:!?]\s|,\s|\s[–—]\s|{_CONJUNCTION}")
 # What parts two values: a sign, else a word, else a parenthesis.
-_PARTED: Final = tuple(map(re.compile, (r"[;\n]|[.:!?]\s|,\s|\s[–—]\s", _CONJUNCTION, r"[()|]")))
+_PARTED: Final = tuple(map(re.compile, (r"[;\n]|[.:!?]\s", r",\s|\s[–—]\s", _CONJUNCTION, r"[()|]")))
 _STRONG: Final = re.compile(r"[;\n]|[.!?]\s")
 
 
