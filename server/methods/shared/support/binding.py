@@ -108,6 +108,8 @@ def is_same(a: Value, b: Value) -> bool:
 
 
 def _is_nearer(words: Words, other: _Bound, own: _Bound) -> bool:
+    if not (other.content - own.content) & words:
+        return False
     if own.is_open and other.sentence < own.sentence:
         return False  # "It" may stand for a name of the sentences before
     contrasts = list(_contrasts(own, other))
@@ -227,11 +229,13 @@ def _is_crossed(words: Sequence[str], own: _Bound, other: _Bound) -> bool:
 
     Both names stand on two sides of the values, or joined: in "less with B, A had 1% vs 2%" they do neither.
     """
-    first = [place for place, word in enumerate(words) if word in own.content - other.content]
-    second = [place for place, word in enumerate(words) if word in other.content - own.content]
-    if not first or not second or second[-1] > first[0]:
-        return False
-    between = words[second[-1] + 1 : first[0]]
-    if any(word[0] == _VALUE for word in between):
-        return True
-    return not content_of(between) - own.content and not CONJUNCTIONS.isdisjoint(between)
+    names = [(one.own, one.other) for one in _contrasts(own, other) if one.is_aligned]
+    for ours, theirs in (*names, (own.content - other.content, other.content - own.content)):
+        first = [place for place, word in enumerate(words) if word in ours]
+        second = [place for place, word in enumerate(words) if word in theirs]
+        if first and second and second[-1] < first[0]:
+            between = words[second[-1] + 1 : first[0]]
+            is_list = not content_of(between) - own.content and not CONJUNCTIONS.isdisjoint(between)
+            if is_list or any(word[0] == _VALUE for word in between):
+                return True
+    return False
