@@ -93,11 +93,16 @@ class ProseBindings:
         spots = [{(one.sentence, one.words) for one in self.clauses_of(value)} for value in values]
         return bool(set.intersection(*spots))
 
-    def rival_of(self, value: Value, words: Words) -> _Bound | None:
-        """Return the clause of another value whose names are among the words, where the value's own are not."""
+    def rival_of(self, value: Value, words: Words, asked: Words) -> _Bound | None:
+        """Return the clause of another value whose names are among the words, where the value's own are not.
+
+        Words that say nothing of any name speak of what was asked.
+        """
         others = [one for one in self.of(value) if not is_same(value, one.value)]
-        owns = self.clauses_of(value)
-        rivals = [next((one for one in others if _is_nearer(words, one, own)), None) for own in owns]
+        rivals = []
+        for own in self.clauses_of(value):
+            beside = words if words & own.content else words | asked
+            rivals.append(next((one for one in others if _is_nearer(beside, one, own)), None))
         return rivals[0] if rivals and all(rivals) else None
 
 
@@ -197,8 +202,11 @@ def _stems(text: str) -> Iterator[str]:
     return map(stem_of, tokens_of(text))
 
 
-def misbound_in_prose(sentence: str, values: Sequence[Value], sources: Sequence[ProseBindings]) -> Iterator[Misbinding]:
+def misbound_in_prose(
+    sentence: str, values: Sequence[Value], question: str, sources: Sequence[ProseBindings]
+) -> Iterator[Misbinding]:
     """Yield the values that the sentence puts beside the names of another value of the same kind."""
+    asked = content_of(tuple(_stems(question)))
     for kind in dict.fromkeys(kind_of(one) for one in values):
         if kind in _UNJUDGED:
             continue
@@ -209,7 +217,7 @@ def misbound_in_prose(sentence: str, values: Sequence[Value], sources: Sequence[
             if len(clause.values) > 1 and not all(source.is_range(clause.values) for source in sources):
                 yield from _crossed(words, clause.values, sources)
                 continue
-            rivals = [source.rival_of(value, content_of(words)) for source in sources if source.clauses_of(value)]
+            rivals = [source.rival_of(value, content_of(words), asked) for source in sources if source.clauses_of(value)]
             if rivals and all(rivals):
                 detail = f"what stands beside {value.text} goes with {rivals[0].value.text} in the source"
                 yield Misbinding(value, detail)

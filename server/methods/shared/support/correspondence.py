@@ -151,7 +151,7 @@ class Evidence:
         records = [record for source in sources for record in _records_of(source)]
         wrong = list(misbound_in_records(statement.text, values, self._asked, records)) if len(records) > 1 else []
         prose = [self._bound[id(source)] for source in sources if id(source) in self._bound]
-        wrong += misbound_in_prose(statement.text, values, prose)
+        wrong += misbound_in_prose(statement.text, values, self._question.text, prose)
         for one in {one.value.start: one for one in reversed(wrong)}.values():
             yield Mismatch("record", one.value.text, one.value.start, one.value.end, one.detail)
 
