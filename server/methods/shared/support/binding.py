@@ -101,8 +101,7 @@ class ProseBindings:
         others = [one for one in self.of(value) if not is_same(value, one.value)]
         rivals = []
         for own in self.clauses_of(value):
-            beside = words if words & own.content else words | asked
-            rivals.append(next((one for one in others if _is_nearer(beside, one, own)), None))
+            rivals.append(next((one for one in others if _is_nearer(words, asked, one, own)), None))
         return rivals[0] if rivals and all(rivals) else None
 
 
@@ -112,7 +111,9 @@ def is_same(a: Value, b: Value) -> bool:
     return a.text.casefold() == b.text.casefold()
 
 
-def _is_nearer(words: Words, other: _Bound, own: _Bound) -> bool:
+def _is_nearer(words: Words, asked: Words, other: _Bound, own: _Bound) -> bool:
+    if not words & (own.content ^ other.content):
+        words |= asked
     if not (other.content - own.content) & words:
         return False
     if own.is_open and other.sentence < own.sentence:
