@@ -13,6 +13,7 @@ from typing import Final
 from server.methods.base import Mismatch, MismatchKind, Source
 from server.methods.shared.support.arithmetic import Support, follows_for_body, follows_from, is_stated, support_of
 from server.methods.shared.support.binding import ProseBindings, misbound_in_prose
+from server.methods.shared.support.calculations import Calculation, calculations_in
 from server.methods.shared.support.clauses import Value
 from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
 from server.methods.shared.support.quantities import Quantity, QuantityReader
@@ -44,6 +45,7 @@ class Statement:
     identifiers: tuple[Identifier, ...]
     quantities: tuple[Quantity, ...]
     citations: tuple[tuple[int, int, int], ...]  # number, start, end
+    calculations: tuple[Calculation, ...]
 
 
 class Evidence:
@@ -77,7 +79,8 @@ class Evidence:
         identifiers = tuple(identifiers_in(text))
         marks = [found.span() for pattern in (_CITATION, _LIST_MARKER) for found in pattern.finditer(text)]
         quantities = self._reader.read(text, [*marks, *((one.start, one.end) for one in identifiers)])
-        return Statement(text, identifiers, tuple(quantities), tuple(_citations(text)))
+        calculations = tuple(calculations_in(text, quantities))
+        return Statement(text, identifiers, tuple(quantities), tuple(_citations(text)), calculations)
 
     def _cited(self, statement: Statement) -> tuple[PreparedSource, ...]:
         numbers = {number for number, _, _ in statement.citations}
@@ -91,6 +94,10 @@ class Evidence:
                 yield Mismatch("citation", statement.text[start:end], start, end, detail)
 
     def _numbers(self, statement: Statement, cited: Sequence[PreparedSource], context: str) -> Iterator[Mismatch]:
+        for one in statement.calculations:
+            if one.result is not None and not one.holds:
+                detail = f"{one.text} is {one.value:.6g}, not {one.result.text}"
+                yield Mismatch("number", one.result.text, one.result.start, one.result.end, detail)
         for quantity, support in self._supports(statement, cited, context):
             if support is None:
                 others = [source for source in self._sources if is_stated(quantity, source.whole)]
@@ -110,22 +117,43 @@ class Evidence:
                 yield quantity, "derived"
             else:
                 unexplained.append(quantity)
-        if not unexplained:
-            return
-        known = self._operands(statement, context)
-        weights = [*statement.quantities, *self._question.quantities]
-        for_body = [one for one in unexplained if follows_for_body(one, weights, sources)]
-        for quantity in unexplained:
-            operands = [other for other in known if other.text != quantity.text]
-            # A weight that the answer takes as its example, with the dose that follows from it.
-            is_example = bool(for_body) and quantity.unit.expression == "kilogram"
-            is_derived = quantity in for_body or is_example or follows_from(quantity, operands)
-            yield quantity, "derived" if is_derived else None
+        if unexplained:
+            yield from self._derived(statement, unexplained, sources, self._read(context))
 
-    def _operands(self, statement: Statement, context: str) -> list[Quantity]:
+    def _derived(
+        self,
+        statement: Statement,
+        unexplained: Sequence[Quantity],
+        sources: Sequence[PreparedSource],
+        answer: Statement,
+    ) -> Iterator[tuple[Quantity, Support | None]]:
+        """Yield the numbers that no source gives with whether they follow from what the answer names.
+
+        What follows may be used in the next step.
+        """
+        known, rest = self._operands(statement, answer), list(unexplained)
+        weights = [*statement.quantities, *self._question.quantities]
+        calculations = [*statement.calculations, *answer.calculations]
+        while rest:
+            derived = [one for one in rest if _is_calculated(one, calculations)]
+            derived = derived or [one for one in rest if follows_for_body(one, weights, sources)]
+            if derived and derived[0] not in known:
+                # A weight that the answer takes as its example, with the dose that follows from it.
+                derived += [one for one in rest if one.unit.expression == "kilogram" and one not in derived]
+            derived = derived or [
+                one for one in rest if follows_from(one, [other for other in known if other.text != one.text])
+            ]
+            if not derived:
+                break
+            yield from ((one, "derived") for one in derived)
+            known += derived
+            rest = [one for one in rest if one not in derived]
+        yield from ((one, None) for one in rest)
+
+    def _operands(self, statement: Statement, answer: Statement) -> list[Quantity]:
         """Return the numbers of the answer and of the question that stand in a source or in the question."""
-        named = (*statement.quantities, *self._read(context).quantities)
         texts = [self._question, *(source.whole for source in self._sources)]
+        named = (*statement.quantities, *answer.quantities)
         stated = [quantity for quantity in named if any(is_stated(quantity, text) for text in texts)]
         return [*stated, *(quantity for quantity in self._question.quantities if not quantity.is_implied)]
 
@@ -193,6 +221,15 @@ def _is_checked(quantity: Quantity) -> bool:
         return True
     value = abs(quantity.written[0])
     return value > _MAX_COUNT or not value.is_integer()
+
+
+def _is_calculated(quantity: Quantity, calculations: Sequence[Calculation]) -> bool:
+    """Return whether a calculation that is written out gives the number, in the unit in which it is said."""
+    return any(
+        (one.holds and one.result is not None and one.result.written == quantity.written)
+        or (one.result is None and one.is_result and abs(one.value - quantity.written[0]) <= 0.005 * abs(one.value))
+        for one in calculations
+    )
 
 
 def _out_of_date(
