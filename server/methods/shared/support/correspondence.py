@@ -63,9 +63,11 @@ class Evidence:
         statement = self._read(sentence)
         cited = self._cited(statement)
         found = [*self._uncitable(statement), *_out_of_date(statement, cited, self._sources)]
-        found += self._numbers(statement, cited, context)
+        supports = list(self._supports(statement, cited, context))
+        found += self._numbers(statement, cited, supports)
         found += self._identifiers(statement, cited, context)
-        found += self._bindings(statement, cited)
+        computed = [quantity for quantity, support in supports if support == "derived"]
+        found += self._bindings(statement, cited, computed)
         num_checked = len(statement.identifiers) + sum(map(_is_checked, statement.quantities))
         return Correspondence(num_checked, tuple(sorted(found, key=lambda one: (one.start, one.end))))
 
@@ -93,12 +95,17 @@ class Evidence:
                 detail = f"no source has the number {number}"
                 yield Mismatch("citation", statement.text[start:end], start, end, detail)
 
-    def _numbers(self, statement: Statement, cited: Sequence[PreparedSource], context: str) -> Iterator[Mismatch]:
+    def _numbers(
+        self,
+        statement: Statement,
+        cited: Sequence[PreparedSource],
+        supports: Sequence[tuple[Quantity, Support | None]],
+    ) -> Iterator[Mismatch]:
         for one in statement.calculations:
             if one.result is not None and not one.holds:
                 detail = f"{one.text} is {one.value:.6g}, not {one.result.text}"
                 yield Mismatch("number", one.result.text, one.result.start, one.result.end, detail)
-        for quantity, support in self._supports(statement, cited, context):
+        for quantity, support in supports:
             if support is None:
                 others = [source for source in self._sources if is_stated(quantity, source.whole)]
                 yield _missing("number", quantity, others, cited)
@@ -108,22 +115,25 @@ class Evidence:
     ) -> Iterator[tuple[Quantity, Support | None]]:
         """Yield each number that is to be looked up with how the sources, or the question, give it."""
         sources = cited or self._sources
-        unexplained = []
+        unexplained, computed = [], []
         for quantity in filter(_is_checked, statement.quantities if self._sources else ()):
             ways = {support_of(quantity, source) for source in sources} - {None}
             if is_stated(quantity, self._question) or "stated" in ways:
                 yield quantity, "stated"
             elif ways:
+                computed.append(quantity)
                 yield quantity, "derived"
             else:
                 unexplained.append(quantity)
         if unexplained:
-            yield from self._derived(statement, unexplained, sources, self._read(context))
+            answer = self._read(context)
+            known = [*computed, *self._operands(statement, answer)]
+            yield from self._derived(statement, (unexplained, known), sources, answer)
 
     def _derived(
         self,
         statement: Statement,
-        unexplained: Sequence[Quantity],
+        numbers: tuple[Sequence[Quantity], list[Quantity]],
         sources: Sequence[PreparedSource],
         answer: Statement,
     ) -> Iterator[tuple[Quantity, Support | None]]:
@@ -131,7 +141,7 @@ class Evidence:
 
         What follows may be used in the next step.
         """
-        known, rest = self._operands(statement, answer), list(unexplained)
+        rest, known = list(numbers[0]), numbers[1]
         weights = [*statement.quantities, *self._question.quantities]
         calculations = [*statement.calculations, *answer.calculations]
         while rest:
@@ -173,13 +183,17 @@ class Evidence:
             others = [source for source in self._sources if source.whole.index.has(one)]
             yield _missing("identifier", one, others, cited)
 
-    def _bindings(self, statement: Statement, cited: Sequence[PreparedSource]) -> Iterator[Mismatch]:
+    def _bindings(
+        self, statement: Statement, cited: Sequence[PreparedSource], computed: Sequence[Quantity]
+    ) -> Iterator[Mismatch]:
         sources = cited or self._sources
         values: list[Value] = sorted((*statement.identifiers, *statement.quantities), key=lambda one: one.start)
         records = [record for source in sources for record in _records_of(source)]
         wrong = list(misbound_in_records(statement.text, values, self._asked, records)) if len(records) > 1 else []
         prose = [self._bound[id(source)] for source in sources if id(source) in self._bound]
-        wrong += misbound_in_prose(statement.text, values, self._question.text, prose)
+        in_prose = misbound_in_prose(statement.text, values, self._question.text, prose)
+        # What is computed brings the values of several names together.
+        wrong += (one for one in in_prose if not _stands_with(computed, one.value, statement.text))
         for one in {one.value.start: one for one in reversed(wrong)}.values():
             yield Mismatch("record", one.value.text, one.value.start, one.value.end, one.detail)
 
@@ -223,10 +237,14 @@ def _is_checked(quantity: Quantity) -> bool:
     return value > _MAX_COUNT or not value.is_integer()
 
 
+def _stands_with(computed: Sequence[Quantity], value: Value, text: str) -> bool:
+    return any(one.start > value.start and ". " not in text[value.end : one.start] for one in computed)
+
+
 def _is_calculated(quantity: Quantity, calculations: Sequence[Calculation]) -> bool:
     """Return whether a calculation that is written out gives the number, in the unit in which it is said."""
     return any(
-        (one.holds and one.result is not None and one.result.written == quantity.written)
+        (one.holds and one.result is not None and abs(one.result.written[0]) == abs(quantity.written[0]))
         or (one.result is None and one.is_result and abs(one.value - quantity.written[0]) <= 0.005 * abs(one.value))
         for one in calculations
     )
