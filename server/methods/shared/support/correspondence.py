@@ -14,11 +14,11 @@ from server.methods.base import Mismatch, MismatchKind, Source
 from server.methods.shared.support.arithmetic import Support, follows_for_body, follows_from, is_stated, support_of
 from server.methods.shared.support.binding import ProseBindings, misbound_in_prose
 from server.methods.shared.support.calculations import Calculation, calculations_in
-from server.methods.shared.support.clauses import Value
+from server.methods.shared.support.clauses import CLAUSE_END, Value
 from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 from server.methods.shared.support.record_binding import Record, misbound_in_records
-from server.methods.shared.support.sources import PreparedSource, PreparedText, without_options
+from server.methods.shared.support.sources import PreparedSource, PreparedText, stems_of, without_options
 
 # Not the genotypes P[8] and G1P[8].
 _CITATION: Final = re.compile(r"(?<!\b[A-Z])(?<!\d[A-Z])\[(\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*)\]")
@@ -108,6 +108,8 @@ class Evidence:
         for quantity, support in supports:
             if support is None:
                 others = [source for source in self._sources if is_stated(quantity, source.whole)]
+                if any(_is_named(source, statement.text, cited) for source in others):
+                    continue
                 yield _missing("number", quantity, others, cited)
 
     def _supports(
@@ -207,9 +209,10 @@ def _records_of(source: PreparedSource) -> Iterator[Record]:
 
 
 def _is_other_name(one: Identifier, sentence: str, sources: Sequence[PreparedSource]) -> bool:
-    """Return whether a symbol in parentheses is another name of what stands before them and begins a source's record.
+    """Return whether a symbol in parentheses is another name of what stands before them, a name of a source.
 
-    In prose, also of a symbol that stands there. What a record says of a gene's names is complete.
+    A name is a symbol, what a text begins with, or what it writes with a capital. Not of records: what a record says of
+    a gene's names is complete.
     """
     before = _BEFORE_NAME.search(sentence, 0, one.start)
     if before is None:
@@ -218,8 +221,11 @@ def _is_other_name(one: Identifier, sentence: str, sources: Sequence[PreparedSou
     if is_symbol(word):
         known = next(identifiers_in(word), None)
         return known is not None and any(not s.records and s.whole.index.has(known) for s in sources)
-    starts = (start for s in sources for start in (s.source.title, s.source.text, *s.source.records))
-    return any(start[: len(word)].casefold() == word.casefold() for start in starts)
+    capital = re.compile(rf"(?:^|[\w,;:(-] ){re.escape(word[0].upper() + word[1:])}(?!\w)")
+    starts = (start for s in sources for start in (s.source.title, *s.source.records))
+    return any(start[: len(word)].casefold() == word.casefold() for start in starts) or any(
+        capital.search(s.source.text) for s in sources if not s.records
+    )
 
 
 def _citations(text: str) -> Iterator[tuple[int, int, int]]:
@@ -237,8 +243,14 @@ def _is_checked(quantity: Quantity) -> bool:
     return value > _MAX_COUNT or not value.is_integer()
 
 
+def _is_named(source: PreparedSource, sentence: str, cited: Sequence[PreparedSource]) -> bool:
+    """Return whether the sentence names a source as well as a citation would: by all of its title, if none is cited."""
+    title = stems_of(source.source.title)
+    return bool(title) and title <= stems_of(sentence) and not any(title <= stems_of(one.source.title) for one in cited)
+
+
 def _stands_with(computed: Sequence[Quantity], value: Value, text: str) -> bool:
-    return any(one.start > value.start and ". " not in text[value.end : one.start] for one in computed)
+    return any(one.start > value.start and not CLAUSE_END.search(text, value.end, one.start) for one in computed)
 
 
 def _is_calculated(quantity: Quantity, calculations: Sequence[Calculation]) -> bool:
