@@ -75,6 +75,7 @@ class ProseBindings:
 
     def __init__(self, source: PreparedSource) -> None:
         self._text = source.whole
+        self.title = content_of(tuple(_stems(source.source.title)))
         self._bound: dict[str, list[_Bound]] = {}
 
     def of(self, value: Value) -> list[_Bound]:
@@ -103,6 +104,17 @@ class ProseBindings:
         for own in self.clauses_of(value):
             rivals.append(next((one for one in others if _is_nearer(words, asked, one, own)), None))
         return rivals[0] if rivals and all(rivals) else None
+
+
+    def namesake_of(self, value: Value, words: Words, others: Sequence[ProseBindings]) -> _Bound | None:
+        """Return the clause of another source that says the same of the name in its title, if that name is there."""
+        for own, source in product(self.clauses_of(value), others):
+            titles = _Contrast(self.title - source.title, source.title - self.title, is_aligned=True)
+            if titles.is_other(words) and not titles.own & (words | own.content):
+                for other in source.of(value):
+                    if own.content & other.content and not is_same(value, other.value):
+                        return other
+        return None
 
 
 def is_same(a: Value, b: Value) -> bool:
@@ -204,7 +216,7 @@ def _stems(text: str) -> Iterator[str]:
 
 
 def misbound_in_prose(
-    sentence: str, values: Sequence[Value], question: str, sources: Sequence[ProseBindings]
+    sentence: str, values: Sequence[Value], question: str, sources: Sequence[ProseBindings], every: Sequence[ProseBindings]
 ) -> Iterator[Misbinding]:
     """Yield the values that the sentence puts beside the names of another value of the same kind."""
     asked = content_of(tuple(_stems(question)))
@@ -218,7 +230,12 @@ def misbound_in_prose(
             if len(clause.values) > 1 and not all(source.is_range(clause.values) for source in sources):
                 yield from _crossed(words, clause.values, sources)
                 continue
-            rivals = [source.rival_of(value, content_of(words), asked) for source in sources if source.clauses_of(value)]
+            having = [source for source in sources if source.clauses_of(value)]
+            beside = content_of(words)
+            rivals = [
+                source.rival_of(value, beside, asked) or source.namesake_of(value, beside, [o for o in every if o not in having])
+                for source in having
+            ]
             if rivals and all(rivals):
                 detail = f"what stands beside {value.text} goes with {rivals[0].value.text} in the source"
                 yield Misbinding(value, detail)

@@ -193,7 +193,7 @@ class Evidence:
         records = [record for source in sources for record in _records_of(source)]
         wrong = list(misbound_in_records(statement.text, values, self._asked, records)) if len(records) > 1 else []
         prose = [self._bound[id(source)] for source in sources if id(source) in self._bound]
-        in_prose = misbound_in_prose(statement.text, values, self._question.text, prose)
+        in_prose = misbound_in_prose(statement.text, values, self._question.text, prose, list(self._bound.values()))
         # What is computed brings the values of several names together.
         wrong += (one for one in in_prose if not _stands_with(computed, one.value, statement.text))
         for one in {one.value.start: one for one in reversed(wrong)}.values():
