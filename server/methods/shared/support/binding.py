@@ -100,11 +100,9 @@ class ProseBindings:
         Words that say nothing of any name speak of what was asked.
         """
         others = [one for one in self.of(value) if not is_same(value, one.value)]
-        rivals = []
-        for own in self.clauses_of(value):
-            rivals.append(next((one for one in others if _is_nearer(words, asked, one, own)), None))
+        owns = self.clauses_of(value)
+        rivals = [next((one for one in others if _is_nearer(words, asked, one, own)), None) for own in owns]
         return rivals[0] if rivals and all(rivals) else None
-
 
     def namesake_of(self, value: Value, words: Words, others: Sequence[ProseBindings]) -> _Bound | None:
         """Return the clause of another source that says the same of the name in its title, if that name is there."""
@@ -150,9 +148,8 @@ def _contrasts(own: _Bound, other: _Bound) -> Iterator[_Contrast]:
         if ours and theirs:
             ours, theirs = frozenset(ours[: len(theirs) + 1]), frozenset(theirs[: len(ours) + 1])
             yield _Contrast(ours, theirs, is_aligned=True, short=theirs & other.short)
-        elif ours or theirs:
-            if own.sentence != other.sentence or bool(theirs) == _is_before(own, other):
-                yield _Contrast(frozenset(ours), frozenset(theirs), is_aligned=False)
+        elif (ours or theirs) and (own.sentence != other.sentence or bool(theirs) == _is_before(own, other)):
+            yield _Contrast(frozenset(ours), frozenset(theirs), is_aligned=False)
 
 
 def _names(bound: _Bound, span: tuple[int, int], other: _Bound) -> list[str]:
@@ -187,8 +184,8 @@ def _clauses_of(text: PreparedText, kind: str) -> Iterator[_Bound]:
 def _words_of(text: str, clause: Clause, others: Sequence[Value]) -> tuple[str, ...]:
     """Return the words of a clause in order: a measure, and a value of the clause's own kind, as its kind.
 
-    They end where a second value of another kind begins what is said of the next name: "76 percent with 2 mg, 66 percent
-    with laser".
+    They end where a second value of another kind begins what is said of the next name: "76 percent with 2 mg, 66
+    percent with laser".
     """
     words: list[str] = []
     place, last = clause.start, clause.values[-1]
@@ -216,7 +213,11 @@ def _stems(text: str) -> Iterator[str]:
 
 
 def misbound_in_prose(
-    sentence: str, values: Sequence[Value], question: str, sources: Sequence[ProseBindings], every: Sequence[ProseBindings]
+    sentence: str,
+    values: Sequence[Value],
+    question: str,
+    sources: Sequence[ProseBindings],
+    every: Sequence[ProseBindings],
 ) -> Iterator[Misbinding]:
     """Yield the values that the sentence puts beside the names of another value of the same kind."""
     asked = content_of(tuple(_stems(question)))
@@ -233,7 +234,8 @@ def misbound_in_prose(
             having = [source for source in sources if source.clauses_of(value)]
             beside = content_of(words)
             rivals = [
-                source.rival_of(value, beside, asked) or source.namesake_of(value, beside, [o for o in every if o not in having])
+                source.rival_of(value, beside, asked)
+                or source.namesake_of(value, beside, [o for o in every if o not in having])
                 for source in having
             ]
             if rivals and all(rivals):

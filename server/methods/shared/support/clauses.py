@@ -18,9 +18,12 @@ from server.methods.shared.support.sources import stems_of
 Value = Identifier | Quantity
 
 CONJUNCTIONS: Final = frozenset(
-    ("and or but while whereas versus vs than und oder aber während et ou mais tandis alors y o pero mientras").split()
+    re.findall(
+        r"\w+",
+        "and or but while whereas versus vs than und oder aber während et ou mais tandis alors y o pero mientras",
+    )
 )
-_CONJUNCTION: Final = rf"\s(?:{'|'.join(CONJUNCTIONS)})\.?\s(?:qu?e\s)?"
+_CONJUNCTION: Final = rf"\s(?:{'|'.join(sorted(CONJUNCTIONS))})\.?\s(?:qu?e\s)?"
 CLAUSE_END: Final = re.compile(rf"[;\n|]|[.:!?]\s|,\s|\s[–—]\s|{_CONJUNCTION}")
 # What parts two values: a sign, else a word, else a parenthesis.
 _PARTED: Final = tuple(map(re.compile, (r"[;\n]|[.:!?]\s", r",\s|\s[–—]\s", _CONJUNCTION, r"[()|]")))

@@ -101,16 +101,15 @@ class Evidence:
         cited: Sequence[PreparedSource],
         supports: Sequence[tuple[Quantity, Support | None]],
     ) -> Iterator[Mismatch]:
-        for one in statement.calculations:
-            if one.result is not None and not one.holds:
-                detail = f"{one.text} is {one.value:.6g}, not {one.result.text}"
-                yield Mismatch("number", one.result.text, one.result.start, one.result.end, detail)
+        wrong = {one.result: one for one in statement.calculations if one.result is not None and not one.holds}
+        for result, one in wrong.items():
+            detail = f"{one.text} is {one.value:.6g}, not {result.text}"
+            yield Mismatch("number", result.text, result.start, result.end, detail)
         for quantity, support in supports:
-            if support is None:
+            if support is None and quantity not in wrong:
                 others = [source for source in self._sources if is_stated(quantity, source.whole)]
-                if any(_is_named(source, statement.text, cited) for source in others):
-                    continue
-                yield _missing("number", quantity, others, cited)
+                if not any(_is_named(source, statement.text, cited) for source in others):
+                    yield _missing("number", quantity, others, cited)
 
     def _supports(
         self, statement: Statement, cited: Sequence[PreparedSource], context: str

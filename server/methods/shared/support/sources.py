@@ -97,7 +97,5 @@ def stems_of(text: str) -> frozenset[str]:
     """Return the words of a text that can tell two clauses apart, each by its first letters, and its numbers."""
     words: Sequence[str] = tokens_of(text)
     return frozenset(
-        stem_of(word)
-        for word in words
-        if word.isdecimal() or (len(word) > 2 and word not in FUNCTION_WORDS)
+        stem_of(word) for word in words if word.isdecimal() or (len(word) > 2 and word not in FUNCTION_WORDS)
     )

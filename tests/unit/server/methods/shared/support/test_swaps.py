@@ -71,10 +71,10 @@ SHAPES = (
 
 
 @cache
-def evidence(title: str) -> Evidence:
+def evidence(title: str, question: str = "") -> Evidence:
     rows = map(json.loads, PASSAGES.read_text(encoding="utf-8").splitlines())
     row = next(row for row in rows if row["title"].startswith(title))
-    return Evidence([Source(row["content"], 1, row["title"])], "", READER)
+    return Evidence([Source(row["content"], 1, row["title"])], question, READER)
 
 
 def sentences(*, is_swapped: bool) -> Iterator[tuple[str, str]]:
@@ -102,3 +102,16 @@ def test_values_beside_their_names_are_not_labelled() -> None:
     alarmed = [one for one in every if noticed(*one)]
 
     assert len(alarmed) <= 0.02 * len(every), alarmed
+
+
+def test_bare_answers_are_about_what_was_asked() -> None:
+    """Three of four values of another name are noticed by the question's name, and no right one is labelled."""
+    missed, alarmed = [], []
+    for title, a, x, b, y in PAIRS:
+        for name, own, other in ((a, x, y), (b, y, x)):
+            text = evidence(title, f"What is the value for {name}?")
+            missed += [(name, other)] * (not text.check(f"{other} [1].").mismatches)
+            alarmed += [(name, own)] * bool(text.check(f"It is {own} [1].").mismatches)
+
+    assert alarmed == []
+    assert len(missed) <= len(PAIRS) / 2, missed
