@@ -16,10 +16,71 @@ from typing import Final
 
 from models.function_words import FUNCTION_WORDS
 from server.methods.shared.support.arithmetic import is_equal, is_rate_of
-from server.methods.shared.support.clauses import CONJUNCTIONS, Clause, Misbinding, Value, cut_at, kind_of
 from server.methods.shared.support.identifiers import Identifier, plain, tokens_of
-from server.methods.shared.support.quantities import Quantity
-from server.methods.shared.support.sources import PreparedSource, PreparedText, stem_of
+from server.methods.shared.support.quantities import FREQUENCY, Quantity
+from server.methods.shared.support.sources import PreparedSource, PreparedText, stem_of, stems_of
+
+Value = Identifier | Quantity
+
+CONJUNCTIONS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "and or but while whereas versus vs than und oder aber während et ou mais tandis alors y o pero mientras",
+    )
+)
+_CONJUNCTION: Final = rf"\s(?:{'|'.join(sorted(CONJUNCTIONS))})\.?\s(?:qu?e\s)?"
+CLAUSE_END: Final = re.compile(rf"[;\n|]|[.:!?]\s|,\s|\s[–—]\s|{_CONJUNCTION}")
+# What parts two values: a sign, else a word, else a parenthesis.
+_PARTED: Final = tuple(map(re.compile, (r"[;\n]|[.:!?]\s", r",\s|\s[–—]\s", _CONJUNCTION, r"[()|]")))
+_STRONG: Final = re.compile(r"[;\n]|[.!?]\s")
+
+
+@dataclass(frozen=True, slots=True)
+class Misbinding:
+    """Hold a value that a sentence binds to another name than its sources do, with both names' places in words."""
+
+    value: Value
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """Hold the place of a clause and the values of one kind in it."""
+
+    values: tuple[Value, ...]
+    start: int
+    end: int
+
+
+def kind_of(value: Value) -> str:
+    """Return what a value can be compared with: a rate goes with the amount that it is a rate of."""
+    if isinstance(value, Identifier):
+        return "snp" if value.text.startswith("rs") else value.kind
+    return value.dimension if value.dimension == FREQUENCY else value.dimension.replace(" / [time]", "")
+
+
+def cut_at(text: str, span: tuple[int, int], values: Sequence[Value]) -> Iterator[Clause]:
+    """Cut a sentence between values that follow one another, at the signs, else at the words, that join clauses.
+
+    Values of one range or pair ("4.2% vs 26.6%") share the words around them.
+    """
+    groups, spans = [[values[0]]], [[span[0], span[1]]]
+    for before, value in pairwise(values):
+        between = before.end, value.start
+        marks = next(filter(None, (list(pattern.finditer(text, *between)) for pattern in _PARTED)), [])
+        if marks and stems_of(text[slice(*between)]):
+            spans[-1][1] = marks[0].start()
+            # The name of "A (1 mg), B (2 mg)" stands between two signs.
+            last = next((mark for mark in reversed(marks) if stems_of(text[mark.end() : value.start])), marks[-1])
+            spans.append([last.end(), span[1]])
+            groups.append([value])
+        else:
+            groups[-1].append(value)
+    for members, (low, high) in zip(groups, spans, strict=True):
+        begin = max((found.end() for found in _STRONG.finditer(text, low, members[0].start)), default=low)
+        end = next((found.start() for found in _STRONG.finditer(text, members[-1].end, high)), high)
+        yield Clause(tuple(members), begin, end)
+
 
 _MIN_SHARE: Final = 0.5
 _MIN_LEAD: Final = 0.3
@@ -146,8 +207,8 @@ def _contrasts(own: _Bound, other: _Bound) -> Iterator[_Contrast]:
             continue
         ours, theirs = _names(own, (a, b), other), _names(other, (c, d), own)
         if ours and theirs:
-            ours, theirs = frozenset(ours[: len(theirs) + 1]), frozenset(theirs[: len(ours) + 1])
-            yield _Contrast(ours, theirs, is_aligned=True, short=theirs & other.short)
+            names = frozenset(theirs[: len(ours) + 1])
+            yield _Contrast(frozenset(ours[: len(theirs) + 1]), names, is_aligned=True, short=names & other.short)
         elif (ours or theirs) and (own.sentence != other.sentence or bool(theirs) == _is_before(own, other)):
             yield _Contrast(frozenset(ours), frozenset(theirs), is_aligned=False)
 
@@ -166,7 +227,8 @@ def _is_before(a: _Bound, b: _Bound) -> bool:
 
 def _clauses_of(text: PreparedText, kind: str) -> Iterator[_Bound]:
     """Yield the clauses of the values of one kind: a sentence, cut between two of them."""
-    values: list[Value] = [one for one in (*text.identifiers, *text.quantities) if kind_of(one) == kind]
+    every: tuple[Value, ...] = (*text.identifiers, *text.quantities)
+    values = [one for one in every if kind_of(one) == kind]
     values = [one for one in values if not (isinstance(one, Quantity) and one.is_implied)]
     groups: dict[int, list[Value]] = {}
     for value in sorted(values, key=lambda one: one.start):

@@ -12,9 +12,8 @@ from typing import Final
 
 from server.methods.base import Mismatch, MismatchKind, Source
 from server.methods.shared.support.arithmetic import Support, follows_for_body, follows_from, is_stated, support_of
-from server.methods.shared.support.binding import ProseBindings, misbound_in_prose
+from server.methods.shared.support.binding import CLAUSE_END, ProseBindings, Value, misbound_in_prose
 from server.methods.shared.support.calculations import Calculation, calculations_in
-from server.methods.shared.support.clauses import CLAUSE_END, Value
 from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 from server.methods.shared.support.record_binding import Record, misbound_in_records
@@ -70,12 +69,6 @@ class Evidence:
         found += self._bindings(statement, cited, computed)
         num_checked = len(statement.identifiers) + sum(map(_is_checked, statement.quantities))
         return Correspondence(num_checked, tuple(sorted(found, key=lambda one: (one.start, one.end))))
-
-    def derived(self, sentence: str, context: str = "") -> tuple[str, ...]:
-        """Return the numbers of a sentence that no source states, but that follow by one step of arithmetic."""
-        statement = self._read(sentence)
-        supports = self._supports(statement, self._cited(statement), context)
-        return tuple(quantity.text for quantity, support in supports if support == "derived")
 
     def _read(self, text: str) -> Statement:
         identifiers = tuple(identifiers_in(text))
