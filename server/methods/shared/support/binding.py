@@ -21,6 +21,13 @@ from server.methods.shared.support.quantities import FREQUENCY, Quantity
 from server.methods.shared.support.sources import PreparedSource, PreparedText, stem_of, stems_of
 
 Value = Identifier | Quantity
+Words = frozenset[str]
+_MIN_SHARE: Final = 0.5
+_MIN_LEAD: Final = 0.3
+_VALUE: Final = "#"
+_TOKEN: Final = re.compile(r"\w+")
+_SHORT: Final = re.compile(r"\(([A-Z]\w{1,9})\)")  # stands for the words before it
+_UNJUDGED: Final = frozenset({"", "symbol"})  # plain numbers and symbols stand beside too many things
 
 CONJUNCTIONS: Final = frozenset(
     re.findall(
@@ -80,16 +87,6 @@ def cut_at(text: str, span: tuple[int, int], values: Sequence[Value]) -> Iterato
         begin = max((found.end() for found in _STRONG.finditer(text, low, members[0].start)), default=low)
         end = next((found.start() for found in _STRONG.finditer(text, members[-1].end, high)), high)
         yield Clause(tuple(members), begin, end)
-
-
-_MIN_SHARE: Final = 0.5
-_MIN_LEAD: Final = 0.3
-_VALUE: Final = "#"
-_TOKEN: Final = re.compile(r"\w+")
-_SHORT: Final = re.compile(r"\(([A-Z]\w{1,9})\)")  # stands for the words before it
-_UNJUDGED: Final = frozenset({"", "symbol"})  # plain numbers and symbols stand beside too many things
-
-Words = frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -294,13 +291,10 @@ def misbound_in_prose(
                 yield from _crossed(words, clause.values, sources)
                 continue
             having = [source for source in sources if source.clauses_of(value)]
+            others = [source for source in every if source not in having]
             beside = content_of(words)
-            rivals = [
-                source.rival_of(value, beside, asked)
-                or source.namesake_of(value, beside, [o for o in every if o not in having])
-                for source in having
-            ]
-            if rivals and all(rivals):
+            rivals = [one.rival_of(value, beside, asked) or one.namesake_of(value, beside, others) for one in having]
+            if rivals and rivals[0] is not None and all(rivals):
                 detail = f"what stands beside {value.text} goes with {rivals[0].value.text} in the source"
                 yield Misbinding(value, detail)
 
