@@ -14,6 +14,7 @@ from server.methods.base import Mismatch, MismatchKind, Source
 from server.methods.shared.support.arithmetic import Support, follows_for_body, follows_from, is_stated, support_of
 from server.methods.shared.support.binding import CLAUSE_END, ProseBindings, Value, misbound_in_prose
 from server.methods.shared.support.calculations import Calculation, calculations_in
+from server.methods.shared.support.exchange import exchanged, sentences_of
 from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 from server.methods.shared.support.record_binding import Record, misbound_in_records
@@ -55,6 +56,7 @@ class Evidence:
         self._sources = tuple(PreparedSource.of(source, reader) for source in sources)
         self._question = PreparedText.of(without_options(question), reader)
         self._asked = question
+        self._sentences = {id(source): sentences_of(source.whole) for source in self._sources if not source.records}
         self._bound = {id(source): ProseBindings(source) for source in self._sources if not source.records}
 
     def check(self, sentence: str, context: str = "") -> Correspondence:
@@ -188,6 +190,11 @@ class Evidence:
         in_prose = misbound_in_prose(statement.text, values, self._question.text, prose, list(self._bound.values()))
         # What is computed brings the values of several names together.
         wrong += (one for one in in_prose if not _stands_with(computed, one.value, statement.text))
+        without_marks = _CITATION.sub(lambda mark: " " * len(mark[0]), statement.text)
+        texts = [self._sentences[id(source)] for source in sources if id(source) in self._sentences]
+        for start, end, name in [] if wrong else exchanged(without_marks, texts):
+            text = statement.text[start:end]
+            yield Mismatch("record", text, start, end, f"{text} and {name} have changed places with the source")
         for one in {one.value.start: one for one in reversed(wrong)}.values():
             yield Mismatch("record", one.value.text, one.value.start, one.value.end, one.detail)
 
