@@ -42,7 +42,8 @@ def test_other_forms_of_a_quantity_are_stated(answer: str, evidence: str) -> Non
         ("48 percentage points", "76 percent and 28 percent"), ("22.4%", "4.2 percent, and 26.6 percent without"),
         ("4.5 times as long", "20 minutes, and lidocaine's 90 minutes"),
         ("2 g", "1 g over 10 minutes and 1 g over 8 hours"),
-        ("8 mg/kg/day", "4 mg/kg twice daily"), ("125 IU/mL", "125 IU cover 1 mL"), ("5 mL/h", "120 mL over 24 hours"), ("12 mg/kg", "3 mg/kg a day for four days"),
+        ("8 mg/kg/day", "4 mg/kg twice daily"), ("125 IU/mL", "125 IU cover 1 mL"), ("5 mL/h", "120 mL over 24 hours"),
+        ("12 mg/kg", "3 mg/kg a day for four days"),
 
         ("30%", "12 of 40 patients"), ("2%", "a sensitivity of 98 percent"), ("21 patients", "21.8% vs 26.5%"),
         ("400 IU a day", "400 IU (10 micrograms) of vitamin D a day"),
