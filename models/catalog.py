@@ -42,6 +42,8 @@ _LLAMA = re.compile(r"^(?:meta-)?llama")
 _FALLBACK_CONTEXT = 4096
 # In a card, names the ability to answer messages without a method.
 CHAT: Final = "chat"
+# What pickled weights are called.
+PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 # As PEFT names them.
 _ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -102,6 +104,11 @@ class ModelCard:
     def writes(self, method: str) -> bool:
         """Return whether the model can write answers of the method, or chat by itself for ``CHAT``."""
         return self.trained_for is None or method in self.trained_for
+
+    @property
+    def is_general(self) -> bool:
+        """Return whether the model writes by itself; another one looks up, copies or chooses what it was trained to."""
+        return self.trained_for is None and not self.evidence_reasoning
 
     @property
     def is_local(self) -> bool:
@@ -198,6 +205,8 @@ def card_from_request(request: ModelRequest, converted_dir: Path | None = None) 
         extras = _converted(path, converted_dir)
     elif path.is_dir():
         needed = "config.json, tokenizer.json and weights" if request.has_weights else "config.json and tokenizer.json"
+        if request.has_weights:
+            refuse_pickles(path)
         if not (has_weights(path) if request.has_weights else has_tokenizer(path)):
             raise ModelNotFound(f"{path} holds no model: it needs {needed}")
         extras = {
@@ -271,7 +280,21 @@ def has_tokenizer(directory: Path) -> bool:
 
 def has_weights(directory: Path) -> bool:
     """Return whether a directory looks like a model that can be loaded."""
-    return has_tokenizer(directory) and any(any(directory.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
+    return has_tokenizer(directory) and any(directory.glob("*.safetensors"))
+
+
+def refuse_pickles(directory: Path) -> None:
+    """Refuse a directory whose weights are only in formats that can run code when read, by the names of its files.
+
+    Raises:
+        ModelNotFound: it is one.
+    """
+    pickles = sorted(found.name for pattern in PICKLES for found in directory.glob(pattern))
+    if pickles and not any(directory.glob("*.safetensors")):
+        raise ModelNotFound(
+            f"{directory} has its weights only as {', '.join(pickles[:3])}, a format that can run code when read: "
+            "scripts/convert_weights.py makes model.safetensors of it once"
+        )
 
 
 def context_length(directory: Path) -> int:
@@ -403,7 +426,7 @@ def _share(directory: Path, name: str, default: float) -> float:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelNotFound(f"{path} cannot be read: {error}") from error
     if not isinstance(loaded, dict):
         raise ModelNotFound(f"{path} is not a JSON object")

@@ -39,6 +39,7 @@ RetrievalError
     ├── NcbiRefusedByEgress      the egress mode does not allow it
     ├── NcbiThrottled            429 or "rate limit exceeded", retries exhausted
     ├── NcbiUnavailable          5xx, connection refused, reset, name resolution
+    │   ├── NcbiBlocked          a page for people (CAPTCHA, blocked address) in place of data; not tried again
     │   └── EgressServiceUnavailable   the institution's egress service took no call; nothing was sent to NCBI
     ├── NcbiTimeout              no (complete) reply in time
     ├── NcbiTooLarge             reply over the size limit
@@ -99,6 +100,13 @@ class NcbiUnavailable(NcbiError):
     """Report a 5xx reply, a refused or reset connection, or failed name resolution."""
 
     retryable = True
+
+
+class NcbiBlocked(NcbiUnavailable):
+    """Report that NCBI shows this address a page for people (a CAPTCHA, a notice of misuse), which no retry mends."""
+
+    retryable = False
+    hint = "set ncbi.email and ncbi.api_key, and write to NCBI, which blocks addresses of scripts that it cannot reach"
 
 
 class EgressServiceUnavailable(NcbiUnavailable):

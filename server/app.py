@@ -24,6 +24,7 @@ from server.api.responses import routes as responses
 from server.api.retrieval import documents, embeddings, namespaces, search, stored_documents
 from server.api.vllm_passthrough import dispatch
 from server.error_mapping import error_reply
+from server.errors import EgressRaised
 from server.middleware import AccessControl, AccessLogMiddleware, SecurityMiddleware, log_failure
 from server.version import installed_version
 from server.web import routes as web
@@ -55,7 +56,7 @@ def create_app(services: Services) -> Application:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         services.start()
-        services.start_jobs()
+        await services.start_jobs()
         try:
             yield
         finally:
@@ -91,8 +92,10 @@ def create_app(services: Services) -> Application:
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     log_failure(error)
     reply = error_reply(error)
+    services: Services = request.app.state.services
+    if isinstance(error, EgressRaised) and services.egress is not None:
+        await services.egress.recorded()  # no client knows of a refusal that the audit log does not have
     if isinstance(error, RetrievalError):  # messages of namespaces and indices name their files
-        services: Services = request.app.state.services
         reply = replace(reply, message=services.retrieval.uploads.conceal(reply.message))
     request.state.error_code = reply.code
     return JSONResponse(reply.body, status_code=reply.status, headers=reply.headers)

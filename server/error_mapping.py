@@ -5,6 +5,8 @@ Knows no error by name.
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,6 +63,7 @@ from server.errors import (
     ForbiddenHost,
     ForbiddenOrigin,
     HeadTooLarge,
+    HostInvalid,
     InvalidRequest,
     JobNotFound,
     KeyOverloaded,
@@ -132,6 +135,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     HeadTooLarge: (431, _INVALID, "request_head_too_large"),
     Unauthorized: (401, "authentication_error", "invalid_api_key"),
     ForbiddenHost: (403, "permission_error", "forbidden"),
+    HostInvalid: (400, _INVALID, "invalid_host"),
     ForbiddenOrigin: (403, "permission_error", "origin_not_allowed"),
     NotGranted: (403, "permission_error", "not_granted"),
     ScopeInvalid: (422, _INVALID, "invalid_scope"),
@@ -197,8 +201,36 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
 }
 
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_MAX_CAUSES: Final = 16
+_DISK_HINT: Final = (
+    "the disk of the server is full: what was stored before stays; free space, then send the same again, which goes on "
+    "behind it"
+)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether a full disk, or a quota, is behind an exception."""
+    cause: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if cause is None:
+            return False
+        if isinstance(cause, OSError) and cause.errno in _FULL:
+            return True
+        if isinstance(cause, sqlite3.Error) and getattr(cause, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
 def error_reply(error: BaseException) -> ErrorReply:
-    """Return the reply for any exception; for an unknown one it says only that the server failed."""
+    """Return the reply for any exception; for an unknown one it says only that the server failed.
+
+    A full disk has one status and one remedy, whatever met it.
+    """
+    if is_disk_full(error):
+        message = f"{error.message}. {_DISK_HINT}" if isinstance(error, ArrowheadError) else _DISK_HINT
+        return ErrorReply(507, _SERVER, "disk_full", message, getattr(error, "param", None))
     if not isinstance(error, ArrowheadError):
         return ErrorReply(500, _SERVER, "internal_error", "the server failed on this request; its log has the cause")
     row = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)

@@ -9,7 +9,8 @@ ArrowheadError
     ├── BodyTooSlow              the body did not arrive in time
     ├── HeadTooLarge             too many headers, or too long
     ├── Unauthorized             no key, or a wrong one
-    ├── ForbiddenHost            Host header or content type of another site
+    ├── ForbiddenHost            content type of a form of another site
+    ├── HostInvalid              Host header, or address of the request, of another host
     ├── ForbiddenOrigin          a web page that is not this server's
     ├── NotGranted               outside the key's scopes
     ├── ModelUnknown             no such model or method
@@ -54,9 +55,7 @@ class InvalidRequest(RequestError):
 
 
 class UnsupportedField(RequestError):
-    """Signal a field that OpenAI knows and this server does not serve."""
-
-    hint = "leave the field out"
+    """Signal a field that OpenAI knows and this server does not serve; the message says what to do instead."""
 
 
 class BodyTooLarge(RequestError):
@@ -100,7 +99,11 @@ class Unauthorized(RequestError):
 
 
 class ForbiddenHost(RequestError):
-    """Signal a Host header or content type of another site."""
+    """Signal a content type that a form of another site can send."""
+
+
+class HostInvalid(RequestError):
+    """Signal a Host header, or an address in the request's first line, that names another host or several."""
 
     hint = "server.allowed_hosts lists further names"
 
@@ -126,7 +129,7 @@ class ModelUnknown(RequestError):
 class EncoderUnknown(RequestError):
     """Signal an unknown encoder or cross-encoder."""
 
-    hint = "retrieval.encoder, retrieval.encoders and retrieval.cross_encoder name those that may be used"
+    hint = "GET /v1/models lists them; retrieval.encoder, retrieval.encoders and retrieval.cross_encoder add others"
 
 
 class TraceNotFound(RequestError):
@@ -156,7 +159,7 @@ class PassageNotFound(RequestError):
 class JobNotFound(RequestError):
     """Signal an unknown job."""
 
-    hint = "GET /v1/jobs lists those of this key; a server that was started anew has none"
+    hint = "GET /v1/jobs lists those of this key that are kept (retrieval.kept_jobs)"
 
 
 class ChangesRefused(RequestError):

@@ -26,7 +26,7 @@ from models.errors import ArrowheadError
 from server.auth.authentication import OPERATOR, ApiKeyLookup, Principal
 from server.auth.rate_limits import RateLimiter
 from server.error_mapping import ErrorReply, error_reply
-from server.errors import BodyTooSlow, ForbiddenHost, ForbiddenOrigin, HeadTooLarge, Unauthorized
+from server.errors import BodyTooSlow, ForbiddenOrigin, HeadTooLarge, HostInvalid, Unauthorized
 from server.observability.metrics import Observability
 from server.observability.observer import HTTP_METHODS, HttpRequest, log_event, request_id
 from server.settings.server import DEFAULT_PORTS, ServerSettings, is_loopback, origin_of
@@ -81,7 +81,10 @@ class AccessLogMiddleware:
         self._observer.replied(request)
         if self._spans is not None:
             self._spans.end_request(span, request)
-        level = logging.DEBUG if route in _QUIET_ROUTES and status < 500 else logging.INFO
+        is_quiet = route in _QUIET_ROUTES and status < 500
+        # "Not ready" is what a poll of /ready asks for, not a failure.
+        is_quiet = is_quiet or (route == "/ready" and status == 503)
+        level = logging.DEBUG if is_quiet else logging.INFO
         fields = {"method": method, "route": route or "-", "status": status, "seconds": round(seconds, 4)}
         log_event(log, level, "request", fields | ({"code": code} if code else {}))
 
@@ -123,8 +126,8 @@ def is_local_name(name: str, further: Collection[str]) -> bool:
 
 _WEB_NAMES: Final = (
     "app.js answer.js api.js articles.js chat.js composer.js details.js dom.js export.js fetching.js graph.js keys.js "
-    "library.js literature.js reader.js run.js search.js sources.js status.js store.js texts.js theme.js texts.json "
-    "icon.svg inter-latin.woff2 inter-greek.woff2 inter-LICENSE.txt"
+    "library.js literature.js reader.js run.js search.js sources.js status.js store.js texts.js theme.js uploads.js "
+    "texts.json icon.svg inter-latin.woff2 inter-greek.woff2 inter-LICENSE.txt"
 )
 WEB_FILES: Final = frozenset(_WEB_NAMES.split())
 # All but /health are pages without data, for which a browser cannot send a key; the data that they show needs one.
@@ -161,12 +164,12 @@ class AccessControl:
         and then every site opened on this machine could use it.
 
         Raises:
-            ForbiddenHost: a loopback address was requested under another name.
+            HostInvalid: a loopback address was requested under another name.
             ForbiddenOrigin: a page of this origin may not use the server.
         """
         host = headers.get("host", "")
         if self._is_local and not is_local_name(host_name(host), self._hosts):
-            raise ForbiddenHost("this server answers to its own address only")
+            raise HostInvalid("this server answers to its own address only")
         origins = headers.getlist("origin")
         if not origins:
             if self._is_local and is_subresource(
@@ -273,6 +276,29 @@ def check_head(scope: Scope) -> None:
     size = sum(len(name) + len(value) for name, value in headers) + len(scope.get("query_string", b""))
     if len(headers) > _MAX_HEADERS or size + len(scope.get("raw_path") or b"") > MAX_HEAD_BYTES:
         raise HeadTooLarge(f"at most {_MAX_HEADERS} headers, and {MAX_HEAD_BYTES} bytes with the address, are taken")
+
+
+def check_host(scope: Scope, headers: Headers) -> None:
+    """Check that the request names one host: by one header, and by the same name in its first line, where it has one.
+
+    Proxies and servers differ in which of several they believe, so that one would check another than the next uses.
+
+    Raises:
+        HostInvalid: it names several, none or something else.
+    """
+    hosts = headers.getlist("host")
+    if len(hosts) > 1 or (not hosts and scope.get("http_version") == "1.1"):
+        raise HostInvalid("a request has one Host header")
+    target = scope.get("state", {}).get("target", b"") or scope.get("raw_path") or b"/"
+    if target.startswith(b"/") or b"://" not in target:
+        return
+    address = urlsplit(target.decode("latin-1"))
+    if (
+        address.scheme not in DEFAULT_PORTS
+        or not hosts
+        or not is_same_origin(f"{address.scheme}://{address.netloc}", hosts[0])
+    ):
+        raise HostInvalid("the address in the request's first line is not that of its Host header")
 
 
 class DecodedHeaders(Headers):
@@ -399,6 +425,7 @@ class SecurityMiddleware:
 
         try:
             check_head(scope)
+            check_host(scope, headers)
             reply_headers |= self._access_control.cors_headers(scope["method"], headers)
             self._access_control.check_page(scope["method"], headers)
             if self._access_control.is_preflight(scope["method"], headers):

@@ -1,4 +1,4 @@
-"""Report the installed version and, if known, the commit that it was built from."""
+"""Report the installed version, its licence and, if known, the commit that it was built from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+# Of the project, as pyproject.toml has it; NOTICE names those of the parts that others made.
+LICENCE: Final = "Apache-2.0"
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
 
 

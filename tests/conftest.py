@@ -1,4 +1,4 @@
-"""What tests in several folders share: no network, and one vLLM engine, as each start takes most of a minute."""
+"""What tests in several folders share: no network, folders of their own, tiers, and what takes long to start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import pytest
 import pytest_asyncio
 
 sys.path.insert(0, str(Path(__file__).parent / "network_block"))
+import own_folders
 import pytest_network_block
+import tiers
 from postgres_server import Postgres
 
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request, has_weights
@@ -31,7 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(pytest_network_block)
+    for plugin in (own_folders, pytest_network_block, tiers):
+        config.pluginmanager.register(plugin)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from models.catalog import disable_hub_access
+from models.catalog import PICKLES, disable_hub_access
 from models.errors import EncoderUnusable, ModelNotFound
 
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -25,7 +25,6 @@ _NOT_FETCHED: Final = ("onnx/*", "openvino/*")
 _WEIGHTS: Final = "model.safetensors"
 _WEIGHTS_INDEX: Final = "model.safetensors.index.json"
 _PICKLED: Final = "pytorch_model.bin"
-_PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 _TOKENIZER: Final = ("tokenizer.json", "tokenizer_config.json", "added_tokens.json")
 _VOCABULARIES: Final = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model")
 _SENTENCE_CONFIG: Final = "sentence_bert_config.json"
@@ -130,7 +129,7 @@ def weight_files(folder: ModelFolder) -> list[Path]:
         if missing or not shards:
             raise ModelNotFound(f"{path / _WEIGHTS_INDEX} names weights that are missing: {', '.join(missing)}")
         return [path / name for name in shards]
-    pickles = sorted(found.name for pattern in _PICKLES for found in path.glob(pattern))
+    pickles = sorted(found.name for pattern in PICKLES for found in path.glob(pattern))
     if pickles:
         raise EncoderUnusable(
             f"{path} has its weights only as {', '.join(pickles)}, a format that can run code when read: "
@@ -180,7 +179,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelNotFound(f"{path} cannot be read: {error}") from error
     if not isinstance(loaded, dict):
         raise ModelNotFound(f"{path} is not a JSON object")

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from models.engines.template_process import TemplateFailed, TemplateProcess
 from models.errors import UnsupportedParam
 
 Messages = Sequence[Mapping[str, Any]]
@@ -31,12 +32,23 @@ def template_source(chat_template: object) -> str:
     return chat_template if isinstance(chat_template, str) else ""
 
 
-class ChatTemplate:
-    """Render chats with one template; ``fast`` is the transformers tokenizer that has the template's variables."""
+# Arguments of transformers' method that are none of the template.
+_NOT_VARIABLES = (
+    "chat_template", "tokenize", "padding", "truncation", "max_length", "return_tensors", "return_dict",
+    "return_assistant_tokens_mask", "tokenizer_kwargs", "continue_final_message",
+)  # fmt: skip
 
-    def __init__(self, fast: Any, source: str) -> None:
+
+class ChatTemplate:
+    """Render chats with one template, in a process of its own.
+
+    ``special_tokens`` are the tokenizer's by name, which templates have as variables.
+    """
+
+    def __init__(self, special_tokens: Mapping[str, Any], source: str, process: TemplateProcess | None = None) -> None:
         self.source = source
-        self._fast = fast
+        self._special_tokens = {name: _as_text(token) for name, token in special_tokens.items()}
+        self._process = process or TemplateProcess()
         # By the roles of a chat: what the template demands does not depend on its texts.
         self._arrangements: OrderedDict[tuple[str, ...], _Arrange] = OrderedDict()
 
@@ -64,20 +76,19 @@ class ChatTemplate:
         """Render messages in a form that ``arrange`` returns, with further arguments of transformers' method.
 
         Raises:
-            UnsupportedParam: the template refuses them.
+            UnsupportedParam: the template refuses them, fails, or takes more time or memory than any template needs.
         """
-        from jinja2 import TemplateError
-
+        if variables.get("continue_final_message"):
+            raise UnsupportedParam("continue_final_message: is not served", param="continue_final_message")
+        given = {name: value for name, value in variables.items() if name not in _NOT_VARIABLES}
+        usual = {"tools": None, "documents": None, "add_generation_prompt": False}
+        chat = {"messages": [dict(message) for message in messages]}
         try:
-            return str(
-                self._fast.apply_chat_template(
-                    [dict(message) for message in messages],
-                    **{"chat_template": self.source, **variables, "tokenize": False},
-                )
+            return self._process.render(
+                str(variables.get("chat_template") or self.source), usual | self._special_tokens | given | chat
             )
-        except (TemplateError, ValueError, TypeError, LookupError, AttributeError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise UnsupportedParam(f"the chat template refuses: {reason}", param="messages") from error
+        except (TemplateFailed, TypeError, ValueError) as error:
+            raise UnsupportedParam(f"the chat template refuses: {error}", param="messages") from error
 
     def after_reply(self) -> str:
         """Return what the template writes after a reply, "" where it renders none."""
@@ -103,6 +114,11 @@ class ChatTemplate:
             reason = f"the chat template drops a {dropped[0]!r} message"
             refusal = refusal or UnsupportedParam(reason, param="messages")
         raise refusal or UnsupportedParam("there are no messages", param="messages")
+
+
+def _as_text(token: Any) -> Any:
+    """Return special tokens as text; some names have several."""
+    return [str(one) for one in token] if isinstance(token, list | tuple) else str(token)
 
 
 def _mark() -> str:

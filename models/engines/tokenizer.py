@@ -43,7 +43,7 @@ class HfTokenizer:
         from tokenizers import Tokenizer as Backend
 
         self.fast = fast
-        self._template = ChatTemplate(fast, template_source(fast.chat_template))
+        self._template = ChatTemplate(fast.special_tokens_map, template_source(fast.chat_template))
         self._backend = Backend.from_str(fast.backend_tokenizer.to_str())
         self._backend.no_padding()
         self._backend.no_truncation()

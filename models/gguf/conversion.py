@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from models.errors import ModelNotFound
+from models.gguf.header import check_header
 from models.gguf.layout import ROPE_FREQS, Layout, layout_of
 
 log = logging.getLogger(__name__)
@@ -195,9 +196,10 @@ def _tensor(tensor: Any, layout: Layout) -> Any:
 def _reader(file: Path) -> Any:
     from gguf import GGUFReader
 
+    check_header(file)
     try:
         return GGUFReader(file)
-    except (OSError, ValueError, IndexError, KeyError) as error:
+    except (OSError, ValueError, IndexError, KeyError, OverflowError, MemoryError) as error:
         raise ModelNotFound(f"{file} is no whole GGUF file: {str(error) or type(error).__name__}") from error
 
 

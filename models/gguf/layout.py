@@ -82,14 +82,36 @@ def layout_of(
             f"GGUF files of the architecture {family!r} are not converted, but those of {', '.join(_CLASSES)}; "
             "fetch the model in its safetensors form"
         )
+    _check_sizes(family, metadata, shapes)
     tensors = _tensors(shapes, _number(metadata, family, "block_count"))
     return Layout(_config(family, metadata, shapes, tensors, rope_factors), tensors)
+
+
+def _check_sizes(family: str, metadata: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> None:
+    """Check what the file says of the model's sizes against its tensors, before anything is done as often as it says.
+
+    Raises:
+        ModelNotFound: they differ.
+    """
+    width = _number(metadata, family, "embedding_length")
+    heads = _number(metadata, family, "attention.head_count")
+    head_dim = int(metadata.get(f"{family}.attention.key_length") or width // heads)
+    embedding, queries = shapes.get("token_embd.weight", ()), shapes.get("blk.0.attn_q.weight", ())
+    faults = {
+        f"embeddings of {width} numbers, but tensors of {list(embedding)}": bool(embedding) and embedding[-1] != width,
+        f"{heads} heads of {head_dim} numbers, but tensors of {list(queries)}": bool(queries)
+        and queries[0] != heads * head_dim,
+    }
+    for what, is_wrong in faults.items():
+        if is_wrong:
+            raise ModelNotFound(f"the GGUF file states {what}; it may be damaged, or one part of several")
 
 
 def _tensors(shapes: Mapping[str, Sequence[int]], blocks: int) -> dict[str, str]:
     names = {_hf_name(name): name for name in shapes if name != ROPE_FREQS}
     needed = ["token_embd.weight", "output_norm.weight"]
-    needed += [f"blk.{block}.{part}.weight" for block in range(blocks) for part in _NEEDED]
+    # A file that states more blocks than it has tensors lacks some of the first.
+    needed += [f"blk.{block}.{part}.weight" for block in range(min(blocks, len(shapes))) for part in _NEEDED]
     missing = [name for name in needed if name not in shapes]
     if missing:
         raise ModelNotFound(f"the GGUF file lacks tensors: {', '.join(missing[:3])} …; it may be one part of several")

@@ -61,6 +61,7 @@ SECTION_SEPARATOR: Final = " > "
 _BETWEEN: Final = "\n\n"
 # A lone surrogate is not a character, and SQLite ends a text at a NUL.
 _NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
+_WRITTEN_DATE: Final = re.compile(r"([0-9]{4})(?:[/-]([0-9]{1,2}))?(?:[/-]([0-9]{1,2}))?(?![0-9])", re.ASCII)
 _DATE: Final = re.compile(r"([0-9]{4})(?:-?([0-9]{2})(?:-?([0-9]{2}))?)?", re.ASCII)
 
 
@@ -234,6 +235,24 @@ def date_number(text: str) -> int:
     """
     found = _DATE.fullmatch(text.strip())
     return int(found[1]) * 10_000 + int(found[2] or 0) * 100 + int(found[3] or 0) if found else 0
+
+
+def first_date(text: str) -> int:
+    """Return the date with which a text begins as yyyymmdd: "2020/5/1 more", "2020-05", "2020"; 0 for none."""
+    found = _WRITTEN_DATE.match(text.strip())
+    if found is None:
+        return 0
+    return date_number("-".join([found[1], *(part.rjust(2, "0") for part in found.groups()[1:] if part)]))
+
+
+def paper_ids(pmcid: str, pmid: str, doi: str) -> tuple[str, str]:
+    """Return (document id, address) of a paper by the first of its numbers that there is, ("", "") for none."""
+    number = pmcid.upper().removeprefix("PMC")
+    if number.isascii() and number.isdigit():
+        return f"PMC:{int(number)}", f"https://pmc.ncbi.nlm.nih.gov/articles/PMC{int(number)}/"
+    if pmid.isascii() and pmid.isdigit() and len(pmid) <= 9:
+        return f"PMID:{int(pmid)}", f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
+    return (f"DOI:{doi}", f"https://doi.org/{doi}") if doi else ("", "")
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from retrieval.formats.sources import Source
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _YEAR: Final = re.compile(r"(?<![0-9])(1[5-9][0-9]{2}|20[0-9]{2})(?![0-9])", re.ASCII)
 _SHORT: Final = re.compile(r"[0-9]{1,2}", re.ASCII)
+_ISO_DATE: Final = re.compile(r"[12][0-9]{3}(?:-[0-9]{2}){0,2}", re.ASCII)
 _AFTER_YEAR: Final = re.compile(r"\s+([A-Za-z]{3,9})(?:\.?\s+([0-9]{1,2})(?![0-9]))?", re.ASCII)
 
 
@@ -27,6 +28,8 @@ def date_of(element: Element | None) -> str:
     parts = {child.tag.rpartition("}")[2].lower(): (child.text or "").strip() for child in element}
     if "medlinedate" in parts:
         return medline_date(parts["medlinedate"])
+    if "year" not in parts and (written := _ISO_DATE.match(element.get("iso-8601-date", ""))):
+        return written[0]
     return _date(parts.get("year", ""), parts.get("month", ""), parts.get("day", ""))
 
 
@@ -91,7 +94,8 @@ class ReadOptions:
     """Select and enrich the records that a reader yields.
 
     ``organisms``: names by taxonomy id, from an imported taxonomy. ``tax_ids``: only rows of these organisms, for gene
-    files. ``only_in_genes``: only rows with a gene or a clinical significance, for dbSNP.
+    files. ``only_in_genes``: only rows with a gene or a clinical significance, for dbSNP. ``doi_suffices``: a full text
+    without a PMC number is read if it has a DOI.
 
     A reader's ``skip`` counts items under one set of options and is not valid under another.
     """
@@ -99,6 +103,7 @@ class ReadOptions:
     organisms: Mapping[int, Organism] = field(default_factory=dict)
     tax_ids: frozenset[int] | None = None
     only_in_genes: bool = False
+    doi_suffices: bool = False
 
 
 NO_OPTIONS: Final = ReadOptions()

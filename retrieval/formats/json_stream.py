@@ -57,11 +57,11 @@ class JsonStream:
         for line, name in self._names():
             yield line, name, self._value()
 
-    def member_elements(self, array_name: str) -> Iterator[tuple[int, Any]]:
+    def member_elements(self, array_name: str, *, required: bool = True) -> Iterator[tuple[int, Any]]:
         """Yield (line, element) of one array of a document that is an object, and skip its other members.
 
         Raises:
-            ImportFileError: as ``members``, or there is no such array.
+            ImportFileError: as ``members``, or there is no such array where one is ``required``.
         """
         found = False
         for _, name in self._names():
@@ -72,7 +72,7 @@ class JsonStream:
             for item in self._items():
                 if name == array_name:
                     yield item
-        if not found:
+        if required and not found:
             raise self._error(f"it has no array {array_name!r}")
 
     def _names(self) -> Iterator[tuple[int, str]]:

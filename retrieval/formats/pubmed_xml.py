@@ -8,10 +8,11 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from retrieval.formats.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions, bad, date_of
+from retrieval.formats.notation import text_of
 from retrieval.formats.records import Article, Entry, Removal
 from retrieval.formats.sources import Source
-from retrieval.formats.tables import identifier, whole
-from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
+from retrieval.formats.tables import identifier, is_number, whole
+from retrieval.formats.xml_records import Layout, RawRecord, parse, records
 
 LAYOUT: Final = Layout("PubmedArticleSet", frozenset(("PubmedArticle", "PubmedBookArticle", "DeleteCitation")))
 _RETRACTED: Final = frozenset(("RetractionIn", "RetractedandRepublishedIn"))
@@ -84,7 +85,7 @@ def _article(element: Element, xml: str) -> Article:
         pmid=whole(text_of(citation.find("PMID")), "PMID"),
         xml=xml,
         title=title,
-        abstract=_abstract(article.findall("Abstract/AbstractText")),
+        abstract=_abstract(abstract_parts(citation)),
         journal=_journal(citation, article),
         date=date_of(article.find("Journal/JournalIssue/PubDate")) or date_of(article.find("ArticleDate")),
         authors=_authors(article.findall("AuthorList/Author")),
@@ -97,7 +98,20 @@ def _article(element: Element, xml: str) -> Article:
         pmc=ids.get("pmc", ""),
         retracted_by=_notices(notices, _RETRACTED),
         corrected_by=_notices(notices, _CORRECTED),
+        version=_version(citation.find("PMID")),
     )
+
+
+def abstract_parts(citation: Element) -> list[Element]:
+    """Return the parts of the abstract; where there is none, those of another one, in English if there is one."""
+    others = sorted(citation.findall("OtherAbstract"), key=lambda other: other.get("Language", "eng") != "eng")
+    found = [citation.findall("Article/Abstract/AbstractText"), *(other.findall("AbstractText") for other in others)]
+    return next((parts for parts in found if any(map(text_of, parts))), [])
+
+
+def _version(pmid: Element | None) -> int:
+    number = "" if pmid is None else pmid.get("Version", "")
+    return int(number) if is_number(number) else 1
 
 
 def _book(element: Element, xml: str) -> Article:

@@ -135,7 +135,8 @@ class Article:
     returns it unchanged, and every other form is derived from it. The other fields are what searches need.
 
     ``date`` is year-month-day as far as known ("2003", "2003-05", "2003-05-02"). ``authors`` are "Last FM", collective
-    names as they are. ``retracted_by``, ``corrected_by``: PMIDs of notices, from CommentsCorrections.
+    names as they are. ``retracted_by``, ``corrected_by``: PMIDs of notices, from CommentsCorrections. ``version``: of
+    the texts of one PMID, the one with the highest counts.
     """
 
     pmid: int
@@ -154,11 +155,12 @@ class Article:
     pmc: str = ""
     retracted_by: tuple[str, ...] = ()
     corrected_by: tuple[str, ...] = ()
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullText:
-    """Hold one PMC article.
+    """Hold one PMC article, or with ``pmcid`` 0 one that has a DOI alone.
 
     ``xml`` is its JATS article element, UTF-8, without declaration; ``body`` its plain text.
     """

@@ -86,11 +86,6 @@ def parse(record: RawRecord) -> tuple[ElementTree.Element, str]:
     return element, text
 
 
-def text_of(element: ElementTree.Element | None) -> str:
-    """Return all text within an element, without markup and with runs of white space collapsed."""
-    return "" if element is None else " ".join("".join(element.itertext()).split())
-
-
 class _Cutter:
     """Scan an XML stream for records.
 

@@ -48,6 +48,7 @@ from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
 
 _DATABASES: Final[Mapping[str, Database]] = {**{db: db for db in DATABASES}, "nucleotide": "nuccore"}
+_DEFAULT_DATABASE: Final = "pubmed"  # as at NCBI
 ENDPOINTS: Final = ("esearch", "esummary", "efetch", "elink", "einfo", "epost", "espell")
 _HISTORY_PAGE: Final = 10_000
 _EPOST_DOCTYPE: Final = "-//NLM//DTD epost 20090526//EN|https://eutils.ncbi.nlm.nih.gov/eutils/dtd/20090526/epost.dtd"
@@ -259,7 +260,7 @@ def _answer(store: GatewayStore, endpoint: str, params: Mapping[str, str], histo
         return einfo_list(params)
     if endpoint == "elink":
         return _elink(store, params, history)
-    db = _DATABASES.get(written.strip().lower())
+    db = _DATABASES.get(written.strip().lower() or _DEFAULT_DATABASE)
     if db is None:
         return _bad_database(endpoint, params, written)
     if endpoint == "einfo":
@@ -334,7 +335,7 @@ def _elink(store: GatewayStore, params: Mapping[str, str], history: History) -> 
 
     ``db`` may name several databases; without it, or with a link's name, elink chooses the targets itself.
     """
-    source = _DATABASES.get(params.get("dbfrom", "pubmed").strip().lower())
+    source = _DATABASES.get(params.get("dbfrom", "").strip().lower() or _DEFAULT_DATABASE)
     if source is None:
         return _bad_database("elink", params, params["dbfrom"])
     targets = _split(params.get("db", ""))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from retrieval.errors import IndexInputInvalid, IndexWriteFailed
+from retrieval.errors import IndexDamaged, IndexInputInvalid, IndexWriteFailed
 from retrieval.index.backends.base import Backend
 from retrieval.index.segments.index import IndexResources, SegmentedIndex
-from retrieval.index.segments.manifest import Manifest, OpenOptions, check_fits
+from retrieval.index.segments.manifest import Manifest, OpenOptions, check_files, check_fits
 from retrieval.index.segments.search_thread import SearchThread
 from retrieval.index.segments.snapshot import IndexSnapshot
 from retrieval.index.segments.storage import Storage
@@ -104,6 +104,25 @@ def committed_recall(folder: Path) -> float | None:
     manifest, lock = storage.current()
     lock.close()
     return manifest.recall
+
+
+def verify_files(folder: Path) -> None:
+    """Check every byte of the last commit in a folder, which may have none.
+
+    Raises:
+        IndexDamaged: a file is missing, truncated or changed; the message names it.
+        IndexMismatch: another version of this program wrote it.
+    """
+    storage = Storage(folder, OpenOptions().disk)
+    if not storage.exists():
+        return
+    manifest, lock = storage.current()
+    try:
+        check_files(folder, manifest.files(), "full")
+    except FileNotFoundError as fault:
+        raise IndexDamaged(f"{fault.filename} is missing") from fault
+    finally:
+        lock.close()
 
 
 def backend_of(name: BackendName, options: OpenOptions) -> Backend:

@@ -172,6 +172,27 @@ def open_token_store(folder: Path, fingerprint: EncoderFingerprint, write: bool)
     return TokenStore(folder, fingerprint, write=write)
 
 
+def verify_files(folder: Path) -> None:
+    """Check every page and every row of the store of a folder, without its encoder.
+
+    Raises:
+        IndexDamaged: one is not what was written.
+    """
+    path = folder / FILE
+    try:
+        with contextlib.closing(ReadPool(path, 1)) as readers, readers.acquire() as connection:
+            faults = [found for (found,) in connection.execute("PRAGMA quick_check(20)") if found != "ok"]
+            if faults:
+                raise IndexDamaged(f"{path}: {faults[0]}")
+            if connection.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone() is None:
+                raise IndexDamaged(f"{path} does not say whose token vectors it has")
+            for number, crc, data in connection.execute("SELECT passage_id, crc, data FROM code"):
+                if zlib.crc32(data) != crc:
+                    raise IndexDamaged(f"{path}: the token vectors of passage {number} are not what was written")
+    except sqlite3.Error as error:
+        raise IndexDamaged(f"{path} cannot be read: {error}") from error
+
+
 def identity_of(fingerprint: EncoderFingerprint) -> str:
     """Return the encoder and the version that made codes, as a text to compare."""
     made: Mapping[str, Any] = {"version": CODES_VERSION, "encoder": fingerprint.as_dict()}

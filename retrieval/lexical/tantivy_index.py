@@ -14,17 +14,14 @@ words.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import re
-import struct
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, Final, Protocol
 
 import tantivy
 
@@ -39,6 +36,7 @@ from retrieval.lexical.base import (
     read_manifest,
     write_manifest,
 )
+from retrieval.lexical.tantivy_files import KIND, META, IntactFiles, record_commit, verify_files
 from retrieval.lexical.tokens import index_terms, query_groups
 from retrieval.passages import Hit, Passage, type_bits
 from retrieval.types import NameInText
@@ -55,13 +53,6 @@ _UNSTEMMED: Final = frozenset(
     )
 )
 _of_thread: Final = threading.local()
-META: Final = "meta.json"
-_MAGIC: Final = 1337
-_TAIL: Final = struct.Struct("<II")
-_BLOCK: Final = 2**20
-# Every segment has these; files of deletions also have a number.
-_SUFFIXES: Final = (".term", ".idx", ".pos", ".fieldnorm", ".fast", ".store")
-KIND: Final = "tantivy"
 # Credit of a synonym against that of the name itself, chosen on half of BioASQ's questions.
 _SYNONYM_SHARE: Final = 0.5
 _NO_LIMIT: Final = 2**31 - 1
@@ -87,64 +78,6 @@ def _stemmer() -> _Stems:
 
         found = _of_thread.stemmer = Stemmer.Stemmer("english")
     return found
-
-
-def verify_files(folder: Path) -> None:
-    """Check every byte of the current files, with constant memory.
-
-    Raises:
-        IndexDamaged: a file is missing, truncated or changed; the message names it.
-    """
-    try:
-        meta = json.loads((folder / META).read_text("utf-8"))
-        names = list(_names(meta))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise IndexDamaged(f"{folder / META} cannot be read: {error}") from error
-    for name in names:
-        path = folder / name
-        try:
-            with path.open("rb") as file:
-                intact = _checksum(file) == _written_checksum(file)
-        except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
-            raise IndexDamaged(f"{path} cannot be read: {error}") from error
-        if not intact:
-            raise IndexDamaged(f"{path} is not what was written")
-
-
-def _names(meta: dict[str, Any]) -> Iterator[str]:
-    for segment in meta["segments"]:
-        stem = segment["segment_id"].replace("-", "")
-        yield from (stem + suffix for suffix in _SUFFIXES)
-        if segment.get("deletes"):
-            yield f"{stem}.{segment['deletes']['opstamp']}.del"
-
-
-def _footer(file: BinaryIO) -> tuple[int, int]:
-    """Return the offset of the footer and the length of its JSON."""
-    end = file.seek(-_TAIL.size, 2)
-    length, magic = _TAIL.unpack(file.read(_TAIL.size))
-    if magic != _MAGIC or length > end:
-        raise ValueError("no footer")
-    return end - length, length
-
-
-def _written_checksum(file: BinaryIO) -> int:
-    begin, length = _footer(file)
-    file.seek(begin)
-    return int(json.loads(file.read(length))["crc"])
-
-
-def _checksum(file: BinaryIO) -> int:
-    remaining, _ = _footer(file)
-    file.seek(0)
-    checksum = 0
-    while remaining > 0:
-        block = file.read(min(_BLOCK, remaining))
-        if not block:
-            raise ValueError("cut while it was read")
-        checksum = zlib.crc32(block, checksum)
-        remaining -= len(block)
-    return checksum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,17 +115,21 @@ def row_of(passage: Passage) -> Row:
     return Row(checked_id(passage), " ".join(map(stem, terms)), passage.date, type_bits(passage.types))
 
 
-def open_tantivy(folder: Path, options: LexicalOptions | None = None) -> TantivyIndex:
+def open_tantivy(
+    folder: Path, options: LexicalOptions | None = None, intact: IntactFiles | None = None
+) -> TantivyIndex:
     """Open the index of ``folder``, or create it where there is none.
+
+    Every file is checked before tantivy reads it; ``intact`` knows those that were checked before.
 
     Raises:
         IndexMismatch: another schema or tokenizer made it.
-        IndexDamaged: files are missing or cannot be read.
+        IndexDamaged: files are missing or not what was written.
         IndexWriteFailed: it could not be created.
     """
     make_folder(folder, _fill)
     read_manifest(folder, KIND)
-    return TantivyIndex(folder, options or LexicalOptions())
+    return TantivyIndex(folder, options or LexicalOptions(), intact or IntactFiles())
 
 
 class TantivyIndex:
@@ -201,8 +138,9 @@ class TantivyIndex:
     Searches continue while one thread writes; the next search sees the commits of other processes.
     """
 
-    def __init__(self, folder: Path, options: LexicalOptions) -> None:
+    def __init__(self, folder: Path, options: LexicalOptions, intact: IntactFiles) -> None:
         self._folder = folder
+        self._intact = intact
         self._options = options
         self._write_lock = threading.RLock()
         self._read_lock = threading.Lock()
@@ -210,10 +148,11 @@ class TantivyIndex:
         self._writer: Any = None
         self._closed = False
         self._schema = _schema()
+        self._seen = self._stamp()
+        intact.check(folder)
         with _reading(folder):
             self._index = tantivy.Index.open(str(folder))
         self._index.register_tokenizer("terms", _at_blanks())
-        self._seen = self._stamp()
 
     def add(self, passages: Iterable[Passage], namespace: int = 0) -> int:
         count = 0
@@ -247,7 +186,8 @@ class TantivyIndex:
             writer, self._writer = self._writer, None
             try:
                 writer.wait_merging_threads()
-            except ValueError as error:
+                record_commit(self._folder)
+            except (ValueError, OSError) as error:
                 raise IndexWriteFailed(f"{self._folder}: all was committed, but merging failed: {error}") from error
             finally:
                 self._right.release()
@@ -322,9 +262,11 @@ class TantivyIndex:
             return self._index.searcher()
 
     def _reload(self) -> None:
+        seen = self._stamp()
+        self._intact.check(self._folder)
         with _reading(self._folder):
-            self._seen = self._stamp()
             self._index.reload()
+        self._seen = seen
 
     def _stamp(self) -> tuple[int, int]:
         try:
@@ -476,6 +418,7 @@ def _fill(folder: Path) -> None:
     except ValueError as error:
         raise OSError(str(error)) from error
     write_manifest(folder, identity(KIND))
+    record_commit(folder)
 
 
 @contextlib.contextmanager

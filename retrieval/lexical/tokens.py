@@ -9,6 +9,7 @@ spelling writes as one name are *linked* and also give one joined term, at the p
     p.Val600Glu          p · val · 600 · glu  and pval, val600, 600glu
     HLA-DRB1*15:01       hla · drb · 1 · 15 · 01  and hladrb, drb1, 1.15, 15.01
     BRCA1/2              as BRCA1/BRCA2
+    10^6, 10⁶, 10(6)     10 · ^6     and 10.^6; neither 106 nor 10.6 nor 10-6
     vitamin A, CD4+      vitamin · a and vitamina;  cd · 4 · + and cd4, 4+
 
 Names also have the terms of their other spellings (``names``). Letters are folded (``normalise``), plurals and British
@@ -85,8 +86,8 @@ class Normalised(NamedTuple):
 def normalise(text: str) -> Normalised:
     """Apply NFKC and case folding, drop accents, and unify hyphens, minus signs, primes and arrows.
 
-    Invisible characters (zero width, soft hyphen) are dropped; a raised digit after a digit is separated by ``^``, so
-    that 10⁶ is not 106.
+    Invisible characters (zero width, soft hyphen) are dropped; a raised number after a digit is separated by ``^``, a
+    lowered one by ``_``, so that 10⁶ is not 106 and 10⁻⁶ not 10-6.
     """
     if text.isascii():
         return Normalised(text.lower(), range(len(text)), range(1, len(text) + 1))
@@ -95,8 +96,8 @@ def normalise(text: str) -> Normalised:
     ends: list[int] = []
     for cluster in _CLUSTER.finditer(text):
         plain = _plain(cluster[0])
-        if plain[:1].isdecimal() and out and out[-1].isdecimal() and _begins_raised(text, cluster.start()):
-            plain = "^" + plain
+        if out and (out[-1].isdecimal() or out[-1] in ".,") and (mark := _number_mark(text, cluster.start())):
+            plain = mark + plain
         out.extend(plain)
         starts.extend([cluster.start()] * len(plain))
         ends.extend([cluster.end()] * len(plain))
@@ -112,15 +113,23 @@ def _plain(cluster: str) -> str:
     return "".join(_ONE_FORM.get(char, char) for char in seen)
 
 
-def _begins_raised(text: str, position: int) -> bool:
-    return _raised(text[position]) and not _raised(text[position - 1])
+def _number_mark(text: str, position: int) -> str:
+    """Return the mark of a raised or lowered number that begins here, "" for none."""
+    place = _place(text[position])
+    if not place or _place(text[position - 1]) == place:
+        return ""
+    first = position + (text[position] in "⁺⁻₊₋")
+    is_number = first < len(text) and _place(text[first]) == place and unicodedata.digit(text[first], None) is not None
+    return place if is_number else ""
 
 
-def _raised(char: str) -> bool:
-    return unicodedata.decomposition(char).startswith(("<super>", "<sub>"))
+def _place(char: str) -> str:
+    """Return ^ for a raised character, _ for a lowered one."""
+    decomposition = unicodedata.decomposition(char)
+    return "^" if decomposition.startswith("<super>") else "_" if decomposition.startswith("<sub>") else ""
 
 
-TOKENIZER_VERSION: Final = 2
+TOKENIZER_VERSION: Final = 3
 GLUED, LINKED, BLANK, SOFT, HARD = range(5)
 WORD, DIGITS, NAMED_LETTER, SIGN = range(4)
 _MAX_TERM: Final = 64
@@ -141,6 +150,8 @@ _ATOM: Final = re.compile(
     r"(?<=[^\W\d_])'s(?![^\W_])"
     r"|(?P<greek>[α-ω])"
     r"|(?P<word>[^\W\d_α-ω]+)"
+    # A power, as typed, in LaTeX too, and as PubMed wrote it before it had markup: 10(6), which is no volume and issue.
+    r"|(?P<power>(?<=\d)\^[({]?[+-]?\d+[)}]?|(?<![\d.,;]10)(?<=10)\([+-]?\d{1,2}\)(?!:))"
     r"|(?P<digits>\d+)"
     r"|\((?P<bracketed>[+±-])\)"
     r"|(?<=[^\W_])(?P<sign>\++|-(?=$|[,.;:)\]/]))"
@@ -435,6 +446,8 @@ def _atoms_of_match(found: re.Match[str], plain: Normalised, gap: int) -> Iterat
         yield Atom(GREEK.get(found[0], found[0]), NAMED_LETTER, gap, start, end)
     elif kind == "digits":
         yield Atom(found[0][:_MAX_TERM], DIGITS, gap, start, end)
+    elif kind == "power":
+        yield Atom(f"^{found[0].strip('^(){}').removeprefix('+')}"[:_MAX_TERM], DIGITS, gap, start, end)
     elif kind == "word":
         yield from _letters(found, plain, gap)
     else:

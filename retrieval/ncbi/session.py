@@ -19,10 +19,12 @@ from models.decoding.types import Call, CallReply, CallStatus
 from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
 from retrieval.formats.untrusted_input import whole_characters
 from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
-from retrieval.ncbi.replies.condense import condense, gene_rank, line_of, sanitize
+from retrieval.ncbi.replies.condense import condense, gene_rank, line_of, sanitize, telling
+from retrieval.ncbi.replies.inert import inert, inert_body
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import (
     DocRecord,
+    FailedRecord,
     GeneRecord,
     IdList,
     OmimRecord,
@@ -126,12 +128,18 @@ class NcbiSession:
             return reply
         condensed = await self._condense(call, parsed, raw.num_bytes)
         record = (
-            call_record(started, raw=raw, condensed=condensed) | known | destination_of(raw.route) | _retracted(parsed)
+            call_record(started, raw=raw, condensed=condensed)
+            | known
+            | destination_of(raw.route)
+            | _retracted(parsed)
+            | _incomplete(parsed)
         )
         record["records"] = titled(parsed, self._focus(call))
         reply = CallReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
         self._replies[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
-        return reply if self._max_chars is not None else replace(reply, text=f"[{sanitize(raw.body.strip())}]")
+        return (
+            reply if self._max_chars is not None else replace(reply, text=f"[{sanitize(inert_body(raw.body.strip()))}]")
+        )
 
     async def _condense(self, call: NcbiCall, parsed: ParsedReply, num_bytes: int) -> Condensed:
         if isinstance(parsed, IdList):
@@ -190,7 +198,7 @@ async def _parsed(call: NcbiCall, raw: RawReply) -> ParsedReply:
 
 def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:
     try:
-        return parse_reply(call, raw)
+        return inert(parse_reply(call, raw))
     except NcbiError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -207,6 +215,16 @@ def _retracted(parsed: ParsedReply) -> dict[str, Any]:
     return {"retracted": found} if found else {}
 
 
+def _incomplete(parsed: ParsedReply) -> dict[str, Any]:
+    """Return for the record what a search was without, and the ids that no record came back for; {} for neither."""
+    found: dict[str, Any] = {}
+    if isinstance(parsed, IdList) and (words := (*parsed.not_found, *telling(parsed.ignored))):
+        found["ignored_words"] = list(words)
+    if isinstance(parsed, RecordList) and (failed := [r for r in parsed.records if isinstance(r, FailedRecord)]):
+        found["without_record"] = [record.uid for record in failed]
+    return found
+
+
 def _within_retmax(call: NcbiCall, parsed: ParsedReply) -> ParsedReply:
     if call.endpoint != "esearch" or not isinstance(parsed, IdList):
         return parsed
@@ -216,13 +234,13 @@ def _within_retmax(call: NcbiCall, parsed: ParsedReply) -> ParsedReply:
 
 def _repeated(earlier: CallReply, record: dict[str, Any]) -> CallReply:
     inner = earlier.text.removeprefix("[").removesuffix("]")
-    kept = ("num_records", "num_left_out", "ids", "records", "retracted")
+    kept = ("num_records", "num_left_out", "ids", "records", "retracted", "ignored_words", "without_record")
     record |= {name: earlier.record[name] for name in kept if name in earlier.record}
     return CallReply(f"[same call as before: {inner}]", "duplicate", record)
 
 
 def _failed(status: CallStatus, message: str, record: dict[str, Any]) -> CallReply:
-    text = sanitize(message[:_MAX_ERROR_CHARS]).replace("\n", " ").translate(str.maketrans("[]", "()"))
+    text = sanitize(inert_body(message[:_MAX_ERROR_CHARS])).replace("\n", " ").translate(str.maketrans("[]", "()"))
     return CallReply(f"[error: {text}]", status, record)
 
 

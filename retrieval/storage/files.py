@@ -264,15 +264,19 @@ def recover(target: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def recover_all(directory: Path) -> None:
+def recover_all(directory: Path) -> list[str]:
     """Call ``recover`` for every folder of ``directory`` that was built here and is not being built now.
 
-    Folders that cannot be written, and hidden folders of a name without a builder's lock file, are left alone.
+    Returns the names of those of which something was left. Folders that cannot be written, and hidden folders of a
+    name without a builder's lock file, are left alone.
     """
     names = {path.name.split(".")[1] for kind in ("build", "old") for path in directory.glob(f".*.{kind}-*")}
-    for name in (name for name in names if _lock_of(directory / name).exists()):
+    recovered = []
+    for name in sorted(name for name in names if _lock_of(directory / name).exists()):
         with contextlib.suppress(OSError), build_lock(directory / name, wait_s=0):
             recover(directory / name)
+            recovered.append(name)
+    return recovered
 
 
 @contextlib.contextmanager

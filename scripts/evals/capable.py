@@ -1,6 +1,6 @@
 """Play answers of a capable model through every method, and count what the server makes of them.
 
-    python -m scripts.evals.capable --answers FILE [FILE …] [--passages FILE] [--json OUT] [--show]
+    python -m scripts.evals.capable --answers FILE [FILE …] [--passages FILE …] [--json OUT] [--show]
 
 Each line of an answers file is one answer: ``id``, ``method``, ``right``, ``kind``, ``question``, ``answer``; for
 GeneGPT also ``search_term``, that of its first search. ``{T:Title}`` in an answer stands for the number that the
@@ -31,9 +31,9 @@ import httpx
 
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from retrieval.corpus.ingest.add import add_items
-from retrieval.corpus.items import ParsedDocument, Span
+from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
-from retrieval.passages import Document
+from retrieval.corpus.readers.registry import guess_reader, reader
 from server.app import create_app
 from server.settings.schema import Settings
 from server.wiring.bootstrap import build_services
@@ -153,9 +153,7 @@ def number_of(title: str, prompt: str) -> int:
 
 
 @asynccontextmanager
-async def client(
-    passages: Sequence[Mapping[str, Any]], player: Callable[[str], str]
-) -> AsyncIterator[httpx.AsyncClient]:
+async def client(passages: Sequence[Path], player: Callable[[str], str]) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a server in this process, over the scripted engine and the data that ship."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings.model_validate(_fields(Path(folder)))
@@ -181,6 +179,7 @@ def _fields(folder: Path) -> dict[str, Any]:
             "script": str(script),
             "served_name": "capable",
             "prompt_form": "chat",
+            "verifier": "off",
             "max_model_len": CONTEXT,
         },
         "retrieval": {"data_dir": str(folder / "namespaces")},
@@ -191,15 +190,10 @@ def _fields(folder: Path) -> dict[str, Any]:
     }
 
 
-def fill(namespaces: Any, passages: Sequence[Mapping[str, Any]]) -> None:
-    namespaces.create(NAMESPACE, NamespaceSettings())
-    documents = []
-    for row in passages:
-        text = row["content"]
-        retraction = ("retracted publication",) if row.get("retracted") else ()
-        document = Document(document_id=f"doc:{row['id']}", title=row["title"], types=retraction)
-        documents.append(ParsedDocument(document, text, (Span(0, len(text)),), whole=True))
-    add_items(namespaces, NAMESPACE, documents)
+def fill(namespaces: Namespaces, files: Sequence[Path]) -> None:
+    namespaces.create(NAMESPACE, NamespaceSettings(encoder="minilm"))
+    for path in files:
+        add_items(namespaces, NAMESPACE, reader(guess_reader(path))(path))
 
 
 async def play(rows: Sequence[Mapping[str, Any]], http: httpx.AsyncClient, player: Player) -> list[Played]:
@@ -272,10 +266,10 @@ def _share(values: Iterable[bool]) -> str:
     return f"{sum(every)} of {len(every)}" + (f" ({sum(every) / len(every):.0%})" if every else "")
 
 
-async def run(answers: Sequence[Path], passages: Path | None) -> list[Played]:
+async def run(answers: Sequence[Path], passages: Sequence[Path]) -> list[Played]:
     rows = [row for path in answers for row in _lines(path)]
     player = Player()
-    async with client(_lines(passages) if passages else [], player) as http:
+    async with client(passages, player) as http:
         return await play(rows, http, player)
 
 
@@ -286,7 +280,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--answers", type=Path, nargs="+", required=True)
-    parser.add_argument("--passages", type=Path)
+    parser.add_argument("--passages", type=Path, nargs="+", default=[], help="files of any form that a namespace takes")
     parser.add_argument("--json", type=Path, help="write every answer with its labels here")
     parser.add_argument("--show", action="store_true", help="print the right answers that were lowered and the rest")
     args = parser.parse_args(argv)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from retrieval.ncbi.replies.parse import gene_type
+from retrieval.ncbi.replies.gene_types import gene_type
 from retrieval.ncbi.replies.records import GeneType
 
 

@@ -143,6 +143,8 @@ class RawRoute(APIRoute):
 
 # pydantic's name of a union's branch: list[constrained-str].
 _BRANCH = re.compile(r"\[")
+# Fields behind which it puts the branch's own name.
+_TAGGED = frozenset({"response_format"})
 
 
 class Body(BaseModel):
@@ -175,12 +177,16 @@ def first_error(error: ValidationError, place: str = "") -> ArrowheadError:
     """
     detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
     # A union reports every branch it tried; the branch names mean nothing to a client.
-    path = [str(part) for part in detail["loc"] if not (isinstance(part, str) and _BRANCH.search(part))]
-    words = [part for part in path if part not in {"str", "float", "int"}]
+    loc = [part for part, before in zip(detail["loc"], ("", *detail["loc"]), strict=False) if before not in _TAGGED]
+    path = [str(part) for part in loc if not (isinstance(part, str) and _BRANCH.search(part))]
+    words = [part for part in path if part not in {"str", "constrained-str", "float", "int"}]
     param = re.sub(r"\.(\d+)", r"[\1]", ".".join([place, *words] if place else words)) or None
     if detail["type"] == "extra_forbidden":
         return InvalidRequest(f"{param}: there is no such field", param=param)
-    return InvalidRequest(f"{param}: {detail['msg'].lower()}", param=param)
+    # What our own validators say is a sentence; pydantic puts a prefix before it.
+    message = str(detail["msg"])
+    own = message.removeprefix("Value error, ")
+    return InvalidRequest(f"{param}: {message.lower() if own == message else own}", param=param)
 
 
 class KeepAlive:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -177,7 +176,7 @@ async def get_trace(request: Request, trace_id: str) -> Response:
     tags=["Answers"],
     summary="Return the references, the evidence or the report of an answer as a file",
     response_class=Response,
-    responses={200: {"content": {"*/*": _TEXT}}, **errors(400, 404)},
+    responses={200: {"content": {"*/*": _TEXT}}, **errors(400, 404, 429)},
     openapi_extra={
         "parameters": [
             {**parameter("format", "query", {"type": "string", "enum": list(FORMATS)}), "required": True},
@@ -190,7 +189,7 @@ async def export_trace(request: Request, trace_id: str) -> Response:
     form, style = check_export(request.query_params.get("format"), request.query_params.get("style"))
     text = await _trace(request, trace_id)
     services: Services = request.app.state.services
-    written = await asyncio.to_thread(export, text, form, style, services.styles)
+    written = await services.compute(request.state.owner, lambda: export(text, form, style, services.styles))
     headers = {"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{written.name}"'}
     return Response(written.data, media_type=written.media_type, headers=headers)
 

@@ -37,15 +37,17 @@ _VALUE_DIGITS: Final = 16
 _TAIL_CHARS: Final = len(',"hash":""}') + 64
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _MAX_BYTES: Final = 200
+# Number and hash of the last line, with its line end.
+_POSITION_BYTES: Final = 20 + 1 + 64 + 1
 # Times that another process may replace the file between our opening and locking it.
 _TRIES: Final = 5
 
 Level = Literal["metadata", "request"]
 Decision = Literal["allowed", "refused", "withheld"]
 # open: first line of a file; torn: closes off a line that a killed process left unfinished; break: the log before this
-# line was not as its head says. send: right before a call goes out, reply: after it, shared: an equal call of another
-# answer was under way and its reply was used.
-Event = Literal["open", "start", "stop", "send", "reply", "shared", "refused", "withheld", "torn", "break"]
+# line was not as its head says; gap: lines could not be written before this one. send: right before a call goes out,
+# reply: after it, shared: an equal call of another answer was under way and its reply was used.
+Event = Literal["open", "start", "stop", "send", "reply", "shared", "refused", "withheld", "torn", "break", "gap"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +220,18 @@ class Head:
 
     def write(self, position: LinePosition) -> None:
         """Name the line before ``position`` as the last one."""
+        if os.fstat(self._file).st_size < _POSITION_BYTES:
+            # Room for the number of missing lines, which must be told also where the disk is full.
+            os.pwrite(self._file, f"{0:020d}\n".encode("ascii"), _POSITION_BYTES)
         os.pwrite(self._file, f"{position.seq - 1:020d} {position.prev}\n".encode("ascii"), 0)
+
+    def missing(self) -> int:
+        """Return how many lines could not be written that no line records yet."""
+        return parse_missing(os.pread(self._file, _MAX_BYTES, 0))
+
+    def count_missing(self, number: int) -> None:
+        """Set how many lines could not be written; overwrites in place, which a full disk permits."""
+        os.pwrite(self._file, f"{number:020d}\n".encode("ascii"), _POSITION_BYTES)
 
     def sync(self) -> None:
         os.fsync(self._file)
@@ -254,10 +267,16 @@ def head_path(path: Path) -> Path:
 
 def parse_head(content: bytes) -> LinePosition | None:
     """Return the position of the line after the last one; None for an empty or unreadable head."""
-    number, _, digest = content.decode("ascii", "replace").strip().partition(" ")
+    number, _, digest = content[:_POSITION_BYTES].decode("ascii", "replace").strip().partition(" ")
     if not number.isdecimal() or len(digest) != len(GENESIS):
         return None
     return LinePosition(int(number) + 1, digest)
+
+
+def parse_missing(content: bytes) -> int:
+    """Return the number of lines that could not be written and that no line records yet; 0 where none is stated."""
+    number = content[_POSITION_BYTES:].decode("ascii", "replace").strip()
+    return int(number) if number.isdecimal() else 0
 
 
 def break_before(head: LinePosition | None, last: Line | None, file: Path) -> str:

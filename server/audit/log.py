@@ -14,9 +14,12 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -76,16 +79,37 @@ class AuditLog:
         Raises:
             AuditFailed: the line is not on the disk.
         """
+        return self.append_all([record])[0]
+
+    def append_all(self, records: Sequence[AuditRecord]) -> list[int]:
+        """Append the records with one wait for the disk, and return their lines' numbers.
+
+        Raises:
+            AuditFailed: the lines are not on the disk, of long batches perhaps some of the first.
+        """
         try:
             with self._head.locked():
                 self._catch_up()
-                line = self._line(record)
-                if os.fstat(self._file).st_size + len(line) > self._max_bytes:
-                    self._rotate()
-                    line = self._line(record)
-                return self._write(line)
+                missing = self._head.missing()
+                gap = [AuditRecord(event="gap", detail={"missing": missing})] if missing else []
+                numbers = self._append([*gap, *records])[len(gap) :]
+                if missing:
+                    self._head.count_missing(0)
+                return numbers
         except OSError as error:
             self._seen = (-1, -1)
+            raise AuditFailed(f"{self._path}: {error.strerror or type(error).__name__}") from error
+
+    def count_missing(self, number: int) -> None:
+        """Note that lines could not be written; the next line that can be records it, and until then the head.
+
+        Raises:
+            AuditFailed: not even the head can be written.
+        """
+        try:
+            with self._head.locked():
+                self._head.count_missing(self._head.missing() + number)
+        except OSError as error:
             raise AuditFailed(f"{self._path}: {error.strerror or type(error).__name__}") from error
 
     def close(self) -> None:
@@ -148,8 +172,8 @@ class AuditLog:
         else:
             log.warning("audit log: an unfinished line of %d bytes was closed off: %s", len(fragment), self._path)
         self._next = LinePosition(_later(self._next, head).seq, digest_of(fragment) if fragment else before)
-        line = self._line(AuditRecord(event="break" if cause else "torn", detail=detail))
-        self._write(line, ends_fragment=bool(fragment))
+        line = self._line(AuditRecord(event="break" if cause else "torn", detail=detail), self._next)
+        self._write([line], ends_fragment=bool(fragment))
 
     def _begin_file(self, head: LinePosition | None, size: int) -> None:
         """Begin the current file, which is absent or has no complete line; nothing was recorded in it yet.
@@ -183,7 +207,7 @@ class AuditLog:
         self._salt = secrets.token_hex(16)
         self._next = position
         detail = {"format": FORMAT, "salt": self._salt, "level": self._level, **more}
-        self._write(self._line(AuditRecord(event="open", detail=detail)))
+        self._write([self._line(AuditRecord(event="open", detail=detail), self._next)])
 
     def _rotate(self) -> None:
         """Put the current file aside and begin the next.
@@ -196,27 +220,50 @@ class AuditLog:
         self._create()
         self._write_first(self._next, {})
 
-    def _line(self, record: AuditRecord) -> bytes:
-        return encode(record, self._next, self._now(), salt=self._salt, level=self._level) + b"\n"
+    def _append(self, records: Sequence[AuditRecord]) -> list[int]:
+        """Append a line for each record, as many at once as the current file takes; return their numbers."""
+        numbers: list[int] = []
+        lines: list[bytes] = []
+        position, size = self._next, os.fstat(self._file).st_size
+        for record in records:
+            line = self._line(record, position)
+            if size + len(line) > self._max_bytes:
+                if lines:
+                    self._write(lines)
+                self._rotate()
+                lines, position, size = [], self._next, os.fstat(self._file).st_size
+                line = self._line(record, position)
+            lines.append(line)
+            numbers.append(position.seq)
+            position, size = _after(position, line), size + len(line)
+        if lines:
+            self._write(lines)
+        return numbers
 
-    def _write(self, line: bytes, *, ends_fragment: bool = False) -> int:
-        """Append ``line`` durably, update the head and return the line's number.
+    def _line(self, record: AuditRecord, position: LinePosition) -> bytes:
+        return encode(record, position, self._now(), salt=self._salt, level=self._level) + b"\n"
 
-        ``line`` continues the chain at ``_next`` and includes its line end.
+    def _write(self, lines: Sequence[bytes], *, ends_fragment: bool = False) -> None:
+        """Append lines durably and update the head.
+
+        They continue the chain at ``_next`` and include their line ends.
         """
-        seq = self._next.seq
-        _append(self._file, b"\n" + line if ends_fragment else line)
+        _append(self._file, (b"\n" if ends_fragment else b"") + b"".join(lines))
         os.fsync(self._file)
-        self._next = LinePosition(seq + 1, digest_of(line.removesuffix(b"\n")))
+        for line in lines:
+            self._next = _after(self._next, line)
         self._head.write(self._next)
         status = os.fstat(self._file)
-        self._seen, self._line_bytes = (status.st_ino, status.st_size), len(line) - 1
-        return seq
+        self._seen, self._line_bytes = (status.st_ino, status.st_size), len(lines[-1]) - 1
 
     def _replace_file(self, descriptor: int) -> None:
         if self._file >= 0:
             os.close(self._file)
         self._file = descriptor
+
+
+def _after(position: LinePosition, line: bytes) -> LinePosition:
+    return LinePosition(position.seq + 1, digest_of(line.removesuffix(b"\n")))
 
 
 def rotated_files(path: Path) -> list[tuple[int, Path]]:
@@ -282,18 +329,25 @@ def _append(descriptor: int, data: bytes) -> None:
 
 
 OnFailure = Literal["refuse", "continue"]
-# Limit of queued records without a waiting caller: refused requests faster than the disk must not exhaust memory.
-_MAX_PENDING: Final = 1000
+# Limit of queued records: refused requests faster than the disk must not exhaust memory. More are counted as missing.
+MAX_PENDING: Final = 10_000
+_MAX_BATCH: Final = 256
 
 
 class AuditRecorder:
-    """Pass records to the audit log and apply the policy for failed writes."""
+    """Pass records to the audit log and apply the policy for failed writes.
+
+    Records that wait while others are written share the next wait for the disk. A record that cannot be written is
+    counted in the log's head, and by a line once one can be written.
+    """
 
     def __init__(self, audit_log: AuditLog | None, on_failure: OnFailure) -> None:
         self._log = audit_log
         self._on_failure = on_failure
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit") if audit_log else None
-        self._pending = 0
+        self._waiting: deque[tuple[AuditRecord, Future[None]]] = deque()
+        self._dropped = 0
+        self._counting = threading.Lock()
 
     def begin(self, record: AuditRecord) -> None:
         """Write the first line in the calling thread.
@@ -319,21 +373,25 @@ class AuditRecorder:
         try:
             if self._thread is None:
                 raise AuditFailed(f"{self._log.path}: is closed")
-            await asyncio.wrap_future(self._thread.submit(self._log.append, record))
+            await asyncio.wrap_future(self._queued(record, self._thread))
         except AuditFailed as error:
             self._handle_failure(record, error)
 
     def note(self, record: AuditRecord) -> None:
-        """Queue ``record`` without waiting for it; a failure or a full queue is only logged."""
+        """Queue ``record`` without waiting for it: ``written`` waits. A failure is logged and counted."""
         if self._log is None or self._thread is None:
             return
-        if self._pending >= _MAX_PENDING:
+        if len(self._waiting) >= MAX_PENDING:
             log.error("audit line dropped: event=%s cause=too many are waiting", record.event)
+            with self._counting:
+                self._dropped += 1
             return
-        self._pending += 1
-        loop = asyncio.get_running_loop()
-        future = self._thread.submit(self._log.append, record)
-        future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._noted, record, done))
+        self._queued(record, self._thread).add_done_callback(partial(_log_failure, record))
+
+    async def written(self) -> None:
+        """Return when all records that were queued before are on the disk, or counted as missing there."""
+        if self._thread is not None:
+            await asyncio.wrap_future(self._thread.submit(self._write_waiting))
 
     async def close(self) -> None:
         """Write the ``stop`` record after all queued records and close the file."""
@@ -341,20 +399,60 @@ class AuditRecorder:
             return
         last = AuditRecord(event="stop")
         try:
-            await asyncio.wrap_future(self._thread.submit(self._log.append, last))
+            await asyncio.wrap_future(self._queued(last, self._thread))
         except AuditFailed as error:
             log.error("audit line not written: event=%s cause=%s", last.event, error.message)
         thread, self._thread = self._thread, None
         await asyncio.wrap_future(thread.submit(self._log.close))
         thread.shutdown(wait=False)
 
-    def _noted(self, record: AuditRecord, done: Future[int]) -> None:
-        self._pending -= 1
-        if error := done.exception():
-            cause = error.message if isinstance(error, AuditFailed) else type(error).__name__
-            log.error("audit line not written: event=%s cause=%s", record.event, cause)
+    def _queued(self, record: AuditRecord, thread: ThreadPoolExecutor) -> Future[None]:
+        done: Future[None] = Future()
+        self._waiting.append((record, done))
+        thread.submit(self._write_waiting)
+        return done
+
+    def _write_waiting(self) -> None:
+        """Write the records that wait, with one wait for the disk; on the log's thread.
+
+        Each record has asked for one such run, so that none is left over.
+        """
+        assert self._log is not None
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_BATCH))]
+        with self._counting:
+            missing, self._dropped = self._dropped, 0
+        failures = _written(self._log, [record for record, _ in batch])
+        missing += sum(failure is not None for failure in failures)
+        if missing:
+            try:
+                self._log.count_missing(missing)
+            except Exception as error:
+                log.error("audit lines lost: number=%d cause=%s", missing, type(error).__name__)
+        for (_, done), failure in zip(batch, failures, strict=True):
+            if failure is not None:
+                done.set_exception(failure)
+            else:
+                done.set_result(None)
 
     def _handle_failure(self, record: AuditRecord, error: AuditFailed) -> None:
         log.error("audit line not written: event=%s cause=%s", record.event, error.message)
         if self._on_failure == "refuse":
             raise error
+
+
+def _written(audit_log: AuditLog, records: Sequence[AuditRecord]) -> list[Exception | None]:
+    """Append records, one by one where they cannot be written together; return what failed, in their order."""
+    try:
+        if records:
+            audit_log.append_all(records)
+        return [None] * len(records)
+    except Exception as error:
+        if len(records) == 1:
+            return [error]
+        return [found for record in records for found in _written(audit_log, [record])]
+
+
+def _log_failure(record: AuditRecord, done: Future[None]) -> None:
+    if error := done.exception():
+        cause = error.message if isinstance(error, AuditFailed) else type(error).__name__
+        log.error("audit line not written: event=%s cause=%s", record.event, cause)

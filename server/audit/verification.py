@@ -25,6 +25,7 @@ from server.audit.chain import (
     goes_on,
     head_path,
     parse_head,
+    parse_missing,
 )
 from server.audit.log import rotated_files
 
@@ -67,7 +68,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """List the files of a log at one moment, oldest first.
+    """List the files of a log at one moment, oldest first; ``missing`` lines could not be written, as its head counts.
 
     ``log`` is its path, None where only some files are read. ``head`` is the position of the next line, ``size`` the
     number of bytes to read from the last file (None: all).
@@ -77,6 +78,7 @@ class Snapshot:
     log: Path | None = None
     head: LinePosition | None = None
     size: int | None = None
+    missing: int = 0
 
     @property
     def is_absent(self) -> bool:
@@ -116,9 +118,9 @@ def snapshot(paths: Sequence[Path]) -> Snapshot:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         older = [file for _, file in rotated_files(path)]
         files = (*older, path) if path.exists() else tuple(older)
-        head = parse_head(os.pread(descriptor, 200, 0)) if descriptor >= 0 else None
+        content = os.pread(descriptor, 200, 0) if descriptor >= 0 else b""
         size = path.stat().st_size if path.exists() else None
-        return Snapshot(files=files, log=path, head=head, size=size)
+        return Snapshot(files=files, log=path, head=parse_head(content), size=size, missing=parse_missing(content))
     except OSError as error:
         raise AuditFailed(f"{path}: {error.strerror}") from error
     finally:
@@ -134,6 +136,8 @@ def verify(log: Snapshot) -> Report:
     """
     report = Report()
     report.problem = _missing_file(log) or _check(log, report) or _end(log, report)
+    if log.missing:
+        report.breaks.append(f"{log.log}: {log.missing} line(s) could not be written, as the head counts")
     if log.log is not None and log.head is None and not log.is_absent:
         report.notes.append(f"{head_path(log.log)} is missing or unreadable: whether lines were cut off is not known")
     return report
@@ -174,6 +178,9 @@ def _check(log: Snapshot, report: Report) -> str:
 
 
 def _note_break(raw: RawLine, line: Line, report: Report) -> None:
+    if line.event == "gap":
+        missing = (line.data.get("detail") or {}).get("missing")
+        report.breaks.append(f"{raw.where} records that {missing} line(s) before it could not be written")
     if (broken := line.broken) is not None:
         report.breaks.append(f"{raw.where} records a break of {line.data.get('time')}: {broken.get('cause')}")
 

@@ -101,16 +101,17 @@ def serve_egress(cli_settings: CommandLineSettings) -> int:
 
 def _print_version(value: bool) -> None:
     if value:
-        from server.version import commit, installed_version
+        from server.version import LICENCE, commit, installed_version
 
         built_from = commit()
-        print(f"arrowhead {installed_version()}" + (f" ({built_from[:12]})" if built_from else ""))
+        print(f"arrowhead {installed_version()}" + (f" ({built_from[:12]})" if built_from else "") + f", {LICENCE}")
         raise typer.Exit
 
 
 def _arrowhead(
     version: Annotated[
-        bool, typer.Option("--version", help="print the version and the commit", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option("--version", help="print version, commit and licence", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Biomedical questions, answered with sources."""

@@ -165,7 +165,11 @@ def add(
     files: Annotated[list[Path], typer.Argument(metavar="FILE")],
     kind: Annotated[
         str,
-        typer.Option(help="reader: pubmed, pubmed-json, pmc, medrag, statpearls, pdf, text", show_default=False),
+        typer.Option(
+            help="reader: pubmed, pubmed-json, nbib, pmc, statpearls, bioc, medrag, beir, cord19, table, ris, html, "
+            "docx, pdf, text",
+            show_default=False,
+        ),
     ] = "",
     ocr: Annotated[
         str,
@@ -275,7 +279,7 @@ def _with_ncbi(name: str, query: PubmedQuery | None, config: Path | None) -> int
     from server.wiring.ncbi import open_ncbi
 
     async def work(settings: Settings, retrieval: Retrieval, watch: ChangeHooks) -> list[FetchReport]:
-        async with open_ncbi(settings) as fetch:
+        async with open_ncbi(settings, query.term if query is not None else "") as fetch:
             if query is not None:
                 return [await add_query(fetch, retrieval.namespaces, name, query, watch)]
             return await update(fetch, retrieval.namespaces, name, watch)

@@ -222,7 +222,7 @@ class Target(StrEnum):
 
 @index_app.command(help="types, rows and bytes of a namespace's indices")
 def status(name: Name, config: ConfigFile = None) -> int:
-    from retrieval.corpus.namespaces.namespace import is_dense
+    from retrieval.corpus.namespaces.dense import is_dense
 
     with opened(config) as (_, retrieval), retrieval.namespaces.using(name) as namespace:
         pending = namespace.store.counts().pending

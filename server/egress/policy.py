@@ -2,8 +2,9 @@
 
 Sends nothing and writes no log. The modes are those of server, key and request. A lower mode always wins: a key can be
 below its server, a request below its key, never above. Where free text may leave, classes decide about a call; else it
-leaves only if the whole call is recognized. What single calls of recognized values may carry is little, but not
-nothing; the budget bounds how many of their characters may leave for one answer, and for one key in an hour and a day.
+leaves only if the whole call is recognized and its identifiers are those of the question or of replies to the same
+answer. What single calls may carry then is little, but not nothing; the budget bounds the bits and characters that may
+leave for one answer, and the characters for one key in an hour and a day.
 Its counts, and the request ids that NCBI gave out, are in memory, and start from nothing with the process.
 """
 
@@ -14,18 +15,20 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from functools import partial
+from typing import Final, Literal, NamedTuple
 
 from retrieval.ncbi.calls.parameter_classes import CLASSES, ParamClass
 from retrieval.types import NcbiCall, RawReply
-from server.egress.recognition.recognizer import Allowed, Recognizer
-from server.egress.recognition.terms import REASONS, Reason
+from server.egress.provenance import CALL_BITS, Origin, name_bits, weigh
+from server.egress.recognition.recognizer import MAX_REQUEST_IDS, Allowed, Recognizer
+from server.egress.recognition.terms import REASONS, Reason, Refused
 from server.egress.recognition.vocabulary import EmptyVocabulary, Vocabulary
 from server.errors import EgressRaised
 from server.settings.egress import EgressSettings
 from server.types import EGRESS_MODES, EgressMode, EgressProfile
 
-BudgetName = Literal["answer_budget", "hour_budget", "day_budget"]
+BudgetName = Literal["answer_budget", "answer_bits", "hour_budget", "day_budget"]
 # What can describe a patient (free text, coordinates, sequences) stays; names of public vocabularies may leave.
 PROFILES: Final[Mapping[EgressProfile, frozenset[ParamClass]]] = {
     "hospital": frozenset({"id", "symbol", "term"}),
@@ -34,9 +37,9 @@ PROFILES: Final[Mapping[EgressProfile, frozenset[ParamClass]]] = {
 NOTHING_LEFT: Final = "no data left this machine"
 # NCBI keeps results for about 36 hours; the client uses a request id for 24.
 LIFETIME_S: Final = 24 * 3600.0
-_MAX_REMEMBERED: Final = 2000
 _BUDGETS: Final[Mapping[BudgetName, tuple[str, str]]] = {
     "answer_budget": ("the characters that may leave for one answer are spent", "ask in a new request"),
+    "answer_bits": ("the bits that may leave for one answer are spent", "ask in a new request"),
     "hour_budget": ("the characters that may leave for this key in an hour are spent", "ask again in an hour"),
     "day_budget": ("the characters that may leave for this key in a day are spent", "ask again tomorrow"),
 }
@@ -52,7 +55,8 @@ class EgressPolicy:
 
     ``profile`` is a profile's name, or "listed" where the operator named the classes one by one. ``mode_of_key``
     returns the mode to which a key's own scopes lower the server's, None for no limit; ``key_modes`` are those of the
-    settings. ``budget`` applies where the policy is strict.
+    settings. ``budget`` applies where the policy is strict. ``knows_questions`` is false where calls come without what
+    was asked, as at the egress service, which cannot tell where their identifiers are from.
     """
 
     mode: EgressMode
@@ -61,6 +65,7 @@ class EgressPolicy:
     key_modes: Mapping[str, EgressMode]
     budget: BudgetLimits
     mode_of_key: Callable[[str], EgressMode | None] = _as_the_server
+    knows_questions: bool = True
 
     @classmethod
     def of(cls, settings: EgressSettings) -> EgressPolicy:
@@ -68,6 +73,7 @@ class EgressPolicy:
             per_answer=settings.max_chars_per_answer,
             per_hour=settings.max_chars_per_hour,
             per_day=settings.max_chars_per_day,
+            bits_per_answer=settings.max_bits_per_answer,
         )
         if settings.allow is not None:
             return cls(settings.mode, "listed", frozenset(settings.allow), settings.key_modes, budget)
@@ -150,15 +156,29 @@ _HOUR: Final = 3600.0
 _DAY: Final = 24 * _HOUR
 _MAX_ANSWERS: Final = 65_536
 _MAX_KEYS: Final = 65_536
+# Above the number of concurrent answers: what an older one has met is forgotten, and its ids stay here.
+_MAX_ORIGINS: Final = 4096
+_LONG_REPLY_BYTES: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLimits:
-    """Hold the characters that may leave."""
+    """Hold the characters that may leave, and the bits that the calls of one answer may say together."""
 
     per_answer: int
     per_hour: int
     per_day: int
+    bits_per_answer: int = 256
+
+
+class Cost(NamedTuple):
+    """State what a call costs of the budgets."""
+
+    characters: int = 0
+    bits: float = 0.0
+
+
+NO_COST: Final = Cost()
 
 
 @dataclass(slots=True)
@@ -187,30 +207,38 @@ class Budget:
     def __init__(self, limits: BudgetLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self._clock = clock
-        self._answers: OrderedDict[str, int] = OrderedDict()
+        self._answers: OrderedDict[str, Cost] = OrderedDict()
         self._keys: OrderedDict[str, _Spent] = OrderedDict()
 
-    def spend(self, request_id: str, key_id: str, characters: int) -> BudgetName | None:
-        """Count the characters of a call that is about to leave, or return the budget that they exceed.
+    def spend(self, request_id: str, key_id: str, cost: Cost) -> BudgetName | None:
+        """Count a call that is about to leave, or return the budget that it exceeds.
 
         What exceeds a budget is not counted.
         """
         now = self._clock()
+        before, characters = self._answers.get(request_id, NO_COST), cost.characters
         spent = self._spent_by(key_id, now)
         if spent is None:
             return "day_budget"
-        if self._answers.get(request_id, 0) + characters > self.limits.per_answer:
+        if before.characters + characters > self.limits.per_answer:
             return "answer_budget"
+        if before.bits + cost.bits > self.limits.bits_per_answer:
+            return "answer_bits"
         # A minute counts until it has passed as a whole.
         if spent.within(now - _HOUR - _MINUTE) + characters > self.limits.per_hour:
             return "hour_budget"
         if spent.within(now - _DAY - _MINUTE) + characters > self.limits.per_day:
             return "day_budget"
         spent.add(now, characters)
-        self._answers[request_id] = self._answers.get(request_id, 0) + characters
+        self._answers[request_id] = Cost(before.characters + characters, before.bits + cost.bits)
         while len(self._answers) > _MAX_ANSWERS:
             self._answers.popitem(last=False)
         return None
+
+    def charge(self, request_id: str, bits: float) -> None:
+        """Count the bits of a call that the cache answered; nothing leaves, so that no budget holds it back."""
+        before = self._answers.get(request_id, NO_COST)
+        self._answers[request_id] = Cost(before.characters, before.bits + bits)
 
     def forget(self, request_id: str) -> None:
         """Discard the count of an answer that has ended; its key's stands."""
@@ -241,7 +269,7 @@ class ReceivedRequestIds:
     def add(self, key_id: str, rid: str) -> None:
         self._until[key_id, rid] = self._clock() + LIFETIME_S
         self._until.move_to_end((key_id, rid))
-        while len(self._until) > _MAX_REMEMBERED:
+        while len(self._until) > MAX_REQUEST_IDS:
             self._until.popitem(last=False)
 
     def has(self, key_id: str, rid: str) -> bool:
@@ -263,11 +291,15 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Hold a call as it may leave; ``characters`` are what it costs of the budgets, 0 where there are none."""
+    """Hold a call as it may leave, and what it costs of the budgets, nothing where there are none.
+
+    ``form`` is the call without its values, () where these are not known.
+    """
 
     call: NcbiCall
     classes: tuple[ParamClass, ...]
-    characters: int = 0
+    cost: Cost = NO_COST
+    form: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -277,6 +309,7 @@ class Gate:
     policy: EgressPolicy
     vocabulary: Vocabulary = field(default_factory=EmptyVocabulary)
     received: ReceivedRequestIds = field(default_factory=ReceivedRequestIds)
+    origins: OrderedDict[str, Origin] = field(default_factory=OrderedDict)
     budget: Budget = field(init=False)
     refused: Counter[Reason] = field(default_factory=Counter)
 
@@ -284,34 +317,99 @@ class Gate:
         self.budget = Budget(self.policy.budget)
         self.refused.update(dict.fromkeys(REASONS, 0))
 
-    async def judge(self, call: NcbiCall, classes: tuple[ParamClass, ...], key_id: str) -> Passed | Kept:
+    def origin_of(self, request_id: str) -> Origin:
+        """Return what an answer may name, by its question and the replies so far."""
+        origin = self.origins.setdefault(request_id, Origin())
+        self.origins.move_to_end(request_id)
+        while len(self.origins) > _MAX_ORIGINS:
+            self.origins.popitem(last=False)
+        return origin
+
+    def forget(self, request_id: str) -> None:
+        """Discard what is kept of an answer that has ended."""
+        self.budget.forget(request_id)
+        self.origins.pop(request_id, None)
+
+    async def judge(
+        self, call: NcbiCall, classes: tuple[ParamClass, ...], egress_context: EgressContext
+    ) -> Passed | Kept:
         """Return the call as it may leave, or why it stays; ``classes`` are those of its values by their shape."""
         if not self.policy.is_strict:
             if blocked := self.policy.blocked(classes):
                 self.refused["class"] += 1
                 return Kept(blocked, "call", "class", self._by_class(blocked))
             return Passed(call, classes)
-        recognizer = Recognizer(self.vocabulary, self.policy.allow)
+        recognizer, key_id = Recognizer(self.vocabulary, self.policy.allow), egress_context.key_id
         # On a thread: the vocabulary may be on a slow disk, and the loop serves everyone's streams.
         verdict = await asyncio.to_thread(recognizer.judge, call, lambda rid: self.received.has(key_id, rid))
-        if isinstance(verdict, Allowed):
-            return Passed(verdict.call, verdict.classes, verdict.characters)
-        self.refused[verdict.reason] += 1
+        passed = self._weighed(verdict, egress_context) if isinstance(verdict, Allowed) else verdict
+        if isinstance(passed, Passed):
+            return passed
+        self.refused[passed.reason] += 1
         # What is not recognized is free text, whatever its shape.
-        blocked = self.policy.blocked(classes) or ("free_text",)
-        text = f"{verdict.param} may not leave this machine ({self.policy.profile}): {verdict.text}"
-        return Kept(blocked, verdict.param, verdict.reason, text)
+        blocked = self.policy.blocked(classes) or (classes if passed.reason == "origin" else ("free_text",))
+        text = f"{passed.param} may not leave this machine ({self.policy.profile}): {passed.text}"
+        return Kept(blocked, passed.param, passed.reason, text)
 
-    def spend(self, context: EgressContext, classes: tuple[ParamClass, ...], characters: int) -> Kept | None:
+    def _weighed(self, allowed: Allowed, egress_context: EgressContext) -> Passed | Refused:
+        if not self.policy.knows_questions:
+            return Passed(allowed.call, allowed.classes, Cost(allowed.characters))
+        weighed = weigh(allowed, self.origin_of(egress_context.request_id))
+        if isinstance(weighed, Refused):
+            return weighed
+        cost = Cost(allowed.characters, weighed.bits)
+        return Passed(weighed.allowed.call, allowed.classes, cost, weighed.form)
+
+    def spend(
+        self, context: EgressContext, classes: tuple[ParamClass, ...], cost: Cost, form: tuple[str, ...] = ()
+    ) -> Kept | None:
         """Count what is about to leave; return why it stays if a budget is spent."""
         if not self.policy.is_strict:
             return None
-        over = self.budget.spend(context.request_id, context.key_id, characters)
+        over = self.budget.spend(context.request_id, context.key_id, cost)
         if over is None:
+            if form:
+                self.origin_of(context.request_id).forms.setdefault(form)
             return None
         self.refused[over] += 1
         what, remedy = _BUDGETS[over]
         return Kept(classes, "call", over, f"the call may not leave this machine: {what}; {remedy}")
+
+    def spend_other(
+        self, context: EgressContext, classes: tuple[ParamClass, ...], params: Mapping[str, str]
+    ) -> Kept | None:
+        """Count a request that is no call of NCBI and has these names and ids of the site's own data."""
+        name, origin = params.get("name", ""), self.origin_of(context.request_id)
+        bits = CALL_BITS + (name_bits(name, origin) if name else 0.0)
+        return self.spend(context, classes, Cost(sum(map(len, params.values())), bits))
+
+    def hear(self, request_id: str, texts: Iterable[str]) -> None:
+        """Note what the person wrote to whom an answer goes."""
+        if self._is_origin_kept:
+            origin = self.origin_of(request_id)
+            for text in texts:
+                origin.hear(text)
+
+    async def learn(self, context: EgressContext, call: NcbiCall, reply: RawReply, passed: Passed | None) -> None:
+        """Note the identifiers of a reply, which may leave for the same answer.
+
+        ``passed``: the judgement of a call that may leave, None for one that was answered here. The cache's reply to
+        a call that may leave costs what the call says, since which calls are asked decides what may leave after them.
+        """
+        if not self._is_origin_kept:
+            return
+        origin = self.origin_of(context.request_id)
+        learn = partial(origin.learn, call, reply.body, is_paid=passed is not None)
+        if passed is not None and reply.from_cache:
+            self.budget.charge(context.request_id, passed.cost.bits)
+        if reply.num_bytes > _LONG_REPLY_BYTES:
+            await asyncio.to_thread(learn)
+        else:
+            learn()
+
+    @property
+    def _is_origin_kept(self) -> bool:
+        return self.policy.mode != "off" and self.policy.is_strict and self.policy.knows_questions
 
     def note_reply(self, context: EgressContext, call: NcbiCall, reply: RawReply) -> None:
         """Remember the request id of a search that another machine accepted."""

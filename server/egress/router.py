@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -150,7 +150,7 @@ class Egress:
         """Return the request's identity with its effective mode.
 
         Raises:
-            EgressRaised: the request asks for a mode above its key's; the audit log records it.
+            EgressRaised: the request asks for a mode above its key's; who answers it waits for ``recorded`` first.
         """
         try:
             return EgressContext(request_id, key_id, self.policy.effective(key_id, requested))
@@ -159,6 +159,10 @@ class Egress:
             record = AuditRecord(event="refused", request_id=request_id, key_id=key_id or None, mode=ceiling)
             self._auditor.note(replace(record, decision="refused", detail={"asked": requested, "cause": "mode raised"}))
             raise
+
+    async def recorded(self) -> None:
+        """Return when every refusal so far is in the audit log on the disk."""
+        await self._auditor.written()
 
     def fetch_for(self, egress_context: EgressContext) -> FetchCall:
         """Return ``fetch`` bound to the identity of one request."""
@@ -190,7 +194,11 @@ class Egress:
     def forget(self, request_id: str) -> None:
         """Discard the summary of an answer that has ended and reported what left."""
         self._by_answer.pop(request_id, None)
-        self._gate.budget.forget(request_id)
+        self._gate.forget(request_id)
+
+    def hear(self, request_id: str, texts: Iterable[str]) -> None:
+        """Note what the person wrote to whom an answer goes: the identifiers named there may leave for it."""
+        self._gate.hear(request_id, texts)
 
     async def fetch(self, call: NcbiCall, egress_context: EgressContext) -> RawReply:
         """Return the reply to ``call``, with its route.
@@ -205,7 +213,7 @@ class Egress:
         destination = self._destinations.first(egress_context.mode).of(call)
         if not destination.leaves:
             return await self._ask(outbound, destination)
-        judged = await self._gate.judge(call, outbound.classes, egress_context.key_id)
+        judged = await self._gate.judge(call, outbound.classes, egress_context)
         if isinstance(judged, Kept):
             await self._note(outbound, "refused", judged)
             self._refuse(outbound, destination, judged)
@@ -221,7 +229,7 @@ class Egress:
         destination = self._destinations.first(egress_context.mode).of(call)
         if not destination.leaves:
             return await destination.client.cached(call)
-        judged = await self._gate.judge(call, outbound.classes, egress_context.key_id)
+        judged = await self._gate.judge(call, outbound.classes, egress_context)
         if isinstance(judged, Kept):
             await self._note(outbound, "refused", judged)
             self._refuse(outbound, destination, judged)
@@ -253,8 +261,7 @@ class Egress:
                 await self._auditor.record(refused)
             self._departures(egress_context).withhold(blocked)
             raise NcbiRefusedByEgress(f"{', '.join(blocked)} may not leave this machine for {request.host}")
-        characters = sum(map(len, request.params.values()))
-        if (kept := self._gate.spend(egress_context, request.classes, characters)) is not None:
+        if (kept := self._gate.spend_other(egress_context, request.classes, request.params)) is not None:
             with suppress(AuditFailed):
                 await self._auditor.record(replace(record, event="refused", decision="refused", detail=_detail(kept)))
             self._departures(egress_context).withhold(kept.classes)
@@ -280,7 +287,7 @@ class Egress:
         destination = self._destinations.outside.of(outbound.call)
         passed: Passed | None = None
         if destination.leaves:
-            judged = await self._gate.judge(outbound.call, outbound.classes, outbound.egress_context.key_id)
+            judged = await self._gate.judge(outbound.call, outbound.classes, outbound.egress_context)
             if isinstance(judged, Kept):
                 await self._note(outbound, "withheld", judged)
                 self._answer(outbound).withhold(judged.classes)
@@ -315,6 +322,7 @@ class Egress:
             _raise(error, replace(route, left=left))
         left = destination.leaves and not reply.from_cache
         self._count(outbound, destination, left=left)
+        await self._gate.learn(outbound.egress_context, outbound.call, reply, passed)
         return _routed(reply, replace(route, left=left))
 
     async def _send(self, outbound: _OutboundCall, destination: Destination, passed: Passed) -> RawReply:
@@ -352,7 +360,7 @@ class Egress:
         Raises:
             NcbiRefusedByEgress: a budget is spent.
         """
-        kept = self._gate.spend(outbound.egress_context, passed.classes, passed.characters)
+        kept = self._gate.spend(outbound.egress_context, passed.classes, passed.cost, passed.form)
         if kept is not None:
             await self._note(outbound, "refused", kept)
             self._answer(outbound).withhold(kept.classes)

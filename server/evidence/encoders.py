@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from models.encoders.base import (
     DEFAULT_REQUEST_TOKENS,
@@ -21,8 +21,11 @@ from models.encoders.base import (
     EncoderOptions,
     RemoteEncoderOptions,
     RemoteVectors,
+    TokenEncoder,
 )
+from models.encoders.late_interaction import LateInteraction
 from models.encoders.registry import create_cross_encoder, create_encoder, create_remote_encoder
+from models.encoders.specs import KNOWN_ENCODERS
 from models.errors import UnsupportedParam
 from retrieval.observer import NullObserver, RetrievalObserver
 from server.errors import EncoderUnknown
@@ -32,6 +35,9 @@ from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 
 log = logging.getLogger(__name__)
+# Behind an encoder's name: its tower of queries, and late interaction by its tokens.
+QUERY: Final = ":query"
+RERANK: Final = ":rerank"
 _T = TypeVar("_T")
 
 
@@ -95,6 +101,36 @@ class EncoderPool:
             )
 
     @property
+    def embedders(self) -> tuple[str, ...]:
+        """Return the names under which texts are embedded: of two towers, the query's has its own."""
+        towers = {name: len(spec.towers) for name, spec in KNOWN_ENCODERS.items()}
+        return tuple(
+            name + suffix for name in self.names for suffix in (("", QUERY) if towers.get(name, 1) > 1 else ("",))
+        )
+
+    @property
+    def rerankers(self) -> tuple[str, ...]:
+        """Return the names of what ranks passages, the default first."""
+        cross_encoder = self._settings.cross_encoder
+        by_tokens = (f"{name}{RERANK}" for name in self._settings.local_encoders if _gives_tokens(name))
+        return (*((cross_encoder,) if cross_encoder else ()), *by_tokens)
+
+    def reranker(self, name: str = "") -> CrossEncoder:
+        """Return the cross-encoder of the settings, or late interaction by an encoder; block until it is loaded.
+
+        Raises:
+            EncoderUnknown: there is none of this name; the message lists those that there are.
+            ModelError: it cannot be loaded.
+        """
+        chosen = name or next(iter(self.rerankers), "")
+        if not chosen.endswith(RERANK) or chosen == self._settings.cross_encoder:
+            return self.cross_encoder(chosen)
+        encoder = self.encoder(chosen.removesuffix(RERANK))
+        if not isinstance(encoder, TokenEncoder) or encoder.fingerprint.pooling != "mean":
+            raise self._no_reranker(chosen)
+        return InstrumentedCrossEncoder(LateInteraction(encoder, chosen), self._observer)
+
+    @property
     def cross_encoder_name(self) -> str | None:
         return self._settings.cross_encoder
 
@@ -107,13 +143,16 @@ class EncoderPool:
         """
         known = self._settings.cross_encoder
         if known is None or name not in {"", known}:
-            choices = known or "none: retrieval.cross_encoder names one"
-            raise EncoderUnknown(f"there is no cross-encoder {name[:100]!r}; there is: {choices}", param="model")
+            raise self._no_reranker(name)
         with self._loading:
             if self._cross_encoder is None:
                 loaded = _timed(known, lambda: create_cross_encoder(known, self._options))
                 self._cross_encoder = InstrumentedCrossEncoder(loaded, self._observer)
             return self._cross_encoder
+
+    def _no_reranker(self, name: str) -> EncoderUnknown:
+        choices = ", ".join(self.rerankers) or "none: retrieval.cross_encoder names one"
+        return EncoderUnknown(f"there is no re-ranker {name[:100]!r}; there are: {choices}", param="model")
 
     async def run(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` in the one encoding thread, since two concurrent batches would slow each other down."""
@@ -125,6 +164,12 @@ class EncoderPool:
         for encoder in tuple(self._encoders.values()):
             if isinstance(encoder, RemoteVectors):
                 encoder.close()
+
+
+def _gives_tokens(name: str) -> bool:
+    """Return whether an encoder is known to give the vectors of its tokens; of others, only its files tell."""
+    spec = KNOWN_ENCODERS.get(name)
+    return spec is not None and spec.pooling == "mean"
 
 
 def encoder_options(settings: RetrievalSettings) -> EncoderOptions:

@@ -82,6 +82,14 @@ class Retrieval:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self.look_ups, copy_context().run, work)
 
+    async def sweep(self) -> None:
+        """Remove what killed processes left in the data folder; a failure is logged."""
+        try:
+            await asyncio.to_thread(self.namespaces.sweep)
+            await asyncio.to_thread(self.uploads.sweep)
+        except OSError as error:
+            log.warning("what killed processes left cannot be removed: %s", error.strerror)
+
     async def close(self) -> None:
         await self.jobs.close()
         for threads in (self.readers, self.look_ups):

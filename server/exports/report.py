@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -24,7 +25,11 @@ _ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>|#])")
 _LINE_START: Final = re.compile(r"^(\s*)([-+=]|\d+[.)])(?=\s|$)")
 _ADDRESS: Final = re.compile(r"https?://[^\s<>()\[\]]+")
 # Spreadsheets read a cell as a formula that begins so; the last ones are how Japanese input writes them.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_FORMULA: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "﹦", "﹢", "﹣", "﹫")
+# A spreadsheet whose separator is another one than ours begins a cell behind these, also within our quotes.
+_SEPARATORS: Final = re.compile(r"([;\t\r\n])")
+# Letters that show nothing: fillers of Hangul and Khmer, the blank of Braille.
+_BLANK_LETTERS: Final = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 # Excel takes a file without it for the machine's own code page.
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _HEAD: Final = (
@@ -328,5 +333,15 @@ def _inert_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = value if len(value) <= _MAX_CELL else f"{value[:_MAX_CELL]}…"
-    text = text.replace("\x00", "")
-    return f"'{text}" if text.lstrip(" \u00a0\ufeff").startswith(_FORMULA) or text.startswith(_FORMULA) else text
+    parts = _SEPARATORS.split(text.replace("\x00", ""))
+    inert = "".join(f"'{part}" if _shown(part).startswith(_FORMULA) else part for part in parts)
+    return f"'{inert}" if inert.startswith(("\t", "\r", "\n")) else inert
+
+
+def _shown(text: str) -> str:
+    """Return a text without the spaces, quotes and invisible characters before its first sign."""
+    for place, sign in enumerate(text):
+        is_blank = sign in _BLANK_LETTERS or unicodedata.category(sign)[0] in "CZ" or unicodedata.category(sign) == "Mn"
+        if not is_blank and sign not in "\"'":
+            return text[place:]
+    return ""

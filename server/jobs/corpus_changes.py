@@ -29,6 +29,7 @@ from retrieval.errors import RetrievalError
 from retrieval.types import FetchCall
 from server.egress.policy import EgressContext
 from server.egress.router import Egress
+from server.errors import EgressRaised
 from server.jobs.queue import Job, OrderedWork, Outcome, WorkOrder
 from server.jobs.uploads import Upload
 
@@ -142,7 +143,12 @@ class CorpusChanges:
 
         async def fetch() -> list[FetchReport]:
             # The mode of the key may be a lower one by now.
-            context = egress.admit(job.id, arguments["key_id"], arguments["mode"])
+            try:
+                context = egress.admit(job.id, arguments["key_id"], arguments["mode"])
+            except EgressRaised:
+                await egress.recorded()
+                raise
+            egress.hear(job.id, self._terms(job, arguments))
             return await run(egress.fetch_for(context), watch_of(job))
 
         try:
@@ -154,6 +160,12 @@ class CorpusChanges:
             egress.forget(job.id)
         cancelled = any(one.added.cancelled for one in done)
         return Outcome({"queries": [_query_result(one) for one in done], "left": left}, cancelled)
+
+    def _terms(self, job: Job, arguments: Mapping[str, Any]) -> list[str]:
+        """Return what people wrote that the job sends: its query, or those that the namespace stores."""
+        if (query := arguments.get("query")) is not None:
+            return [str(query["term"])]
+        return [saved.query.term for saved in queries_of(self._namespaces, job.spec.namespace)]
 
 
 def _sender(egress_context: EgressContext) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Run jobs on threads of this process.
 
-Jobs live in memory: a server that ends loses them, and what they had written by then is consistent.
+With a ``JobFolder`` the jobs are on the disk as well: the next process on the same data folder goes on with those that
+had not ended, since changes of namespaces may be repeated, and still shows the others.
 """
 
 from __future__ import annotations
@@ -14,8 +15,24 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
-from server.errors import JobNotFound, TooManyRequests
-from server.jobs.queue import CANCELLED, End, Job, JobLimits, JobSpec, JobStatus, Perform, Work, clean, end_of
+from server.error_mapping import error_reply
+from server.errors import JobNotFound, ServerStopping, TooManyRequests
+from server.jobs.job_folder import JobFolder, StoredJob
+from server.jobs.queue import (
+    CANCELLED,
+    MAX_ATTEMPTS,
+    End,
+    Job,
+    JobLimits,
+    JobSpec,
+    JobStatus,
+    OrderedWork,
+    Outcome,
+    Perform,
+    Work,
+    clean,
+    end_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +40,19 @@ log = logging.getLogger(__name__)
 class _Task:
     """Hold a job with its work and its state, which the job's thread changes, or the queue where it never starts."""
 
-    def __init__(self, job: Job, work: Work, cleanup: Callable[[], None], created: int) -> None:
+    def __init__(self, job: Job, work: Work, cleanup: Callable[[], None], status: JobStatus) -> None:
         self.job = job
         self.work = work
         self.cleanup = cleanup
         self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._status = JobStatus(id=job.id, spec=job.spec, state="queued", cancelling=False, created=created)
+        self.is_cancelled_by_owner = False
+        self._status = status
+        job.progress = status.progress
+
+    @property
+    def can_go_on(self) -> bool:
+        """Return whether another process can do the work."""
+        return isinstance(self.work, OrderedWork)
 
     @property
     def has_ended(self) -> bool:
@@ -54,15 +78,21 @@ class _Task:
 class LocalJobQueue:
     """Queue and run jobs in this process.
 
-    ``conceal`` removes paths of this machine from a message; ``now`` tells Unix time.
+    ``conceal`` removes paths of this machine from a message; ``now`` tells Unix time. ``folder`` None: jobs live in
+    memory alone, and end with the process.
     """
 
     def __init__(
-        self, limits: JobLimits, conceal: Callable[[str], str] = str, now: Callable[[], float] = time.time
+        self,
+        limits: JobLimits,
+        conceal: Callable[[str], str] = str,
+        now: Callable[[], float] = time.time,
+        folder: JobFolder | None = None,
     ) -> None:
         self._limits = limits
         self._conceal = conceal
         self._now = now
+        self._folder = folder
         self._lock = threading.Lock()
         self._waiting: list[_Task] = []
         self._running: dict[str, _Task] = {}
@@ -71,19 +101,77 @@ class LocalJobQueue:
         self._closed = False
 
     def start(self, perform: Perform) -> None:
-        """Do nothing: no other process has jobs here."""
+        """Go on with the jobs that an earlier process left on the disk, in their order."""
+        for stored in self._folder.load() if self._folder else ():
+            task = self._task_of(stored, perform)
+            with self._lock:
+                self._known[task.job.id] = task
+                if not task.has_ended:
+                    self._waiting.append(task)
+            if task.has_ended:
+                task.ended.set_result(None)
+        with self._lock:
+            self._start_waiting()
+
+    def _task_of(self, stored: StoredJob, perform: Perform) -> _Task:
+        status, order = stored.status, stored.order
+        job = Job(status.spec, status.id)
+        job.loop = asyncio.get_running_loop()
+        if status.has_ended:
+            return _Task(job, _no_work, _nothing, status)
+        if order is not None and not status.cancelling and stored.attempts < MAX_ATTEMPTS:
+            log.warning("job of an earlier process goes on: id=%s kind=%s", job.id, status.spec.kind)
+            waiting = replace(status, state="queued", started=0)
+            return _Task(job, OrderedWork(order, perform), _nothing, waiting)
+        log.error("job of an earlier process is not done again: id=%s kind=%s", job.id, status.spec.kind)
+        task = _Task(job, _no_work, _nothing, status)
+        end: End = ("failed", None, error_reply(ServerStopping("the server that ran this job ended; send it again")))
+        task.end(CANCELLED if status.cancelling else end, int(self._now()))
+        if self._folder is not None:
+            self._folder.end(task.status)
+        return task
 
     async def submit(self, spec: JobSpec, work: Work, cleanup: Callable[[], None] = lambda: None) -> JobStatus:
-        task = _Task(Job(spec), work, cleanup, int(self._now()))
-        task.job.loop = asyncio.get_running_loop()
+        job = Job(spec)
+        job.loop = asyncio.get_running_loop()
         with self._lock:
-            if self._closed:
-                raise TooManyRequests("the server is about to end")
-            self._check_room(spec.owner)
-            self._known[task.job.id] = task
-            self._waiting.append(task)
-            self._start_waiting()
+            self._check_open(spec.owner)
+        status = JobStatus(id=job.id, spec=spec, state="queued", cancelling=False, created=int(self._now()))
+        work = await self._stored(status, work)
+        task = _Task(job, work, cleanup, status)
+        try:
+            with self._lock:
+                self._check_open(spec.owner)
+                self._known[task.job.id] = task
+                self._waiting.append(task)
+                self._start_waiting()
+        except BaseException:
+            await self._unstored(job.id)
+            raise
         return task.status
+
+    async def _stored(self, status: JobStatus, work: Work) -> Work:
+        """Store a job on the disk; return the work, whose file was moved there."""
+        if self._folder is None:
+            return work
+        order = work.order if isinstance(work, OrderedWork) else None
+        storing = asyncio.create_task(asyncio.to_thread(self._folder.add, status, order))
+        try:
+            order = await asyncio.shield(storing)
+        except asyncio.CancelledError:
+            await asyncio.gather(storing, return_exceptions=True)
+            await self._unstored(status.id)
+            raise
+        return replace(work, order=order) if isinstance(work, OrderedWork) and order is not None else work
+
+    async def _unstored(self, job_id: str) -> None:
+        if self._folder is not None:
+            await asyncio.shield(asyncio.to_thread(self._folder.remove, job_id))
+
+    def _check_open(self, owner: str) -> None:
+        if self._closed:
+            raise TooManyRequests("the server is about to end")
+        self._check_room(owner)
 
     async def check_room(self, owner: str) -> None:
         with self._lock:
@@ -122,8 +210,11 @@ class LocalJobQueue:
 
     async def cancel(self, job_id: str, owner: str) -> JobStatus:
         task = self._find(job_id, owner)
+        task.is_cancelled_by_owner = True
         task.job.cancel()
-        self._drop([task])
+        await asyncio.to_thread(self._drop, [task])
+        if self._folder is not None and not task.has_ended:
+            await asyncio.to_thread(self._folder.write, task.status)
         return task.status
 
     def _drop(self, tasks: list[_Task]) -> None:
@@ -163,6 +254,8 @@ class LocalJobQueue:
 
     def _run(self, task: _Task) -> None:
         task.begin(int(self._now()))
+        if self._folder is not None:
+            self._folder.begin(task.status)
         end = end_of(task.job, task.work, self._conceal)
         clean(task.job.id, task.cleanup)
         with self._lock:  # before the job reports its end: a client that then asks must find the namespace free
@@ -173,19 +266,38 @@ class LocalJobQueue:
 
     def _finish(self, task: _Task, end: End) -> None:
         task.end(end, int(self._now()))
-        log.info("job: id=%s kind=%s outcome=%s", task.job.id, task.job.spec.kind, end[0])
+        goes_on = self._goes_on_later(task, end)
+        log.info("job: id=%s kind=%s outcome=%s", task.job.id, task.job.spec.kind, "queued" if goes_on else end[0])
         with self._lock:
             ended = [job_id for job_id, known in self._known.items() if known.has_ended]
-            for job_id in ended[: max(0, len(ended) - self._limits.kept)]:
+            gone = ended[: max(0, len(ended) - self._limits.kept)]
+            for job_id in gone:
                 del self._known[job_id]
+        if self._folder is not None:
+            (self._folder.release if goes_on else self._folder.end)(task.status)
+            for job_id in gone:
+                self._folder.remove(job_id)
         task.ended.set_result(None)
+
+    def _goes_on_later(self, task: _Task, end: End) -> bool:
+        """Return whether only the end of this process cut the job short, so that the next one goes on with it."""
+        is_cut = self._closed and end[0] == "cancelled" and not task.is_cancelled_by_owner
+        return is_cut and self._folder is not None and task.can_go_on
 
     async def close(self) -> None:
         with self._lock:
             self._closed = True
             running, waiting = list(self._running.values()), list(self._waiting)
-        self._drop(waiting)
+        await asyncio.to_thread(self._drop, waiting)
         for task in running:
             task.job.cancel()
         if running:
             await asyncio.gather(*(task.wait(self._limits.grace_s) for task in running))
+
+
+def _nothing() -> None:
+    """Clean up nothing: the file of a stored job is removed with its end."""
+
+
+def _no_work(_: Job) -> Outcome:
+    raise AssertionError("this job has ended")

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: Final[frozenset[JobState]] = frozenset(("done", "failed", "cancelled"))
+# A job whose servers ended so often may be what ends them.
+MAX_ATTEMPTS: Final = 3
 _T = TypeVar("_T")
 
 
@@ -225,7 +227,7 @@ class JobQueue(Protocol):
     """
 
     def start(self, perform: Perform) -> None:
-        """Begin to run the jobs of other servers, and those that an ended server left, where servers share the queue.
+        """Begin to run the jobs of other servers, where servers share the queue, and those that an ended one left.
 
         ``perform`` does the work of their orders. Jobs of this process run without a start.
         """
@@ -311,7 +313,9 @@ def failure(job: Job, error: Exception, conceal: Callable[[str], str]) -> ErrorR
     unknown = reply.code == "internal_error"
     level = logging.ERROR if unknown else logging.INFO
     log.log(level, "job failed: id=%s cause=%s", job.id, type(error).__name__, exc_info=error if unknown else None)
-    return replace(reply, message=conceal(reply.message))
+    kept = (job.progress or {}).get("read")
+    told = f" ({kept:,} documents of this change are stored)" if reply.status == 507 and kept else ""
+    return replace(reply, message=conceal(reply.message) + told)
 
 
 def clean(job_id: str, cleanup: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -13,7 +14,9 @@ from typing import IO, Final
 
 from retrieval.storage.files import FILE_MODE, FOLDER_MODE, FileLock, make_folder
 from server.errors import InvalidRequest, TooManyRequests, UploadNotWritten, UploadTooLarge
+from server.jobs.job_folder import FOLDER
 
+log = logging.getLogger(__name__)
 _PREFIX: Final = ".uploads-"
 _LOCK: Final = "lock"
 _MAX_NAME: Final = 200  # bytes; file systems take 255
@@ -69,7 +72,7 @@ class Upload:
 class Uploads:
     """Manage the uploaded files of one process.
 
-    Thread-safe. Files that a killed process left are removed at the first upload of the next process.
+    Thread-safe. Files that a killed process left are removed at the start of the next process, or at its first upload.
     """
 
     def __init__(self, root: Path, *, max_bytes: int, at_once: int) -> None:
@@ -116,12 +119,16 @@ class Uploads:
         except OSError as error:
             raise UploadNotWritten(f"the file cannot be kept: {error.strerror}") from error
 
+    def sweep(self) -> None:
+        """Remove the files that killed processes left: no job was accepted for them."""
+        for other in self._root.glob(f"{_PREFIX}*"):
+            _remove_if_unlocked(other)
+
     def _own_folder(self) -> Path:
         with self._lock:
             if self._folder is None:
                 make_folder(self._root)
-                for other in self._root.glob(f"{_PREFIX}*"):
-                    _remove_if_unlocked(other)
+                self.sweep()
                 folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._root))  # readable by the owner alone
                 self._folder_lock = FileLock(folder / _LOCK)
                 self._folder = folder
@@ -136,13 +143,14 @@ class Uploads:
 
     def conceal(self, text: str) -> str:
         """Return the text without local paths; names of files and namespaces remain."""
-        places = [rf"{re.escape(str(self._root))}/(?:{re.escape(_PREFIX)}[^/]+/[0-9a-f]+/)?"]
+        own = rf"{re.escape(_PREFIX)}[^/]+/[0-9a-f]+/|{re.escape(FOLDER)}/[^/]+/upload/"
+        places = [rf"{re.escape(str(self._root))}/(?:{own})?"]
         places.append(rf"{re.escape(tempfile.gettempdir())}/arrowhead-[^/]+/")  # where replies of NCBI are read
         return re.sub("|".join(places), "", text)
 
 
 def _remove_if_unlocked(folder: Path) -> None:
-    """Delete an upload folder that has a lock file and that no process has locked.
+    """Delete and log an upload folder that has a lock file and that no process has locked.
 
     A folder without a lock file is one that is being created, or an incomplete one that a killed process left.
     """
@@ -150,5 +158,7 @@ def _remove_if_unlocked(folder: Path) -> None:
         lock = FileLock(folder / _LOCK, create=False)
     except OSError:
         return
+    count = sum(path.is_file() for path in folder.glob("*/*"))
     shutil.rmtree(folder, ignore_errors=True)
     lock.close()
+    log.warning("removed uploads that a killed process left: files=%d", count)

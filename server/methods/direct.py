@@ -11,6 +11,7 @@ last question, in the form that our methods use:
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -62,7 +63,8 @@ class Direct:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         engine = self._lifecycle.get()
         form = self._tool_format(engine) if ask.tools else None
-        prompt_ids = ids_of(ask, engine, self._lifecycle.card)
+        # On a thread: a model's chat template is a program of somebody else's.
+        prompt_ids = await asyncio.to_thread(ids_of, ask, engine, self._lifecycle.card)
         params = _params(ask, engine, len(prompt_ids), stop=_stops(ask, engine, self._lifecycle.card))
         if ask.tools and form:
             params = replace(params, grammar=tool_grammar(ask.tools, form))
@@ -94,8 +96,7 @@ class Direct:
         """
         if not uses_chat_template(engine, self._lifecycle.card):
             raise UnsupportedParam(
-                "tools: a base model has no chat template that could list them; serve a chat model trained for tools, "
-                "or leave tools out",
+                "tools: a base model has no chat template that could list them; serve a chat model trained for tools",
                 param="tools",
             )
         return tool_format(engine.tokenizer)

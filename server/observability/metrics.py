@@ -213,6 +213,7 @@ FAILURES: Final = {
     "NcbiRefusedByEgress": "egress_refused",
     "NcbiThrottled": "throttled",
     "NcbiUnavailable": "unavailable",
+    "NcbiBlocked": "blocked",
     "EgressServiceUnavailable": "service_unavailable",
     "NcbiTimeout": "timeout",
     "NcbiTooLarge": "too_large",

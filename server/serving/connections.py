@@ -68,6 +68,11 @@ class _SlowClientMixin:
         if is_head:
             self._count_head_bytes(len(data))
 
+    def on_headers_complete(self) -> None:
+        # uvicorn keeps the path of an absolute address alone; ``server.middleware.check_host`` compares its host.
+        self.scope.setdefault("state", {})["target"] = self.url  # type: ignore[attr-defined]
+        super().on_headers_complete()  # type: ignore[misc]
+
     def pause_writing(self) -> None:
         super().pause_writing()  # type: ignore[misc]
         reason = f"its client took nothing for {self.slow_reader_s:g} s"

@@ -108,6 +108,9 @@ class EgressSettings(SettingsGroup):
     max_chars_per_answer: int = Field(
         default=600, ge=1, description="characters of names and ids that may leave for one answer; not with open"
     )
+    max_bits_per_answer: int = Field(
+        default=256, ge=1, description="bits that the choice of names and ids may say for one answer; not with open"
+    )
     max_chars_per_hour: int = Field(default=10_000, ge=1, description="the same for one key in an hour")
     max_chars_per_day: int = Field(default=50_000, ge=1, description="the same for one key in a day")
     key_modes: Annotated[dict[str, EgressMode], NoDecode] = Field(

@@ -46,6 +46,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+# Whose emergency numbers are named; each has a row in server/methods/shared/conversation/emergency_numbers.toml.
+Region = Literal["eu", "at", "au", "be", "ca", "ch", "de", "es", "fr", "gb", "ie", "it", "nl", "nz", "pt", "us"]
+
+
 class ServerSettings(SettingsGroup):
     """Configure the HTTP server: address, keys, limits and timeouts."""
 
@@ -85,6 +89,10 @@ class ServerSettings(SettingsGroup):
     answer_images: Literal["off", "on"] = Field(
         default="off", description="images and other than web links in methods' answers, which clients may fetch"
     )
+    emergency_note: Literal["on", "off"] = Field(
+        default="on", description="emergency numbers before the answer to a message that is likely an emergency"
+    )
+    region: Region = Field(default="eu", description="whose emergency numbers; eu: 112 or the local number")
     max_n: int = Field(default=8, ge=1, le=128, description="most choices of one request")
     keepalive_s: Seconds = Field(default=10.0, description="a silent stream carries a comment this often")
     drain_notice_s: float = Field(

@@ -159,6 +159,11 @@ class Database:
         return f"postgresql+psycopg:///{quote(str(self._parameters.get('dbname', '')), safe='')}?{arguments}"
 
 
+def is_storable(text: str) -> bool:
+    """Return whether a text of the database can be this one: none has a NUL."""
+    return "\0" not in text
+
+
 def _backend_class() -> type[Any]:
     from yoyo.backends.core.postgresql import PostgresqlPsycopgBackend
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from retrieval.errors import RetrievalError
 from server.error_mapping import ErrorReply, error_reply
 from server.errors import ServerStopping, TooManyRequests
-from server.jobs.queue import End, JobLimits, JobSpec, JobStatus, WorkOrder
+from server.jobs.queue import MAX_ATTEMPTS, End, JobLimits, JobSpec, JobStatus, WorkOrder
 from server.jobs.uploads import Upload
-from server.state.database import Database
+from server.state.database import Database, is_storable
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -30,8 +30,6 @@ CHANNEL: Final = "arrowhead_jobs"
 Notice = Literal["new", "cancel", "ended"]
 # The number of the advisory lock under which jobs are queued, begun and ended, so that turns hold over all servers.
 _LOCK: Final = 0x4A6F6273
-# A job whose servers ended so often may be what ends them.
-MAX_ATTEMPTS: Final = 3
 _MAX_WAIT_S: Final = 7 * 86_400
 _COLUMNS: Final = "id, kind, namespace, owner, state, cancelling, created, started, finished, progress, result, error"
 _OPEN: Final = "state IN ('queued', 'running')"
@@ -66,8 +64,8 @@ UPDATE arrowhead_jobs SET state = %s, progress = %s, result = %s, error = %s, fi
 WHERE id = %s AND runner = %s AND state = 'running' RETURNING id
 """
 _RELEASE: Final = """
-UPDATE arrowhead_jobs SET state = 'queued', runner = NULL, lease = NULL, started = 0, attempts = attempts - 1
-WHERE id = %s AND runner = %s AND state = 'running' AND NOT cancelling RETURNING id
+UPDATE arrowhead_jobs SET state = 'queued', runner = NULL, lease = NULL, started = 0, attempts = attempts - %s
+WHERE id = %s AND runner = %s AND state = 'running' AND NOT cancelling AND attempts - %s < %s RETURNING id
 """
 _RENEW: Final = """
 UPDATE arrowhead_jobs SET lease = clock_timestamp() + make_interval(secs => %s), progress = %s
@@ -214,9 +212,15 @@ async def end(connection: Connection, job: JobStatus, server: Server, how: End) 
     return await (await connection.execute(_END, values)).fetchone() is not None
 
 
-async def release(connection: Connection, job_id: str, server: Server) -> bool:
-    """Give a running job back to the queue; return False where it is to be cancelled, or another server's now."""
-    return await (await connection.execute(_RELEASE, (job_id, server.id))).fetchone() is not None
+async def release(connection: Connection, job_id: str, server: Server, *, counts: bool) -> bool:
+    """Give a running job back to the queue.
+
+    ``counts``: the attempt is one of the few that a job has. Returns False where the job is to be cancelled, has had
+    its attempts, or is another server's now.
+    """
+    given_back = 0 if counts else 1
+    values = (given_back, job_id, server.id, given_back, MAX_ATTEMPTS)
+    return await (await connection.execute(_RELEASE, values)).fetchone() is not None
 
 
 async def expire_home(connection: Connection, server: Server) -> None:
@@ -242,6 +246,8 @@ async def take_back(connection: Connection, now: int) -> list[str]:
 
 async def cancel(connection: Connection, job_id: str, owner: str, now: int) -> JobStatus | None:
     """Cancel a job that waits, or ask that it be cancelled; None where none of this key waits or runs."""
+    if not is_storable(job_id):
+        return None
     row = await (await connection.execute(_CANCEL, (now, job_id, owner))).fetchone()
     return status_of(row) if row else None
 
@@ -262,6 +268,8 @@ async def drop_ended(connection: Connection, kept: int) -> None:
 
 
 async def find(connection: Connection, job_id: str) -> JobStatus | None:
+    if not is_storable(job_id):
+        return None
     sql = f"SELECT {_COLUMNS} FROM arrowhead_jobs WHERE id = %s"
     row = await (await connection.execute(sql, (job_id,))).fetchone()
     return status_of(row) if row else None

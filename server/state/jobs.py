@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from retrieval.errors import DatabaseUnavailable
+from server.error_mapping import error_reply
 from server.errors import JobNotFound, StateUnavailable, TooManyRequests
 from server.jobs.queue import (
     CANCELLED,
@@ -40,6 +42,8 @@ from server.state.job_tables import CHANNEL, ClaimedJob, JobFiles
 
 log = logging.getLogger(__name__)
 _LOOK_S: Final = 1.0
+# Codes of errors that are the database's, whatever a job does.
+_LOST: Final = frozenset(error_reply(kind("")).code for kind in (StateUnavailable, DatabaseUnavailable))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,16 +327,20 @@ class PostgresJobQueue:
                 await asyncio.to_thread(clean, job.id, upload.discard)
 
     async def _finish(self, job: Job, end: End, *, can_go_on: bool) -> None:
-        """Write the end of a job, as soon as the database answers; one that this server's end cut short waits again."""
+        """Write the end of a job, as soon as the database answers.
+
+        One that the end of this server, or the loss of the database, cut short waits again.
+        """
+        was_stopped = self._closed and end[0] == "cancelled"
+        was_lost = end[2] is not None and end[2].code in _LOST
         while True:
             try:
                 async with self._database.pooled() as connection:
                     await rows.lock(connection)
                     is_released = (
-                        self._closed
-                        and can_go_on
-                        and end[0] == "cancelled"
-                        and await rows.release(connection, job.id, self._server)
+                        can_go_on
+                        and (was_stopped or was_lost)
+                        and await rows.release(connection, job.id, self._server, counts=was_lost)
                     )
                     if not is_released:
                         await self._write_end(connection, job, end)

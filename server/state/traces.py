@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from server.errors import StateUnavailable
-from server.state.database import Database
+from server.state.database import Database, is_storable
 from server.traces import TraceFile, TraceHead, append_to_file, trace_text
 
 log = logging.getLogger(__name__)
@@ -67,6 +67,8 @@ class PostgresTraceStore:
             await append_to_file(self._file, head, text)
 
     async def get(self, trace_id: str, owner: str) -> str | None:
+        if not is_storable(trace_id):
+            return None
         query = "SELECT body FROM arrowhead_traces WHERE id = %s AND owner = %s"
         async with self._database.pooled() as connection:
             row = await (await connection.execute(query, (trace_id, owner))).fetchone()

@@ -5,15 +5,17 @@ The page's files contain no data of the server and need no key, since a browser 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import nh3
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
 from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 
@@ -22,10 +24,11 @@ from retrieval.errors import RetrievalError
 from retrieval.formats.records import DATABASES
 from retrieval.gateway.store.open import open_store
 from server.api.declarations import Reads, Reply, Responses, errors
-from server.api.http_io import Body, parse_body, read_json
+from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.namespaces import changes_allowed
 from server.egress.policy import EgressPolicy
 from server.errors import InvalidRequest
+from server.middleware import host_name
 from server.settings.loading import audit_path, gateway_dir
 from server.settings.schema import Settings
 from server.web.files import INDEX, chosen_language, page_files
@@ -47,11 +50,22 @@ _SCHEMES: Final = frozenset({"http", "https"})
 _BIDI_CONTROLS: Final = dict.fromkeys(map(ord, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"), "\ufffd")
 
 
+# Where references of answers lead, these and their subdomains; another address is shown and leads nowhere.
+LINKED_HOSTS: Final = (
+    "nih.gov", "doi.org", "omim.org", "uniprot.org", "ensembl.org", "clinicaltrials.gov", "europepmc.org",
+    "identifiers.org", "purl.obolibrary.org",
+)  # fmt: skip
+
+
 class RenderBody(Body):
-    """Name the Markdown texts to render, at most 100,000 characters together."""
+    """Name the Markdown texts to render, at most 100,000 characters together.
+
+    ``hosts`` may be linked beside those of the public databases, such as those of an answer's own references.
+    """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"texts": ["**bold**"]}]})
     texts: Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
+    hosts: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=MAX_TEXTS, default_factory=list)]
 
 
 class Rendered(Reply):
@@ -120,8 +134,9 @@ async def render(request: Request) -> Response:
     body = parse_body(RenderBody, await read_json(request, services.settings.server.max_body_bytes))
     if sum(map(len, body.texts)) > MAX_RENDERED:
         raise InvalidRequest(f"texts: at most {MAX_RENDERED} characters together", param="texts")
-    async with services.admitted(request.state.owner):
-        data = await asyncio.to_thread(_rendered, body.texts)
+    hosts = (*body.hosts, host_name(request.headers.get("host", "")))
+    async with cancel_on_disconnect(request.receive):
+        data = await services.compute(request.state.owner, lambda: _rendered(body.texts, hosts))
     return JSONResponse({"object": "list", "data": data}, headers={"Cache-Control": "no-store"})
 
 
@@ -149,8 +164,7 @@ async def permissions(request: Request) -> Response:
 async def status(request: Request) -> Response:
     """Return the state of the audit log, and how many records answer look-ups on this machine."""
     services: Services = request.app.state.services
-    async with services.admitted(request.state.owner):
-        fields = await asyncio.to_thread(status_of, services.settings)
+    fields = await services.compute(request.state.owner, lambda: status_of(services.settings))
     return JSONResponse({"object": "status", **fields}, headers={"Cache-Control": "no-store"})
 
 
@@ -159,8 +173,8 @@ def _renderer() -> MarkdownRenderer:
     return MarkdownRenderer()
 
 
-def _rendered(texts: Sequence[str]) -> list[dict[str, str]]:
-    return [{"html": _renderer().render(text)} for text in texts]
+def _rendered(texts: Sequence[str], hosts: Collection[str]) -> list[dict[str, str]]:
+    return [{"html": _renderer().render(text, hosts)} for text in texts]
 
 
 def _reply(request: Request, name: str) -> Response:
@@ -180,12 +194,14 @@ class MarkdownRenderer:
 
     Two libraries stand one behind the other: markdown-it-py escapes all HTML of the text, and nh3 lets through only the
     elements and attributes listed above. No image, style, script, event handler or address other than http and https
-    passes.
+    passes. What a text may copy from a hostile document is no part of the page either: its headings are strong text,
+    and its links to other hosts show their address and lead nowhere.
     """
 
     def __init__(self) -> None:
         parser = MarkdownIt("commonmark", {"html": False, "breaks": True})
         self._parser = parser.enable(["table", "strikethrough"]).disable(["image", "reference"])
+        self._parser.core.ruler.push("plain", _without_headings_and_foreign_links)
         self._cleaner = nh3.Cleaner(
             tags=set(_TAG_NAMES.split()),
             attributes=_ATTRIBUTES,
@@ -194,12 +210,59 @@ class MarkdownRenderer:
             set_tag_attribute_values={"a": {"target": "_blank"}},
         )
 
-    def render(self, text: str) -> str:
-        """Return the HTML of one text.
+    def render(self, text: str, hosts: Collection[str] = ()) -> str:
+        """Return the HTML of one text, with links to ``LINKED_HOSTS`` and ``hosts`` alone.
 
         Linear in its length: 60,000 characters of unfavourable text take up to about 1.5 s.
         """
-        return self._cleaner.clean(self._parser.render(text.translate(_BIDI_CONTROLS)))
+        env = {"hosts": frozenset(map(str.lower, hosts))}
+        return self._cleaner.clean(self._parser.render(text.translate(_BIDI_CONTROLS), env))
+
+
+def _without_headings_and_foreign_links(state: StateCore) -> None:
+    is_heading = False
+    for token in state.tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag, is_heading = "p", token.type == "heading_open"
+        elif token.type == "inline" and token.children is not None:
+            token.children = _unlinked(token.children, state.env["hosts"])
+            if is_heading:
+                token.children = [
+                    Token("strong_open", "strong", 1),
+                    *token.children,
+                    Token("strong_close", "strong", -1),
+                ]
+
+
+def _unlinked(tokens: Sequence[Token], hosts: Collection[str]) -> list[Token]:
+    """Return inline tokens in which a link to another host is its text with the address behind it."""
+    kept: list[Token] = []
+    address: str | None = None
+    begin = 0
+    for token in tokens:
+        if token.type == "link_open" and not _is_linked(str(token.attrGet("href") or ""), hosts):
+            address, begin = str(token.attrGet("href") or ""), len(kept)
+        elif token.type == "link_close" and address is not None:
+            shown = "".join(one.content for one in kept[begin:])
+            if shown != address:
+                kept.append(Token("text", "", 0, content=f" ({address})"))
+            address = None
+        else:
+            kept.append(token)
+    return kept
+
+
+def _is_linked(href: str, hosts: Collection[str]) -> bool:
+    """Return whether an address is of this server or of a host that may be linked."""
+    try:
+        parts = urlsplit(href)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    if not parts.scheme and not parts.netloc:
+        return href.startswith(("/", "#")) and not href.startswith("//")
+    known = any(host == one or host.endswith(f".{one}") for one in LINKED_HOSTS)
+    return parts.scheme in _SCHEMES and "@" not in parts.netloc and (known or host in hosts)
 
 
 def status_of(settings: Settings) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from server.evidence.encoders import EncoderPool, graph_encoder_name
 from server.evidence.graph import GraphLocation, GraphService, Spoke
 from server.evidence.keywords import KeywordService
 from server.evidence.literature import LiteratureService
+from server.evidence.messages import MessageKinds, message_kinds
+from server.evidence.names import GraphNames
 from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import Method
@@ -37,6 +39,7 @@ from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag
 from server.methods.medrag.method import MedRag
 from server.methods.shared.conversation.method import ConversationMethod
+from server.methods.shared.conversation.notes import NotedMethod, load_numbers
 from server.methods.shared.generation import GrammarRewriter
 from server.methods.shared.support.method import SupportedMethod
 from server.methods.shared.support.quantities import QuantityReader
@@ -52,7 +55,7 @@ from server.settings.server import is_loopback
 from server.state.database import Database
 from server.wiring.articles import article_finder
 from server.wiring.models import adapter_names, choose_card, engine_options
-from server.wiring.ncbi import Ncbi, build_ncbi, store_synonyms
+from server.wiring.ncbi import Ncbi, SiteNames, build_ncbi, store_synonyms
 from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_key_lookup, open_passage_database
@@ -104,7 +107,9 @@ def build_services(
     ncbi = build_ncbi(settings, key_lookup, observability.observer)
     observability.set_sender(ncbi.sender)
     evidence = _evidence(settings, ncbi, observability, opened)
-    methods = _methods(settings, lifecycle, evidence)
+    is_able = card.is_general and settings.model.verifier == "auto"
+    verifier = ModelVerifier(lifecycle) if is_able else None
+    methods = _methods(settings, lifecycle, evidence, verifier)
     ncbi.begin()
     return Services(
         Components(
@@ -118,7 +123,13 @@ def build_services(
             passages=evidence.passages,
             egress=ncbi.egress,
             key_lookup=key_lookup,
-            closers=(*state.closers, *ncbi.closers, *observability.closers, *evidence.closers),
+            closers=(
+                *((verifier.close,) if verifier else ()),
+                *state.closers,
+                *ncbi.closers,
+                *observability.closers,
+                *evidence.closers,
+            ),
             observability=observability,
         )
     )
@@ -134,12 +145,20 @@ class _Evidence:
     graph: GraphService
     names: StoreSynonyms
     articles: ArticleFinder | None
+    messages: MessageKinds
     parts: Tracer
 
     @property
     def closers(self) -> tuple[Callable[[], Awaitable[None]], ...]:
         articles = () if self.articles is None else (self.articles.close,)
-        return self.retrieval.close, self.passages.close, self.graph.close, self.names.close, *articles
+        return (
+            self.retrieval.close,
+            self.passages.close,
+            self.graph.close,
+            self.names.close,
+            self.messages.close,
+            *articles,
+        )
 
 
 def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, opened: Opened) -> _Evidence:
@@ -158,6 +177,7 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
         build_graph_service(settings, retrieval.encoders, ncbi, observer),
         names,
         article_finder(settings, retrieval.encoders),
+        message_kinds(settings.retrieval),
         observer,
     )
 
@@ -201,8 +221,10 @@ async def _not_for_an_answer(_: OutboundCall) -> None:
     raise NcbiRefusedByEgress("SPOKE is only asked for an answer")
 
 
-def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence) -> dict[str, Method]:
-    """Return the methods by name, each with what all share: conversation, and labels of its sentences."""
+def _methods(
+    settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence, verifier: ModelVerifier | None
+) -> dict[str, Method]:
+    """Return the methods by name, each with what all share: conversation, notes and labels."""
     passages, graph, longest = evidence.passages, evidence.graph, settings.loop.max_answer_tokens
     genegpt = _genegpt(settings, lifecycle, evidence.ncbi, evidence.parts)
     i_medrag = IMedRag(lifecycle, passages, longest, evidence.parts)
@@ -216,13 +238,15 @@ def _methods(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence
         Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles()), longest),
         WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.names), longest),
     )
+    lifecycle.when_loaded(evidence.messages.warm_up)
     reader, rewriter = QuantityReader(Units()), GrammarRewriter(lifecycle)
+    names = GraphNames(graph, SiteNames(()).is_ordinary)
+    numbers = load_numbers()[settings.server.region] if settings.server.emergency_note == "on" else None
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
     for method in built:
-        conversing = ConversationMethod(for_model(method, lifecycle.card), lifecycle)
-        # Its paper has each sentence of a synthesis compared with the articles that it cites.
-        verifier = ModelVerifier(lifecycle) if method.name == "clinfo" and lifecycle.card.trained_for is None else None
-        methods[method.name] = SupportedMethod(conversing, reader, rewriter, verifier)
+        conversing = ConversationMethod(for_model(method, lifecycle.card), lifecycle, names)
+        noted = NotedMethod(conversing, evidence.messages, numbers)
+        methods[method.name] = SupportedMethod(noted, reader, rewriter, verifier)
     return methods
 
 

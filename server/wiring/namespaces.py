@@ -12,13 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from models.encoders.base import Encoder
+from retrieval.corpus.namespaces.namespace import TOKENS
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends
+from retrieval.corpus.store.base import Target
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.errors import NamespaceInvalid
 from retrieval.index.base import VectorIndex
 from retrieval.index.spec import BackendName, IndexSpec
+from retrieval.index.token_store import verify_files as verify_tokens
 from retrieval.lexical.base import LexicalIndex
+from retrieval.lexical.tantivy_files import IntactFiles
+from retrieval.lexical.tantivy_files import verify_files as verify_words
 from server.settings.retrieval import RetrievalSettings
 
 if TYPE_CHECKING:
@@ -41,10 +46,11 @@ def build_namespaces(
         stores=SqlitePassageStores,
         encoders=encoder,
         vectors=opener.vectors,
-        words=_words,
+        words=_WordsOpener().words,
         keywords=lambda folder, _: _keywords(folder),
         vector_rows=_vector_rows,
         vector_recall=_vector_recall,
+        check_files=_check_files,
     )
     if database is None:
         return Namespaces(data_dir, backends)
@@ -110,12 +116,18 @@ class _VectorOpener:
         return index
 
 
-def _words(folder: Path, name: str, _: bool) -> LexicalIndex:
-    if name == "tantivy":
-        from retrieval.lexical.tantivy_index import open_tantivy
+class _WordsOpener:
+    """Open indices of words, and read no file a second time to check it."""
 
-        return open_tantivy(folder)
-    raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy or none", param="words")
+    def __init__(self) -> None:
+        self._intact = IntactFiles()
+
+    def words(self, folder: Path, name: str, _: bool) -> LexicalIndex:
+        if name == "tantivy":
+            from retrieval.lexical.tantivy_index import open_tantivy
+
+            return open_tantivy(folder, intact=self._intact)
+        raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy or none", param="words")
 
 
 def _keywords(folder: Path) -> KeywordIndex:
@@ -134,3 +146,17 @@ def _vector_recall(folder: Path) -> float | None:
     from retrieval.index.open import committed_recall
 
     return committed_recall(folder)
+
+
+def _check_files(folder: Path, target: Target) -> None:
+    if target == "words":
+        return verify_words(folder)
+    if target == "keywords":
+        from retrieval.lexical.keyword_frequency.index import verify_files as verify_keywords
+
+        return verify_keywords(folder)
+    if target == TOKENS:
+        return verify_tokens(folder)
+    from retrieval.index.open import verify_files as verify_vectors
+
+    return verify_vectors(folder)

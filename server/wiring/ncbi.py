@@ -311,7 +311,7 @@ def build_egress_service(settings: Settings, observer: RetrievalObserver) -> Ncb
         )
     if settings.egress.service_url:
         raise SettingsInvalid(f"{variable_name('egress', 'service_url')}: is for servers; the egress service has none")
-    policy = EgressPolicy.of(settings.egress)
+    policy = replace(EgressPolicy.of(settings.egress), knows_questions=False)
     detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed)}
     start = AuditRecord(event="start", mode=policy.mode, detail={**detail, "egress_service": True})
     return _assembled(settings, policy, start, observer)
@@ -328,12 +328,16 @@ def _assembled(
 
 
 @asynccontextmanager
-async def open_ncbi(settings: Settings) -> AsyncIterator[FetchCall]:
-    """Yield the function that sends one command's calls, under the server's egress policy and with its audit log."""
-    ncbi = build_ncbi(settings)
+async def open_ncbi(settings: Settings, asked: str = "") -> AsyncIterator[FetchCall]:
+    """Yield the function that sends one command's calls, under the server's egress policy and with its audit log.
+
+    ``asked`` is what its user wrote: the identifiers that it names may leave under any policy that allows ids.
+    """
+    ncbi, command = build_ncbi(settings), f"command-{uuid.uuid4().hex}"
     try:
         ncbi.begin()
-        yield ncbi.egress.fetch_for(ncbi.egress.admit(f"command-{uuid.uuid4().hex}", "", None))
+        ncbi.egress.hear(command, [asked])
+        yield ncbi.egress.fetch_for(ncbi.egress.admit(command, "", None))
     finally:
         for closer in reversed(ncbi.closers):
             await closer()

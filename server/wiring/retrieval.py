@@ -20,7 +20,7 @@ from models.encoders.base import EncoderOptions, Floats, PassageText
 from models.encoders.registry import cross_encoder_memory, encoder_memory
 from models.errors import ArrowheadError
 from retrieval.corpus.items import FileLimits, PdfLimits, ReadOptions
-from retrieval.corpus.namespaces.namespace import fingerprint_key
+from retrieval.corpus.namespaces.dense import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.corpus.store.base import log_name

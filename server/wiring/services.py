@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from models.catalog import CHAT
 from models.engines.base import DEFAULT_SEQS, Engine, ServesOpenAi
@@ -23,11 +23,13 @@ from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import ModelUnknown, Unauthorized
+from server.evidence.pages import PageViews
 from server.evidence.passages import PassageService, Retrieval
 from server.jobs.corpus_changes import CorpusChanges
 from server.methods.base import NAMESPACE_METHODS, AnswerRequest, Method
 from server.methods.shared.synthesis import Synthesis, served_syntheses
 from server.observability.metrics import Observability, metrics_only
+from server.on_demand import OnDemand
 from server.settings.loading import SettingsInvalid
 from server.settings.schema import Settings
 from server.traces import TraceStore
@@ -39,6 +41,7 @@ log = logging.getLogger(__name__)
 DIRECT = "direct"
 # A request in flight may wait for a call, while another one uses its slot.
 _PER_SLOT: Final = 2
+_T = TypeVar("_T")
 
 
 class ServedModel(NamedTuple):
@@ -106,6 +109,9 @@ class Services:
         self._closers = components.closers
         self.created = int(time.time())
         self.admission = Admission(admission_limits(components.settings))
+        self._computing = OnDemand("compute")
+        self._drawing = OnDemand("page")
+        self.pages = PageViews(self._drawing)
         self.lifecycle.when_loaded(self._fit_admission)
         self.drained_at: int | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -188,6 +194,31 @@ class Services:
             with cancel_scope:
                 yield
 
+    async def compute(self, owner: str, work: Callable[[], _T]) -> _T:
+        """Return the result of ``work``, a computation of at most a few seconds that is no search and no answer.
+
+        Of one key, one runs at a time. ``owner`` is the digest of the key.
+
+        Raises:
+            ServerOverloaded, KeyOverloaded: too many wait.
+            ServerStopping: the server is draining or ended the request.
+        """
+        return await self.waited_for(self._computing.run(id_of_digest(owner), work))
+
+    async def waited_for(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of work that needs no place among the answers; the server's end ends the wait.
+
+        Raises:
+            ServerStopping: the server is draining or ended the request.
+        """
+        try:
+            self.admission.check()
+            async with self.admission.held() as cancel_scope:
+                with cancel_scope:
+                    return await work
+        finally:
+            work.close()
+
     def drain(self) -> None:
         """Refuse new requests; running and waiting ones continue."""
         self.admission.draining = True
@@ -201,8 +232,9 @@ class Services:
         """Start to load the model; requests get 503 until it is ready."""
         self._loading = asyncio.create_task(self._load())
 
-    def start_jobs(self) -> None:
-        """Begin to do the work of jobs that another server, or an earlier start of this one, left."""
+    async def start_jobs(self) -> None:
+        """Clear up after killed processes, then do the jobs that another server, or an earlier one here, left."""
+        await self.retrieval.sweep()
         self.retrieval.jobs.start(self.changes.perform)
 
     async def _load(self) -> None:
@@ -230,6 +262,8 @@ class Services:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
         await self.lifecycle.close()
+        for pool in (self._computing, self._drawing):
+            await pool.close()
         for closer in reversed(self._closers):
             await closer()
         self.key_lookup.close()

@@ -8,7 +8,7 @@ from typing import Final
 from models.encoders.base import Encoder, EncoderFingerprint
 from retrieval.corpus.namespaces.namespace import TOKENS
 from retrieval.corpus.namespaces.settings import VECTORS, Backends, FolderStorage, IndexStorage
-from retrieval.corpus.store.base import PassageStores
+from retrieval.corpus.store.base import PassageStores, Target
 from retrieval.corpus.store.postgres_stores import PostgresPassageStores
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.index.base import VectorIndex
@@ -56,6 +56,7 @@ class SharedBackends:
             keywords=self._files.keywords,
             vector_rows=self._rows,
             vector_recall=self._recall,
+            check_files=self._check_files,
             tokens=self._tokens,
             storage=self._storage,
         )
@@ -77,6 +78,11 @@ class SharedBackends:
     def _recall(self, folder: Path) -> float | None:
         index_key = index_key_of(self._root, folder)
         return committed_recall(folder) if index_key is None else self._indices.recall(index_key)
+
+    def _check_files(self, folder: Path, target: Target) -> None:
+        """Check an index that is files; the database checks its own pages."""
+        if self._files.check_files is not None and index_key_of(self._root, folder) is None:
+            self._files.check_files(folder, target)
 
     def _tokens(self, folder: Path, fingerprint: EncoderFingerprint, write: bool) -> TokenCodes:
         index_key = index_key_of(self._root, folder)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from server.auth.authentication import ApiKeyLookup, FileKeyStore
 from server.auth.keys import KeyStore
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
+from server.jobs.job_folder import JobFolder
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import JobLimits, JobQueue
 from server.jobs.uploads import Uploads
-from server.settings.loading import keys_file
+from server.settings.loading import keys_file, namespaces_dir
 from server.settings.schema import Settings
 from server.state.database import Database, PassageDatabase
 from server.state.jobs import JobServer, PostgresJobQueue
@@ -80,7 +81,7 @@ def open_answer_state(settings: Settings, database: Database | None) -> AnswerSt
 
 
 def job_queues(settings: Settings, database: Database | None, home: str) -> Callable[[JobLimits, Uploads], JobQueue]:
-    """Return how to open the queue of jobs, in the database or in the memory of this process.
+    """Return how to open the queue of jobs, in the database or in this process and its data folder.
 
     ``home`` names the folder of the namespaces that this server alone changes, "" where it can change none; jobs on
     shared namespaces run on any server.
@@ -89,7 +90,7 @@ def job_queues(settings: Settings, database: Database | None, home: str) -> Call
 
     def opened(limits: JobLimits, uploads: Uploads) -> JobQueue:
         if database is None or not home:
-            return LocalJobQueue(limits, uploads.conceal)
+            return LocalJobQueue(limits, uploads.conceal, folder=JobFolder(namespaces_dir(settings)) if home else None)
         server = JobServer(
             home="" if shares else home,
             open_upload=uploads.open,

@@ -47,7 +47,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def context(browser: Any) -> Iterator[Any]:
     made = browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True, locale="en-GB")
-    made.set_default_timeout(30_000)
+    made.set_default_timeout(120_000)  # a bound, for a machine that does other work too
     yield made
     made.close()
 

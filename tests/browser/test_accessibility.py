@@ -42,7 +42,7 @@ def pdf_of(url: str) -> str:
 def check(request: Any, browser: Any, axe: str) -> Iterator[tuple[Any, Callable[[str], None], Checks]]:
     """A tab, what looks at it now, and what was found that is serious."""
     context = browser.new_context(color_scheme=request.param, bypass_csp=True, reduced_motion="reduce")
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(120_000)
     page = context.new_page()
     found: Checks = []
 

@@ -42,7 +42,7 @@ def find(page: Any, url: str, text: str, part: str = "") -> Any:
 def test_articles_are_found_chosen_and_summarised(library: str, page: Any) -> None:
     """Each sentence of a summary has its article behind it, marked; a document without PMID cannot be chosen."""
     articles = find(page, library, "SWR1 and mutation rates")
-    articles.nth(2).wait_for(timeout=60_000)
+    articles.nth(2).wait_for(timeout=120_000)
     assert page.get_by_label(f"Choose “{PAPERS[3][1]}”").is_disabled()
     assert TEXTS["source.api"] in articles.filter(has_text=PAPERS[3][1]).inner_text()
     go = page.get_by_role("button", name=TEXTS["articles.summarise"])
@@ -51,7 +51,7 @@ def test_articles_are_found_chosen_and_summarised(library: str, page: Any) -> No
     page.get_by_role("status").filter(has_text="1 article chosen").wait_for()
     go.click()
     turn = page.locator(".turn")
-    turn.locator(".answer[aria-busy=false] .tools").wait_for(timeout=60_000)
+    turn.locator(".answer[aria-busy=false] .tools").wait_for(timeout=120_000)
     assert "Deletion of SWR1 raised mutation rates at CAN1." in turn.locator(".content").inner_text()
     turn.locator(".cite").first.click()
     assert "Deletion of SWR1 raised mutation rates at CAN1." in page.locator(".panel mark").all_inner_texts()
@@ -64,22 +64,22 @@ def test_articles_are_found_chosen_and_summarised(library: str, page: Any) -> No
 def test_a_part_of_pubmed_restricts_the_list(library: str, page: Any) -> None:
     """As ``query #34`` does; where it has nothing, the answer says so."""
     articles = find(page, library, "SWR1", "12")
-    articles.first.wait_for(timeout=60_000)
+    articles.first.wait_for(timeout=120_000)
     assert articles.locator(".article-title").all_inner_texts() == ["SWR1 in rice"]
     find(page, library, "SWR1", "99")
-    page.get_by_text("No article was found in chromatin").wait_for(timeout=60_000)
+    page.get_by_text("No article was found in chromatin").wait_for(timeout=120_000)
 
 
 def test_the_chosen_go_into_a_question(library: str, page: Any) -> None:
     """They alone are read for it."""
-    find(page, library, "SWR1").first.wait_for(timeout=60_000)
+    find(page, library, "SWR1").first.wait_for(timeout=120_000)
     page.get_by_label(f"Choose “{PAPERS[2][1]}”").check()
     page.get_by_role("button", name=TEXTS["articles.ask"]).click()
     page.wait_for_selector(".empty")
     page.locator("#question").fill("#What does **SWR1** control?")
     page.locator("#question").press("Enter")
     turn = page.locator(".turn")
-    turn.locator(".answer[aria-busy=false] .tools").wait_for(timeout=60_000)
+    turn.locator(".answer[aria-busy=false] .tools").wait_for(timeout=120_000)
     assert [one for one in turn.locator(".reference").all_inner_texts() if "rice" not in one] == []
     assert "internodes of rice" in turn.locator(".content").inner_text()
 
@@ -94,7 +94,7 @@ def test_the_hits_of_each_retriever_stand_side_by_side(library: str, page: Any) 
     page.keyboard.press("Escape")
     page.locator("#question").fill("#What does **SWR1** do to *mutation*?")
     page.locator("#question").press("Enter")
-    page.locator(".turn .answer[aria-busy=false] .tools").wait_for(timeout=60_000)
+    page.locator(".turn .answer[aria-busy=false] .tools").wait_for(timeout=120_000)
     page.get_by_role("button", name=TEXTS["turn.details"]).click()
     page.get_by_role("tab", name=TEXTS["details.compared"]).click()
 

@@ -36,7 +36,7 @@ def ask(page: Any, question: str) -> Any:
 @pytest.mark.parametrize(("method", "question"), EXAMPLES)
 def test_each_example_is_answered_from_what_ships(shipped: Any, page: Any, method: str, question: str) -> None:
     """With sources, a grounding that found nothing made up, nothing sent elsewhere and no complaint of the browser."""
-    page.set_default_timeout(90_000)  # the first review encodes the articles that ship
+    page.set_default_timeout(120_000)  # the first review encodes the articles that ship
     open_chat(page, shipped.url, method)
     page.get_by_role("button", name=question, exact=True).click()
     turn = page.locator(".turn").last

@@ -31,7 +31,7 @@ def filled(shipped: Any, browser: Any) -> Iterator[str]:
 @pytest.mark.parametrize("name", page_screens.SCREENS)
 def test_a_filled_screen_fits_the_width(filled: str, page: Any, name: str, width: int) -> None:
     """Nothing is cut off or scrolls to the side but tables and the like, in frames of their own."""
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(120_000)
     page.set_viewport_size({"width": width, "height": 800})
     page_screens.SCREENS[name](page, filled)
     page.wait_for_timeout(200)
@@ -45,7 +45,7 @@ def test_a_filled_screen_fits_the_width(filled: str, page: Any, name: str, width
 def test_axe_finds_nothing_serious_on_a_filled_screen(filled: str, browser: Any, axe: str, name: str) -> None:
     """In light and dark: a review with its table of evidence and its sources, counts of keywords, a page of a PDF."""
     context = browser.new_context(bypass_csp=True, reduced_motion="reduce")
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(120_000)
     page = context.new_page()
     page_screens.SCREENS[name](page, filled)
     page.evaluate(axe)

@@ -54,7 +54,7 @@ def asked(page: Any) -> Any:
     page.wait_for_selector(".empty")
     page.locator("#question").press("Enter")
     turn = page.locator(".turn")
-    turn.locator(".answer[aria-busy=false] .tools").wait_for(timeout=60_000)
+    turn.locator(".answer[aria-busy=false] .tools").wait_for(timeout=120_000)
     return turn
 
 
@@ -97,7 +97,25 @@ def test_without_such_a_model_an_article_is_summed_up_by_its_own_sentences(unabl
     assert "Protamine reverses heparin." in page.locator(".panel mark").all_inner_texts()
     turn.evaluate("(node) => { node.dataset.before = true; }")
     page.get_by_role("button", name=TEXTS["turn.retry"]).click()
-    page.locator(".turn:not([data-before]) .answer[aria-busy=false] .tools").wait_for(timeout=60_000)
+    page.locator(".turn:not([data-before]) .answer[aria-busy=false] .tools").wait_for(timeout=120_000)
     assert turn.locator(".byline").inner_text() == TEXTS["method.weiseeule"]
     assert "Protamine reverses heparin." in turn.locator(".content").inner_text()
     assert page.seen.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "places"),
+    [
+        ("We saw interac- tions of warfarin here", "saw interactions of warfarin", [1, 2, 3, 4, 5]),
+        ("5 x 106 cells were given twice", "5 x 10⁶ cells were", [0, 1, 2, 3, 4]),
+        ("Nothing of it is there", "saw interactions of warfarin", []),
+    ],
+)
+def test_a_passage_is_marked_where_a_line_end_breaks_its_words(
+    unable: tuple[str, str], page: Any, words: str, text: str, places: list[int]
+) -> None:
+    """Its text has them whole, and powers raised."""
+    page.goto(unable[0])
+    found = [{"text": word} for word in words.split()]
+    script = "async ([words, text]) => [...(await import('/web/reader.js')).wordsOf(words, text)]"
+    assert page.evaluate(script, [found, text]) == places

@@ -56,15 +56,14 @@ def assert_harmless(page: Any, url: str) -> None:
 
 
 def test_an_answer_full_of_attacks_is_text(scripted: Any, page: Any) -> None:
-    """Scripts, handlers, frames, styles and addresses of scripts stay words; a link to a site is one."""
+    """Scripts, handlers, frames, styles and addresses of scripts stay words; a link to a site shows its address."""
     turn = ask(page, scripted.url, "direct", "hostile")
-    turn.locator(".content a").first.wait_for()
+    turn.locator(".content", has_text="https://example.org/page").wait_for()
 
     assert_harmless(page, scripted.url)
     text = turn.locator(".content").inner_text()
     assert "script>window.hacked=1" in text and "\u202e" not in text and "dose" in text
-    links = turn.locator(".content a").evaluate_all("(all) => all.map((one) => [one.href, one.rel, one.target])")
-    assert ["https://example.org/page", "noopener noreferrer nofollow", "_blank"] in links
+    assert turn.locator(".content a").count() == 0
     assert page.seen.complaints == []
 
 

@@ -32,8 +32,8 @@ def filled(shipped: Any, browser: Any, tmp_path_factory: pytest.TempPathFactory)
     page.locator("#ns-name").press("Enter")
     page.locator("#files").set_input_files([str(pdf), str(folder / "omega.md"), str(folder / "broken.pdf")])
     for name in ("heparin.pdf", "omega.md"):
-        page.locator(".job", has_text=name).get_by_text("1 document added").wait_for(timeout=60_000)
-    page.locator(".job.bad", has_text="broken.pdf").wait_for(timeout=60_000)
+        page.locator(".job", has_text=name).get_by_text("1 document added").wait_for(timeout=120_000)
+    page.locator(".job.bad", has_text="broken.pdf").wait_for(timeout=120_000)
     context.close()
     yield shipped.url
 
@@ -59,6 +59,26 @@ def test_documents_are_found_by_name_and_a_pmid_is_told_to_be_missing(filled: st
     field.press("Enter")
 
     page.get_by_text("PMID 12345678 is not in this namespace.").wait_for()
+
+
+def test_a_late_listing_does_not_take_the_place_of_a_newer_one(filled: str, page: Any) -> None:
+    """The first listing is held back until the search for a name has been answered."""
+    held: list[Any] = []
+    page.route(
+        "**/papers/documents?limit=*",
+        lambda route: route.continue_() if "query=" in route.request.url else held.append(route),
+    )
+    page.goto(f"{filled}/#/library/papers")
+    field = page.get_by_label(TEXTS["documents.search"])
+    field.fill("warfarin")
+    field.press("Enter")
+    status = page.get_by_role("status").filter(has_text="1 document")
+    status.wait_for()
+    with page.expect_response(lambda reply: "query=" not in reply.url and "/documents?" in reply.url):
+        held[0].continue_()
+    page.evaluate("fetch('/health').then((reply) => reply.text())")
+
+    assert status.count() == 1 and page.locator(".document").count() == 1
 
 
 def test_all_retrievers_stand_side_by_side_with_the_counts_of_keywords(filled: str, page: Any) -> None:
@@ -159,7 +179,7 @@ def test_a_review_shows_flow_answer_evidence_and_its_exports(filled: str, page: 
     page.goto(f"{filled}/#/literature")
     page.locator("#l-question").fill("What lowered triglycerides in adults with high triglycerides?")
     page.locator("#l-question").press("Enter")
-    page.locator(".evidence tbody tr").first.wait_for(timeout=60_000)
+    page.locator(".evidence tbody tr").first.wait_for(timeout=120_000)
     numbers = [int(text) for text in page.locator(".flow-number").all_inner_texts()]
     found, duplicates, screened, excluded, included, cited = numbers
 
@@ -185,7 +205,7 @@ def test_the_example_of_a_review_is_answered_by_what_ships(filled: str, page: An
     field = page.locator("#l-question")
     field.fill(str(field.get_attribute("placeholder")))
     field.press("Enter")
-    page.locator(".answer[aria-busy=false] .tools").wait_for(timeout=60_000)
+    page.locator(".answer[aria-busy=false] .tools").wait_for(timeout=120_000)
     assert page.locator(".fact.good", has_text=TEXTS["outcome.answered"]).count() == 1
     assert page.locator(".evidence tbody tr").count() >= 1 and page.locator(".reference").count() >= 1
 
@@ -207,7 +227,7 @@ def test_a_document_and_a_namespace_are_removed_after_asking(shipped: Any, page:
     page.locator("#ns-name").fill("short")
     page.locator("#ns-name").press("Enter")
     page.locator("#files").set_input_files(files=[{"name": "a.txt", "mimeType": "text/plain", "buffer": b"A zebra."}])
-    page.locator(".job", has_text="1 document added").wait_for(timeout=60_000)
+    page.locator(".job", has_text="1 document added").wait_for(timeout=120_000)
     page.get_by_role("tab", name=TEXTS["library.tab.documents"]).click()
     page.locator(".document .button").click()
     page.get_by_role("dialog").get_by_role("button", name=TEXTS["documents.remove_short"]).click()

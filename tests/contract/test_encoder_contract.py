@@ -19,7 +19,11 @@ from models.encoders.resolve import resolve_encoder
 
 OPTIONS = EncoderOptions(device="cpu", dtype="float32", batch_tokens=256)
 # bfloat16 too, where the machine chooses it: its last bits depend on a batch's shape.
-ENCODERS = ["hashing", "minilm", "minilm-auto", "medcpt", "sentence", "normalised-remote", "sentence-remote"]
+ENCODERS = [
+    "hashing",
+    *(pytest.param(name, marks=pytest.mark.weights) for name in ("minilm", "minilm-auto")),
+    *("medcpt", "sentence", "normalised-remote", "sentence-remote"),
+]
 CROSS_ENCODERS = ["overlap", "classifier"]
 WORDS = ("aspirin", "stroke", "TP53", "glucose", "β-blocker", "sepsis", "the", "in", "糖尿病")
 

@@ -91,7 +91,7 @@ def long_prompt(engine: Engine, tag: str, num_tokens: int) -> list[int]:
 
 
 async def wait_until_idle(engine: Engine) -> None:
-    for _ in range(1000):
+    for _ in range(12_000):
         if engine.stats().running == engine.stats().waiting == 0:
             return
         await asyncio.sleep(0.01)

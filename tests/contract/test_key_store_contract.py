@@ -64,7 +64,7 @@ def store(opened: Callable[[], KeyStore]) -> KeyStore:
 
 def followed(store: KeyStore, last: Version | None) -> Version | None:
     """Return the version that comes after ``last``."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 120
     while (version := store.version()) == last:
         assert time.monotonic() < deadline, "a change of another process is not seen"
         time.sleep(0.002)

@@ -349,7 +349,7 @@ def test_searches_go_on_while_passages_come_in(index: LexicalIndex) -> None:
         yield passage(2, "asthma")
         reader = threading.Thread(target=lambda: seen.append(found(index, "asthma")), daemon=True)
         reader.start()
-        reader.join(30)
+        reader.join(120)
         yield passage(3, "asthma")
 
     index.add(slow_source())
@@ -406,6 +406,7 @@ for batch in range(1, 10_000):
 """
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("after_s", [0.0, 0.013])
 def test_a_killed_writer_leaves_what_it_committed(after_s: float, tmp_path: Path) -> None:
     """No batch that was acknowledged is lost, none is there in part, and the next one can write."""

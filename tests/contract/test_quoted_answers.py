@@ -46,6 +46,7 @@ def check_verbatim(answer: QuotedAnswer) -> None:
     assert answer.num_refused == 0
 
 
+@pytest.mark.weights
 async def test_a_model_of_another_trade_cannot_misquote() -> None:
     """The embedded model was trained for calls; at a high temperature it chooses at random."""
     if not has_weights(EMBEDDED_DIR):
@@ -59,6 +60,7 @@ async def test_a_model_of_another_trade_cannot_misquote() -> None:
         check_verbatim(await made.whole(task))
 
 
+@pytest.mark.weights
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_small_instructed_model_quotes_or_abstains(tmp_path: Path) -> None:

@@ -114,6 +114,6 @@ def opened(program: str, profile: Path) -> Iterator[Page]:
         yield page
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
         os.close(reads)
         os.close(writes)

@@ -42,18 +42,59 @@ def jats(pmcid: int = 5, body: str = "<sec><title>Results</title><p>It fell.</p>
     )
 
 
+def slow_pdf(num_pages: int = 1, *, kind: str = "forms") -> bytes:
+    """Return a PDF of a few kB whose pages take hours to draw: forms within forms, or a tiling pattern of tiny tiles.
+
+    Each page has a line of text, so that the file is taken for a document.
+    """
+    resources, drawn = b"/Font << /F1 3 0 R >>", b"BT /F1 12 Tf 72 720 Td (Slow page) Tj ET "
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
+
+    def stream(about: bytes, content: bytes) -> bytes:
+        return b"<< " + about + b" /Length %d >>\nstream\n" % len(content) + content + b"\nendstream"
+
+    if kind == "forms":
+        form = b"/Type /XObject /Subtype /Form /BBox [0 0 600 800]"
+        objects.append(stream(form, b"0 0 m 600 800 l 10 700 l f " * 20))
+        for _ in range(8):
+            inner = b"/Resources << /XObject << /X %d 0 R >> >>" % len(objects)
+            objects.append(stream(form + inner, b"/X Do " * 20))
+        resources += b" /XObject << /X %d 0 R >>" % len(objects)
+        drawn += b"/X Do"
+    else:
+        tile = b"/Type /Pattern /PatternType 1 /PaintType 1 /TilingType 1 /BBox [0 0 100 100] /XStep 0.02 /YStep 0.02"
+        objects.append(stream(tile + b" /Resources << >>", b"0 0 m 100 100 l 0 50 l f " * 50))
+        resources += b" /Pattern << /P %d 0 R >>" % len(objects)
+        drawn += b"/Pattern cs /P scn 0 0 600 800 re f"
+    objects.append(stream(b"", drawn))
+    contents = len(objects)
+    kids = []
+    for _ in range(num_pages):
+        page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R /Resources << %s >> >>"
+        objects.append(page % (contents, resources))
+        kids.append(b"%d 0 R" % len(objects))
+    objects[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), num_pages)
+    return _assembled([*objects, b"<< /Title () >>"])
+
+
 def json_lines(*rows: Mapping[str, Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def pdf(*pages: str, title: str = "") -> bytes:
     """A PDF with one line of text a page, "" for a page without any, written by hand."""
+    return drawn_pdf(
+        *(f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET" if text else "0 0 m 10 10 l S" for text in pages), title=title
+    )
+
+
+def drawn_pdf(*pages: str, title: str = "") -> bytes:
+    """A PDF whose pages draw just these contents; the font is F1."""
     objects: list[bytes] = [b"<< /Type /Catalog /Pages 2 0 R >>", b""]
     font = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
     objects.append(font)
     kids = []
-    for text in pages:
-        drawn = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET" if text else "0 0 m 10 10 l S"
+    for drawn in pages:
         packed = zlib.compress(drawn.encode("latin-1"))
         stream = b"<< /Length %d /Filter /FlateDecode >>\nstream\n" % len(packed) + packed + b"\nendstream"
         objects.append(stream)

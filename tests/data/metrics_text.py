@@ -15,7 +15,7 @@ Sample = tuple[str, dict[str, str], float]
 def fetch(url: str, *, accept: str = "", key: str = "none") -> tuple[str, str]:
     """Body and content type."""
     headers = {"Authorization": f"Bearer {key}", **({"Accept": accept} if accept else {})}
-    with urllib.request.urlopen(urllib.request.Request(f"{url}/metrics", headers=headers), timeout=30) as reply:
+    with urllib.request.urlopen(urllib.request.Request(f"{url}/metrics", headers=headers), timeout=120) as reply:
         return reply.read().decode(), reply.headers["Content-Type"]
 
 

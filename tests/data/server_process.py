@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -14,20 +13,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import openai
+from own_folders import models_folder, own_environment
 
 ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
-class Running:
-    """A server process. ``log`` returns what it wrote so far."""
+class Served:
+    """A server, wherever it runs."""
 
     url: str
+
+    def client(self, key: str = "none") -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=120)
+
+
+@dataclass(frozen=True)
+class Running(Served):
+    """A server process. ``log`` returns what it wrote so far."""
+
     process: subprocess.Popen[str]
     log: Callable[[], str]
 
-    def client(self, key: str = "none") -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+
+def own_data_folder(environment: Mapping[str, str], own: str) -> dict[str, str]:
+    """Name a data folder in ``own`` where the settings name none: each has one server, and tests start several."""
+    named = environment.keys() & {"ARROWHEAD_RETRIEVAL__DATA_DIR", "XDG_DATA_HOME"}
+    return {} if named else {"ARROWHEAD_RETRIEVAL__DATA_DIR": f"{own}/namespaces"}
 
 
 @contextmanager
@@ -38,11 +50,9 @@ def serve(
 
     ``stdout``: file descriptor for what it prints there. ``umask``: that of the shell it is run from, -1 for ours.
     """
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
     with tempfile.TemporaryDirectory(prefix="arrowhead-served-") as own:
-        # A folder of namespaces has one server, and tests start several beside that of the session.
-        named = environment.keys() & {"ARROWHEAD_RETRIEVAL__DATA_DIR", "XDG_DATA_HOME"}
-        folder = {} if named else {"ARROWHEAD_RETRIEVAL__DATA_DIR": own}
+        clean = own_environment(Path(own)) | {"ARROWHEAD_MODEL__DATA_DIR": str(models_folder())}
+        folder = own_data_folder(environment, own)
         command = [sys.executable, "-m", "server", "serve", "--port", str(port), *flags]
         with _serving(command, clean | dict(environment) | folder, stdout, umask) as running:
             yield running
@@ -72,7 +82,7 @@ def _serving(command: list[str], environment: dict[str, str], stdout: int, umask
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

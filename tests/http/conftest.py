@@ -1,4 +1,4 @@
-"""A real server process over the scripted engine, and a loopback NCBI with one gene, a slow and a dead term."""
+"""Real servers over the scripted engine, in this process or one of their own, and a loopback NCBI with one gene."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import openai
 import pytest
-from server_process import Running, serve
+from hosted_server import host
+from server_process import Running, Served, serve
+
+from models.catalog import EMBEDDED_DIR, EMBEDDED_NAME, has_weights
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 SEARCH = f"[{EUTILS}/esearch.fcgi?db=gene&retmax=5&retmode=json&sort=relevance&term=LMP10]->"
@@ -114,8 +117,11 @@ def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "XDG_CONFIG_HOME": str(home / "config"),
         "ARROWHEAD_MODEL__ENGINE": "scripted",
         "ARROWHEAD_MODEL__SCRIPT": str(script),
+        "ARROWHEAD_MODEL__VERIFIER": "off",
         "ARROWHEAD_NCBI__EUTILS_URL": ncbi,
         "ARROWHEAD_NCBI__BLAST_URL": ncbi,
+        # It needs no weights; a test of the default encoder names it.
+        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
         "ARROWHEAD_SERVER__KEEPALIVE_S": "0.2",
         "ARROWHEAD_SERVER__MAX_BODY_BYTES": "65536",
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "16",
@@ -125,25 +131,51 @@ def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.fixture(scope="session")
-def running(environment: dict[str, str]) -> Iterator[Running]:
-    """One server for all tests that do not change it."""
-    with serve(environment) as server:
+def running(environment: dict[str, str]) -> Iterator[Served]:
+    """One server, in this process, for all tests that do not change it."""
+    with host(environment) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def host_with(environment: dict[str, str]) -> Callable[[dict[str, str | None]], AbstractContextManager[Served]]:
+    """``host_with(variables)``: a server of one's own in this process, with further settings; None takes one away."""
+    return lambda variables: host(_changed(environment, variables))
+
+
+@pytest.fixture(scope="session")
+def embedded_model(host_with: Callable[[dict[str, str | None]], AbstractContextManager[Served]]) -> Iterator[Served]:
+    """The model that comes with Arrowhead over the data that do, in this process, for all who ask a real model."""
+    if not has_weights(EMBEDDED_DIR):
+        pytest.skip("the embedded model's weights are not in this checkout")
+    settings: dict[str, str | None] = {
+        "ARROWHEAD_MODEL__SCRIPT": None,
+        "ARROWHEAD_MODEL__ENGINE": "transformers",
+        "ARROWHEAD_MODEL__NAME": EMBEDDED_NAME,
+        "ARROWHEAD_NCBI__EUTILS_URL": None,
+        "ARROWHEAD_NCBI__BLAST_URL": None,
+        "ARROWHEAD_RETRIEVAL__ENCODER": None,
+    }
+    with host_with(settings) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def serve_with(environment: dict[str, str]) -> Callable[..., AbstractContextManager[Running]]:
-    """``serve_with(variables, *flags)``: a server of one's own, with further settings; None takes one away."""
+    """``serve_with(variables, *flags)``: the same as a process, for signals, kills, its log and its files."""
 
     def serve_with_them(variables: dict[str, str | None], *flags: str, **options: Any) -> Any:
-        wanted = {name: value for name, value in (environment | variables).items() if value is not None}
-        return serve(wanted, *flags, **options)
+        return serve(_changed(environment, variables), *flags, **options)
 
     return serve_with_them
 
 
+def _changed(environment: dict[str, str], variables: dict[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in (environment | variables).items() if value is not None}
+
+
 @pytest.fixture
-def client(running: Running) -> Iterator[openai.OpenAI]:
+def client(running: Served) -> Iterator[openai.OpenAI]:
     """The official SDK, without its retries."""
     with running.client() as made:
         yield made

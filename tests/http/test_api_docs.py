@@ -18,15 +18,15 @@ KEY = "reading-the-docs-1"
 
 
 @pytest.fixture(scope="module")
-def guarded(serve_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
-    with serve_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
+def guarded(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
+    with host_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
         yield server
 
 
 def _get(url: str, key: str = "") -> tuple[int, Any, bytes]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
     try:
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=120) as reply:
             return reply.status, reply.headers, reply.read()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read()
@@ -91,7 +91,7 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("post", "/tokenize", {"messages": QUESTION, "model": "scripted"}),
     ("post", "/detokenize", {"tokens": [1, 2]}),
     ("post", "/detokenize", {"tokens": [10_000_000]}),
-    ("post", "/v1/embeddings", {"model": "minilm", "input": ["a", "b"]}),
+    ("post", "/v1/embeddings", {"model": "hashing", "input": ["a", "b"]}),
     ("post", "/v1/rerank", {"query": "q", "documents": ["d"]}),
     ("get", "/v1/namespaces", None),
     ("post", "/v1/namespaces", {"name": "described"}),

@@ -27,8 +27,8 @@ NAMELESS = """[...document.querySelectorAll('input, select, textarea, button, pr
 
 
 @pytest.fixture(scope="module")
-def guarded(serve_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
-    with serve_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
+def guarded(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
+    with host_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
         yield server
 
 
@@ -58,7 +58,7 @@ def _open_chat(page: chromium.Page, url: str, question: str) -> None:
 def _described(url: str, key: str = "") -> list[tuple[str, Any]]:
     """The paths of the server's document with their operations."""
     request = urllib.request.Request(f"{url}/openapi.json", headers={"Authorization": f"Bearer {key}"} if key else {})
-    with urllib.request.urlopen(request, timeout=30) as reply:
+    with urllib.request.urlopen(request, timeout=120) as reply:
         return list(json.load(reply)["paths"].items())
 
 

@@ -235,7 +235,7 @@ def _namespaces(target: Target) -> list[tuple[str, int]]:
 def test_a_body_that_does_not_end_is_cut(target: Target, head: bytes, piece: bytes) -> None:
     """A client that sends a little now and then is told 408 or 413, and its connection is closed."""
     start = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" + head
-    with socket.create_connection((target.address.hostname, target.address.port or 0), timeout=30) as wire:
+    with socket.create_connection((target.address.hostname, target.address.port or 0), timeout=120) as wire:
         wire.sendall(start + b"\r\n")
         wire.settimeout(0.1)
         reply, until = b"", time.monotonic() + 30
@@ -258,7 +258,7 @@ def test_a_body_that_does_not_end_is_cut(target: Target, head: bytes, piece: byt
 
 def test_a_head_that_does_not_end_is_cut(target: Target) -> None:
     """Also one of which a line comes now and then."""
-    with socket.create_connection((target.address.hostname, target.address.port or 0), timeout=30) as wire:
+    with socket.create_connection((target.address.hostname, target.address.port or 0), timeout=120) as wire:
         wire.sendall(b"GET /health HTTP/1.1\r\n")
         with pytest.raises((ConnectionError, EOFError)):
             for number in range(300):
@@ -355,3 +355,33 @@ def test_uploaded_bombs_do_not_go_off(target: Target) -> None:
         assert job["state"] in ("done", "failed"), filename
         assert not _TELLS.search(json.dumps(job)), job
         _still_well(target)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example",
+        b"GET /health HTTP/1.1\r\nHost: evil.example\r\nHost: 127.0.0.1",
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nhost: 127.0.0.1",
+        b"GET /health HTTP/1.1\r\nHost: evil.example",
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1, evil.example",
+        b"GET /health HTTP/1.1\r\nX: 1",
+        b"GET http://evil.example/health HTTP/1.1\r\nHost: 127.0.0.1",
+        b"GET https://evil.example:443/health HTTP/1.1\r\nHost: 127.0.0.1",
+        b"GET http://127.0.0.1@evil.example/health HTTP/1.1\r\nHost: 127.0.0.1",
+        b"GET http://evil.example/health HTTP/1.1\r\nHost: evil.example",
+        b"GET ftp://127.0.0.1/health HTTP/1.1\r\nHost: 127.0.0.1",
+    ],
+)
+def test_a_request_names_this_host_once(target: Target, head: bytes) -> None:
+    """Two names, a foreign one, none, or another one in the first line: 400, with or without a key."""
+    reply = target.raw(head + b"\r\nConnection: close\r\n\r\n")
+
+    assert reply.startswith(b"HTTP/1.1 400 "), reply[:200]
+
+
+def test_an_absolute_address_of_this_host_is_served(target: Target) -> None:
+    """As a proxy sends it."""
+    head = b"GET http://127.0.0.1/health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+
+    assert target.raw(head).startswith(b"HTTP/1.1 200 ")

@@ -19,8 +19,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def server(serve_with: Callable[..., AbstractContextManager[Any]], settings: dict[str, str]) -> Iterator[Any]:
-    with serve_with(settings) as running:
+def server(host_with: Callable[..., AbstractContextManager[Any]], settings: dict[str, str]) -> Iterator[Any]:
+    with host_with(settings) as running:
         yield running
 
 
@@ -46,11 +46,11 @@ def test_what_one_key_asked_is_not_cached_for_another(server: Any, method: str) 
 
 
 def test_keys_of_one_organisation_share_what_was_computed(
-    serve_with: Callable[..., AbstractContextManager[Any]], settings: dict[str, str]
+    host_with: Callable[..., AbstractContextManager[Any]], settings: dict[str, str]
 ) -> None:
     """Where the operator chooses so: the second key finds the first one's question in the cache."""
     shared = {"ARROWHEAD_SERVER__CACHE_SALT": "organisation", "ARROWHEAD_SERVER__ORGANISATION": "lab"}
-    with serve_with(settings | shared) as server:
+    with host_with(settings | shared) as server:
         fresh = _cached(server, KEYS[0], "scripted:genegpt")
 
         assert _cached(server, KEYS[1], "scripted:genegpt") > fresh

@@ -47,7 +47,7 @@ async def _served(model: Path, nowhere: Path) -> AsyncIterator[tuple[Services, s
     server = uvicorn.Server(http_config(services))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        for _ in range(1000):
+        for _ in range(12_000):
             if server.started:
                 break
             await asyncio.sleep(0.01)
@@ -63,7 +63,7 @@ def _stats(services: Services) -> EngineStats:
 
 
 async def _until_busy(services: Services, number: int) -> None:
-    for _ in range(1000):
+    for _ in range(12_000):
         if services.in_flight == number and _stats(services).running:
             return
         await asyncio.sleep(0.01)
@@ -71,7 +71,7 @@ async def _until_busy(services: Services, number: int) -> None:
 
 
 async def _until_idle(services: Services) -> None:
-    for _ in range(1000):
+    for _ in range(12_000):
         stats = _stats(services)
         if not (services.in_flight or services.admission.waiting or stats.running or stats.waiting):
             return

@@ -6,6 +6,8 @@ The JavaScript SDK has a test of its own, Open WebUI too.
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
 import shutil
 import subprocess
@@ -15,6 +17,8 @@ from typing import Any
 import openai
 import pytest
 from client_venv import client_environment, client_python
+
+from models.encoders.openai_tokens import _tokens
 
 QUESTION = "What is the official gene symbol of LMP10?"
 GENEGPT = "scripted:genegpt"
@@ -45,6 +49,23 @@ print(json.dumps({
     "cited": [note.get("url") for block in answered.content if isinstance(block, dict)
               for note in block.get("annotations") or ()],
     "conversation": responses.invoke(said).text,
+}))
+"""
+
+TIKTOKEN_URL = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
+LANGCHAIN_EMBEDDINGS = """
+import json, os, sys
+os.environ["TIKTOKEN_CACHE_DIR"] = os.getcwd()
+from langchain_openai import OpenAIEmbeddings
+
+common = {"model": "minilm", "base_url": sys.argv[1], "api_key": "none"}
+by_ids, by_text = OpenAIEmbeddings(**common), OpenAIEmbeddings(**common, check_embedding_ctx_length=False)
+create, sent = by_ids.client.create, []
+by_ids.client.create = lambda input, **fields: sent.append(input) or create(input=input, **fields)
+text = "LMP10 (β5i) is a gene."
+print(json.dumps({
+    "by_ids": by_ids.embed_query(text), "by_text": by_text.embed_query(text),
+    "sent": "ids" if isinstance(sent[0][0], (int, list)) else "text",
 }))
 """
 
@@ -89,6 +110,17 @@ def test_langchain_reads_answers_of_both_apis(python: Path, running: Any, tmp_pa
     assert seen["conversation"] == seen["whole"]
     assert seen["usage"] == seen["streamed_usage"] == seen["responses_usage"] > 0
     assert seen["cited"] == [GENE_PAGE]
+
+
+@pytest.mark.clients
+def test_langchains_default_embeddings_are_those_of_the_text(python: Path, serve_with: Any, tmp_path: Path) -> None:
+    """It sends token ids of OpenAI's models, counted with a table that tiktoken would load from the internet."""
+    table = "".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(_tokens()))
+    (tmp_path / hashlib.sha1(TIKTOKEN_URL.encode()).hexdigest()).write_text(table)
+    with serve_with({"ARROWHEAD_RETRIEVAL__ENCODER": "minilm"}) as server:
+        seen = json.loads(_run([str(python), "-c", LANGCHAIN_EMBEDDINGS, f"{server.url}/v1"], tmp_path))
+    assert seen["sent"] == "ids"
+    assert seen["by_ids"] == pytest.approx(seen["by_text"], abs=1e-5)
 
 
 @pytest.mark.clients
@@ -170,9 +202,9 @@ def test_the_python_sdk_uses_every_route(running: Any) -> None:
     assert transcript.endswith("Answer: PSMB10")
 
 
-def test_the_python_sdk_reads_embeddings(serve_with: Any) -> None:
+def test_the_python_sdk_reads_embeddings(host_with: Any) -> None:
     """As floats, from the encoder that the server names."""
-    with serve_with({"ARROWHEAD_RETRIEVAL__ENCODER": "hashing"}) as server, server.client() as client:
+    with host_with({"ARROWHEAD_RETRIEVAL__ENCODER": "hashing"}) as server, server.client() as client:
         reply = client.embeddings.create(model="hashing", input=["PSMB10", "LMP10"])
 
     assert len(reply.data) == 2

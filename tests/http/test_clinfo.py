@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +19,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Any]:
-    folder = tmp_path_factory.mktemp("clinfo")
-    settings: dict[str, str | None] = {
-        "ARROWHEAD_MODEL__SCRIPT": None,
-        "ARROWHEAD_NCBI__EUTILS_URL": None,
-        "HOME": str(folder),
-        "XDG_DATA_HOME": str(folder / "data"),
-        "ARROWHEAD_MODEL__ENGINE": "transformers",
-        "ARROWHEAD_MODEL__NAME": "arrowhead-tiny",
-    }
-    with serve_with(settings) as running:
-        yield running
+@pytest.fixture
+def server(embedded_model: Any) -> Any:
+    return embedded_model
 
 
 def _asked(question: str, **options: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ TRANSCRIPT = (
     f"  [{EUTILS}/esummary.fcgi?db=gene&…&id=5699]-> 1 record\n"
     "PSMB10 [1]\n"
 )
+pytestmark = pytest.mark.server
 
 
 def _run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

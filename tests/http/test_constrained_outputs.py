@@ -16,7 +16,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.weights, pytest.mark.timeout(600)]
 USER: list[Any] = [{"role": "user", "content": "What is the official gene symbol of LMP10?"}]
 TURNS = (
     "{{ '<|begin|>' }}{% if tools %}{{ '<|system|>\n' }}TOOLS<|end|>{% endif %}{% for m in messages %}"
@@ -74,7 +74,7 @@ def build(directory: Path, template: str) -> Path:
 @pytest.fixture(scope="module", params=sorted(TEMPLATES))
 def client(
     request: Any,
-    serve_with: Callable[..., AbstractContextManager[Any]],
+    host_with: Callable[..., AbstractContextManager[Any]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[openai.OpenAI]:
     directory = build(tmp_path_factory.mktemp(request.param) / "chat-tiny", TEMPLATES[request.param])
@@ -83,7 +83,7 @@ def client(
         "ARROWHEAD_MODEL__ENGINE": "transformers",
         "ARROWHEAD_MODEL__NAME": str(directory),
     }
-    with serve_with(variables) as running, running.client() as made:
+    with host_with(variables) as running, running.client() as made:
         yield made
 
 

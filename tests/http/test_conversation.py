@@ -1,68 +1,60 @@
-"""Small talk, emergencies, follow-ups and system prompts with the model that ships, in every method."""
+"""Emergencies, greetings, follow-ups and system prompts with the models that ship, in every method."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from metrics_text import scrape, total
 
 METHODS = ("genegpt", "kg-rag", "medrag", "i-medrag", "clinfo")
 MODEL = "arrowhead-tiny"
 FIRST = {"role": "user", "content": "What is the official gene symbol of LMP10?"}
-TALK = {"hello": "Hello.", "Thank you!": "You are welcome.", "I have crushing chest pain": "112 in Europe"}
+URGENT = {
+    "help, my father collapsed and is not breathing": "call 112 or your local emergency number",
+    "mein Kind atmet nicht mehr, Hilfe": "112 oder die örtliche Notrufnummer anrufen",
+}
 
 
-@pytest.fixture(scope="module")
-def server(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Any]:
-    folder = tmp_path_factory.mktemp("conversation")
-    settings = {
-        "HOME": str(folder),
-        "XDG_DATA_HOME": str(folder / "data"),
-        "ARROWHEAD_MODEL__NAME": MODEL,
-        "ARROWHEAD_MODEL__ENGINE": "transformers",
-        "ARROWHEAD_MODEL__SCRIPT": None,
-        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
-    }
-    with serve_with(settings) as running:
-        yield running
+@pytest.fixture
+def server(embedded_model: Any) -> Any:
+    return embedded_model
 
 
 def _ask(server: Any, method: str, *messages: dict[str, str], **more: Any) -> Any:
     return server.client().chat.completions.create(model=f"{MODEL}:{method}", messages=list(messages), **more)
 
 
-def test_small_talk_and_emergencies_are_answered_without_model_and_network(server: Any) -> None:
-    """In each method: a fitting text, the outcome, no token and no call, by the counters as well."""
-    before = scrape(server.url)
+def test_an_emergency_has_numbers_before_the_methods_own_answer(server: Any) -> None:
+    """In each method, in the language of the message; a question on the same thing has none."""
     for method in METHODS:
-        for message, part in TALK.items():
-            made = _ask(server, method, {"role": "user", "content": message})
-            told = made.choices[0].message
-            assert part in told.content, (method, message)
-            assert told.arrowhead["outcome"] == "out_of_scope"
-            assert told.arrowhead["calls"] == []
-            assert made.usage.total_tokens == 0
-    after = scrape(server.url)
-    outcomes = "arrowhead_answer_outcomes_total"
-    answered = total(after, outcomes, outcome="out_of_scope") - total(before, outcomes, outcome="out_of_scope")
-    assert answered == len(METHODS) * len(TALK)
-    for name in ("arrowhead_ncbi_requests_total", "arrowhead_tokens_total"):
-        assert total(after, name) == total(before, name), name
+        for message, part in URGENT.items():
+            told = _ask(server, method, {"role": "user", "content": message}, max_tokens=32).choices[0].message
+            note, _, answer = told.content.partition("\n\n")
+            assert part in note, (method, message)
+            assert answer, method
+        asked = {"role": "user", "content": "What are the symptoms of a heart attack?"}
+        assert "112" not in _ask(server, method, asked, max_tokens=32).choices[0].message.content
 
 
-def test_streams_and_completions_have_the_same_text(server: Any) -> None:
+def test_streams_and_completions_begin_with_the_same_note(server: Any) -> None:
     """However the answer is asked for."""
-    message = {"role": "user", "content": "I can't breathe"}
+    message = {"role": "user", "content": "my husband collapsed and does not breathe"}
     whole = _ask(server, "genegpt", message).choices[0].message.content
     stream = _ask(server, "genegpt", message, stream=True)
     streamed = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
     raw = server.client().completions.create(model=f"{MODEL}:genegpt", prompt=message["content"])
-    assert whole == streamed == raw.choices[0].text
+    note, _, answer = whole.partition("\n\n")
+    assert "112" in note
+    assert answer
+    assert whole == streamed
+    assert raw.choices[0].text.startswith(f"{note}\n\n")
+
+
+def test_a_greeting_gets_an_empty_answer_and_a_question_to_try(server: Any) -> None:
+    """A model that only looks things up has nothing to say to it."""
+    told = _ask(server, "genegpt", {"role": "user", "content": "hello"}).choices[0].message
+    assert told.arrowhead["outcome"] == "out_of_scope"
+    assert told.content.endswith("A question to try: What is the official gene symbol of LMP10?")
 
 
 def test_a_follow_up_is_understood_with_what_the_user_named(server: Any) -> None:
@@ -73,12 +65,12 @@ def test_a_follow_up_is_understood_with_what_the_user_named(server: Any) -> None
         {"role": "user", "content": "And on which chromosome is it?"},
     )
     told = _ask(server, "genegpt", *turns).choices[0].message
-    assert told.reasoning_content.splitlines()[0] == "understood as: On which chromosome is LMP10?"
+    assert told.reasoning_content.splitlines()[0] == "understood as: And on which chromosome is it (about: LMP10)?"
     assert any("LMP10" in call["url"] for call in told.arrowhead["calls"])
 
     pieces = [chunk.choices[0].delta for chunk in _ask(server, "genegpt", *turns, stream=True) if chunk.choices]
     thoughts = "".join(getattr(piece, "reasoning_content", None) or "" for piece in pieces)
-    assert thoughts.startswith("understood as: On which chromosome is LMP10?\n")
+    assert thoughts.startswith("understood as: And on which chromosome is it (about: LMP10)?\n")
     assert "".join(piece.content or "" for piece in pieces) == told.content
 
 

@@ -34,14 +34,14 @@ def _settings(folder: Path, **server: str) -> dict[str, str]:
 
 def _ready(url: str) -> tuple[int, dict[str, Any]]:
     try:
-        with urllib.request.urlopen(f"{url}/ready", timeout=30) as reply:
+        with urllib.request.urlopen(f"{url}/ready", timeout=120) as reply:
             return reply.status, json.load(reply)
     except urllib.error.HTTPError as refusal:
         return refusal.code, json.load(refusal)
 
 
 async def _until(url: str, name: str, value: Any) -> None:
-    for _ in range(1000):
+    for _ in range(12_000):
         if (await asyncio.to_thread(_ready, url))[1][name] == value:
             return
         await asyncio.sleep(0.02)
@@ -104,7 +104,7 @@ async def test_a_second_signal_ends_at_once(serve_with: Serve, tmp_path: Path) -
 
 
 async def _until_log(server: Any, text: str) -> None:
-    for _ in range(1000):
+    for _ in range(12_000):
         if text in server.log():
             return
         await asyncio.sleep(0.01)

@@ -26,11 +26,15 @@ SCRIPT = [
     {"suffix": "Question: unknown\n", "text": f"[{EUTILS}/esearch.fcgi?db=pubmed&term=MECL1]->"},
     {"suffix": "Question: unheard of\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=NOWHERE1]->"},
     {"suffix": "Question: prose\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=my+patient+coughs]->"},
+    {"regex": r"Question: (What is|Her telephone is) (rs)?1555239700\?\n$",
+     "text": f"[{EUTILS}/esummary.fcgi?db=snp&id=1555239700]->"},
+    {"regex": r"\[1 snp record[^\]]*\]\n$", "text": "Answer: read\n\n"},
     {"regex": r"\[2 ids: 1,2\]\n$", "text": "Answer: found outside\n\n"},
     {"regex": r"\[\d ids?: [\d,]*5699[\d,]*\]\n$", "text": "Answer: found here\n\n"},
+    {"regex": r"\[0 records[^\]]*\]\n$", "text": "Answer: nothing\n\n"},
     {"regex": r"\[0 ids\]\n$", "text": "Answer: not found\n\n"},
     {"regex": r"\[error: [^\]]*\]\n$", "text": "Answer: no\n\n"},
-]
+]  # fmt: skip
 NOTHING = "no data left this machine"
 
 
@@ -93,7 +97,7 @@ def test_what_the_gateway_knows_stays(site: Site) -> None:
 
 def _ready(site: Site, key: str) -> Any:
     asked = urllib.request.Request(f"{site.server.url}/ready", headers={"Authorization": f"Bearer {key}"})
-    with urllib.request.urlopen(asked, timeout=30) as reply:
+    with urllib.request.urlopen(asked, timeout=120) as reply:
         return json.load(reply)
 
 
@@ -120,6 +124,18 @@ def test_free_text_is_withheld(site: Site) -> None:
     assert said == f"{NOTHING}; withheld: free_text"
     assert (egress["left"], egress["withheld"]) == (False, ["free_text"])
     assert [line["where"] for line in site.lines() if line["event"] == "withheld"] == [HOST]
+
+
+@pytest.mark.parametrize(
+    ("question", "left"), [("What is rs1555239700?", True), ("Her telephone is 1555239700?", False)]
+)
+def test_a_number_leaves_only_as_the_identifier_that_it_is(site: Site, question: str, left: bool) -> None:
+    """The model writes the same call; in one question the number names a variant, in the other a telephone."""
+    _, said, egress = site.ask(question)
+
+    assert said == (f"left this machine: id to {HOST}" if left else f"{NOTHING}; withheld: id")
+    assert (egress["left"], egress["withheld"]) == (left, [] if left else ["id"])
+    assert "1555239700" not in site.log.read_text()
 
 
 @pytest.mark.parametrize(("key", "options"), [(FIRST, {"egress": "off"}), (SECOND, {}), (SECOND, {"egress": "off"})])

@@ -40,6 +40,7 @@ HOST = "ncbi.example"  # looked up as this machine in the service's process; for
 KEY = "0123456789abcdef" * 3
 RATE = 20.0
 NCBI = "eutils.ncbi.nlm.nih.gov"
+pytestmark = pytest.mark.server
 
 
 @dataclass

@@ -33,14 +33,14 @@ def _settings(folder: Path, restarts: int) -> dict[str, str]:
 
 def _get(url: str) -> tuple[int, dict[str, Any]]:
     try:
-        with urllib.request.urlopen(url, timeout=30) as reply:
+        with urllib.request.urlopen(url, timeout=120) as reply:
             return reply.status, json.load(reply)
     except urllib.error.HTTPError as refusal:
         return refusal.code, json.load(refusal)
 
 
 async def _until_ready(url: str) -> dict[str, Any]:
-    for _ in range(1000):
+    for _ in range(12_000):
         status, body = await asyncio.to_thread(_get, f"{url}/ready")
         if status == 200:
             return body

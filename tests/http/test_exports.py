@@ -19,7 +19,7 @@ FORMATS = ("ris", "bibtex", "csl-json", "csv", "docx", "markdown")
 def fetch(url: str, key: str = "") -> tuple[int, dict[str, str], bytes]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
     try:
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=120) as reply:
             return reply.status, dict(reply.headers), reply.read()
     except urllib.error.HTTPError as refused:
         return refused.code, dict(refused.headers), refused.read()
@@ -52,16 +52,16 @@ def test_an_unknown_style_is_refused_by_name(running: Any) -> None:
     assert (status, json.loads(body)["error"]["param"]) == (400, "style")
 
 
-def test_another_key_s_answer_cannot_be_exported(serve_with: Any) -> None:
-    with serve_with({"ARROWHEAD_SERVER__API_KEYS": "first-key-0,second-key-0"}) as server:
+def test_another_key_s_answer_cannot_be_exported(host_with: Any) -> None:
+    with host_with({"ARROWHEAD_SERVER__API_KEYS": "first-key-0,second-key-0"}) as server:
         with server.client("first-key-0") as first:
             done = first.chat.completions.create(**ASK)
         url = f"{server.url}/v1/traces/{done.id}/export?format=csv"
         assert [fetch(url, key)[0] for key in ("first-key-0", "second-key-0", "")] == [200, 404, 401]
 
 
-def test_a_server_without_traces_says_so(serve_with: Any) -> None:
-    with serve_with({"ARROWHEAD_TRACES__MAX_TRACES": "0"}) as server:
+def test_a_server_without_traces_says_so(host_with: Any) -> None:
+    with host_with({"ARROWHEAD_TRACES__MAX_TRACES": "0"}) as server:
         with server.client() as client:
             done = client.chat.completions.create(**ASK)
         status, _, body = fetch(f"{server.url}/v1/traces/{done.id}/export?format=ris")

@@ -54,15 +54,15 @@ def failing_ncbi() -> Iterator[str]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),), daemon=True)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(120)
     yield server.url
     loop.call_soon_threadsafe(ended.set)
-    thread.join(10)
+    thread.join(120)
 
 
 @pytest.fixture(scope="module")
 def client(
-    failing_ncbi: str, serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
+    failing_ncbi: str, host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[openai.OpenAI]:
     script = tmp_path_factory.mktemp("failing") / "script.json"
     calls = [
@@ -78,7 +78,7 @@ def client(
         "ARROWHEAD_NCBI__RETRIES": "1",
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
     }
-    with serve_with(settings) as running, running.client() as made:
+    with host_with(settings) as running, running.client() as made:
         yield made
 
 
@@ -88,7 +88,7 @@ def _ask(client: openai.OpenAI, failure: str) -> tuple[str, str, dict[str, Any]]
         model="scripted:genegpt", messages=[{"role": "user", "content": failure}], timeout=60
     )
     url = str(client.base_url).rstrip("/") + f"/traces/{reply.id}"
-    with urllib.request.urlopen(url, timeout=10) as found:
+    with urllib.request.urlopen(url, timeout=120) as found:
         (choice,) = json.load(found)["choices"]
     (call,) = choice["calls"]
     return reply.choices[0].message.content or "", reply.choices[0].finish_reason, call
@@ -123,7 +123,7 @@ def test_halves_of_characters_in_a_reply_reach_no_client(client: openai.OpenAI, 
         model="scripted:genegpt", messages=messages, stream=True, extra_body={"arrowhead": {"events": True}}
     )
     pieces = list(stream)
-    with urllib.request.urlopen(f"{client.base_url}traces/{whole.id}", timeout=30) as reply:
+    with urllib.request.urlopen(f"{client.base_url}traces/{whole.id}", timeout=120) as reply:
         trace = json.load(reply)
 
     assert whole.choices[0].message.content

@@ -25,6 +25,7 @@ GENE_HEAD = (
     "Symbol_from_nomenclature_authority\tFull_name_from_nomenclature_authority\tNomenclature_status\t"
     "Other_designations\tModification_date\tFeature_type"
 )
+pytestmark = pytest.mark.server
 
 
 def _open_to_others(home: Path) -> dict[str, str]:

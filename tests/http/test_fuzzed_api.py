@@ -12,7 +12,7 @@ pytest.importorskip("schemathesis")
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fuzz_api.py"
 
 
-@pytest.mark.slow
+@pytest.mark.server
 def test_no_described_request_is_a_server_error_and_replies_are_as_described(tmp_path: Path) -> None:
     """Statuses, types, headers and bodies are those that the document names."""
     fuzzing = runpy.run_path(str(SCRIPT))

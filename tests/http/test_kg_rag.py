@@ -16,7 +16,7 @@ MODEL = "scripted:kg-rag"
 
 @pytest.fixture(scope="module")
 def server(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
+    host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("kg")
     (folder / "script.json").write_text(json.dumps([{"regex": r"Answer:\s*$", "text": " True"}]))
@@ -25,7 +25,7 @@ def server(
         "ARROWHEAD_MODEL__SCRIPT": str(folder / "script.json"),
         "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
     }
-    with serve_with(settings) as running:
+    with host_with(settings) as running:
         yield running
 
 

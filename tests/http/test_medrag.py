@@ -24,7 +24,7 @@ SCRIPT = [
 
 @pytest.fixture(scope="module")
 def server(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
+    host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("medrag")
     (folder / "script.json").write_text(json.dumps(SCRIPT))
@@ -34,7 +34,7 @@ def server(
         "ARROWHEAD_MODEL__SCRIPT": str(folder / "script.json"),
         "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
     }
-    with serve_with(settings) as running:
+    with host_with(settings) as running:
         yield running
 
 
@@ -51,7 +51,7 @@ def test_a_fresh_server_answers_from_its_notes(server: Any) -> None:
     assert message.content.startswith(f"Protamine [1].\n\nReferences:\n[1] [{title}]({server.url}/v1/passages/notes/")
     (annotation,) = message.annotations
     assert annotation.url_citation.title == title
-    with urllib.request.urlopen(annotation.url_citation.url, timeout=30) as reply:
+    with urllib.request.urlopen(annotation.url_citation.url, timeout=120) as reply:
         assert "rotamine" in json.loads(reply.read())["text"]
     told = message.reasoning_content.splitlines()
     assert told[0] == "1 passage in notes by hybrid: Heparin"

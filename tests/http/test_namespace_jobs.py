@@ -1,4 +1,4 @@
-"""Jobs that are stopped, killed, or searched beside, against real server processes."""
+"""Jobs that are stopped, killed, or searched beside, against real servers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(serve_with: Serve, data_dir: Path) -> Iterator[Any]:
-    with serve_with(namespace_settings(data_dir)) as server:
+def running(host_with: Serve, data_dir: Path) -> Iterator[Any]:
+    with host_with(namespace_settings(data_dir)) as server:
         yield server
 
 
@@ -82,7 +82,7 @@ def test_searches_while_a_job_writes_find_what_was_there(site: Site) -> None:
 
 
 def test_a_killed_server_leaves_a_whole_namespace(serve_with: Serve, tmp_path: Path) -> None:
-    """kill -9 in the middle of a file: its documents are whole, the next change catches up, its copy is swept away."""
+    """kill -9 in the middle of a file, a second job waiting: the next start goes on with both, and sweeps up."""
     folder = tmp_path / "namespaces"
     settings = SETTINGS | {"ARROWHEAD_RETRIEVAL__DATA_DIR": str(folder)}
     data = snippets(0, 6000)
@@ -91,25 +91,31 @@ def test_a_killed_server_leaves_a_whole_namespace(serve_with: Serve, tmp_path: P
         site.create("killed")
         site.add("killed", {"id": "first", "text": "The thylacine is extinct."})
         _, job = site.upload("killed", "book.jsonl", data)
+        _, waiting = site.call(
+            "POST", "/v1/namespaces/killed/documents?wait=0", {"documents": [{"id": "last", "text": "So is the dodo."}]}
+        )
         while (site.call("GET", f"/v1/jobs/{job['id']}")[1]["progress"] or {"read": 0})["read"] == 0:
             time.sleep(0.01)
         running.process.send_signal(signal.SIGKILL)
-        running.process.wait(20)
-    assert list(folder.glob(".uploads-*/*/book.jsonl"))
+        running.process.wait(120)
+    assert list(folder.glob(".jobs/*/upload/book.jsonl"))
+    (folder / ".gone.build-killed" / "deleted").mkdir(parents=True)
+    (folder / ".gone.lock").touch()
 
     with serve_with(settings) as running:
         site = Site(running.url)
-        assert site.call("GET", f"/v1/jobs/{job['id']}")[0] == 404
+        assert not (folder / ".gone.build-killed").exists()
+        assert site.call("GET", f"/v1/jobs/{job['id']}")[0] == 200
         _, before = site.call("GET", "/v1/namespaces/killed")
         assert (before["damage"], before["documents"] > 1) == (None, True)
         assert site.search(query="thylacine extinct", retriever="bm25", k=1)[0]["document_id"] == "first"
-        site.done(site.call("POST", "/v1/namespaces/killed/update", {}))
+        for accepted in (job, waiting):
+            assert site.done((202, accepted))["state"] == "done"
+        assert site.call("GET", "/v1/namespaces/killed")[1]["documents"] == 6002
         report = site.done(site.call("POST", "/v1/namespaces/killed/verify", {}))["result"]
         assert (report["whole"], report["faults"]) == (True, [])
         assert report["pending"] == {"vectors": 0, "words": 0, "keywords": 0}
-        site.done(site.upload("killed", "book.jsonl", data))
-        assert site.call("GET", "/v1/namespaces/killed")[1]["documents"] == 6001
-        assert not list(folder.glob(".uploads-*/*/book.jsonl"))
+        assert not list(folder.glob(".jobs/*/upload"))
     assert not list(folder.glob(".uploads-*"))
 
 
@@ -137,7 +143,7 @@ def test_a_client_that_goes_away_gives_its_place_back(serve_with: Serve, tmp_pat
 
 
 def test_a_server_ends_in_the_middle_of_its_jobs(serve_with: Serve, tmp_path: Path) -> None:
-    """One that waits for NCBI and one that writes; files that were sent are gone, the namespaces are whole."""
+    """One that waits for NCBI and one that writes; the next start goes on with them, the namespaces are whole."""
     folder = tmp_path / "namespaces"
     settings = SETTINGS | {"ARROWHEAD_RETRIEVAL__DATA_DIR": str(folder)}
     with serve_pubmed() as pubmed, serve_with(settings | {"ARROWHEAD_NCBI__EUTILS_URL": pubmed.url}) as running:
@@ -149,10 +155,11 @@ def test_a_server_ends_in_the_middle_of_its_jobs(serve_with: Serve, tmp_path: Pa
         while site.call("GET", f"/v1/jobs/{jobs[1][1]['id']}")[1]["state"] == "queued":
             time.sleep(0.01)
         running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(20) == 0
+        assert running.process.wait(120) == 0
         assert "Traceback" not in running.log()
     assert not list(folder.glob(".uploads-*"))
     with serve_with(settings) as running:
         site = Site(running.url)
-        site.done(site.call("POST", "/v1/namespaces/writes/update", {}))
+        assert [site.done(job)["result"]["file"] for job in jobs[1:]] == ["book.jsonl"] * 2
+        assert site.call("GET", "/v1/namespaces/writes")[1]["documents"] == 6000
         assert site.done(site.call("POST", "/v1/namespaces/writes/verify", {}))["result"]["whole"]

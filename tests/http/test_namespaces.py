@@ -32,7 +32,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(serve_with: Serve, pubmed: Pubmed, data_dir: Path) -> Iterator[Any]:
+def running(host_with: Serve, pubmed: Pubmed, data_dir: Path) -> Iterator[Any]:
     settings = SETTINGS | {
         "ARROWHEAD_NCBI__EUTILS_URL": pubmed.url,
         "ARROWHEAD_NCBI__RETRIES": "0",
@@ -41,7 +41,7 @@ def running(serve_with: Serve, pubmed: Pubmed, data_dir: Path) -> Iterator[Any]:
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
         "ARROWHEAD_LOG__LEVEL": "DEBUG",
     }
-    with serve_with(settings) as server:
+    with host_with(settings) as server:
         yield server
 
 

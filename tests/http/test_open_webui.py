@@ -24,14 +24,14 @@ SIDE_JOBS = ["title", "tags", "follow_up", "queries", "autocomplete", "task_head
 
 @pytest.fixture(scope="module")
 def server(
-    serve_with: Callable[..., AbstractContextManager[Any]], environment: dict[str, str], tmp_path_factory: Any
+    host_with: Callable[..., AbstractContextManager[Any]], environment: dict[str, str], tmp_path_factory: Any
 ) -> Iterator[Any]:
     """The plain model answers side jobs with a title; a method would have nothing to say to them."""
     script = json.loads(Path(environment["ARROWHEAD_MODEL__SCRIPT"]).read_text())
     jobs = {"regex": r"(### Task:|one emoji for)[\s\S]*\nAnswer:$|(### Task:|one emoji for)[\s\S]*$", "text": "{}"}
     path = tmp_path_factory.mktemp("webui") / "script.json"
     path.write_text(json.dumps([*script, jobs]))
-    with serve_with({"ARROWHEAD_MODEL__SCRIPT": str(path)}) as running:
+    with host_with({"ARROWHEAD_MODEL__SCRIPT": str(path)}) as running:
         yield running
 
 

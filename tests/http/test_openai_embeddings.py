@@ -15,17 +15,18 @@ import pytest
 HEART = "The patient had a heart attack last winter."
 INFARCTION = "myocardial infarction"
 LEG = "She broke her leg on the stairs."
+pytestmark = pytest.mark.weights
 
 
 @pytest.fixture(scope="module")
-def server(serve_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
+def server(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
     settings = {
         "ARROWHEAD_RETRIEVAL__ENCODER": "minilm",
         "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
         "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap",
         "ARROWHEAD_RETRIEVAL__MAX_INPUTS": "40",
     }
-    with serve_with(settings) as running:
+    with host_with(settings) as running:
         yield running
 
 
@@ -79,7 +80,9 @@ def test_texts_that_are_cut_are_named(server: Any) -> None:
     [
         ({"model": "gpt", "input": "x"}, 404, "model"),
         ({"model": "/etc", "input": "x"}, 404, "model"),
-        ({"model": "minilm", "input": [1, 2]}, 422, "input"),
+        ({"model": "minilm", "input": [1, 100_256]}, 422, "input"),
+        ({"model": "minilm", "input": [1, "x"]}, 422, "input"),
+        ({"model": "minilm", "input": [[1], []]}, 422, "input"),
         ({"model": "minilm", "input": []}, 422, "input"),
         ({"model": "minilm", "input": ["x"] * 41}, 422, "input"),
         ({"model": "minilm", "input": "x", "dimensions": 5}, 422, "dimensions"),
@@ -124,8 +127,38 @@ def test_a_wrong_rerank_request_names_its_field(server: Any, body: dict[str, Any
     assert (code, reply["error"]["param"]) == (status, param)
 
 
-def test_without_a_cross_encoder_re_ranking_says_what_to_set(client: openai.OpenAI) -> None:
-    """The default server has none."""
-    code, reply = _post(f"{client.base_url}rerank", {"query": "x", "documents": ["a"]})
-    assert (code, reply["error"]["code"]) == (404, "model_not_found")
-    assert "retrieval.cross_encoder" in reply["error"]["message"]
+def test_a_fresh_server_ranks_by_the_tokens_of_its_encoder(client: openai.OpenAI) -> None:
+    """Late interaction, by its name or without one; an unknown name is told which there are."""
+    body = {"query": INFARCTION, "documents": [LEG, "Asthma is treated with inhalers.", HEART]}
+    for model in ({}, {"model": "minilm:rerank"}):
+        status, reply = _post(f"{client.base_url}rerank", body | model)
+        assert (status, reply["model"]) == (200, "minilm:rerank")
+        assert reply["results"][0]["index"] == 2
+        scores = [result["relevance_score"] for result in reply["results"]]
+        assert 1 > scores[0] > scores[1] > scores[2] > 0
+    status, reply = _post(f"{client.base_url}rerank", body | {"model": "hashing:rerank"})
+    assert (status, reply["error"]["code"]) == (404, "model_not_found")
+
+
+def test_models_list_what_embeds_and_what_re_ranks(server: Any, client: openai.OpenAI) -> None:
+    """Each with the routes that take it, beside those that answer."""
+    listed: list[Any] = [model.to_dict() for model in server.client().models.list()]
+    routes = {model["id"]: model["arrowhead"]["routes"] for model in listed}
+    assert routes["minilm"] == routes["hashing"] == ["/v1/embeddings"]
+    assert routes["overlap"] == routes["minilm:rerank"] == ["/v1/rerank"]
+    assert "/v1/chat/completions" in next(iter(routes.values()))
+    alone: Any = client.models.retrieve("minilm:rerank").to_dict()
+    assert alone["arrowhead"]["routes"] == ["/v1/rerank"]
+
+
+def test_token_ids_of_openais_models_are_their_text(server: Any) -> None:
+    """As LangChain's default client sends them: "LMP10 is a gene." in cl100k_base, alone and in a list."""
+    ids = [43, 5901, 605, 374, 264, 15207, 13]
+    client = server.client()
+    plain = client.embeddings.create(model="minilm", input="LMP10 is a gene.").data[0].embedding
+    for given in (ids, [ids]):
+        status, reply = _post(f"{server.url}/v1/embeddings", {"model": "minilm", "input": given})
+        assert status == 200
+        assert reply["data"][0]["embedding"] == pytest.approx(plain, abs=1e-6)
+    _, reply = _post(f"{server.url}/v1/embeddings", {"model": "minilm", "input": "x", "encoding_format": None})
+    assert isinstance(reply["data"][0]["embedding"], list)

@@ -14,7 +14,7 @@ KEY = "a-key-of-the-page-1"
 
 @pytest.fixture(scope="module")
 def http(running: Any) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=running.url, timeout=30) as client:
+    with httpx.Client(base_url=running.url, timeout=120) as client:
         yield client
 
 
@@ -60,16 +60,16 @@ def test_a_wrong_body_is_refused_by_name(http: httpx.Client, body: Any, param: s
     assert (reply.status_code, reply.json()["error"]["param"]) == (422, param)
 
 
-def test_too_much_text_is_refused(serve_with: Callable[..., AbstractContextManager[Any]]) -> None:
+def test_too_much_text_is_refused(host_with: Callable[..., AbstractContextManager[Any]]) -> None:
     """By the bound of characters, where the body's own bound is larger."""
-    with serve_with({"ARROWHEAD_SERVER__MAX_BODY_BYTES": "1000000"}) as server:
-        reply = httpx.post(f"{server.url}/v1/render", json={"texts": ["x" * 50_000, "y" * 50_001]}, timeout=30)
+    with host_with({"ARROWHEAD_SERVER__MAX_BODY_BYTES": "1000000"}) as server:
+        reply = httpx.post(f"{server.url}/v1/render", json={"texts": ["x" * 50_000, "y" * 50_001]}, timeout=120)
     assert (reply.status_code, reply.json()["error"]["param"]) == (422, "texts")
 
 
-def test_a_key_is_told_what_it_may_do(serve_with: Callable[..., AbstractContextManager[Any]]) -> None:
+def test_a_key_is_told_what_it_may_do(host_with: Callable[..., AbstractContextManager[Any]]) -> None:
     """The page itself needs none; without one nothing is told."""
-    with serve_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
+    with host_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
         assert httpx.get(f"{server.url}/").status_code == 200
         assert httpx.get(f"{server.url}/v1/permissions").status_code == 401
         assert httpx.get(f"{server.url}/v1/status").status_code == 401

@@ -19,6 +19,7 @@ import pytest
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 USER: list[Any] = [{"role": "user", "content": "What is the official gene symbol of LMP10?"}]
 KEY = "a-key-of-this-test"
+OWN = {"type": "message", "role": "assistant", "status": "completed", "id": "m"}
 SCHEMA = {
     "type": "object",
     "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}},
@@ -133,6 +134,35 @@ def test_responses_are_the_layers(client: openai.OpenAI) -> None:
     assert not hasattr(whole, "arrowhead") and hasattr(ours, "arrowhead")
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        OWN | {"content": [{"type": "refusal", "refusal": "no"}]},
+        OWN | {"content": []},
+        {"type": "web_search_call", "id": "w", "status": "completed", "action": {"type": "search", "query": "x"}},
+        {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "I search."}]},
+        {"type": "open_webui:code_interpreter", "id": "o"},
+    ],
+)  # fmt: skip
+def test_items_of_an_earlier_reply_can_be_sent_back(server: Any, item: dict[str, Any]) -> None:
+    """A conversation that began with a method goes on with the plain model; a refusal is read as text."""
+    items = [{"role": "user", "content": "hi"}, item, {"role": "user", "content": "b"}]
+    reply = _post(server, "/v1/responses", {"model": "chat-llama", "input": items, "max_output_tokens": 4})
+    assert reply.status_code == 200, reply.text
+
+
+def test_what_the_layer_would_not_keep_is_refused(server: Any) -> None:
+    """A keyword that it ignores, and a field that it no longer knows."""
+    schema = {"type": "object", "properties": {"x": {"type": "integer", "not": {"const": 1}}}}
+    demand = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+    for fields, word in (
+        ({"response_format": demand}, "has not which"),
+        ({"guided_choice": ["a"]}, "structured_outputs"),
+    ):
+        reply = _post(server, "/v1/chat/completions", {"model": "chat-llama", "messages": USER, **fields})
+        assert (reply.status_code, word in reply.json()["error"]["message"]) == (422, True), reply.text
+
+
 def test_tokens_are_those_of_the_layer(server: Any) -> None:
     """``/tokenize`` counts a chat as the layer's usage does."""
     counted = _post(server, "/tokenize", {"model": "chat-llama", "messages": USER})
@@ -206,7 +236,7 @@ def test_a_client_that_leaves_frees_its_place(server: Any) -> None:
     headers = {"Authorization": f"Bearer {KEY}"}
     with httpx.stream("POST", f"{server.url}/v1/completions", json=body, headers=headers, timeout=60) as stream:
         next(stream.iter_lines())
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if httpx.get(f"{server.url}/ready", headers=headers).json()["in_flight"] == 0:
             break

@@ -30,8 +30,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(serve_with: Callable[..., AbstractContextManager[Any]], config: Path) -> Iterator[Any]:
-    with serve_with({"ARROWHEAD_CONFIG": str(config)}) as running:
+def server(host_with: Callable[..., AbstractContextManager[Any]], config: Path) -> Iterator[Any]:
+    with host_with({"ARROWHEAD_CONFIG": str(config)}) as running:
         yield running
 
 
@@ -46,11 +46,13 @@ def _probe(url: str, config: Path) -> int:
     return subprocess.run([sys.executable, "-Ic", program], capture_output=True, timeout=60).returncode
 
 
+@pytest.mark.server
 def test_the_probe_of_the_guide_finds_a_ready_server(server: Any, config: Path) -> None:
     """With the key of the settings that the server itself reads."""
     assert _probe(server.url, config) == 0
 
 
+@pytest.mark.server
 def test_the_probe_fails_with_a_wrong_key_and_where_nothing_listens(server: Any, config: Path, tmp_path: Path) -> None:
     """Its status is not 0, which is all that a cluster looks at."""
     other = tmp_path / "config.toml"
@@ -62,7 +64,7 @@ def test_the_probe_fails_with_a_wrong_key_and_where_nothing_listens(server: Any,
 
 def test_only_the_liveness_probe_needs_no_key(server: Any) -> None:
     """What an ``httpGet`` without a header would get."""
-    with urllib.request.urlopen(f"{server.url}/health", timeout=30) as reply:
+    with urllib.request.urlopen(f"{server.url}/health", timeout=120) as reply:
         assert reply.status == 200
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(f"{server.url}/ready", timeout=30)
+        urllib.request.urlopen(f"{server.url}/ready", timeout=120)

@@ -40,11 +40,11 @@ def until(site: Site, job: dict[str, Any], holds: Callable[[dict[str, Any]], boo
 
 
 def test_keywords_find_articles_with_their_full_texts_by_section_and_without_reviews_by_choice(
-    serve_with: Serve, pubmed: Pubmed, tmp_path: Path
+    host_with: Serve, pubmed: Pubmed, tmp_path: Path
 ) -> None:
     """Reviews are in unless they are excluded; a full text has its sections, an update fetches nothing twice."""
     pubmed.reviews, pubmed.free = {"102"}, {"103"}
-    with serve_with(settings_of(pubmed, tmp_path / "namespaces")) as running:
+    with host_with(settings_of(pubmed, tmp_path / "namespaces")) as running:
         site = Site(running.url)
         for name in ("all", "studies"):
             site.create(name)
@@ -81,7 +81,7 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(serve_with: Serve, pubmed: 
         assert progress["remaining_s"] >= 0  # 0.0 on a quick machine: it is rounded to tenths
         assert progress["documents_per_s"] > 0
         running.process.send_signal(signal.SIGKILL)
-        running.process.wait(20)
+        running.process.wait(120)
     pubmed.going.set()
     pubmed.calls.clear()
 
@@ -96,10 +96,10 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(serve_with: Serve, pubmed: 
         assert site.done(site.call("POST", "/v1/namespaces/papers/verify?wait=30", {}))["result"]["whole"]
 
 
-def test_a_fetch_is_cancelled_and_what_came_is_kept(serve_with: Serve, pubmed: Pubmed, tmp_path: Path) -> None:
+def test_a_fetch_is_cancelled_and_what_came_is_kept(host_with: Serve, pubmed: Pubmed, tmp_path: Path) -> None:
     """While NCBI does not answer; the query is not stored as done."""
     pubmed.found, pubmed.held_after = [str(number) for number in range(1000, 1700)], 2
-    with serve_with(settings_of(pubmed, tmp_path / "namespaces")) as running:
+    with host_with(settings_of(pubmed, tmp_path / "namespaces")) as running:
         site = Site(running.url)
         site.create("papers")
         asked = site.call("POST", "/v1/namespaces/papers/queries", KEYWORDS)

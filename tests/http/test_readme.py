@@ -1,4 +1,4 @@
-"""Every example of the README is run: the demo, the SDK program, the curl lines."""
+"""Every example of the README and of docs/demo.md is run: the demo, the SDK program, the curl lines."""
 
 from __future__ import annotations
 
@@ -15,24 +15,30 @@ from pathlib import Path
 
 import httpx
 import pytest
+from own_folders import models_folder, own_environment
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+DEMO = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
 EMBEDDED = ROOT / "models" / "embedded" / "arrowhead-tiny" / "model.safetensors"
 _BESIDE = re.compile(r"  (?:(?P<search>\d+ records? at )|(?P<call>\[https://))")
-pytestmark = pytest.mark.skipif(not EMBEDDED.exists(), reason="the embedded model's weights are not in this checkout")
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.weights,
+    pytest.mark.skipif(not EMBEDDED.exists(), reason="the embedded model's weights are not in this checkout"),
+]
 
 
-def _blocks(language: str) -> list[str]:
+def _blocks(language: str, page: str = README) -> list[str]:
     """Fences come in pairs, so every block is matched whole, whatever its language."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     return [text for name, text in found if name == language]
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """The user's, with caches and data in a folder of the test's own."""
+    """With all that is written in a folder of the test's own, but for the converted model."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return os.environ | {"XDG_CACHE_HOME": str(folder), "XDG_DATA_HOME": str(folder), "PATH": path}
+    return own_environment(folder) | {"ARROWHEAD_MODEL__DATA_DIR": str(models_folder()), "PATH": path}
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +67,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield base
     finally:
         child.terminate()
-        child.wait(30)
+        child.wait(120)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
+def test_the_demo_prints_what_its_page_shows(tmp_path: Path) -> None:
     """One answer of each method, word for word; ./scripts/demo prints the block anew."""
-    wanted = next(b for b in _blocks("") if b.startswith("== genegpt"))
+    wanted = next(b for b in _blocks("", DEMO) if b.startswith("== genegpt"))
     command = [sys.executable, "scripts/ask_each_method.py"]
     with subprocess.Popen(command, cwd=ROOT, env=_environment(tmp_path), stdout=subprocess.PIPE, text=True) as child:
         try:
@@ -86,18 +92,30 @@ def _in_order(shown: str) -> list[str]:
 
 
 def test_each_method_s_page_begins_with_the_answer_that_the_demo_prints() -> None:
-    """The README's block is run, so the pages' examples are what a fresh installation says."""
-    demo = next(b for b in _blocks("") if b.startswith("== genegpt"))
+    """The demo's block is run, so the pages' examples are what a fresh installation says."""
+    demo = next(b for b in _blocks("", DEMO) if b.startswith("== genegpt"))
     for part in demo.split("== ")[1:]:
         head, _, answer = part.partition("\n")
         page = {"i-medrag": "medrag"}.get(head.split()[0], head.split()[0])
         assert f"```\n{answer.strip()}\n```" in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
 
 
-def test_the_two_commands_exist_and_can_be_run() -> None:
-    """The README's first two blocks name scripts that are there and executable."""
-    for line in (_blocks("bash")[0].strip(), _blocks("bash")[1].strip()):
-        assert os.access(ROOT / line, os.X_OK)
+def test_the_commands_exist_and_can_be_run() -> None:
+    """To try and to test; the third, to serve, is what the other tests run."""
+    scripts = [line for block in _blocks("bash") for line in block.splitlines() if line.startswith("./")]
+
+    assert scripts == ["./scripts/demo", "./scripts/test"]
+    assert all(os.access(ROOT / line, os.X_OK) for line in scripts)
+
+
+def test_the_readme_fits_one_screen_and_its_links_lead_somewhere() -> None:
+    """And so does the list of what a user can do."""
+    targets = re.findall(r"\]\(([^)#:]+)\)", README)
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[1]
+
+    assert len(README.splitlines()) <= 90
+    assert len(changes.splitlines()) <= 30
+    assert {one for one in targets if not (ROOT / one).exists()} == set()
 
 
 def test_the_sdk_example_prints_the_answer(address: str, tmp_path: Path) -> None:
@@ -118,7 +136,7 @@ def test_the_sdk_example_prints_the_answer(address: str, tmp_path: Path) -> None
 
 def test_the_curl_examples_answer(address: str, tmp_path: Path) -> None:
     """Models are listed, and a SNP's gene is looked up."""
-    script = next(b for b in _blocks("bash") if b.startswith("curl")).replace("http://127.0.0.1:8000", address)
+    script = next(b for b in _blocks("bash", DEMO) if b.startswith("curl")).replace("http://127.0.0.1:8000", address)
     shown = subprocess.run(
         ["bash", "-ec", script], env=_environment(tmp_path), capture_output=True, text=True, timeout=240, check=True
     ).stdout
@@ -138,5 +156,5 @@ def test_the_curl_examples_answer(address: str, tmp_path: Path) -> None:
         "arrowhead-small:clinfo",
         "arrowhead-small:weiseeule",
     }
-    assert {m["id"] for m in documents[0]["data"]} == names
+    assert {m["id"] for m in documents[0]["data"]} == names | {"minilm", "minilm:rerank"}
     assert documents[1]["choices"][0]["message"]["content"].strip() == "APOE"

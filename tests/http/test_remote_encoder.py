@@ -15,6 +15,7 @@ from pooling_server import OPTIONS, Model, PoolingServer, pooling_server
 from models.encoders.resolve import resolve_encoder
 
 KEY = "a-key-of-the-encoder"
+pytestmark = pytest.mark.server
 
 
 class Pooling:
@@ -50,7 +51,7 @@ def pooling(encoder: Path) -> Iterator[Pooling]:
 
 @pytest.fixture(scope="module")
 def site(
-    serve_with: Callable[..., AbstractContextManager[Any]],
+    host_with: Callable[..., AbstractContextManager[Any]],
     tmp_path_factory: pytest.TempPathFactory,
     pooling: Pooling,
     encoder: Path,
@@ -62,7 +63,7 @@ def site(
         "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path_factory.mktemp("corpora")),
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
     }
-    with serve_with(settings) as running:
+    with host_with(settings) as running:
         yield Site(running.url)
 
 

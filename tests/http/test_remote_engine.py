@@ -58,7 +58,7 @@ def replicas() -> Iterator[Replicas]:
         made.do(one.stop())
     made.do(inner.close())
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(120)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_without_replicas_the_server_says_so(url: str, replicas: Replicas) -> No
     assert (reply.status_code, reply.json()["error"]["code"]) == (503, "engine_unavailable")
     for one in replicas.both:
         replicas.do(one.start())
-    for _ in range(100):
+    for _ in range(400):
         reply = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
         if reply.status_code == 200:
             break

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 QUESTION = "Is lasmiditan effective for migraine attacks?"
+pytestmark = [pytest.mark.server, pytest.mark.weights]
 
 
 class Reader:
@@ -38,9 +39,10 @@ def reader(tmp_path: Path) -> Reader:
 
 
 @pytest.fixture(scope="module")
-def gateway(serve_with: Any) -> Iterator[Any]:
+def gateway(host_with: Any) -> Iterator[Any]:
     """A server whose gateway is the built-in one with its sample."""
-    with serve_with({"ARROWHEAD_NCBI__EUTILS_URL": None, "ARROWHEAD_NCBI__BLAST_URL": None}) as server:
+    shipped = ("ARROWHEAD_NCBI__EUTILS_URL", "ARROWHEAD_NCBI__BLAST_URL", "ARROWHEAD_RETRIEVAL__ENCODER")
+    with host_with(dict.fromkeys(shipped)) as server:
         yield server
 
 

@@ -43,11 +43,11 @@ class Site:
     start: Start
 
     def in_flight(self, number: int) -> int:
-        reply = httpx.get(f"{self.servers[number].url}/ready", headers=HEADERS, timeout=10)
+        reply = httpx.get(f"{self.servers[number].url}/ready", headers=HEADERS, timeout=120)
         return int(reply.json()["in_flight"])
 
     async def has_in_flight(self, expected: list[int]) -> None:
-        for _ in range(200):
+        for _ in range(2400):
             found = [await asyncio.to_thread(self.in_flight, number) for number in (0, 1)]
             if found == expected:
                 return
@@ -101,13 +101,13 @@ def site(
         with ThreadPoolExecutor() as threads:
             servers = list(threads.map(start, (0, 0)))
         url = stack.enter_context(haproxy(folder, [one.url for one in servers]))
-        wait_for(lambda: httpx.get(f"{url}/haproxy-health", timeout=5).status_code == 200)
+        wait_for(lambda: httpx.get(f"{url}/haproxy-health", timeout=120).status_code == 200)
         time.sleep(2)  # until it has found both
         yield Site(url, servers, start)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(200):
+    for _ in range(2400):
         try:
             if condition():
                 return

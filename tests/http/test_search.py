@@ -26,7 +26,7 @@ RETRIEVERS = ("dense", "bm25", "pes2", "hybrid")
 
 @pytest.fixture(scope="module")
 def site(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
+    host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     settings = {
         "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
@@ -37,7 +37,7 @@ def site(
         "ARROWHEAD_RETRIEVAL__MAX_QUERIES": "3",
         "ARROWHEAD_RETRIEVAL__MAX_K": "50",
     }
-    with serve_with(settings) as running:
+    with host_with(settings) as running:
         made = Site(running.url)
         made.create("heart")
         made.add("heart", *DOCUMENTS)
@@ -219,10 +219,10 @@ def test_a_wrong_search_names_its_field(site: Site, body: dict[str, Any], status
 
 
 def test_without_any_namespace_the_remedy_is_told(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path: Path
+    host_with: Callable[..., AbstractContextManager[Any]], tmp_path: Path
 ) -> None:
     """And re-ranking without a cross-encoder names the setting."""
-    with serve_with({"ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path / "none")}) as running:
+    with host_with({"ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path / "none")}) as running:
         status, reply = Site(running.url).call("POST", "/v1/search", {"query": "a"})
         assert (status, reply["error"]["code"]) == (404, "namespace_not_found")
         assert "POST /v1/namespaces" in reply["error"]["message"]
@@ -230,6 +230,7 @@ def test_without_any_namespace_the_remedy_is_told(
         assert (status, reply["error"]["param"]) == (422, "rerank")
 
 
+@pytest.mark.weights
 def test_an_encoder_with_weights_finds_by_meaning(site: Site) -> None:
     """No word of the question stands in the passage."""
     site.create("meaning", encoder="minilm", words="none", keywords=False)

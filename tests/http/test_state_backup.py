@@ -67,7 +67,7 @@ def test_keys_traces_and_jobs_of_a_backup_go_on_in_another_database(
         assert (done.returncode, done.stderr) == (0, "")
         assert file.stat().st_mode & 0o777 == 0o600
         running.process.send_signal(signal.SIGKILL)
-        running.process.wait(20)
+        running.process.wait(120)
     done = run(postgres, "restore.sh", file, new)
     assert (done.returncode, done.stderr) == (0, "")
     with Database(new).connection() as connection:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from corpus_files import pdf
+from corpus_files import pdf, slow_pdf
 from http_calls import Site, namespace_settings
 
 Serve = Callable[..., AbstractContextManager[Any]]
@@ -18,8 +22,8 @@ PAPER = "A paper (1).pdf"
 
 
 @pytest.fixture(scope="module")
-def running(serve_with: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with serve_with(namespace_settings(tmp_path_factory.mktemp("corpora") / "namespaces")) as server:
+def running(host_with: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with host_with(namespace_settings(tmp_path_factory.mktemp("corpora") / "namespaces")) as server:
         yield server
 
 
@@ -40,6 +44,31 @@ def raw(site: Site, path: str, tag: str = "") -> tuple[int, bytes, Any]:
             return reply.status, reply.read(), reply.headers
     except urllib.error.HTTPError as error:
         return error.code, error.read(), error.headers
+
+
+def test_pages_that_take_hours_hold_back_no_search(serve_with: Serve, tmp_path: Path) -> None:
+    """A small file whose pages are asked for at once, more than there are search threads: others search meanwhile."""
+    settings = namespace_settings(tmp_path / "namespaces") | {
+        "ARROWHEAD_SERVER__API_KEYS": "first-key-0,second-key-0",
+    }
+    with serve_with(settings) as running:
+        first, second = Site(running.url, "first-key-0"), Site(running.url, "second-key-0")
+        first.create("slow")
+        first.done(first.upload("slow", "slow.pdf", slow_pdf(12, kind="tiles"), wait=60))
+        ended: list[int] = []
+
+        def ask(page: int) -> None:
+            with contextlib.suppress(OSError, ValueError):
+                ended.append(first.call("GET", f"/v1/namespaces/slow/documents/slow.pdf/pages/{page}.png")[0])
+
+        for page in range(1, 13):
+            threading.Thread(target=ask, args=(page,), daemon=True).start()
+        time.sleep(1)
+        found = [second.search(query="Slow page", namespaces=["slow"]) for _ in range(5)]
+        shown = second.call("POST", "/v1/render", {"texts": ["**bold**"]})[0]
+
+        assert all(found) and shown == 200
+        assert len(ended) <= 1
 
 
 def test_documents_are_listed_by_page_and_searched_by_name(site: Site) -> None:

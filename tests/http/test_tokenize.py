@@ -14,7 +14,7 @@ def _post(url: str, path: str, body: Any, key: str = "none") -> tuple[int, Any]:
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     request = urllib.request.Request(f"{url}/{path}", json.dumps(body).encode(), headers)
     try:
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=120) as reply:
             return reply.status, json.load(reply)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -72,9 +72,9 @@ def test_what_is_wrong_is_named(running: Any, path: str, body: Any, status: int,
     assert (got, reply["error"]["param"]) == (status, param)
 
 
-def test_both_are_behind_the_key(serve_with: Any) -> None:
+def test_both_are_behind_the_key(host_with: Any) -> None:
     """They tell what model is served."""
-    with serve_with({"ARROWHEAD_SERVER__API_KEYS": "first-key-0"}) as server:
+    with host_with({"ARROWHEAD_SERVER__API_KEYS": "first-key-0"}) as server:
         for path, body in (("tokenize", {"prompt": "a"}), ("detokenize", {"tokens": [97]})):
             assert _post(server.url, path, body)[0] == 401
             assert _post(server.url, path, body, "first-key-0")[0] == 200

@@ -61,6 +61,7 @@ def _run(code: str, log: Path, **more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("way", TRIES)
 def test_a_child_cannot_reach_another_machine(way: str, tmp_path: Path) -> None:
     """Whatever way it takes: an error at once, and a line of what was tried."""
@@ -73,6 +74,7 @@ def test_a_child_cannot_reach_another_machine(way: str, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.server
 def test_swallowed_errors_are_remembered(tmp_path: Path) -> None:
     """Code that goes on after the error has still tried."""
     done = _run("try: socket.create_connection(('192.0.2.1', 80))\nexcept OSError: pass", tmp_path / "log")
@@ -81,6 +83,7 @@ def test_swallowed_errors_are_remembered(tmp_path: Path) -> None:
     assert "192.0.2.1" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.server
 def test_this_machine_can_be_reached(tmp_path: Path) -> None:
     """Loopback by address and name, and sockets that are files."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -97,6 +100,7 @@ def test_this_machine_can_be_reached(tmp_path: Path) -> None:
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.server
 def test_a_name_can_stand_for_this_machine(tmp_path: Path) -> None:
     """A test's server can be "another machine": the name is given an address without a look-up."""
     done = _run(
@@ -109,6 +113,7 @@ def test_a_name_can_stand_for_this_machine(tmp_path: Path) -> None:
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.server
 def test_uvloop_reaches_this_machine(tmp_path: Path) -> None:
     """By address, by name, and by a name that stands for it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -128,6 +133,7 @@ def test_uvloop_reaches_this_machine(tmp_path: Path) -> None:
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
 def test_a_session_that_tried_fails(workers: tuple[str, ...], tmp_path: Path) -> None:
     """Every test of it passed, in this process or in a worker; the exit status and the summary say what happened."""

@@ -17,8 +17,9 @@ from typing import Final
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions, Tokenizer, check_request
+from models.engines.transformers_engine.compilations import BoundedCompilations
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output
-from models.engines.transformers_engine.grammar_mask import BoundedCompilations, GrammarCompiler, GrammarState
+from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
 from models.engines.transformers_engine.sequences import RunningSequence

@@ -8,13 +8,12 @@ calls, a structural tag of xgrammar, is rewritten as Lark.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.engines.tokenizer import HfTokenizer
-from models.errors import EngineOverloaded, GrammarInvalid, UnsupportedParam
+from models.errors import GrammarInvalid, UnsupportedParam
 from models.types import Grammar
 
 _MOST_CACHED = 32
@@ -43,8 +42,6 @@ _BITS = 32
 _FEW = 8
 # xgrammar begins its messages with the time and the place in its source.
 _SOURCE = re.compile(r"^\[[0-9:]+\] \S+: ")
-_MAX_SECONDS = 60.0
-_MAX_AT_ONCE = 4
 
 
 class Matcher(Protocol):
@@ -145,52 +142,6 @@ class GrammarCompiler:
         )
         # One thread: compiling happens beside decoding and must not take its cores.
         return xgr.GrammarCompiler(info, max_threads=1, cache_limit_bytes=_CACHE_BYTES)
-
-
-class BoundedCompilations:
-    """Compile grammars on threads, a few at a time, and stop waiting for one that takes too long.
-
-    A thread cannot be ended: its place stays taken until it is done, and who asks for the same grammar waits with it.
-    Belongs to one event loop. ``compile`` is ``GrammarCompiler.compile``.
-    """
-
-    def __init__(
-        self,
-        compile_grammar: Callable[[Grammar], CompiledGrammar],
-        seconds: float = _MAX_SECONDS,
-        most: int = _MAX_AT_ONCE,
-    ) -> None:
-        self._compile = compile_grammar
-        self._seconds = seconds
-        self._most = most
-        self._running: dict[Grammar, asyncio.Task[CompiledGrammar]] = {}
-
-    async def compiled(self, grammar: Grammar) -> CompiledGrammar:
-        """Return the compiled grammar.
-
-        Raises:
-            GrammarInvalid: it does not compile, or not in time.
-            EngineOverloaded: too many others are being compiled.
-        """
-        task = self._running.get(grammar)
-        if task is None:
-            if len(self._running) >= self._most:
-                raise EngineOverloaded("too many grammars are being compiled", param=grammar.param)
-            task = self._running[grammar] = asyncio.create_task(asyncio.to_thread(self._compile, grammar))
-            task.add_done_callback(lambda done: self._forget(grammar, done))
-        # Not awaited itself, so that a cancelled request does not cancel it for others.
-        await asyncio.wait({task}, timeout=self._seconds)
-        if not task.done():
-            raise GrammarInvalid(
-                f"{grammar.param}: takes longer than {self._seconds:g} s to prepare; make it smaller or simpler",
-                param=grammar.param,
-            )
-        return task.result()
-
-    def _forget(self, grammar: Grammar, done: asyncio.Task[CompiledGrammar]) -> None:
-        del self._running[grammar]
-        if not done.cancelled():
-            done.exception()  # read here, since those who waited may be gone
 
 
 class GrammarState:

@@ -150,6 +150,8 @@ def _load_weights(card: ModelCard, options: EngineOptions, device: torch.device,
     try:
         saved = AutoConfig.from_pretrained(card.source, **where).get_text_config().dtype
         dtype = chosen_dtype(card.dtype_for(options.dtype), device, saved, cpu_bfloat16=cpu_has_bfloat16())
+        # Pickled weights can run code when read.
+        where["use_safetensors"] = True
         model = AutoModelForCausalLM.from_pretrained(card.source, dtype=dtype, attn_implementation="sdpa", **where)
         # Loaded with "sdpa" first: only a model that supports torch's own attention gives the same results with ours.
         register()
@@ -320,7 +322,7 @@ def adapter_scale(folder: Path) -> float:
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
         rank, alpha = int(config["r"]), float(config["lora_alpha"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelNotFound(f"{file} cannot be read: {type(error).__name__}: {error}") from error
     for option, plain in _PLAIN_LORA.items():
         if config.get(option, plain[0]) not in plain:

@@ -198,6 +198,8 @@ def engine_arguments(
         "scheduling_policy": "priority",
         "structured_outputs_config": _structured_outputs(options),
         "trust_remote_code": False,
+        # "auto" would go on to pickled weights, which can run code when read.
+        "load_format": "safetensors",
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
         "dtype": _dtype(card, options, device_type),

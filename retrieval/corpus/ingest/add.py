@@ -18,7 +18,7 @@ from retrieval.corpus.namespaces.namespace import COMMIT, Namespace
 from retrieval.corpus.namespaces.originals import Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.readers.isolated import reading
-from retrieval.corpus.readers.registry import reader
+from retrieval.corpus.readers.registry import READING_VERSION, reader
 from retrieval.corpus.store.base import PassageStore, PassageWriter
 from retrieval.errors import (
     CorpusError,
@@ -174,14 +174,14 @@ def _take_file(run: _Run, path: Path, options: ReadOptions) -> bool:
         digest = sha256_of(path)
         kind = _RECOGNIZED if file.kind == _PDF and options.ocr else file.kind
         kinds = (_PDF, _RECOGNIZED) if kind == _PDF else (kind,)
-        already = any(run.store.is_finished((digest, name)) for name in kinds)
+        already = any(run.store.is_finished((digest, f"{name}/{READING_VERSION}")) for name in kinds)
         if not already:
             run.take(file.items)
     if not run.stopped:
         if file.kind == _PDF:
             run.originals.keep(path, digest)
         if not already:
-            run.finish((digest, path.name, kind), options.retrieved)
+            run.finish((digest, path.name, f"{kind}/{READING_VERSION}"), options.retrieved)
             run.originals.prune(run.store.known)
     return already
 

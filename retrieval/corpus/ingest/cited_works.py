@@ -22,6 +22,7 @@ import httpx
 from retrieval.corpus.namespaces.originals import CitedWork, Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.errors import DocumentUnreadable, NcbiTooLarge, RetrievalError
+from retrieval.formats.notation import text_of
 from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.ncbi.calls.urls import OutgoingRequest
 from retrieval.ncbi.client.transport import HttpReply, HttpSender, SendLimits
@@ -191,4 +192,4 @@ def _text(part: Element | None, name: str) -> str:
 
 
 def _joined(element: Element) -> str:
-    return " ".join("".join(element.itertext()).split())[:_MAX_TEXT]
+    return text_of(element)[:_MAX_TEXT]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import shutil
@@ -17,6 +16,7 @@ import numpy as np
 from models.encoders.base import Encoder, PassageText, RemoteVectors, TokenEncoder, lacks_tokens
 from models.errors import EncoderUnavailable
 from retrieval.corpus.chunking import Chunker
+from retrieval.corpus.namespaces.dense import DenseIndex, folder_name, is_dense, require_tokens
 from retrieval.corpus.namespaces.settings import (
     VECTORS,
     Backends,
@@ -26,125 +26,24 @@ from retrieval.corpus.namespaces.settings import (
     settings_of,
 )
 from retrieval.corpus.store.base import JournalEntry, PassageStore, PassageWriter, Target, log_name
-from retrieval.errors import IndexFault, IndexMismatch, NamespaceDamaged, NamespaceInvalid
+from retrieval.errors import IndexDamaged, IndexFault, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.base import LexicalIndex, is_outdated
 from retrieval.lexical.fusion import FusionWeights
 from retrieval.passages import Passage, type_bits
 
-FURTHER: Final = f"{VECTORS}-"
 log = logging.getLogger(__name__)
 BATCH: Final = 4096
 # Journal entries between two commits of an index. A crash costs encoding them again; a smaller number would split the
 # index into more segments.
 COMMIT: Final = 8 * BATCH
 TOKENS: Final = "tokens"
+# Indices that the passages give again without an encoder.
+TEXTS: Final[tuple[Target, ...]] = ("words", "keywords")
 # Key of the fitted weights of a hybrid search in the store.
 FUSION: Final = "fusion"
 Done = Callable[[int], bool]
-
-
-class DenseIndex:
-    """Hold one encoder of a namespace and the index of its vectors, both opened on first use.
-
-    Thread-safe.
-    """
-
-    def __init__(
-        self, place: tuple[Path, Target, str], store: PassageStore, backends: Backends, *, write: bool
-    ) -> None:
-        """``place``: the namespace's folder, the index's name in the journal, and the encoder's id."""
-        folder, self.target, self.encoder_id = place
-        self.folder = folder / folder_name(self.target)
-        self._store = store
-        self._backends = backends
-        self._write = write
-        self._lock = threading.RLock()
-        self._encoder: Encoder | None = None
-        self._vectors: VectorIndex | None = None
-
-    @property
-    def encoder(self) -> Encoder:
-        """Return the encoder.
-
-        Raises:
-            IndexMismatch: the stored vectors are of another encoder.
-        """
-        with self._lock:
-            if self._encoder is None:
-                encoder = self._backends.encoders(self.encoder_id)
-                known = self._store.meta(fingerprint_key(self.target))
-                if known and known != fingerprint_text(encoder):
-                    place = f"{self.folder.parent.name}/{self.folder.name}"
-                    raise IndexMismatch(f"the vectors of {place} are of another encoder than {encoder.name}")
-                self._encoder = encoder
-            return self._encoder
-
-    @property
-    def known_as(self) -> str:
-        """Return the name of the encoder that made the stored vectors, whatever path it was loaded from."""
-        known = self._store.meta(fingerprint_key(self.target))
-        return str(json.loads(known)["encoder_id"]) if known else self.encoder_id
-
-    @property
-    def vectors(self) -> VectorIndex:
-        """Return the index.
-
-        Raises:
-            NamespaceDamaged: it does not exist yet, so it cannot be read.
-        """
-        with self._lock:
-            if self._vectors is None:
-                if not self._write and not self._backends.storage.exists(self.folder):
-                    raise NamespaceDamaged(f"the index of {self.target} of {self.folder.parent.name} is not made yet")
-                self._vectors = self._backends.vectors(self.folder, self.encoder, self._write)
-            return self._vectors
-
-    def note_encoder(self, writer: PassageWriter) -> None:
-        """Record the fingerprint of the encoder, unless one is recorded already."""
-        if not self._store.meta(fingerprint_key(self.target)):
-            with writer.transaction():
-                writer.set_meta(fingerprint_key(self.target), fingerprint_text(self.encoder))
-
-    def close(self) -> None:
-        with self._lock:
-            if self._vectors is not None:
-                self._vectors.close()
-            self._vectors = None
-
-
-def folder_name(target: Target) -> str:
-    """Return the name of an index's folder; an encoder's id can be a path, so of further ones it has a digest."""
-    _, further, encoder_id = target.partition(":")
-    return f"{FURTHER}{hashlib.sha256(encoder_id.encode()).hexdigest()[:16]}" if further else target
-
-
-def fingerprint_key(target: Target) -> str:
-    """Return the key under which the store has the fingerprint of the encoder of vectors."""
-    _, further, encoder_id = target.partition(":")
-    return f"fingerprint:{encoder_id}" if further else "fingerprint"
-
-
-def require_tokens(namespace: str, encoder: Encoder) -> None:
-    """Check that an encoder gives the token vectors that a namespace stores.
-
-    Passages without them would be ordered after all others by late interaction.
-
-    Raises:
-        NamespaceInvalid: it is remote and does not give them.
-    """
-    if lacks_tokens(encoder):
-        raise NamespaceInvalid(
-            f"namespace {namespace} stores token vectors, and {encoder.name} runs at a server that gives none: change "
-            "it where the encoder runs in the process (without retrieval.encoder_urls), or create the namespace "
-            "without token vectors (--no-tokens)",
-            param="tokens",
-        )
-
-
-def fingerprint_text(encoder: Encoder) -> str:
-    return json.dumps(encoder.fingerprint.as_dict(), sort_keys=True)
 
 
 class Namespace:
@@ -334,7 +233,7 @@ class Namespace:
 
     def _outdated(self, settings: str) -> tuple[Target, ...]:
         found: list[Target] = ["words"] if has_replaced_words(settings) else []
-        for target in ("words", "keywords"):
+        for target in TEXTS:
             if target in self.settings.targets and target not in found and is_outdated(self.folder / target):
                 found.append(target)
         return tuple(found)
@@ -342,30 +241,58 @@ class Namespace:
     def discard_outdated(self, writer: PassageWriter) -> None:
         """Remove the outdated indices and mark them for a rebuild.
 
-        What tells that an index is outdated goes last, so that a killed process leaves the rest to the next one.
-
         Raises:
             NamespaceDamaged: an index cannot be removed.
         """
         for target in self.outdated:
-            log.warning(
-                "namespace=%s: an earlier version made its index of %s, which is built again: passages=%d",
-                log_name(self.name),
-                target,
-                self.store.counts().passages,
-            )
-            with writer.transaction():
-                writer.mark_all_pending(target)
-            try:
-                shutil.rmtree(self.folder / target)
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                raise NamespaceDamaged(f"{self.folder / target}: cannot be removed: {error.strerror}") from error
+            self.discard(writer, target, "an earlier version made")
         if has_replaced_words(self.store.meta("settings")):
             with writer.transaction():
                 writer.set_meta("settings", self.settings.as_text())
         self.outdated = ()
+
+    def discard(self, writer: PassageWriter, target: Target, fault: str) -> None:
+        """Remove an index that the passages give again, and mark it for a rebuild; ``fault`` begins the log's sentence.
+
+        What tells the fault goes last, so that a killed process leaves the rest to the next one.
+
+        Raises:
+            NamespaceDamaged: the index cannot be removed.
+        """
+        message = f"namespace=%s: {fault} its index of %s, which is built again: passages=%d"
+        log.warning(message, log_name(self.name), target, self.store.counts().passages)
+        with writer.transaction():
+            writer.mark_all_pending(target)
+        try:
+            shutil.rmtree(self.folder / target)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise NamespaceDamaged(f"{self.folder / target}: cannot be removed: {error.strerror}") from error
+
+    def damaged_texts(self) -> tuple[Target, ...]:
+        """Return the indices of words and keywords that are missing or not what was written; reads all their files."""
+        return tuple(target for target in TEXTS if target in self.settings.targets and self._is_damaged(target))
+
+    def _is_damaged(self, target: Target) -> bool:
+        if not self.has(target):
+            counts = self.store.counts()
+            return counts.passages > counts.pending[target] - counts.gone[target]
+        try:
+            self.check_files(target)
+        except IndexDamaged:
+            return True
+        return False
+
+    def check_files(self, target: Target) -> None:
+        """Check every byte of an index's files; of one without files, do nothing.
+
+        Raises:
+            IndexDamaged: a file is missing, or is not what was written.
+        """
+        check = self._backends.check_files
+        if check is not None and self.has(target):
+            check(self.folder / folder_name(target), target)
 
     def require_encoders(self) -> None:
         """Check that all encoders can add passages to their vectors, so that none is stored which they refuse.
@@ -470,8 +397,3 @@ class Namespace:
     def note_encoder(self, writer: PassageWriter) -> None:
         """Record the fingerprint of the first encoder, unless one is recorded already."""
         self.dense(VECTORS).note_encoder(writer)
-
-
-def is_dense(target: Target) -> bool:
-    """Return whether an index is one of vectors."""
-    return target.partition(":")[0] == VECTORS

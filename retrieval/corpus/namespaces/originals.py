@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from retrieval.corpus.store.base import FILE_ID
 from retrieval.errors import DocumentUnreadable, NamespaceDamaged
-from retrieval.storage.files import Disk, make_folder, sync
+from retrieval.storage.files import Disk, digest_file, make_folder, sync
 
 FOLDER: Final = "originals"
 _SUFFIX: Final = ".pdf"
@@ -117,6 +117,17 @@ class Originals:
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
+
+    def faults(self) -> Iterator[str]:
+        """Yield a sentence for each file that is not what was written."""
+        for path in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
+            try:
+                if path.name.endswith(_SUFFIX) and digest_file(path).sha256 != path.name.removesuffix(_SUFFIX):
+                    yield f"{path.name} is not what was added; add the file again"
+                if path.name.endswith(_CITED):
+                    json.loads(path.read_bytes())
+            except (OSError, ValueError) as error:
+                yield f"{path.name} cannot be read: {error}"
 
     def prune(self, known: Callable[[list[str]], Collection[str]]) -> None:
         """Remove the files of documents that ``known`` does not return, and what a killed process left."""

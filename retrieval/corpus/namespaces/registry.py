@@ -12,17 +12,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from retrieval.corpus.chunking import Chunker
+from retrieval.corpus.namespaces.dense import FURTHER, fingerprint_key, folder_name, require_tokens
 from retrieval.corpus.namespaces.follower import Follower
-from retrieval.corpus.namespaces.namespace import (
-    FURTHER,
-    TOKENS,
-    Namespace,
-    fingerprint_key,
-    folder_name,
-    require_tokens,
-)
+from retrieval.corpus.namespaces.namespace import TEXTS, TOKENS, Namespace
 from retrieval.corpus.namespaces.settings import (
     VECTORS,
     Backends,
@@ -32,10 +27,18 @@ from retrieval.corpus.namespaces.settings import (
     with_tokens,
 )
 from retrieval.corpus.store.base import Counts, PassageWriter, Target, checked_name, log_name
-from retrieval.errors import IndexFault, NamespaceBusy, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
+from retrieval.errors import (
+    IndexDamaged,
+    IndexFault,
+    NamespaceBusy,
+    NamespaceDamaged,
+    NamespaceInvalid,
+    NamespaceUnknown,
+)
 from retrieval.lexical.fusion import EVEN, FusionWeights
 
 log = logging.getLogger(__name__)
+DAMAGE: Final = "damage was found in"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,7 @@ class Namespaces:
         self.stores = backends.stores(root)
         self._lock = threading.Lock()
         self._leases: dict[str, _Lease] = {}
+        self._damaged: dict[str, tuple[Target, ...]] = {}
         self._follower = Follower(self.stores, self._open)
 
     def create(
@@ -128,8 +132,9 @@ class Namespaces:
     def using(self, name: str) -> Iterator[Namespace]:
         """Open a namespace for reading and searching, including changes of other processes since its last use.
 
-        An index of a removed back end or an earlier tokenizer is built again first. This server's own indices of a
-        shared namespace follow its changes: a few of them first, many in the background.
+        An index of a removed back end or an earlier tokenizer is built again first, and one of words or keywords whose
+        damage ended the use before. This server's own indices of a shared namespace follow its changes: a few of them
+        first, many in the background.
 
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
@@ -137,29 +142,43 @@ class Namespaces:
         self._follower.follow(checked_name(name))
         with contextlib.ExitStack() as stack:
             namespace = stack.enter_context(self._leased(name))
-            if namespace.outdated:
+            if namespace.outdated or name in self._damaged:
                 stack.close()
-                self._rebuild_outdated(name)
+                self._rebuild(name)
                 namespace = stack.enter_context(self._leased(name))
-            yield namespace
+            try:
+                yield namespace
+            except (IndexDamaged, NamespaceDamaged):
+                self._note_damage(namespace)
+                raise
 
-    def _rebuild_outdated(self, name: str) -> None:
-        """Build the outdated indices again, unless the namespace cannot be changed now."""
+    def _note_damage(self, namespace: Namespace) -> None:
+        with contextlib.suppress(NamespaceDamaged):
+            if targets := namespace.damaged_texts():
+                with self._lock:
+                    self._damaged[namespace.name] = targets
+
+    def _rebuild(self, name: str) -> None:
+        """Build the outdated and the damaged indices again, unless the namespace cannot be changed now."""
+        with self._lock:
+            damaged = self._damaged.pop(name, ())
         try:
             with (
                 self.writer_lock(name),
                 contextlib.closing(self._open(name, write=True)) as namespace,
                 contextlib.closing(namespace.writer()) as writer,
             ):
-                targets = namespace.outdated
+                targets = dict.fromkeys((*namespace.outdated, *damaged))
                 namespace.discard_outdated(writer)
+                for target in damaged:
+                    namespace.discard(writer, target, DAMAGE)
                 for target in targets:
                     namespace.catch_up_index(writer, target, lambda _: False)
             with self._lock:
                 self._retire(name)
         except (NamespaceBusy, NamespaceDamaged, IndexFault) as error:
             cause = type(error).__name__
-            log.warning("namespace=%s: its outdated indices cannot be built again now: %s", log_name(name), cause)
+            log.warning("namespace=%s: its indices cannot be built again now: %s", log_name(name), cause)
 
     @contextlib.contextmanager
     def _leased(self, name: str) -> Iterator[Namespace]:
@@ -184,7 +203,8 @@ class Namespaces:
     def writing(self, name: str) -> Iterator[tuple[Namespace, PassageWriter]]:
         """Open a namespace for changes; concurrent searches see each change when it is complete.
 
-        An index that lost rows which the journal counts as indexed is marked for a rebuild.
+        An index that lost rows which the journal counts as indexed is marked for a rebuild, as is a damaged one of
+        words or keywords.
 
         Raises:
             NamespaceBusy: another process, or another thread, changes it.
@@ -201,7 +221,7 @@ class Namespaces:
             for target in namespace.settings.targets:
                 counts = namespace.store.counts()
                 sure = counts.passages - (counts.pending[target] - counts.gone[target])
-                if namespace.committed_rows(target) < sure:
+                if _rows_of(namespace, target, writer) < sure:
                     with writer.transaction():
                         writer.mark_all_pending(target)
             yield namespace, writer
@@ -224,6 +244,11 @@ class Namespaces:
             with self._lock:
                 self._retire(name)
             self.stores.delete(name)
+
+    def sweep(self) -> None:
+        """Remove what killed processes left of namespaces that they created or deleted, and log it."""
+        for name in self.stores.sweep():
+            log.warning("namespace=%s: removed what a killed process left of it", log_name(name))
 
     def note(self, name: str, key: str, value: str) -> None:
         """Write one value into the store of a namespace, without opening an index.
@@ -359,6 +384,17 @@ class Namespaces:
         """
         if not self.stores.exists(checked_name(name)):
             raise NamespaceUnknown(f"there is no namespace {name}", param="name")
+
+
+def _rows_of(namespace: Namespace, target: Target, writer: PassageWriter) -> int:
+    """Return how many passages an index holds, none where it was damaged and the passages give it again."""
+    try:
+        return namespace.committed_rows(target)
+    except IndexDamaged:
+        if target not in TEXTS:
+            raise
+        namespace.discard(writer, target, DAMAGE)
+        return 0
 
 
 def _check_removal(name: str, encoder: str, settings: NamespaceSettings) -> None:

@@ -134,8 +134,9 @@ class Backends:
 
     ``encoders`` returns the same object for the same id as long as it is loaded; ``words`` takes the back end's name.
     ``vector_rows`` returns the rows that the vectors of a folder have committed, without an encoder; None where only
-    the open index tells. ``vector_recall``: their measured recall at 10, None where it is not known. ``tokens`` opens
-    token vectors; ``storage`` knows where indices lie.
+    the open index tells. ``vector_recall``: their measured recall at 10, None where it is not known. ``check_files``
+    reads every byte of the folder of an index and raises IndexDamaged; None where indices have no digests. ``tokens``
+    opens token vectors; ``storage`` knows where indices lie.
     """
 
     stores: Callable[[Path], PassageStores]
@@ -145,6 +146,7 @@ class Backends:
     keywords: Callable[[Path, bool], TextIndex]
     vector_rows: Callable[[Path], int] | None = None
     vector_recall: Callable[[Path], float | None] | None = None
+    check_files: Callable[[Path, Target], None] | None = None
     tokens: Callable[[Path, EncoderFingerprint, bool], TokenCodes] = open_token_store
     storage: IndexStorage = field(default_factory=FolderStorage)
 

@@ -11,7 +11,9 @@ from typing import Final
 import numpy as np
 
 from models.encoders.base import TokenEncoder, lacks_tokens
-from retrieval.corpus.namespaces.namespace import Namespace, is_dense
+from retrieval.corpus.namespaces.dense import is_dense
+from retrieval.corpus.namespaces.namespace import TOKENS, Namespace
+from retrieval.corpus.namespaces.originals import FOLDER, Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import VECTORS
 from retrieval.corpus.store.base import JournalEntry, Target
@@ -31,7 +33,7 @@ class Report:
     ``faults``: defects, at most a hundred sentences, none of them explained by ``pending``. ``pending``: entries of the
     journal, which the next change processes. ``sha256`` is over all documents, sorted by their ids, with their texts:
     equal for equal content, whatever the order in which it was added. ``recalls``: recall at 10 of the vectors of each
-    encoder, by its id, as it was measured when they were indexed.
+    encoder, by its id, as it was measured when they were indexed. A damaged index has 0 ``rows``.
     """
 
     documents: int
@@ -52,15 +54,16 @@ def verify(namespaces: Namespaces, name: str) -> Report:
 
     Raises:
         NamespaceBusy, NamespaceUnknown, NamespaceDamaged: the store cannot be read at all.
-        IndexFault: an index cannot be opened.
+        IndexFault: an index cannot be opened, though its files are what was written.
     """
     with namespaces.writer_lock(name), namespaces.using(name) as namespace:
-        faults = list(islice(_faults(namespace), _MAX_FOUND))
+        check = _Verification(namespace)
+        faults = list(islice(check.faults(), _MAX_FOUND))
         counts = namespace.store.counts()
         return Report(
             documents=counts.documents,
             passages=counts.passages,
-            rows={target: namespace.rows(target) for target in namespace.settings.targets},
+            rows=check.rows,
             pending={target: counts.pending[target] for target in namespace.settings.targets},
             sha256=_sha256(namespace),
             recalls=namespace.recalls(),
@@ -68,15 +71,38 @@ def verify(namespaces: Namespaces, name: str) -> Report:
         )
 
 
-def _faults(namespace: Namespace) -> Iterator[str]:
-    yield from namespace.store.faults()
-    yield from _texts(namespace)
-    for target in namespace.settings.targets:
-        yield from _counted(namespace, target)
+class _Verification:
+    """Look for the faults of a namespace, and count the rows of its indices on the way."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self.rows: dict[str, int] = dict.fromkeys(namespace.settings.targets, 0)
+
+    def faults(self) -> Iterator[str]:
+        namespace = self._namespace
+        yield from namespace.store.faults()
+        yield from _texts(namespace)
+        yield from (f"{FOLDER}: {fault}" for fault in Originals(namespace.folder).faults())
+        for target in namespace.settings.targets:
+            try:
+                yield from self._of_index(target)
+            except IndexDamaged as error:
+                yield f"{target}: {error.message}"
+        try:
+            namespace.check_files(TOKENS)
+            if VECTORS in namespace.settings.targets and namespace.has(VECTORS):
+                yield from _missing_tokens(namespace)
+        except IndexDamaged as error:
+            yield f"{TOKENS}: {error.message}"
+
+    def _of_index(self, target: Target) -> Iterator[str]:
+        """Yield the faults of an index: of its files first, since opening damaged ones can end the process."""
+        namespace = self._namespace
+        namespace.check_files(target)
+        self.rows[target] = namespace.rows(target)
+        yield from _counted(namespace, target, self.rows[target])
         if is_dense(target) and namespace.has(target):
             yield from _missing_vectors(namespace, target)
-    if VECTORS in namespace.settings.targets and namespace.has(VECTORS):
-        yield from _missing_tokens(namespace)
 
 
 def _texts(namespace: Namespace) -> Iterator[str]:
@@ -90,9 +116,9 @@ def _texts(namespace: Namespace) -> Iterator[str]:
             yield f"{passage.document_id}: passage {passage.passage_id} is not the text at its place"
 
 
-def _counted(namespace: Namespace, target: Target) -> Iterator[str]:
+def _counted(namespace: Namespace, target: Target, rows: int) -> Iterator[str]:
     """Yield a fault where the number of rows is outside the bounds that the journal leaves open."""
-    counts, rows = namespace.store.counts(), namespace.rows(target)
+    counts = namespace.store.counts()
     fewest = counts.passages - (counts.pending[target] - counts.gone[target])
     most = counts.passages + counts.gone[target]
     if not fewest <= rows <= most:
@@ -120,23 +146,24 @@ def _missing_vectors(namespace: Namespace, target: Target) -> Iterator[str]:
 
 
 def _missing_tokens(namespace: Namespace) -> Iterator[str]:
-    """Yield a fault for each batch of passages of which some have no token vectors, or damaged ones."""
+    """Yield a fault for each batch of passages of which some have no token vectors.
+
+    Raises:
+        IndexDamaged: some cannot be read.
+    """
     encoder = namespace.encoder
     if not namespace.settings.tokens or not (isinstance(encoder, TokenEncoder) or lacks_tokens(encoder)):
         return
     if namespace.encoder.fingerprint.pooling != "mean":
         return
-    try:
-        if namespace.tokens is None:
-            yield "tokens: there are no token vectors; build the vectors again: arrowhead index rebuild"
-            return
-        waiting = {entry.passage_id for entry in _journal(namespace, "vectors")}
-        numbers = (passage.passage_id for passage in namespace.store.passages() if passage.passage_id not in waiting)
-        while batch := list(islice(numbers, _BATCH)):
-            if missing := namespace.tokens.missing(batch):
-                yield f"tokens: {len(missing)} passages have no token vectors, {min(missing)} among them"
-    except IndexDamaged as error:
-        yield f"tokens: {error.message}"
+    if namespace.tokens is None:
+        yield "tokens: there are no token vectors; build the vectors again: arrowhead index rebuild"
+        return
+    waiting = {entry.passage_id for entry in _journal(namespace, "vectors")}
+    numbers = (passage.passage_id for passage in namespace.store.passages() if passage.passage_id not in waiting)
+    while batch := list(islice(numbers, _BATCH)):
+        if missing := namespace.tokens.missing(batch):
+            yield f"tokens: {len(missing)} passages have no token vectors, {min(missing)} among them"
 
 
 def _journal(namespace: Namespace, target: Target) -> Iterator[JournalEntry]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -28,14 +29,18 @@ from retrieval.corpus.items import (
     unreadable_file,
 )
 from retrieval.errors import ImportFileError
+from retrieval.formats import items as formats
 from retrieval.formats import pmc_jats, pubmed_xml
 from retrieval.formats.items import Bad, MalformedRecord, bad, date_of
-from retrieval.formats.pmc_jats import local_name, plain_text
+from retrieval.formats.notation import text_of
+from retrieval.formats.pmc_jats import author_name, local_name, plain_text
 from retrieval.formats.records import Article, FullText, Removal
 from retrieval.formats.sources import Source, is_tar, tar_members
-from retrieval.formats.xml_records import Layout, RawRecord, parse, records, text_of
+from retrieval.formats.xml_records import Layout, RawRecord, parse, records
 from retrieval.passages import Document
 
+_WITH_DOI: Final = formats.ReadOptions(doi_suffices=True)
+_PMC_ADDRESS: Final = "https://pmc.ncbi.nlm.nih.gov/articles/"
 _MAX_DEPTH: Final = 50
 _HEADINGS: Final = frozenset(("title", "label", "sec-meta", "subtitle"))
 _LEFT_OUT: Final = frozenset(("ref-list", "fn-group", "glossary-ref"))
@@ -148,7 +153,7 @@ def _bold_heading(child: Element) -> str:
     only = child[0]
     if local_name(only) != "bold" or (only.tail or "").strip():
         return ""
-    return " ".join("".join(only.itertext()).split()).rstrip(":")
+    return text_of(only).rstrip(":")
 
 
 def _is_raised_citation(element: Element) -> bool:
@@ -172,10 +177,11 @@ def read_pmc(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     """Yield a document for each article, its abstract whole.
 
     Back matter (acknowledgements, references, appendices) is left out. An article that NCBI sends without body, because
-    its publisher does not allow it, is yielded as ``Passed``.
+    its publisher does not allow it, is a ``SkippedRecord``. A publisher's own file may have a DOI in place of a PMC
+    number.
     """
     with unreadable_file():
-        for item in pmc_jats.read(Source(path)):
+        for item in pmc_jats.read(Source(path), _WITH_DOI):
             if isinstance(item, Bad):
                 yield SkippedRecord(path.name, item.line, item.reason)
             elif isinstance(item.entry, FullText):
@@ -187,10 +193,14 @@ def _article_item(article: FullText, position: tuple[Path, int], options: ReadOp
     try:
         root = ElementTree.fromstring(article.xml)
         if root.find("{*}body") is None:
-            return SkippedRecord(path.name, line, f"PMC{article.pmcid}: no full text, the publisher keeps it back")
+            return SkippedRecord(path.name, line, f"{_name_of(article)}: no full text, the publisher keeps it back")
         return _article_reading(article, root, line, (options.provenance or path.name, options))
     except MalformedRecord as error:
-        return SkippedRecord(path.name, line, bad(line, f"PMC{article.pmcid}: {error}").reason)
+        return SkippedRecord(path.name, line, bad(line, f"{_name_of(article)}: {error}").reason)
+
+
+def _name_of(article: FullText) -> str:
+    return f"PMC{article.pmcid}" if article.pmcid else f"DOI {article.doi}"
 
 
 def _article_reading(article: FullText, root: Element, line: int, how: tuple[str, ReadOptions]) -> ParsedDocument:
@@ -200,10 +210,10 @@ def _article_reading(article: FullText, root: Element, line: int, how: tuple[str
     # Some publishers put into the notice itself the relation that belongs in the article it refers to.
     retracted_by, corrected_by = ((), ()) if _NOTICES.intersection(kinds) else notices_of(meta)
     document = Document(
-        document_id=f"PMC:{article.pmcid}",
+        document_id=f"PMC:{article.pmcid}" if article.pmcid else f"DOI:{article.doi}",
         title=article.title,
-        source="pmc",
-        url=f"https://pmc.ncbi.nlm.nih.gov/articles/PMC{article.pmcid}/",
+        source="pmc" if article.pmcid else "jats",
+        url=f"{_PMC_ADDRESS}PMC{article.pmcid}/" if article.pmcid else f"https://doi.org/{quote(article.doi)}",
         authors=article.authors,
         journal=article.journal[0] if article.journal else "",
         date=date_number(article.date),
@@ -323,23 +333,27 @@ def _chapter_document(root: Element, part: Element, names: tuple[str, str], opti
 
 
 def _chapter_authors(part: Element) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for name in part.findall("{*}book-part-meta/{*}contrib-group/{*}contrib/{*}name"):
-        initials = "".join(word[0] for word in text_of(name.find("{*}given-names")).split())
-        found[" ".join(filter(None, (text_of(name.find("{*}surname")), initials)))] = None
-    found.pop("", None)
-    return tuple(found)
+    contributors = part.findall("{*}book-part-meta/{*}contrib-group/{*}contrib")
+    return tuple(dict.fromkeys(filter(None, map(author_name, contributors))))
 
 
 def read_pubmed(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     """Yield a document for each article and book chapter, ``Withdrawn`` for each PMID of a DeleteCitation."""
     with unreadable_file():
+        newest: dict[int, int] = {}
         for item in pubmed_xml.read(Source(path)):
             if isinstance(item, Bad):
                 yield SkippedRecord(path.name, item.line, item.reason)
             elif isinstance(item.entry, Removal):
                 yield Withdrawn(f"PMID:{item.entry.uid}")
             elif isinstance(item.entry, Article):
+                article = item.entry
+                if article.version < newest.get(article.pmid, 1):
+                    reason = f"PMID {article.pmid}: version {article.version}, of which the file has a newer one"
+                    yield SkippedRecord(path.name, item.line, reason)
+                    continue
+                if article.version > 1:
+                    newest[article.pmid] = article.version
                 yield article_document(item.entry, item.line, options.provenance or path.name, options)
 
 

@@ -1,6 +1,7 @@
 """Read the text of PDFs, and their pages as pictures or words, in a child process within limits of time and memory.
 
-pypdf reads the text layer, pypdfium2 and tesseract draw and recognize pages: see ``pdf_child``.
+pypdf opens the file, pypdfium2 reads the text layer and draws pages, tesseract recognizes them: see ``pdf_child``; what
+of the layer is text, ``pdf_layout`` tells.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Any, Final, NoReturn
 
 from retrieval.corpus.items import NO_OPTIONS, Item, PdfLimits, ReadOptions, SkippedRecord, TextBuilder, sha256_of
 from retrieval.corpus.readers import pdf_child
+from retrieval.corpus.readers.pdf_layout import PdfLine, PdfPage, page_texts
 from retrieval.errors import CorpusError, DocumentTooLarge, DocumentUnknown, DocumentUnreadable
+from retrieval.formats.english import printed_text
 from retrieval.passages import Document
 
 MIN_WIDTH: Final = 50
@@ -230,6 +233,7 @@ class _Pages:
     """Hold what the pages of a PDF have, by their numbers: text, none, or a reason why it cannot be read."""
 
     title: str = ""
+    lines: dict[int, PdfPage] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
     empty: list[int] = field(default_factory=list)
     bad: dict[int, str] = field(default_factory=dict)
@@ -247,14 +251,17 @@ def _layer(path: Path, limits: PdfLimits) -> _Pages:
         elif "bad" in line:
             found.bad[int(line["page"])] = f"cannot be read ({line['bad']})"
         elif "page" in line:
-            text = str(line["text"]).strip()
-            if text:
-                found.texts[int(line["page"])] = text
+            page = PdfPage(float(line["height"]), tuple(PdfLine(*drawn) for drawn in line["lines"]))
+            if page.lines:
+                found.lines[int(line["page"])] = page
             else:
                 found.empty.append(int(line["page"]))
-            chars += len(text)
+            chars += sum(len(drawn.text) for drawn in page.lines)
             if chars > limits.chars:
                 raise DocumentTooLarge(f"{path}: more than {limits.chars} characters of text")
+    texts = page_texts(found.lines)
+    found.texts = {number: text for number, text in texts.items() if text}
+    found.empty += [number for number, text in texts.items() if not text]
     return found
 
 
@@ -267,7 +274,7 @@ def _recognize(path: Path, options: ReadOptions, found: _Pages, cancelled: Calla
         if page.bad:
             found.bad[page.page] = f"no text layer, and recognition of characters failed ({page.bad})"
         elif page.text.strip():
-            found.texts[page.page] = page.text.strip()
+            found.texts[page.page] = printed_text(page.text.strip())
             found.recognized.add(page.page)
     found.empty = [page for page in found.empty if page not in found.texts and page not in found.bad]
 

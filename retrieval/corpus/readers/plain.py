@@ -19,6 +19,7 @@ from retrieval.corpus.items import (
     unreadable_file,
 )
 from retrieval.errors import DocumentTooLarge, DocumentUnreadable
+from retrieval.formats.english import printed_text
 from retrieval.formats.sources import Source
 from retrieval.passages import Document
 
@@ -101,31 +102,55 @@ def _guessed(data: bytes, bad: int) -> tuple[str, str]:
         raise UndecodedText(f"not valid UTF-8 at byte {bad}, nor {name} throughout: save it as UTF-8") from None
 
 
+def file_bytes(path: Path) -> bytes:
+    """Return the content of a file, decompressed where it is gzip.
+
+    Raises:
+        DocumentTooLarge: it has more than 64 MiB.
+    """
+    data, size = [], 0
+    for chunk in Source(path).chunks():
+        size += len(chunk)
+        if size > MAX_BYTES:
+            raise DocumentTooLarge(f"{path}: larger than {MAX_BYTES} bytes")
+        data.append(chunk)
+    return b"".join(data)
+
+
+def read_decoded(path: Path) -> tuple[str, str]:
+    """Return the text of a file, its lines ended by LF, with the name of its encoding.
+
+    Raises:
+        DocumentUnreadable, DocumentTooLarge: as ``decoded`` and ``file_bytes``.
+    """
+    text, encoding = decoded(file_bytes(path), path)
+    return _with_line_ends(text), encoding
+
+
+def _with_line_ends(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     """Yield one document, after a record of its encoding where that is another than UTF-8.
 
-    In Markdown (by file name suffix) headings are sections; the first one of level 1 is the title.
+    In Markdown (by file name suffix) headings are sections; the first one of level 1 is the title. In plain text, words
+    that a line end breaks are joined and ligatures are letters: programs that take text from pages leave them.
     """
     with unreadable_file():
-        data, size = [], 0
-        for chunk in Source(path).chunks():
-            size += len(chunk)
-            if size > MAX_BYTES:
-                raise DocumentTooLarge(f"{path}: larger than {MAX_BYTES} bytes")
-            data.append(chunk)
-    content_bytes = b"".join(data)
+        content_bytes = file_bytes(path)
     content, encoding = decoded(content_bytes, path)
     if encoding != UTF_8:
         yield SkippedRecord(path.name, 0, f"not UTF-8: read as {encoding}; check that its letters are right")
     if not _WORDS.search(content):
         raise DocumentUnreadable(f"{path}: it holds no words")
-    content = content.replace("\r\n", "\n").replace("\r", "\n")
+    content = _with_line_ends(content)
     text = TextBuilder()
     title = ""
     if path.name.lower().removesuffix(".gz").endswith(MARKDOWN):
         title = _markdown(content, text)
     else:
-        text.add(content.strip("\n"))
+        text.add(printed_text(content.strip("\n")))
     document = Document(
         document_id=f"sha256:{hashlib.sha256(content_bytes).hexdigest()}",
         title=title or path.stem,

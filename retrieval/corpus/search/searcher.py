@@ -12,7 +12,8 @@ import numpy as np
 
 from models.encoders.base import CrossEncoder, Encoder, Floats, PassageText, TokenEncoder, lacks_tokens
 from models.encoders.token_codes import max_sim
-from retrieval.corpus.namespaces.namespace import DenseIndex, Namespace, fingerprint_text
+from retrieval.corpus.namespaces.dense import DenseIndex, fingerprint_text
+from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import VECTORS, embedded_title
 from retrieval.corpus.search.ranking import (
@@ -146,7 +147,8 @@ class Searcher:
 
         Queries are encoded together, once for each encoder. Over several namespaces, dense rankings of one encoder are
         merged by score; all others, whose scores are not comparable, are interleaved. Every hit is checked against the
-        filter once more by its own document.
+        filter once more by its own document. A search that meets a damaged index is made once more, since opening the
+        namespace again derives words and keywords from its passages.
 
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
@@ -157,6 +159,14 @@ class Searcher:
             raise NamespaceInvalid("a query is empty", param="query")
         if not names:
             raise NamespaceInvalid("at least one namespace must be named", param="namespaces")
+        try:
+            return self._searched(queries, names, options)
+        except (IndexDamaged, NamespaceDamaged):
+            return self._searched(queries, names, options)
+
+    def _searched(
+        self, queries: Sequence[str], names: Sequence[str], options: SearchOptions
+    ) -> list[list[RankedPassage]]:
         began = time.monotonic()
         with self._part(len(queries), len(set(names)), options) as part, ExitStack() as stack:
             opened = [stack.enter_context(self._namespaces.using(name)) for name in dict.fromkeys(names)]

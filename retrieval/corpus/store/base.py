@@ -383,6 +383,9 @@ class PassageStores(Protocol):
             NamespaceDamaged: it is missing a part, is not a store, or is of another schema.
         """
 
+    def sweep(self) -> list[str]:
+        """Remove what killed processes left of stores that they created or deleted; return the names of those."""
+
     def delete(self, name: str) -> None:
         """Delete a store at once, under the lock of its name, which the caller holds.
 

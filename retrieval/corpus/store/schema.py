@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from retrieval.corpus.items import ParsedDocument, Span
+from retrieval.formats.notation import typed_powers
 from retrieval.passages import Document, Passage, passage_id, type_bits
 
 SCHEMA_VERSION: Final = "1"
@@ -83,7 +84,7 @@ def duplicate_key(text: str, passage_id: int) -> bytes:
 
     Short texts ("Editorial.") are never equal: they are too unspecific to replace each other.
     """
-    words = _NO_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    words = _NO_WORD.sub(" ", unicodedata.normalize("NFKC", typed_powers(text)).casefold()).strip()
     words = words if len(words) >= _MIN_SAME else f"\0{passage_id}"
     return hashlib.blake2b(words.encode(), digest_size=16).digest()
 

@@ -36,7 +36,7 @@ from retrieval.errors import NamespaceBusy, NamespaceDamaged, NamespaceExists, N
 from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import Document, Passage
 from retrieval.storage.database import ReadPool
-from retrieval.storage.files import build_lock, create_draft, make_folder, recover, replace_folder
+from retrieval.storage.files import build_lock, create_draft, make_folder, recover, recover_all, replace_folder
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker
@@ -440,10 +440,13 @@ class SqlitePassageStores:
     def open(self, name: str) -> SqlitePassageStore:
         return SqlitePassageStore(self._existing(name) / STORE_NAME, name)
 
+    def sweep(self) -> list[str]:
+        return recover_all(self._root)
+
     def delete(self, name: str) -> None:
         """Delete a namespace's folder, at once by name and soon after on the disk.
 
-        A kill in between leaves files that the next change removes.
+        A kill in between leaves files that ``sweep`` removes, and the next change of the name.
         """
         folder = self._existing(name)
         draft = create_draft(folder)
@@ -461,3 +464,5 @@ class SqlitePassageStores:
             yield
         except OSError as error:
             raise NamespaceDamaged(f"{path}: cannot be written: {error.strerror}") from error
+        except sqlite3.Error as error:
+            raise NamespaceDamaged(f"{path}: cannot be written: {error}") from error

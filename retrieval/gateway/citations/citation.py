@@ -84,7 +84,8 @@ class Citation:
 
     ``published`` and ``epublished`` are dates as PubMed prints them ("2016 Mar 5", "1998 Dec-1999 Jan"). ``ids`` and
     ``locations`` are (kind, value), ``history`` (status, "2015/12/15 06:00"), ``abstract`` (label, text). ``model`` is
-    how it is published ("Print-Electronic"), ``publication_status`` how far ("ppublish").
+    how it is published ("Print-Electronic"), ``publication_status`` how far ("ppublish"). ``other_abstract`` is shown
+    where there is no abstract proper.
     """
 
     uid: str
@@ -104,6 +105,7 @@ class Citation:
     history: tuple[tuple[str, str], ...] = ()
     notices: tuple[Notice, ...] = ()
     abstract: tuple[tuple[str, str], ...] = ()
+    other_abstract: tuple[tuple[str, str], ...] = ()
     rights: str = ""
     locations: tuple[tuple[str, str], ...] = ()
     conflicts: str = ""
@@ -265,7 +267,7 @@ def _notices(citation: Citation) -> str:
 
 
 def _ending(citation: Citation) -> Iterator[str]:
-    parts = (f"{label}: {text}" if label else text for label, text in citation.abstract)
+    parts = (f"{label}: {text}" if label else text for label, text in citation.abstract or citation.other_abstract)
     yield "\n".join(map(_wrapped, parts))
     yield _wrapped(citation.rights)
     yield _identifiers(citation)

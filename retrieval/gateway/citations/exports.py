@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
+from retrieval.formats.notation import text_of as words
 from retrieval.formats.records import Article
 from retrieval.gateway.citations.citation import Book, Citation, Person, lines_of, source_line
 from retrieval.gateway.citations.pubmed_citation import (
@@ -20,7 +21,6 @@ from retrieval.gateway.citations.pubmed_citation import (
     people,
     sections,
     texts,
-    words,
 )
 from retrieval.references.csl import PUBMED, person, plain_title
 

@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from retrieval.errors import GatewayDataError
+from retrieval.formats.notation import text_of as words
+from retrieval.formats.pubmed_xml import abstract_parts
 from retrieval.formats.records import Article
 from retrieval.gateway.citations.citation import Book, Citation, Journal, Notice, Person
 
@@ -36,11 +38,6 @@ def element_of(article: Article) -> Element:
 
 def citation_of(element: Element) -> Citation:
     return _chapter(element) if element.tag == "PubmedBookArticle" else _article(element)
-
-
-def words(element: Element | None) -> str:
-    """Return all text within, without markup and with white space reduced to single blanks."""
-    return "" if element is None else " ".join("".join(element.itertext()).split())
 
 
 def texts(elements: Elements) -> tuple[str, ...]:
@@ -113,6 +110,7 @@ def _article(root: Element) -> Citation:
         history=_history(root.findall("PubmedData/History/PubMedPubDate")),
         notices=tuple(map(_notice, citation.findall("CommentsCorrectionsList/CommentsCorrections"))),
         abstract=sections(article.findall("Abstract/AbstractText")),
+        other_abstract=sections(abstract_parts(citation)),
         rights=words(article.find("Abstract/CopyrightInformation")),
         locations=tuple((at.get("EIdType", ""), words(at)) for at in located),
         conflicts=words(citation.find("CoiStatement")),

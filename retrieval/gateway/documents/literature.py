@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from retrieval.errors import GatewayDataError
+from retrieval.formats.notation import text_of as words
+from retrieval.formats.pmc_jats import group_name, personal_name
 from retrieval.formats.records import FullText
 from retrieval.gateway.citations.citation import (
     LANGUAGES,
@@ -20,7 +22,7 @@ from retrieval.gateway.citations.citation import (
     issue_line,
     notice_name,
 )
-from retrieval.gateway.citations.pubmed_citation import shown_date, words
+from retrieval.gateway.citations.pubmed_citation import shown_date
 from retrieval.gateway.documents.docsum_xml import Item, date, many, number, text
 
 _NO_LETTERS: Final = re.compile(r"[^\w]+")
@@ -301,7 +303,7 @@ def _dates(elements: Iterable[Element]) -> dict[str, str]:
     found: dict[str, str] = {}
     for element in elements:
         kind = element.get("pub-type", element.get("date-type", ""))
-        if kind == "pub":
+        if kind in ("pub", "publication"):
             kind = "ppub" if element.get("publication-format") == "print" else "epub"
         if kind == "pmc-release":
             parts = [words(element.find("{*}" + name)).rjust(2, "0") for name in ("year", "month", "day")]
@@ -327,11 +329,14 @@ def _place(element: Element) -> str:
 def _person(contributor: Element, places: dict[str, str]) -> Person:
     references = (at for at in contributor.findall("{*}xref") if at.get("ref-type") == "aff")
     known = tuple(place for at in references for rid in at.get("rid", "").split() if (place := places.get(rid, "")))
-    name = contributor.find(".//{*}name")
+    name = personal_name(contributor)
     if name is None:
-        group = words(contributor.find(".//{*}collab"))
+        group = group_name(contributor)
         return Person(group, group, True, known)
     last, given_names = words(name.find("{*}surname")), words(name.find("{*}given-names"))
+    if last.lower() == last.upper():
+        whole = " ".join(filter(None, (last, given_names)))
+        return Person(whole, whole, False, known, (), last, given_names)
     initials = "".join(part[0] for part in re.split(r"[\s.\-]+", given_names) if part)
     suffix = words(name.find("{*}suffix"))
     full = ", ".join(filter(None, (last, " ".join(filter(None, (given_names, suffix))))))

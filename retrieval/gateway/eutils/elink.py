@@ -13,7 +13,8 @@ from retrieval.formats.records import DATABASES, Database
 from retrieval.gateway.documents.docsum_xml import build_of
 from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, uid_groups, xml_reply
-from retrieval.gateway.query.search import Page, UidSelect, search
+from retrieval.gateway.query.conditions import UidSelect
+from retrieval.gateway.query.search import Page, search
 from retrieval.gateway.query.syntax import FIELDS, Query, QueryTooComplexError, SearchField, parse_query
 from retrieval.gateway.store.reader import GatewayStore
 

@@ -11,14 +11,17 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from retrieval.formats.records import Database
 from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, whole_number, xml_reply
-from retrieval.gateway.query.search import Condition, Hits, Page, organism_of, search, term_condition
+from retrieval.gateway.query.conditions import Condition, Known, term_condition
+from retrieval.gateway.query.search import Hits, Page, organism_of, search
 from retrieval.gateway.query.syntax import (
+    ALL,
     Node,
     Query,
     QueryTooComplexError,
@@ -28,6 +31,8 @@ from retrieval.gateway.query.syntax import (
     parse_query,
     postfix,
     translation,
+    with_field,
+    written,
 )
 from retrieval.gateway.store.reader import GatewayStore
 
@@ -36,6 +41,10 @@ _RETMAX_DEFAULT: Final = 20
 _RETMAX_HIGHEST: Final = 100_000
 _RETSTART_HIGHEST: Final = 10_000_000
 _MAX_DAYS: Final = 36_500
+_HEADINGS: Final = frozenset({"MeSH Terms", "MeSH Major Topic"})
+_DATED: Final = ("pubmed", "pmc")
+# A search of the history, by its key.
+_KEY: Final = re.compile(r"(?<![^\s()])#(\d{1,5})(?![^\s()])")
 _HistoryRef = tuple[str, int]  # WebEnv ("" if no history was requested) and query key
 _SPELL_DOCTYPE: Final = (
     "-//NLM//DTD eSpellResult, 23 November 2004//EN|https://www.ncbi.nlm.nih.gov/entrez/query/DTD/eSpell.dtd"
@@ -55,17 +64,18 @@ _BATCH: Final = 400
 
 
 def esearch(store: GatewayStore, db: Database, params: Mapping[str, str], history: History) -> Reply:
-    term = params.get("term", "").strip()
     try:
-        query = parse_query(term)
-    except QueryTooComplexError as error:
+        params = _with_searches(db, params, history)
+        term = params.get("term", "").strip()
+        query = _query_of(params)
+    except (QueryTooComplexError, _UnknownSearch) as error:
         return esearch_error(params, str(error))
     if not term:
         return esearch_error(params, "Empty term and query_key - nothing todo")
     if query.tree is None:
         return _nothing(params, query.ignored or (term,))
     count_only = params.get("rettype", "").lower() == "count"
-    hits = search(store, db, query.tree, _page(params, count_only=count_only), _dates(db, params))
+    hits = search(store, db, query.tree, _page(params, count_only=count_only), _dates(store, db, params))
     if count_only:
         return _count_only(params, hits.count)
     history_ref = ("", 0)
@@ -78,11 +88,57 @@ def found_uids(store: GatewayStore, stored_search: StoredSearch, start: int, siz
     """Return one page of what a stored search finds now."""
     if stored_search.uids:
         return list(stored_search.uids[start : start + size])
-    query = parse_query(stored_search.params.get("term", "").strip())
+    query = _query_of(stored_search.params)
     if query.tree is None:
         return []
-    page = Page(start, size, _sort(stored_search.params))
-    return search(store, stored_search.db, query.tree, page, _dates(stored_search.db, stored_search.params)).uids
+    page, dates = Page(start, size, _sort(stored_search.params)), _dates(store, stored_search.db, stored_search.params)
+    return search(store, stored_search.db, query.tree, page, dates).uids
+
+
+class _UnknownSearch(ValueError):
+    """Signal a query key without a search."""
+
+
+def _query_of(params: Mapping[str, str]) -> Query:
+    """Return the query; words without a tag are searched in the call's ``field``.
+
+    Raises:
+        QueryTooComplexError: the term exceeds a limit.
+    """
+    query = parse_query(params.get("term", "").strip())
+    tag = params.get("field", "").strip()
+    return replace(query, tree=with_field(query.tree, tag)) if tag and query.tree is not None else query
+
+
+def _with_searches(db: Database, params: Mapping[str, str], history: History) -> Mapping[str, str]:
+    """Return the call with the stored searches that it names by their keys (``#1 AND asthma``, query_key) written out.
+
+    Raises:
+        _UnknownSearch: the WebEnv has no search with this key, or it is of another database.
+    """
+    term, key = params.get("term", "").strip(), params.get("query_key", "").strip()
+    if key:
+        term = f"#{key} AND ({term})" if term else f"#{key}"
+    environment = params.get("webenv", "")
+    if not environment or "#" not in term:
+        return params
+
+    def stored(found: re.Match[str]) -> str:
+        search = history.find(environment, found[1])
+        if search is None or search.db != db:
+            raise _UnknownSearch(f"Unable to obtain query #{found[1]}")
+        return f"({_written_out(search)})"
+
+    return {name: value for name, value in params.items() if name != "query_key"} | {"term": _KEY.sub(stored, term)}
+
+
+def _written_out(search: StoredSearch) -> str:
+    """Return a stored search as one query, with its field and dates."""
+    if search.uids:
+        return f"{' '.join(search.uids)}[uid]"
+    tree, span = _query_of(search.params).tree, _span(search.params)
+    query = search.params.get("term", "") if tree is None else written(with_field(tree, ALL.full_name.lower()))
+    return f"({query}) AND {span}[pdat]" if span and search.db in _DATED else query
 
 
 def _page(params: Mapping[str, str], *, count_only: bool) -> Page:
@@ -96,19 +152,21 @@ def _sort(params: Mapping[str, str]) -> str:
     return {"relevance": "relevance", "pub date": "pub_date", "date": "pub_date"}.get(order, "")
 
 
-def _dates(db: Database, params: Mapping[str, str]) -> Condition | None:
+def _dates(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Condition | None:
     """Return mindate, maxdate and reldate (days back from today) as a condition on articles."""
-    if db not in ("pubmed", "pmc"):
+    span = _span(params) if db in _DATED else ""
+    field = field_of(db, "pdat")
+    if not span or field is None:
         return None
+    return term_condition(db, Term(span, "pdat"), field, Known(electronic_dates=store.has_electronic_dates))
+
+
+def _span(params: Mapping[str, str]) -> str:
     low, high = (params.get(name, "").strip() for name in ("mindate", "maxdate"))
     days = whole_number(params, "reldate", 0, _MAX_DAYS)
     if days:
         low = (datetime.now(UTC).date() - timedelta(days=days)).strftime("%Y/%m/%d")
-    if not low and not high:
-        return None
-    span = Term(f"{low or '0001'}:{high or '3000'}", "pdat")
-    field = field_of(db, "pdat")
-    return term_condition(db, span, field, lambda _: ()) if field else None
+    return f"{low or '0001'}:{high or '3000'}" if low or high else ""
 
 
 def esearch_error(params: Mapping[str, str], message: str) -> Reply:
@@ -216,6 +274,15 @@ class _Page:
         environment, key = self._history_ref
         return f"<QueryKey>{key}</QueryKey><WebEnv>{environment}</WebEnv>" if environment else ""
 
+    @property
+    def _messages(self) -> list[str]:
+        """Return what is to be said of the whole search."""
+        qualifiers = [
+            term.text.partition("/")[2].strip() for term in self._hits.counts if self._field_name(term) in _HEADINGS
+        ]
+        notes = [f"Subheadings are not indexed here: {name}" for name in qualifiers if name]
+        return [*(["No items found."] if self._unfound else []), *notes]
+
     def _missing(self) -> list[str]:
         return [term.written for term in self._hits.missing]
 
@@ -234,12 +301,11 @@ class _Page:
         result["querytranslation"] = self._translation()
         if self._missing() or hits.unknown_tags:
             result["errorlist"] = {"phrasesnotfound": self._missing(), "fieldsnotfound": hits.unknown_tags}
-        if self._unfound or self._ignored:
-            messages = ["No items found."] if self._unfound else []
+        if self._messages or self._ignored:
             result["warninglist"] = {
                 "phrasesignored": list(self._ignored),
                 "quotedphrasesnotfound": [],
-                "outputmessages": messages,
+                "outputmessages": self._messages,
             }
         return result
 
@@ -270,8 +336,8 @@ class _Page:
         return f"<TranslationStack>{''.join(map(_stack_item, self._stack()))}  </TranslationStack>"
 
     def _warnings_markup(self) -> str:
-        message = "<OutputMessage>No items found.</OutputMessage>" if self._unfound else ""
-        warnings = _ignored_markup(self._ignored) + message
+        messages = "".join(f"<OutputMessage>{text_of(text)}</OutputMessage>" for text in self._messages)
+        warnings = _ignored_markup(self._ignored) + messages
         return f"<WarningList>{warnings}</WarningList>" if warnings else ""
 
     def _errors_markup(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from retrieval.formats.records import Article, Concept, Database, Gene, OmimEntry, Record
-from retrieval.gateway.query.search import phrase, whole
+from retrieval.gateway.query.conditions import phrase, whole
 from retrieval.gateway.store.reader import EDGE, PART, GatewayStore, decode, words_of
 from retrieval.types import MAX_NAME_CHARS, KnownName, NameKind, same
 

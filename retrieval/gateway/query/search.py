@@ -1,39 +1,43 @@
-"""Search the store with a query tree: translate its terms into conditions, evaluate them and order the hits.
+"""Search the store with a query tree: evaluate the conditions of its terms, and order the hits.
 
-A condition is on index words, table rows, everything or nothing. Conditions are SQL text and combine without being run,
-so that SQLite works on its own lists and no set of UIDs is held here. Knows nothing of reply formats.
+Knows nothing of reply formats.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from retrieval.formats.records import Database
+from retrieval.gateway.query.conditions import (
+    Condition,
+    Known,
+    MatchAll,
+    MatchNone,
+    TextMatch,
+    UidSelect,
+    any_of,
+    combine,
+    is_truncated,
+    phrase,
+    rows_of,
+    spellings,
+    term_condition,
+    whole,
+)
 from retrieval.gateway.query.syntax import (
     ALL,
     FIELDS,
     ORGANISM,
     Node,
-    Operator,
     Run,
     SearchField,
     Term,
     field_of,
     terms_of,
 )
-from retrieval.gateway.store.reader import COLUMNS, EDGE, HUMAN_ONLY, STOPWORDS, GatewayStore, words_of, year_word
-
-_HUMAN: Final = 9606
-_UID_TEXT: Final = re.compile(r"(?:rs|pmid:?|pmc|mim:?|txid|vcv0*)?\s*(\d{1,18})", re.IGNORECASE)
-_NUMBERS: Final = re.compile(r"(?:([0-9]{1,2}|X|Y|MT):)?(\d{1,18})(?:\s*:\s*(?:[0-9XYMT]{1,2}:)?(\d{1,18}))?")
-_DAY_TEXT: Final = re.compile(r"(\d{4})(?:[/-](\d{1,2}))?(?:[/-](\d{1,2}))?")
-_MIN_PREFIX: Final = 2
-_MAX_YEARS: Final = 40  # as index words, which combine within one FTS5 expression; longer spans are table ranges
-TaxIds = Callable[[str], Sequence[int]]
-
+from retrieval.gateway.store.reader import COLUMNS, GatewayStore, words_of
 
 # How strongly a hit in a column indicates that the record is the intended one.
 COLUMN_SCORE: Final[Mapping[str, int]] = {
@@ -92,7 +96,8 @@ def organism_of(store: GatewayStore, term: Term) -> str | None:
 def search(store: GatewayStore, db: Database, tree: Node, page: Page, extra: Condition | None = None) -> Hits:
     """Return one page of the records the query matches; ``extra`` narrows the search further (date limits)."""
     terms = list(dict.fromkeys(terms_of(tree)))
-    conditions = {term: term_condition(db, term, field_of(db, term.tag) or ALL, store.tax_ids) for term in terms}
+    known = Known(store.tax_ids, store.has_electronic_dates)
+    conditions = {term: term_condition(db, term, field_of(db, term.tag) or ALL, known) for term in terms}
     counts = {term: _count(store, db, condition) for term, condition in conditions.items()}
     found = _evaluate(db, tree, conditions, counts)
     if extra is not None:
@@ -224,16 +229,14 @@ def _by_relevance(store: GatewayStore, db: Database, found: _Found, page: Page) 
 def _term_scores(store: GatewayStore, db: Database, term: Term, found: _Found) -> dict[int, int]:
     """Return by UID how well this term names the record, for hits of the whole query."""
     search_field = field_of(db, term.tag) or ALL
-    words = [word for word in words_of(term.text) if term.quoted or word not in STOPWORDS]
-    if not words or search_field.lookup in ("organism", "number", "day"):
+    written = spellings(db, term)
+    if not written or search_field.lookup not in ("text", "uid", "author"):
         return {}
     scores: dict[int, int] = {}
     if search_field.lookup == "uid" or search_field is ALL:
-        scores |= _scored(
-            store, db, term_condition(db, Term(term.text, "uid"), _uid_field(db), lambda _: ()), 100, found
-        )
+        scores |= _scored(store, db, term_condition(db, Term(term.text, "uid"), _uid_field(db), Known()), 100, found)
     columns = search_field.columns or COLUMNS[db]
-    for score, names, expression in _tiers(columns, words, truncated=is_truncated(term)):
+    for score, names, expression in _tiers(columns, written, truncated=is_truncated(term)):
         condition = TextMatch(f"{{{' '.join(names)}}} : {expression}")
         for uid, value in _scored(store, db, condition, score, found).items():
             scores[uid] = max(value, scores.get(uid, 0))
@@ -244,19 +247,21 @@ def _uid_field(db: Database) -> SearchField:
     return next((f for f in FIELDS[db] if f.lookup == "uid"), ALL)
 
 
-def _tiers(columns: tuple[str, ...], words: list[str], *, truncated: bool) -> list[tuple[int, list[str], str]]:
-    """Return (score, columns, expression): names that equal the words, then texts that contain them."""
+def _tiers(
+    columns: tuple[str, ...], written: list[tuple[str, ...]], *, truncated: bool
+) -> list[tuple[int, list[str], str]]:
+    """Return (score, columns, expression): names that equal the words in one of their spellings, then what has them."""
     tiers: list[tuple[int, list[str], str]] = []
     scored = [name for name in columns if name in COLUMN_SCORE]
-    several = len(words) > 1
+    several = len(written[0]) > 1
     bonus = _PHRASE_BONUS if several else 0
-    anywhere = phrase(words, prefix=truncated)
+    anywhere = any_of([phrase(words, prefix=truncated) for words in written])
     for score in sorted({COLUMN_SCORE[name] for name in scored}, reverse=True):
         names = [name for name in scored if COLUMN_SCORE[name] == score]
         loose = [name for name in names if several or name in _WHOLE_NOT_NEEDED]
         exact = [name for name in names if name not in loose]
         tiers += [(score + bonus, loose, anywhere)] if loose else []
-        tiers += [(score, exact, whole(words))] if exact else []
+        tiers += [(score, exact, any_of([whole(words) for words in written]))] if exact else []
     if scored and not several:
         tiers.append((_PART_SCORE, scored, anywhere))
     return [*tiers, (1, list(columns), anywhere)]
@@ -266,184 +271,6 @@ def _scored(store: GatewayStore, db: Database, condition: Condition, score: int,
     rows = rows_of(db, combine(db, "AND", condition, found.condition))
     sql = f"SELECT uid FROM ({rows.sql}) LIMIT ?"
     return {uid: score for (uid,) in store.query(sql, (*rows.parameters, _MAX_RANKED))}
-
-
-@dataclass(frozen=True, slots=True)
-class TextMatch:
-    """Hold an FTS5 expression."""
-
-    match: str
-
-
-@dataclass(frozen=True, slots=True)
-class UidSelect:
-    """Hold a statement that selects UIDs."""
-
-    sql: str
-    parameters: tuple[object, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MatchAll:
-    """Match every record."""
-
-
-@dataclass(frozen=True, slots=True)
-class MatchNone:
-    """Match no record."""
-
-
-Condition = TextMatch | UidSelect | MatchAll | MatchNone
-
-
-def rows_of(db: Database, condition: Condition) -> UidSelect:
-    """Return the condition as a complete statement."""
-    if isinstance(condition, TextMatch):
-        return UidSelect(f"SELECT rowid AS uid FROM {db}_index WHERE {db}_index MATCH ?", (condition.match,))
-    if isinstance(condition, MatchAll):
-        return UidSelect(f"SELECT uid FROM {db}")
-    if isinstance(condition, MatchNone):
-        return UidSelect(f"SELECT uid FROM {db} WHERE 0")
-    return condition
-
-
-def combine(db: Database, operator: Operator, left: Condition, right: Condition) -> Condition:
-    match operator, left, right:
-        case "AND", MatchAll(), other:
-            return other
-        case ("AND", other, MatchAll()) | ("OR", MatchNone(), other) | ("OR" | "NOT", other, MatchNone()):
-            return other
-        case ("OR", MatchAll(), _) | ("OR", _, MatchAll()):
-            return MatchAll()
-        case ("AND", MatchNone(), _) | ("AND", _, MatchNone()) | ("NOT", MatchNone(), _) | ("NOT", _, MatchAll()):
-            return MatchNone()
-        case _, TextMatch(match=a), TextMatch(match=b):
-            return TextMatch(f"({a}) {operator} ({b})")
-    word = {"AND": "INTERSECT", "OR": "UNION", "NOT": "EXCEPT"}[operator]
-    first, second = rows_of(db, left), rows_of(db, right)
-    sql = f"SELECT uid FROM ({first.sql}) {word} SELECT uid FROM ({second.sql})"
-    return UidSelect(sql, (*first.parameters, *second.parameters))
-
-
-def term_condition(db: Database, term: Term, field: SearchField, tax_ids: TaxIds) -> Condition:
-    """Return the condition for one term of a query; ``tax_ids`` gives the organisms of a name."""
-    match field.lookup:
-        case "uid":
-            return _uids(db, term)
-        case "number":
-            return _numbers(db, term)
-        case "day":
-            return _days(db, term.text)
-        case "organism":
-            return _organism(db, term, tax_ids)
-    words = [word for word in words_of(term.text) if term.quoted or word not in STOPWORDS]
-    if not words:
-        return MatchNone()
-    if field.lookup == "author":
-        return TextMatch(_in_columns(field.columns, author_phrase(words)))
-    found: Condition = TextMatch(_in_columns(field.columns, phrase(words, prefix=is_truncated(term))))
-    if field is not ALL:
-        return found
-    # Entrez's automatic term mapping of a bare word: a number may be a UID, a name may be an organism's.
-    found = combine(db, "OR", found, _uids(db, term)) if _UID_TEXT.fullmatch(term.text.strip()) else found
-    if not term.quoted and (ids := tax_ids(term.text)):
-        found = combine(db, "OR", found, _tax_condition(db, ids))
-    return found
-
-
-def is_truncated(term: Term) -> bool:
-    stem = term.text.rstrip("*")
-    return term.text.endswith("*") and len(stem) >= _MIN_PREFIX
-
-
-def phrase(words: Sequence[str], *, prefix: bool = False) -> str:
-    """Return an FTS5 phrase of adjacent words; with ``prefix`` the last one matches as a prefix."""
-    quoted = " ".join(words).replace('"', '""')
-    return f'"{quoted}" *' if prefix else f'"{quoted}"'
-
-
-def whole(words: Sequence[str]) -> str:
-    """Return an FTS5 phrase for a value of exactly these words."""
-    return phrase([EDGE, *words, EDGE])
-
-
-def author_phrase(words: Sequence[str]) -> str:
-    """Return an FTS5 phrase that matches a name from its start.
-
-    Initials may be fewer than the record has (Smith J finds Smith JA).
-    """
-    return phrase([EDGE, *words], prefix=len(words) > 1)
-
-
-def _in_columns(columns: Sequence[str], match: str) -> str:
-    return f"{{{' '.join(columns)}}} : {match}" if columns else match
-
-
-def _uids(db: Database, term: Term) -> Condition:
-    found = [int(m[1]) for part in re.split(r"[\s,]+", term.text.strip()) if (m := _UID_TEXT.fullmatch(part))]
-    if not found:
-        return MatchNone()
-    return UidSelect(f"SELECT uid FROM {db} WHERE uid IN ({','.join('?' * len(found))})", tuple(found))
-
-
-def _numbers(db: Database, term: Term) -> Condition:
-    """Return the condition for a position or a range of positions, with or without its chromosome."""
-    found = _NUMBERS.fullmatch(term.text.strip().removeprefix("chr"))
-    if found is None:
-        return MatchNone()
-    low, high = int(found[2]), int(found[3] or found[2])
-    inside = UidSelect(f"SELECT uid FROM {db} WHERE number BETWEEN ? AND ?", (low, high))
-    if not found[1]:
-        return inside
-    return combine(db, "AND", inside, TextMatch(_in_columns(("chr",), whole([found[1].lower()]))))
-
-
-def _days(db: Database, text: str) -> Condition:
-    """Return the condition for a year, month or day, or a range of them with ':'.
-
-    Entrez's year 3000 means an open end.
-    """
-    first, colon, last = text.strip().partition(":")
-    low, high = _DAY_TEXT.fullmatch(first.strip()), _DAY_TEXT.fullmatch((last if colon else first).strip())
-    if low is None or high is None:
-        return MatchNone()
-    years = range(int(low[1]), int(high[1]) + 1)
-    if not low[2] and not high[2] and len(years) <= _MAX_YEARS:
-        words = (_in_columns(("filter",), phrase([year_word(year)])) for year in years)
-        return TextMatch(" OR ".join(words)) if years else MatchNone()
-    return UidSelect(
-        f"SELECT uid FROM {db} WHERE number BETWEEN ? AND ?", (_edge(low, "00", "00"), _edge(high, "99", "99"))
-    )
-
-
-def _edge(found: re.Match[str], month: str, day: str) -> int:
-    return int(f"{found[1]}{(found[2] or month).zfill(2)}{(found[3] or day).zfill(2)}")
-
-
-def _organism(db: Database, term: Term, tax_ids: TaxIds) -> Condition:
-    """Return the condition for an organism by any of its names.
-
-    Words before the name ("LMP10 human[orgn]") are searched on their own.
-    """
-    words = words_of(term.text)
-    for first in range(len(words)):
-        ids = tax_ids(" ".join(words[first:]))
-        if not ids:
-            continue
-        found = _tax_condition(db, ids)
-        for word in words[:first]:
-            found = combine(db, "AND", found, TextMatch(phrase([word])))
-        return found
-    return MatchNone()
-
-
-def _tax_condition(db: Database, ids: Sequence[int]) -> Condition:
-    if db in HUMAN_ONLY:
-        return MatchAll() if _HUMAN in ids else MatchNone()
-    if ORGANISM.columns[0] not in COLUMNS[db]:
-        return MatchNone()
-    # One word, not a value between edges: half of all records may be of one organism, and a phrase would be slow.
-    return TextMatch(" OR ".join(_in_columns(ORGANISM.columns, phrase([f"txid{tax_id}"])) for tax_id in ids))
 
 
 class StorePhraseLookup:

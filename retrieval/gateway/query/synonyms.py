@@ -17,7 +17,7 @@ from typing import Final, Literal
 from models.errors import ArrowheadError
 from models.function_words import FUNCTION_WORDS
 from retrieval.formats.records import Concept, Database, Gene, Record
-from retrieval.gateway.query.search import whole
+from retrieval.gateway.query.conditions import whole
 from retrieval.gateway.store.reader import EDGE, PART, GatewayStore, decode, words_of
 from retrieval.types import MAX_NAME_CHARS, NameInText, same
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from retrieval.formats.records import Database
@@ -25,7 +25,7 @@ _LEXEME: Final = re.compile(
 _OPERATORS: Final[dict[str, Operator]] = {"AND": "AND", "OR": "OR", "NOT": "NOT"}
 _RANGE: Final = re.compile(r'"?([\w/.-]+)"?\s*(?:\[([^\]]*)\])?\s*:\s*"?([\w/.-]+)"?\s*\[([^\]]*)\]')
 # How a term of the field is looked up: as text of the index, or in a column of the record.
-Lookup = Literal["text", "uid", "organism", "number", "day", "author"]
+Lookup = Literal["text", "uid", "organism", "number", "day", "electronic", "print", "author", "language", "filter"]
 
 
 class QueryTooComplexError(ValueError):
@@ -183,6 +183,24 @@ def _joined(operator: Operator, left: Node | None, right: Node | None) -> Node |
     return Combination(operator, left, right)
 
 
+def with_field(node: Node, tag: str) -> Node:
+    """Return the tree with a tag on each term that has none."""
+    if isinstance(node, Term):
+        return node if node.tag else replace(node, tag=tag)
+    if isinstance(node, Run):
+        return Run(tuple(term if term.tag else replace(term, tag=tag) for term in node.terms))
+    return replace(node, left=with_field(node.left, tag), right=with_field(node.right, tag))
+
+
+def written(node: Node) -> str:
+    """Return a query that parses as the tree, each term of which has a tag."""
+    if isinstance(node, Term):
+        return node.written
+    if isinstance(node, Run):
+        return " ".join(term.written for term in node.terms)
+    return f"({written(node.left)}) {node.operator} ({written(node.right)})"
+
+
 def terms_of(node: Node) -> Iterator[Term]:
     """Yield all terms, left to right."""
     if isinstance(node, Term):
@@ -257,6 +275,14 @@ _DAY: Final = SearchField(
     ("dp", "pdat", "date - publication", "publication date", "year", "pubdate", "edat", "crdt"),
     lookup="day",
 )
+_ELECTRONIC: Final = SearchField(
+    "EPDT", "Electronic Publication Date", ("epdat", "epdt", "dep", "electronic publication date"), lookup="electronic"
+)
+_PRINT: Final = SearchField(
+    "PPDT", "Print Publication Date", ("ppdat", "ppdt", "print publication date"), lookup="print"
+)
+# In every database, "all" is a filter that all records pass.
+_FILTER: Final = SearchField("FILT", "Filter", ("filter", "filt", "fltr", "sb", "subset"), lookup="filter")
 _DOI: Final = SearchField("AID", "Article Identifier", ("aid", "doi", "article identifier", "lid"), ("doi",))
 
 FIELDS: Final[Mapping[Database, tuple[SearchField, ...]]] = {
@@ -273,7 +299,7 @@ FIELDS: Final[Mapping[Database, tuple[SearchField, ...]]] = {
         _CHROMOSOME,
         SearchField("MAP", "Default Map Location", ("map", "map location"), ("map",)),
         SearchField("MIM", "MIM ID", ("mim", "mim id"), ("mim",)),
-        SearchField("PROP", "Properties", ("prop", "properties", "filter", "fltr", "sb"), ("type", "alive")),
+        SearchField("PROP", "Properties", ("prop", "properties", "filter", "fltr", "sb"), ("type", "alive"), "filter"),
         _ACCESSION,
     ),
     "snp": (
@@ -308,12 +334,14 @@ FIELDS: Final[Mapping[Database, tuple[SearchField, ...]]] = {
         _AUTHOR,
         _JOURNAL,
         _DAY,
+        _ELECTRONIC,
+        _PRINT,
         SearchField("PTYP", "Publication Type", ("pt", "ptyp", "publication type"), ("type",)),
-        SearchField("LANG", "Language", ("la", "lang", "language"), ("lang",)),
+        SearchField("LANG", "Language", ("la", "lang", "language"), ("lang",), "language"),
         SearchField("OTRM", "Other Term", ("ot", "other term", "keyword"), ("keyword",)),
         _DOI,
         SearchField("PMC", "PMC ID", ("pmc", "pmcid", "pmc id"), ("pmc",)),
-        SearchField("FILT", "Filter", ("filter", "sb", "subset", "text availability"), ("filter",)),
+        SearchField("FILT", "Filter", ("filter", "sb", "subset", "text availability"), ("filter",), "filter"),
     ),
     "pmc": (
         ALL,
@@ -371,4 +399,5 @@ def field_of(db: Database, tag: str) -> SearchField | None:
     if not tag:
         return ALL
     normalized_tag = " ".join(tag.lower().split())
-    return next((f for f in FIELDS[db] if normalized_tag in f.tags or normalized_tag == f.code.lower()), None)
+    fields = (*FIELDS[db], _FILTER)
+    return next((f for f in fields if normalized_tag in f.tags or normalized_tag == f.code.lower()), None)

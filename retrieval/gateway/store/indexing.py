@@ -5,6 +5,7 @@ Pure functions, no I/O.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import singledispatch
 from typing import Final
@@ -37,6 +38,9 @@ from retrieval.gateway.store.reader import (
 
 Fields = Iterator[tuple[str, str]]
 _HUMAN: Final = 9606
+_ELECTRONIC: Final = re.compile(
+    r"<ArticleDate\b[^>]*>\s*<Year>(\d{4})</Year>\s*<Month>(\d{1,2})</Month>\s*<Day>(\d{1,2})</Day>", re.ASCII
+)
 
 
 def organism_names(organism: Organism) -> tuple[str, ...]:
@@ -187,6 +191,13 @@ def _(record: Article) -> Fields:
     yield "pmc", record.pmc
     yield "filter", "hasabstract" if record.abstract else ""
     yield "filter", _year(record.date)
+    yield "filter", _year(electronic_day(record))
+
+
+def electronic_day(record: Article) -> str:
+    """Return the day of electronic publication as "20160915", which may be another year's than that of the issue."""
+    found = _ELECTRONIC.search(record.xml)
+    return f"{found[1]}{found[2].zfill(2)}{found[3].zfill(2)}" if found else ""
 
 
 @rank_features_of.register

@@ -2,7 +2,8 @@
 
 One table of records and one full-text index per database, cross references, provenance. A record's row number is its
 Entrez UID, in the index too. ``number`` is the value for ranges and orders: the day (yyyymmdd) of an article, the
-position of a variant, the number of words in the title of an OMIM entry.
+position of a variant, the number of words in the title of an OMIM entry. ``key`` is the accession of a sequence
+segment, and the day of an article's electronic publication.
 
 Knows nothing of query syntax, replies or imported files. A store is one file. It is built whole from the sample, or
 filled by imports, each in one transaction: a reader sees the state before or after it.
@@ -72,6 +73,7 @@ CREATE TABLE imported (kind TEXT NOT NULL, sha256 TEXT NOT NULL, options TEXT NO
                        bytes INTEGER NOT NULL, entries INTEGER NOT NULL, bad INTEGER NOT NULL, finished TEXT NOT NULL,
                        PRIMARY KEY (kind, sha256, options)) WITHOUT ROWID;
 """
+ELECTRONIC_INDEX: Final = "CREATE INDEX IF NOT EXISTS pubmed_electronic ON pubmed (key) WHERE key IS NOT NULL"
 _SEPARATORS: Final = re.compile(r"[\s\x00-\x1f\x7f,;:|/\\()\[\]{}\"<>=]+")
 _EDGES: Final = ".'-_*!?"
 STOPWORDS: Final = frozenset(
@@ -151,6 +153,11 @@ class GatewayStore:
     def fingerprint(self) -> str:
         """Return the fingerprint of the sample that the store was built from."""
         return self.meta("fingerprint")
+
+    @property
+    def has_electronic_dates(self) -> bool:
+        """Return whether the days of electronic publication can be searched, which the store's last import decided."""
+        return bool(self.query("SELECT 1 FROM sqlite_master WHERE name = 'pubmed_electronic'"))
 
     def meta(self, key: str) -> str:
         rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
@@ -302,6 +309,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
             f"tokenize=\"unicode61 remove_diacritics 2 tokenchars '{quoted}'\")"
         )
     connection.execute("CREATE UNIQUE INDEX nuccore_key ON nuccore (key)")
+    connection.execute(ELECTRONIC_INDEX)
 
 
 def words_of(text: str) -> tuple[str, ...]:

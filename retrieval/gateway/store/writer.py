@@ -14,6 +14,7 @@ from typing import Final
 
 from retrieval.formats.items import MalformedRecord, shown
 from retrieval.formats.records import (
+    Article,
     Concept,
     Database,
     Entry,
@@ -29,7 +30,7 @@ from retrieval.formats.records import (
     database_of,
 )
 from retrieval.gateway.store import indexing
-from retrieval.gateway.store.reader import COLUMNS, EDGE, RankFeatures, decode, encode, phrase_of
+from retrieval.gateway.store.reader import COLUMNS, EDGE, ELECTRONIC_INDEX, RankFeatures, decode, encode, phrase_of
 
 _CUI: Final = re.compile(r"(CN?)([0-9]{1,8})", re.ASCII)
 _FIRST: Final = {"C": 1_000_000_000, "CN": 2_000_000_000}
@@ -173,7 +174,10 @@ _ON_Y: Final = f"{EDGE} y {EDGE}"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """Hold a record as the store keeps it, ready to be written: everything costly is done."""
+    """Hold a record as the store keeps it, ready to be written: everything costly is done.
+
+    ``key``: the accession of a sequence segment, the day of an article's electronic publication, else None.
+    """
 
     db: Database
     uid: int
@@ -185,6 +189,8 @@ class Row:
     @classmethod
     def of(cls, record: Record) -> Row:
         key = record.uid if isinstance(record, SequenceSegment) else None
+        if isinstance(record, Article):
+            key = indexing.electronic_day(record) or None
         return cls(
             database_of(record),
             indexing.uid_of(record),
@@ -200,6 +206,8 @@ class StoreWriter:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        # A store of before has no such index; it has no such date either.
+        self._connection.execute(ELECTRONIC_INDEX)
 
     def put(self, entry: Entry) -> None:
         """Write an entry; a record replaces the one of its UID.
@@ -229,6 +237,8 @@ class StoreWriter:
 
     def put_row(self, row: Row) -> None:
         uid = row.uid or self._uid_of_key(row.key)
+        if row.db == "pubmed" and self._has_newer_version(uid, row.body):
+            return
         old = self._remove_index(row.db, uid)
         if old is not None:
             self._connection.execute(f"DELETE FROM {row.db} WHERE uid = ?", (uid,))
@@ -243,6 +253,15 @@ class StoreWriter:
         self._connection.execute(
             f"INSERT INTO {row.db}_index (rowid, {names}) VALUES (?, {marks})", (uid, *row.columns)
         )
+
+    def _has_newer_version(self, pmid: int, body: bytes) -> bool:
+        """Return whether the store holds a later version of an article; files have versions in any order."""
+        found = self._connection.execute("SELECT body FROM pubmed WHERE uid = ?", (pmid,)).fetchone()
+        stored = None if found is None else decode("pubmed", found[0])
+        if not isinstance(stored, Article) or stored.version == 1:
+            return False
+        new = decode("pubmed", body)
+        return isinstance(new, Article) and new.version < stored.version
 
     def remove(self, db: Database, uid: int) -> None:
         """Delete the record with its links, if there is one."""
@@ -285,11 +304,15 @@ class StoreWriter:
 
         The index stores no text, so a deletion must pass the indexed words, which are computed from the record.
         """
-        found = self._connection.execute(f"SELECT body FROM {db} WHERE uid = ?", (uid,)).fetchone()
+        found = self._connection.execute(f"SELECT body, key FROM {db} WHERE uid = ?", (uid,)).fetchone()
         if found is None:
             return None
         record = decode(db, found[0])
-        columns = indexing.columns_of(record)
+        indexed = record
+        if isinstance(record, Article) and found[1] is None:
+            # Written before electronic dates were indexed, which are read from the XML.
+            indexed = replace(record, xml="")
+        columns = indexing.columns_of(indexed)
         names, marks = ", ".join(COLUMNS[db]), ", ".join("?" * len(columns))
         sql = f"INSERT INTO {db}_index ({db}_index, rowid, {names}) VALUES ('delete', ?, {marks})"
         self._connection.execute(sql, (uid, *columns))

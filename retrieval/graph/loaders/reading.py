@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -209,7 +210,8 @@ _MAX_COLUMNS: Final = 1000
 def table(source: Iterable[Line], place: RecordPosition, report: Report) -> Iterator[Row]:
     """Yield the header (each column with its own name), then every row.
 
-    Lines that begin with # before the header are comments.
+    Lines that begin with # before the header are comments. Cells that a row lacks at its end are empty, as spreadsheets
+    leave them out.
 
     Raises:
         GraphFileInvalid: the header is missing or has a column twice.
@@ -230,9 +232,9 @@ def table(source: Iterable[Line], place: RecordPosition, report: Report) -> Iter
             yield {name: name for name in header}
         elif text:
             cells = text.split("\t")
-            if len(cells) != len(header):
+            if len(cells) > len(header):
                 report.add(str(place), f"{len(cells)} columns, {len(header)} expected")
                 continue
-            yield dict(zip(header, cells, strict=True))
+            yield dict(zip_longest(header, cells, fillvalue=""))
     if not header:
         raise GraphFileInvalid(f"{place.file}: the file is empty", param="files")

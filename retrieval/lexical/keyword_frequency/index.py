@@ -66,6 +66,16 @@ def open_keyword_index(folder: Path) -> KeywordIndex:
     return KeywordIndex(folder)
 
 
+def verify_files(folder: Path) -> None:
+    """Check every byte of the last commit in a folder.
+
+    Raises:
+        IndexDamaged: a file is missing, or its digest is not the manifest's; the message names it.
+        IndexMismatch: another schema or tokenizer made it.
+    """
+    KeywordIndex(folder).close()
+
+
 class KeywordIndex:
     """Index the positions of words, to count keywords.
 

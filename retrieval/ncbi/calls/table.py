@@ -104,7 +104,7 @@ def _choice(name: str, *choices: str, written: str = "", required: bool = False)
 
 _DB = _choice("db", *DATABASES, *DB_ALIASES, written=f"({'|'.join(DATABASES)})", required=True)
 _RETMAX = Param(name="retmax", accepts=_COUNT, what="a number from 1 to 999", written="[1-9][0-9]{0,1}")
-_RETSTART = Param(name="retstart", accepts="[0-9]{1,6}", what="a number up to 999999")
+_RETSTART = Param(name="retstart", accepts="[0-9]{1,6}", what="the place of the first id, a number from 0 to 999999")
 _RETMODE = _choice("retmode", "json", "xml", written="(json|xml)")
 _VERSION = _choice("version", "2.0")
 _SEARCH_TERM = Param(
@@ -142,6 +142,44 @@ _QUERY = Param(
 )
 _SEQUENCE_POSITION = "a position in the sequence, counted from 1"
 
+# efetch: database -> rettype -> the retmodes whose reply is read, "" for a call without the parameter. From table 1 of
+# the manual; what is not read (ASN.1, tables of exons, ClinVar's own XML) is refused before it is sent.
+_ID_LIST: Final = {"uilist": ("", "text", "xml")}
+_SUMMARY: Final = {"docsum": ("", "xml")}
+_TEXT_OR_XML: Final = ("", "text", "xml")
+EFETCH_FORMS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
+    {
+        "gene": {"": ("", "json", "text", "xml"), "docsum": _TEXT_OR_XML, **_ID_LIST},
+        "snp": {"": ("", "json", "xml"), **_SUMMARY, **_ID_LIST},
+        "omim": {"": ("", "json", "text"), **_SUMMARY, **_ID_LIST},
+        "clinvar": {**_SUMMARY, **_ID_LIST},
+        "pubmed": {
+            "": ("", "xml"),
+            **dict.fromkeys(("abstract", "medline", "docsum"), _TEXT_OR_XML),
+            **_ID_LIST,
+        },
+        "nuccore": {
+            **dict.fromkeys(("fasta", "gb"), _TEXT_OR_XML),
+            **dict.fromkeys(("gbwithparts", "fasta_cds_na", "fasta_cds_aa", "acc"), ("", "text")),
+            **_SUMMARY,
+            **_ID_LIST,
+        },
+        "protein": {
+            **dict.fromkeys(("fasta", "gp", "gb"), _TEXT_OR_XML),
+            "acc": ("", "text"),
+            **_SUMMARY,
+            **_ID_LIST,
+        },
+        "taxonomy": {"": ("", "xml"), **_SUMMARY, **_ID_LIST},
+        "medgen": {**_SUMMARY, **_ID_LIST},
+    }
+)
+# The forms that the grammar writes.
+WRITTEN_RETTYPES: Final = ("", "fasta", "gb", "gp", "abstract", "medline", "docsum")
+# Spellings of "the whole record"; "xml" is one with its retmode.
+WHOLE_RETTYPES: Final = ("null", "native", "full", "xml")
+_RETTYPES: Final = tuple(dict.fromkeys(name for forms in EFETCH_FORMS.values() for name in forms if name))
+
 # The order of parameters is the order in which the grammar writes them.
 CALLS: Final[Mapping[Endpoint, tuple[Param, ...]]] = MappingProxyType(
     {
@@ -165,10 +203,8 @@ CALLS: Final[Mapping[Endpoint, tuple[Param, ...]]] = MappingProxyType(
         "efetch": (
             _DB,
             _RETMAX,
-            _choice("retmode", "json", "xml", "text", "asn.1", written="(json|xml|text)"),
-            _choice("rettype", "fasta", "gb", "gp", "gbwithparts", "abstract", "medline", "docsum", "docset",
-                    "gene_table", "native", "null", "full", "xml", "flt", "rsr", "acc", "uilist", "vcv", "clinvarset",
-                    "fasta_cds_na", "fasta_cds_aa", written="(fasta|gb|abstract|docsum)"),
+            _choice("retmode", "json", "xml", "text"),
+            _choice("rettype", *_RETTYPES, *WHOLE_RETTYPES),
             _ID,
             _RETSTART,
             Param(name="seq_start", accepts="[1-9][0-9]{0,9}", what=_SEQUENCE_POSITION),

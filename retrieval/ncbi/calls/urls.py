@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from retrieval.errors import CallRejected
 from retrieval.ncbi.calls import table
+from retrieval.ncbi.calls.entrez_spelling import entrez_spelling
 from retrieval.ncbi.calls.table import Param
 from retrieval.types import Endpoint, NcbiCall
 
@@ -43,10 +44,10 @@ def looks_like_call(text: str) -> bool:
 def parse_call_url(text: str) -> NcbiCall:
     """Check a call written by a model.
 
-    Accepts variants of spelling: raw spaces, ``+``, ``%XX``, non-ASCII, brackets, case of parameter names and fixed
-    values, order, http for https, ``rs`` before SNP ids, ``nucleotide`` for ``nuccore``. Strict on host, path,
-    database, parameter names and values. ``tool``, ``email`` and ``api_key`` are dropped: the client sends the
-    operator's own.
+    Accepts variants of spelling: raw spaces, ``+``, ``%XX``, non-ASCII (Greek letters become their names), brackets,
+    case of parameter names and fixed values, order, http for https, ``rs`` before SNP ids, ``nucleotide`` for
+    ``nuccore``. Strict on host, path, database, parameter names and values. ``tool``, ``email`` and ``api_key`` are
+    dropped: the client sends the operator's own.
 
     Raises:
         CallRejected: ``param`` names the part, the message says what to write instead.
@@ -172,6 +173,33 @@ def _checked_params(endpoint: Endpoint, written: list[tuple[str, str]]) -> dict[
             raise CallRejected(f"{param.name} is missing: {param.what}", param=param.name)
     if params.get("dbfrom", params.get("db")) == "snp" and "id" in params:
         params["id"] = _without_rs(params["id"])
+    return _checked_form(params) if endpoint == "efetch" else params
+
+
+def _checked_form(params: dict[str, str]) -> dict[str, str]:
+    """Return the parameters of an efetch whose reply is read, without the spellings of "the whole record".
+
+    Where the whole record has no form that is read, as the ASN.1 of a sequence, the first form of its database is
+    asked for.
+
+    Raises:
+        CallRejected: no reader knows this form; the message has the forms of the database.
+    """
+    if params.get("rettype") in table.WHOLE_RETTYPES:
+        whole = {"retmode": "xml"} if params["rettype"] == "xml" else {}
+        params = {name: value for name, value in params.items() if name != "rettype"} | whole
+    db, retmode = params["db"], params.get("retmode", "")
+    forms = table.EFETCH_FORMS[db]
+    if "rettype" not in params and "" not in forms:
+        params = {**params, "rettype": next(iter(forms))}
+    rettype = params.get("rettype", "")
+    if rettype not in forms:
+        names = " or ".join(f"rettype={name}" for name in forms if name)
+        raise CallRejected(f"efetch of {db}: rettype={rettype} is not read; write {names}, or none", param="rettype")
+    if retmode not in forms[rettype]:
+        names = " or ".join(f"retmode={name}" for name in forms[rettype] if name)
+        of = f" with rettype={rettype}" if rettype else ""
+        raise CallRejected(f"efetch of {db}{of}: write {names}, or no retmode", param="retmode")
     return params
 
 
@@ -195,6 +223,8 @@ def _check_value(param: Param, value: str) -> str:
             if value.lower() == choice.lower():
                 return table.DB_ALIASES.get(choice, choice)
         raise CallRejected(f"{param.name} must be {param.what}", param=param.name)
+    if param.name in ("term", "ENTREZ_QUERY"):
+        value = entrez_spelling(value)
     if param.name == "term" and value.count("[") == value.count("]") + 1:
         value += "]"  # `term=X[sym]->` lacks one bracket; what is meant is clear
     if param.name in ("term", "ENTREZ_QUERY") and _BASES.search(value):
@@ -233,10 +263,11 @@ def _fields(params: Sequence[Param]) -> str:
 
 def _term_regex(searched: Searched) -> str:
     """Return the expression of the terms that may be searched for, of ``_MAX_IN_A_ROW`` words at most; "" for any."""
-    words = [found[0].rstrip(".,:'/-") for found in _WHOLE_WORD.finditer(searched.text)]
+    text = entrez_spelling(searched.text)
+    words = [found[0].rstrip(".,:'/-") for found in _WHOLE_WORD.finditer(text)]
     if not 0 < len(words) <= _MAX_SEARCHED_WORDS:
         return ""
-    if searched.whole and " ".join(words) == searched.text:
+    if searched.whole and " ".join(words) == text:
         return table.WRITTEN_SPACE.join(map(_literal, words))
     rows = []
     for start in range(len(words)):
@@ -256,6 +287,8 @@ def _eutils_regex(endpoint: Endpoint, searched: Searched) -> str:
     if endpoint == "einfo":
         mode = _param("einfo", "retmode").written
         return rf"{start}(db={_param('einfo', 'db').written}(&retmode={mode})?|retmode={mode})"
+    if endpoint == "efetch":
+        return start + _efetch_regex()
     if not any(p.name == "id" for p in params):
         return start + _fields(params)
     # Databases differ in the format of their ids, so there is one alternative per format.
@@ -264,6 +297,37 @@ def _eutils_regex(endpoint: Endpoint, searched: Searched) -> str:
         by_ids.setdefault(ids, []).append(db)
     source = "dbfrom" if endpoint == "elink" else "db"
     return start + "(" + "|".join(_fields(_with_ids(params, source, dbs, ids)) for ids, dbs in by_ids.items()) + ")"
+
+
+def _efetch_regex() -> str:
+    """Return one alternative for each format of ids, within it one for each set of databases with the same forms."""
+    retmax = f"(&retmax={_param('efetch', 'retmax').written})?"
+    dbs_of: dict[str, dict[str, list[str]]] = {}
+    for db, ids in table.DATABASES.items():
+        dbs_of.setdefault(ids, {}).setdefault(_form_regex(db), []).append(db)
+    alternatives = []
+    for ids, of_ids in dbs_of.items():
+        choices = "|".join(f"db=({'|'.join(dbs)}){retmax}{form}" for form, dbs in of_ids.items())
+        alternatives.append(f"({choices})&id={ids}")
+    return f"({'|'.join(alternatives)})"
+
+
+def _form_regex(db: str) -> str:
+    """Return ``&retmode=…&rettype=…`` for the forms of a database that the grammar writes."""
+    rettypes_of: dict[tuple[str, ...], list[str]] = {}
+    forms = {name: modes for name, modes in table.EFETCH_FORMS[db].items() if name in table.WRITTEN_RETTYPES}
+    for name, modes in forms.items():
+        rettypes_of.setdefault(modes if name else (), []).append(name)
+    alternatives = [
+        f"{_modes_regex(modes)}&rettype=({'|'.join(names)})" for modes, names in rettypes_of.items() if modes
+    ]
+    if "" in forms:
+        alternatives.append(_modes_regex(forms[""]))
+    return f"({'|'.join(alternatives)})"
+
+
+def _modes_regex(modes: Sequence[str]) -> str:
+    return f"(&retmode=({'|'.join(filter(None, modes))}))?"
 
 
 def _with_ids(params: Sequence[Param], source: str, dbs: Sequence[str], ids: str) -> list[Param]:

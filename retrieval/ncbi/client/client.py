@@ -19,6 +19,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final, Protocol
 
 from retrieval.errors import (
+    NcbiBlocked,
     NcbiError,
     NcbiMalformed,
     NcbiRefusedByEgress,
@@ -53,6 +54,11 @@ _TRANSIENT: Final = re.compile(
     + "(temporarily unavailable|unable to connect|timed ?out|busy)",
     re.IGNORECASE,
 )
+# Pages for people: the challenge before a page, the notice to a blocked address.
+_FOR_PEOPLE: Final = re.compile(
+    r"captcha|Error Blocked Diagnostic|possible (?:misuse|abuse)|misuse\.ncbi\.nlm\.nih\.gov", re.IGNORECASE
+)
+_PAGE_CHARS: Final = 100_000
 _XML_ROOT: Final = re.compile(r"<(e[A-Z]\w*Result)\b")
 # Error texts are short.
 _MAX_ERROR_CHARS: Final = 4000
@@ -78,10 +84,12 @@ def check_status(status: int, body: str) -> None:
     """Raise the error that an HTTP status stands for.
 
     Raises:
+        NcbiBlocked: the body is a page for people; permanent.
         NcbiThrottled: 429, or an error text that reports the rate limit; retryable.
         NcbiUnavailable: 500 and above, or an error text that reports a failed service; retryable.
         NcbiReplyError: other errors and redirects; permanent.
     """
+    check_for_people(body)
     if status == 429:
         raise NcbiThrottled("NCBI refuses more requests for now (429)")
     if status >= 500:
@@ -91,6 +99,17 @@ def check_status(status: int, body: str) -> None:
     if status >= 400:
         _check_error_text(body)
         raise NcbiReplyError(f"NCBI refuses the request (HTTP {status}): {_message(body)}")
+
+
+def check_for_people(body: str) -> None:
+    """Raise for a page that asks for a person, or tells one that the address is blocked.
+
+    Raises:
+        NcbiBlocked: the body is such a page, not one of BLAST's own.
+    """
+    page = body[:_PAGE_CHARS]
+    if _HTML.match(page) and "QBlastInfoBegin" not in page and _FOR_PEOPLE.search(page):
+        raise NcbiBlocked("NCBI shows a page for people (CAPTCHA, or this address is blocked) in place of data")
 
 
 def check_body(call: NcbiCall, body: str) -> None:

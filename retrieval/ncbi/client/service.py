@@ -18,6 +18,7 @@ from retrieval.errors import (
     BlastFailed,
     CallRejected,
     EgressServiceUnavailable,
+    NcbiBlocked,
     NcbiError,
     NcbiMalformed,
     NcbiRefusedByEgress,
@@ -41,6 +42,7 @@ ERRORS: Final[Mapping[str, type[NcbiError]]] = {
     for one in (
         BlastFailed,
         CallRejected,
+        NcbiBlocked,
         NcbiMalformed,
         NcbiRefusedByEgress,
         NcbiReplyError,

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
-from retrieval.ncbi.calls.parameter_classes import common_name, species_of_title
+from retrieval.ncbi.calls.parameter_classes import common_name
+from retrieval.ncbi.calls.stopwords import STOPWORDS
+from retrieval.ncbi.replies.condense_blast import condense_blast
 from retrieval.ncbi.replies.records import (
-    BlastHit,
     BlastResult,
     DocRecord,
     FailedRecord,
@@ -37,89 +38,16 @@ from retrieval.ncbi.replies.records import (
 )
 from retrieval.types import Condensed, Focus, SummaryPart
 
-_NEAR_BEST = 0.95  # share of the best bit score from which a hit is evidence for the query
-_MAX_TITLE = 90
-_CHROMOSOME = re.compile(r"\bchromosome:? ?([0-9]{1,2}|X|Y|MT|[IVX]{1,5}|[2-4][LR])\b", re.IGNORECASE)
-# Clones are often placed by their band alone: "from 7p14-15".
-_BAND = re.compile(r"\bfrom ([0-9]{1,2}|X|Y)[pq](?:[0-9]|ter|cen)")
-_GENE = re.compile(r"\(([A-Za-z0-9][A-Za-z0-9.@_-]{0,20})\)")
-# RefSeq accessions of the human chromosomes of GRCh38 (NCBI Assembly GCF_000001405): only on these are subject
-# positions genome coordinates.
-_GRCH38 = re.compile(r"\bNC_0000(0[1-9]|1\d|2[0-4])\.(\d+)\b")
-_GRCH38_VERSIONS = {"1": 11, "2": 12, "3": 12, "4": 12, "5": 10, "6": 12, "7": 14, "8": 11, "9": 12, "10": 11}
-_GRCH38_VERSIONS |= {"11": 10, "12": 12, "13": 11, "14": 9, "15": 10, "16": 10, "17": 11, "18": 10, "19": 10}
-_GRCH38_VERSIONS |= {"20": 11, "21": 9, "22": 11, "X": 11, "Y": 10}
-
-
-def condense_blast(result: BlastResult, max_chars: int, *, places: bool) -> Condensed:
-    """Condense a search result; with ``places``, the location precedes the organism."""
-    if not result.hits:
-        return Condensed("[0 blast hits]", 0, empty=True)
-    best = max(hit.bits for hit in result.hits)
-    near = [hit for hit in result.hits if hit.bits >= _NEAR_BEST * best]
-    organism = _most(filter(None, (species_of_title(hit.title) for hit in near)))
-    organism = organism or _most(filter(None, (species_of_title(hit.title) for hit in result.hits)))
-    labels = [organism or "unknown organism", _place(near, organism)]
-    head = f"{len(result.hits)} blast hit{'' if len(result.hits) == 1 else 's'}\n1. "
-    head += " ".join(reversed(labels) if places else labels)
-    if gene := _most(filter(None, map(_gene_of, near))):
-        head += f" gene {gene}"
-    text, num_shown = f"[{head}", 0
-    for hit in result.hits:
-        row = f"\n- {_blast_row(hit, result.query_length)}"
-        if num_shown and len(text) + len(row) > max_chars:
-            text += f"\n{len(result.hits) - num_shown} more left out"
-            break
-        text, num_shown = text + row, num_shown + 1
-    return Condensed(f"{text}]", len(result.hits), len(result.hits) - num_shown)
-
-
-def _most(values: Iterable[str]) -> str:
-    """Return the most frequent value, the first of them in a tie."""
-    counts = Counter(values)
-    return counts.most_common(1)[0][0] if counts else ""
-
-
-def _place(near: list[BlastHit], organism: str) -> str:
-    exact = next((place for hit in near if (place := _genome_place(hit))), "")
-    if exact:
-        return exact
-    # Synthetic constructs of whole chromosomes carry the chromosome's number without the species' name.
-    same = [hit for hit in near if species_of_title(hit.title) in (organism, "") or "synthetic" in hit.title]
-    chromosome = _most(filter(None, map(_chromosome_of, same)))
-    return f"chr{chromosome}" if chromosome else "no chromosome"
-
-
-def _chromosome_of(hit: BlastHit) -> str:
-    found = _CHROMOSOME.search(hit.title) or _BAND.search(hit.title)
-    return found[1].upper() if found else ""
-
-
-def _genome_place(hit: BlastHit) -> str:
-    """Return ``chr15:100-220`` if the subject is a human GRCh38 chromosome, else ""."""
-    found = _GRCH38.search(f"{hit.accession} {hit.title}")
-    if not found or not hit.subject_start:
-        return ""
-    number = {23: "X", 24: "Y"}.get(int(found[1]), str(int(found[1])))
-    if _GRCH38_VERSIONS.get(number) != int(found[2]):
-        return ""
-    low, high = sorted((hit.subject_start, hit.subject_stop))
-    return f"chr{number}:{low}-{high}"
-
-
-def _gene_of(hit: BlastHit) -> str:
-    """Return the gene symbol that a definition line gives in parentheses, "" for other words in parentheses."""
-    found = [m for m in _GENE.findall(hit.title) if any(c.isupper() for c in m) and not m.endswith("p")]
-    return found[0] if found else ""
-
-
-def _blast_row(hit: BlastHit, query_length: int) -> str:
-    title = hit.title if len(hit.title) <= _MAX_TITLE else hit.title[:_MAX_TITLE].rsplit(" ", 1)[0] + "..."
-    covered = f"{hit.identities}/{query_length or hit.align_length} identical" if hit.identities else ""
-    place = f" at {hit.subject_start}-{hit.subject_stop}" if hit.subject_start else ""
-    return f"{hit.accession} {title}; {covered}{place}; {hit.bits:g} bits"
-
-
+_MAX_NOTE: Final = 200
+# Share of the topic's words that an entry on it has at least.
+_ON_TOPIC: Final = 0.5
+# Phenotypes without a gene that are shown as rows; the others have short ones.
+_MAX_ALONE: Final = 5
+_MAX_NAMED: Final = 10
+# Characters of an abstract that are kept at least, and those that a record's other fields take.
+_MIN_LONG: Final = 200
+_OTHER_FIELDS: Final = 250
+_BRACKETS: Final = str.maketrans("[]", "()")
 _COMMON_WORDS = frozenset(
     {"of", "the", "a", "an", "and", "or", "due", "to", "with", "without", "in", "by", "type", "from", "for", "related"}
 )
@@ -128,6 +56,8 @@ _COMMON_WORDS = frozenset(
 def condense_omim(entries: list[OmimRecord], focus: Focus, max_chars: int) -> Condensed:
     topic_words = _words(focus.terms[0]) if focus.terms else frozenset()
     rows = _on_topic(entries, topic_words, places=focus.places)
+    if not focus.places:
+        rows += _without_gene(entries, topic_words, least=_coverage_of(rows, topic_words))
     num_topic = len(rows)
     if not rows:
         rows = _best_gene(entries, topic_words)
@@ -181,9 +111,26 @@ def _on_topic(
     if places:
         candidates = [candidate for candidate in candidates if candidate[1].loci]
     best = max((covered for covered, *_ in candidates), default=0.0)
-    if best < 0.5:
+    if best < _ON_TOPIC:
         return []
     return _first_of_each((g, p) for covered, g, p in candidates if covered == best)
+
+
+def _without_gene(
+    entries: list[OmimRecord], topic_words: frozenset[str], *, least: float
+) -> list[tuple[OmimRecord, OmimRecord | None]]:
+    """Return the phenotypes on the topic that no gene of the reply shares a location with.
+
+    ``least`` is the coverage of the genes that are shown, which they have to reach.
+    """
+    genes = [e for e in entries if e.is_gene and e.symbol]
+    alone = [e for e in entries if not e.is_gene and not any(_share_location(e, gene) for gene in genes)]
+    on_topic = [e for e in alone if topic_words and _coverage(e, topic_words) >= max(least, _ON_TOPIC)]
+    return [(e, None) for e in on_topic[:_MAX_ALONE]]
+
+
+def _coverage_of(rows: list[tuple[OmimRecord, OmimRecord | None]], topic_words: frozenset[str]) -> float:
+    return max((_coverage(e, topic_words) for row in rows for e in row if e), default=0.0)
 
 
 def _best_gene(entries: list[OmimRecord], topic_words: frozenset[str]) -> list[tuple[OmimRecord, OmimRecord | None]]:
@@ -208,7 +155,7 @@ def _share_location(a: OmimRecord, b: OmimRecord) -> bool:
 
 def _listed(rows: list[tuple[OmimRecord, OmimRecord | None]], *, places: bool) -> str:
     """Return the answer's names: symbols or, with ``places``, map locations, each once, in order."""
-    found = (gene.loci[:1] if places else (gene.symbol,) for gene, _ in rows)
+    found = (gene.loci[:1] if places else (gene.symbol,) for gene, _ in rows if places or gene.is_gene)
     return ", ".join(dict.fromkeys(name for names in found for name in names))
 
 
@@ -244,25 +191,76 @@ def condense(parsed: ParsedReply, focus: Focus, *, max_chars: int = 1200) -> Con
     failed = [r for r in parsed.records if isinstance(r, FailedRecord)]
     if not records:
         reason = f"; {failed[0].error}" if failed else ""
-        return Condensed(f"[0 records{reason}]", len(failed), empty=True)
+        named = _without_record(failed) if len(failed) > 1 else ""
+        return Condensed(f"[0 records{reason}{named}]", len(failed), empty=True)
+    note = _without_record(failed)
+    condensed = _records(parsed.db, records, len(failed), focus, max_chars - len(note))
+    return replace(condensed, text=f"{condensed.text[:-1]}{note}]")
+
+
+def _without_record(failed: Sequence[FailedRecord]) -> str:
+    """Return a line that names the ids no record came back for, of many only their number; "" for none."""
+    if not failed:
+        return ""
+    ids = [record.uid for record in failed if record.uid]
+    named = ", ".join(ids) if len(ids) == len(failed) <= _MAX_NAMED else ""
+    return f"\nno record of {f'id {named}' if named else counted(len(failed), 'id')}"
+
+
+def _records(db: str, records: Sequence[Record], num_failed: int, focus: Focus, max_chars: int) -> Condensed:
     if all(isinstance(r, GeneRecord) for r in records):
-        condensed = _genes([r for r in records if isinstance(r, GeneRecord)], len(failed), focus, max_chars)
-    elif all(isinstance(r, OmimRecord) for r in records):
-        condensed = condense_omim([r for r in records if isinstance(r, OmimRecord)], focus, max_chars)
-    else:
-        lines = [_line(record) for record in records]
-        condensed = fit(f"{counted(len(lines), _noun(parsed.db))}", lines, max_chars, [r_id(r) for r in records])
-    return condensed
+        return _genes([r for r in records if isinstance(r, GeneRecord)], num_failed, focus, max_chars)
+    if all(isinstance(r, OmimRecord) for r in records):
+        return condense_omim([r for r in records if isinstance(r, OmimRecord)], focus, max_chars)
+    head = counted(len(records), _noun(db))
+    # Abstracts share what the first of each record leaves.
+    share = max(_MIN_LONG, (max_chars - len(head)) // len(records) - _OTHER_FIELDS)
+    lines = [_line(_shortened(record, share)) for record in records]
+    return fit(head, lines, max_chars, [r_id(r) for r in records])
+
+
+def _shortened(record: Record, max_chars: int) -> Record:
+    """Return a record with its abstract cut to whole sentences: its first ones, and the last, which concludes."""
+    abstract = record.fields.get("abstract", "") if isinstance(record, DocRecord) else ""
+    if not isinstance(record, DocRecord) or len(abstract) <= max_chars:
+        return record
+    *sentences, last = _SENTENCE_END.split(abstract)
+    ends = accumulate(len(one) + 1 for one in sentences)
+    kept = [one for one, end in zip(sentences, ends, strict=True) if end + len(last) + 5 <= max_chars]
+    if len(last) > max_chars:
+        last = ""
+    text = " ".join([*kept, "...", last]).strip()
+    return replace(record, fields={**record.fields, "abstract": text})
 
 
 def _ids(found: IdList, max_chars: int) -> Condensed:
+    if found.is_count and found.count:
+        return Condensed(f"[{counted(found.count, 'record')} found{_left_out(found)}]", found.count)
     if not found.ids:
         return Condensed("[0 ids]" if not found.count else f"[0 of {found.count} ids]", 0, empty=True)
+    note = _left_out(found)
     ends = accumulate(len(one) + 1 for one in found.ids)
-    ids = [one for one, end in zip(found.ids, ends, strict=True) if end <= max_chars + 1]
+    ids = [one for one, end in zip(found.ids, ends, strict=True) if end <= max_chars + 1 - len(note)]
     total = f" of {found.count}" if found.count > len(ids) else ""
-    text = f"[{len(ids)}{total} id{'s' if len(ids) > 1 else ''}: {','.join(ids)}]"
+    text = f"[{len(ids)}{total} id{'s' if len(ids) > 1 else ''}: {','.join(ids)}{note}]"
     return Condensed(text, len(found.ids), len(found.ids) - len(ids), ids=tuple(ids))
+
+
+def _left_out(found: IdList) -> str:
+    """Return which words the search was without: the records are on what is left of it."""
+    parts = (("not found and ignored", found.not_found), ("ignored", telling(found.ignored)))
+    note = "".join(f"; {what}: {', '.join(map(plain_phrase, words))}" for what, words in parts if words)
+    return note if len(note) <= _MAX_NOTE else f"{note[:_MAX_NOTE].rsplit(' ', 1)[0]} ..."
+
+
+def telling(ignored: Iterable[str]) -> tuple[str, ...]:
+    """Return the ignored words that say something: not Entrez's stopwords, which no search has."""
+    return tuple(words for words in ignored if not STOPWORDS.issuperset(words.lower().split()))
+
+
+def plain_phrase(words: str) -> str:
+    """Return words of a search term on one line, without brackets, which would look like a reply's own."""
+    return " ".join(words.translate(_BRACKETS).split())
 
 
 def counted(number: int, noun: str) -> str:
@@ -369,7 +367,8 @@ def _summary(gene: GeneRecord, part: SummaryPart) -> str:
 
 
 def _noun(db: str) -> str:
-    return {"snp": "snp record", "einfo": "database"}.get(db, f"{db} record".strip())
+    named = {"snp": "snp record", "einfo": "database", "elink": "id checked"}
+    return named.get(db, f"{db} record".strip())
 
 
 def r_id(record: Record) -> str:

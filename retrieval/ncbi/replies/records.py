@@ -11,11 +11,17 @@ GeneType = Literal["protein-coding", "pseudogene", "ncRNA"]
 
 @dataclass(frozen=True, slots=True)
 class IdList:
-    """Hold the reply of esearch or elink: ``count`` is NCBI's total, ``ids`` those returned, in NCBI's order."""
+    """Hold the reply of esearch or elink: ``count`` is NCBI's total, ``ids`` those returned, in NCBI's order.
+
+    ``not_found`` are words of the term that no record has and ``ignored`` those left out otherwise (function words,
+    fields that the database lacks): the ids are of a search without them. ``is_count``: only the number was asked for.
+    """
 
     count: int
     ids: tuple[str, ...]
     not_found: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    is_count: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +29,8 @@ class GeneRecord:
     """Hold one Gene document summary.
 
     ``chromosome`` has no "chr"; ``replaced_by`` is the current id of a retired record. ``gene_type`` is derived from
-    the nomenclature (see ``gene_types``): document summaries carry no such field. ``other_names`` are NCBI's other
-    designations, which no reply shows.
+    the nomenclature (see ``gene_types``) where the reply has no such field, as document summaries. ``other_names`` are
+    NCBI's other designations, which no reply shows.
     """
 
     uid: str
@@ -80,7 +86,8 @@ class OmimRecord:
 class BlastHit:
     """Hold one subject of a BLAST search with its best alignment.
 
-    Positions are 1-based; start > stop on the minus strand.
+    Positions are 1-based, of the subject as it is stored (nucleotides in translated searches); start > stop on its
+    minus strand. ``accession`` has its version. ``other_titles``: of further records of the identical sequence.
     """
 
     accession: str
@@ -91,11 +98,15 @@ class BlastHit:
     align_length: int = 0
     subject_start: int = 0
     subject_stop: int = 0
+    other_titles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BlastResult:
-    """Hold the hits of one BLAST search; ``query_length`` is 0 if unknown."""
+    """Hold the hits of one BLAST search.
+
+    ``query_length`` is in letters of the alignments (amino acids where the query was translated), 0 if unknown.
+    """
 
     query_length: int
     hits: tuple[BlastHit, ...]
@@ -103,7 +114,9 @@ class BlastResult:
 
 @dataclass(frozen=True, slots=True)
 class DocRecord:
-    """Hold a document summary of any other database: its most informative fields, in reading order.
+    """Hold a record of any other database: its most informative fields, in reading order.
+
+    The last field may be long: an abstract.
 
     ``is_retracted``: of an article, its publication types or notices say so.
     """

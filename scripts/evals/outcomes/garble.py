@@ -17,7 +17,7 @@ _LEAST_UNKNOWN: Final = 2
 _QUOTE: Final = re.compile(r"“([^”]+)”(?:\s*\[\d+\])?")
 _PROMPT_MARK: Final = "Answer:"
 _VOCABULARIES: Final = (
-    ("graph", "linking", "dictionary_lookup", "words", "english.txt"),
+    ("formats", "words", "english.txt"),
     ("corpus", "ingest", "sample", "notes.txt"),
     ("gateway", "store", "sample", "genes.tsv"),
 )

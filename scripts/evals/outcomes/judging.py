@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from scripts.evals.harness.records import Reply
 from scripts.evals.outcomes.evidence import (
@@ -60,6 +61,12 @@ def has_forbidden(item: Item, text: str) -> bool:
     return any(pattern.search(text) for pattern in item.forbidden)
 
 
+def _mismatches(told: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the server's labels say of the sentences that nothing supports."""
+    for sentence in (told.get("support") or {}).get("sentences") or ():
+        yield from (found["text"] for found in sentence.get("mismatches") or ())
+
+
 def judge(item: Item, reply: Reply) -> Verdict:
     outcome, choice = outcome_of(reply), choice_of(reply.trace)
     text = bare_text(reply.text)
@@ -80,7 +87,7 @@ def judge(item: Item, reply: Reply) -> Verdict:
         is_garbled=garbled,
         is_empty=reply.error is None and not text,
         was_checked=bool(choice),
-        unsupported=tuple(((reply.arrowhead or {}).get("grounding") or {}).get("unsupported") or ()),
+        unsupported=tuple(_mismatches(reply.arrowhead or {})),
         unmarked=tuple(unmarked_identifiers(reply.text, read)) if choice else (),
         citations=len(cited(choice)),
         wrong_citations=tuple(wrong_citations(choice, item.accepted)),

@@ -12,7 +12,7 @@ from models.encoders.base import TokenEncoder
 from scripts.evals.review.bertscore import BertScore, bert_score
 from scripts.evals.review.data import Row
 from scripts.evals.review.metrics import precision, recall
-from server.methods.clinfo.judging import sentences_of
+from server.methods.shared.support.labels import sentence_spans
 
 # As in the released file; the paper's Table 3 has them as RS, SD and US.
 REGIMES: Final[Mapping[str, str]] = {"restricted_search": "RS", "source_dropped": "SD", "unrestricted": "US"}
@@ -73,7 +73,7 @@ def citation_faults(text: str, relevant: Sequence[str], items: Mapping[str, Mapp
         checked += 1
         if not any(_wrote(name, items[pmid]) for pmid in pmids):
             foreign.append(ForeignCitation(name, pmids[0] if found[3] else ""))
-    sentences = sentences_of(text)
+    sentences = [" ".join(text[span.start : span.end].split()) for span in sentence_spans(text)]
     return CitationFaults(
         from_nothing=not relevant and bool(text.strip()) and not _ABSTAINS.search(text),
         numbers=tuple(number for number in numbers if not 1 <= number <= len(relevant)),

@@ -18,9 +18,9 @@ from scripts.training.tasks.statement_tasks import filled, random_slots
 from server.methods.base import Message
 from server.methods.i_medrag.rounds import Bounds, IteratedPrompts, Pair, Rounds, history_text
 from server.methods.medrag.chain_of_thought import PromptInputs, Prompts
-from server.methods.medrag.evidence_reasoning import NO_PASSAGE
+from server.methods.medrag.closing import NO_PASSAGE
 from server.methods.medrag.request import MARK, IMedRagOptions, read_question
-from server.methods.shared.conversation.method import rewritten
+from server.methods.shared.conversation.follow_ups import rewritten
 from server.methods.shared.generation import Generations, PromptFormatter
 
 # What is asked next about a name of the conversation, and the question that stands alone.

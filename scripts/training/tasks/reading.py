@@ -12,8 +12,9 @@ from retrieval.passages import Document, Hit, Passage, passage_id
 from scripts.training.tasks.samples import Sample, Text, Writer
 from server.methods.i_medrag.rounds import IteratedPrompts
 from server.methods.medrag.chain_of_thought import Prompts
+from server.methods.medrag.closing import NO_PASSAGE
 from server.methods.medrag.context import Context, PassageOrder, build_context
-from server.methods.medrag.evidence_reasoning import NO_PASSAGE, SILENT
+from server.methods.medrag.evidence_reasoning import SILENT
 from server.methods.medrag.request import MARK, IMedRagOptions, MedRagOptions, read_question
 from server.methods.shared.verdicts import EvidenceSentence
 

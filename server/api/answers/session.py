@@ -17,7 +17,7 @@ from server.admission import CancelScope, Ticket, estimated_tokens
 from server.api.answers.rendering import Choice, EventAddresses
 from server.api.answers.sanitize import EventSanitizer
 from server.error_mapping import error_reply
-from server.errors import AnswerTimeout, InvalidRequest
+from server.errors import AnswerTimeout, EgressRaised, InvalidRequest
 from server.methods.base import AnswerRequest, Done, Event, Method
 from server.observability.observer import AnswerMetrics, TokenCounts, log_answer, request_id, token_counts
 from server.traces import TraceHead, TraceRecorder
@@ -229,6 +229,7 @@ class Answers:
             ServerStopping: the server stops, at any time.
         """
         failure: str | None = "cancelled"
+        self._tell_egress()
         async with self._session.admitted(self._ticket(), self._deadline, self._account) as cancel_scope:
             try:
                 async with aclosing(cancel_scope.iterate(run_all(self._served.method, self._asks))) as merged:
@@ -242,6 +243,8 @@ class Answers:
                 raise AnswerTimeout(f"{error.message}; what there was is in the trace {self.head.id}") from None
             except Exception as error:
                 failure = error_reply(error).code
+                if isinstance(error, EgressRaised) and self._egress is not None:
+                    await self._egress.recorded()
                 raise
             finally:
                 self._release_egress_records()
@@ -283,6 +286,13 @@ class Answers:
         both = zip(self._recorders, self.choices, strict=True)
         await self._services.traces.put(self.head, [recorder.record(failure, choice.left) for recorder, choice in both])
 
+    def _tell_egress(self) -> None:
+        """Tell what the person wrote: the identifiers in it may leave for the answer, those of a model may not."""
+        if self._egress is None:
+            return
+        for ask in self._asks:
+            self._egress.hear(ask.request_id, written_by_person(ask))
+
     def _record_egress(self, index: int) -> None:
         if self._egress is not None:
             self.choices[index].left = self._egress.departures_of(self._asks[index].request_id)
@@ -298,6 +308,14 @@ class Answers:
         usages = [choice.done.usage if choice.done else None for choice in self.choices]
         tokens = token_counts([prompt_of(ask) for ask in self._asks], usages)
         return Account(tokens, sum(choice.sampled for choice in self.choices))
+
+
+def written_by_person(ask: AnswerRequest) -> list[str]:
+    """Return the texts of a request that are no model's: the prompt, the user's messages, and articles in options."""
+    texts = [ask.prompt or "", *(message.content for message in ask.messages if message.role == "user")]
+    chosen = ask.options.get("articles") or ()
+    articles = [ask.options.get("one_paper"), *(chosen if isinstance(chosen, list | tuple) else ())]
+    return texts + [f"PMID {article}" for article in articles if article]
 
 
 def _num_chars(ask: AnswerRequest) -> int:

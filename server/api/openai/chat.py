@@ -54,6 +54,7 @@ from server.api.openai.schemas import (
     add_rules,
     answer_schema,
     check_stream_options,
+    refuse_other_parts,
     require_plain,
     served_fields,
     tool_use_of,
@@ -66,6 +67,7 @@ from server.traces import TraceHead
 from server.wiring.services import Services
 
 router = APIRouter(route_class=RawRoute, tags=["Answers"])
+_PARTS = frozenset({"text", "refusal"})
 
 
 def _add_chat_rules(schema: Schema) -> None:
@@ -112,6 +114,9 @@ def parse_chat(body: object) -> ChatRequest:
         InvalidRequest: a value is not valid; ``param`` names the field.
         UnsupportedField: a field is not served; ``param`` names it.
     """
+    messages = body.get("messages") if isinstance(body, dict) else None
+    for place, message in enumerate(messages if isinstance(messages, list) else ()):
+        refuse_other_parts(message.get("content") if isinstance(message, dict) else None, f"messages[{place}]", _PARTS)
     try:
         request = ChatRequest.model_validate(served_fields(body))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Serve ``GET /v1/models`` (each base model and each method over it), ``POST /tokenize`` and ``POST /detokenize``.
+"""Serve ``GET /v1/models`` (answers, embeds and re-ranks), ``POST /tokenize`` and ``POST /detokenize``.
 
 The latter two have vLLM's fields and the served model's tokens. A chat has the tokens that the plain model gets for it:
 by the model's chat template or, for a base model, as plain text. Special tokens have no text: they are "" in
@@ -7,8 +7,7 @@ by the model's chat template or, for a base model, as plain text. Special tokens
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -16,7 +15,7 @@ from pydantic import ConfigDict, Field
 
 from models.engines.base import Engine
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, errors, exactly_one, with_unused
-from server.api.http_io import Body, parse_body, read_json
+from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
 from server.auth.authentication import Principal
 from server.errors import InvalidRequest, UnsupportedField
@@ -28,13 +27,14 @@ router = APIRouter(tags=["Answers"])
 
 
 class Capability(Reply):
-    """Say how the served model's answers are made: the ways in order, the default first, [] for none."""
+    """Say which routes take the model, and how its answers are made: the default way first, [] for none."""
 
+    routes: list[str]
     synthesis: list[Synthesis]
 
 
 class Model(Reply):
-    """Describe a base model, or a method over it."""
+    """Describe a base model, a method over it, or what embeds or re-ranks texts, which has the first fields alone."""
 
     id: str
     object: Literal["model"]
@@ -42,11 +42,16 @@ class Model(Reply):
     owned_by: str
     ready: bool
     description: str
-    base: str
-    method: str
-    licence: str
-    max_model_len: int
     arrowhead: Capability
+    base: str | None = None
+    method: str | None = None
+    licence: str | None = None
+    max_model_len: int | None = None
+
+
+_ANSWERS: Final = ("/v1/chat/completions", "/v1/responses", "/v1/completions")
+_EMBEDS: Final = ("/v1/embeddings",)
+_RERANKS: Final = ("/v1/rerank",)
 
 
 class ModelList(Reply):
@@ -60,7 +65,7 @@ class ModelList(Reply):
 async def list_models(request: Request) -> Response:
     services: Services = request.app.state.services
     models = [_model(services, served) for served in services.models(request.state.principal)]
-    return JSONResponse({"object": "list", "data": models})
+    return JSONResponse({"object": "list", "data": [*models, *_encoders(services)]})
 
 
 @router.get(
@@ -68,23 +73,41 @@ async def list_models(request: Request) -> Response:
 )
 async def get_model(request: Request, model: str) -> Response:
     services: Services = request.app.state.services
-    return JSONResponse(_model(services, services.find(model, request.state.principal)))
+    known = next((one for one in _encoders(services) if one["id"] == model), None)
+    return JSONResponse(known or _model(services, services.find(model, request.state.principal)))
+
+
+def _encoders(services: Services) -> list[dict[str, Any]]:
+    """Return what embeds and what re-ranks, each loaded at its first use."""
+    pool = services.encoders
+    embedders = dict.fromkeys(pool.embedders, ("Embeds texts as vectors.", _EMBEDS))
+    rerankers = dict.fromkeys(pool.rerankers, ("Ranks texts by their relevance to a query.", _RERANKS))
+    return [
+        _entry(services, name, description, ready=True) | {"arrowhead": {"routes": list(routes), "synthesis": []}}
+        for name, (description, routes) in (embedders | rerankers).items()
+    ]
+
+
+def _entry(services: Services, name: str, description: str, *, ready: bool) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": services.created,
+        "owned_by": "arrowhead",
+        "ready": ready,
+        "description": description,
+    }
 
 
 def _model(services: Services, served: ServedModel) -> dict[str, Any]:
     card = services.lifecycle.card
-    return {
-        "id": served.id,
-        "object": "model",
-        "created": services.created,
-        "owned_by": "arrowhead",
-        "ready": services.lifecycle.state == "ready",
-        "description": served.method.description,
+    is_ready = services.lifecycle.state == "ready"
+    return _entry(services, served.id, served.method.description, ready=is_ready) | {
         "base": card.name,
         "method": served.method.name,
         "licence": card.licence,
         "max_model_len": services.settings.model.max_model_len or card.context_length,
-        "arrowhead": {"synthesis": list(served.syntheses)},
+        "arrowhead": {"routes": list(_ANSWERS), "synthesis": list(served.syntheses)},
     }
 
 
@@ -155,11 +178,14 @@ async def tokenize(request: Request) -> Response:
     services: Services = request.app.state.services
     body = _parse(await read_json(request, services.settings.server.max_body_bytes))
     engine = _engine(services, body.model, request.state.principal)
-    async with services.admitted(request.state.owner):
-        tokens = await asyncio.to_thread(_tokens, services, engine, body)
-        texts = None
-        if body.return_token_strs:
-            texts = await asyncio.to_thread(lambda: [engine.tokenizer.decode([token]) for token in tokens])
+
+    def work() -> tuple[list[int], list[str] | None]:
+        tokens = _tokens(services, engine, body)
+        texts = [engine.tokenizer.decode([token]) for token in tokens] if body.return_token_strs else None
+        return tokens, texts
+
+    async with cancel_on_disconnect(request.receive):
+        tokens, texts = await services.compute(request.state.owner, work)
     reply = {"count": len(tokens), "max_model_len": engine.max_model_len, "tokens": tokens, "token_strs": texts}
     return JSONResponse(reply)
 
@@ -177,8 +203,9 @@ async def detokenize(request: Request) -> Response:
     size = engine.tokenizer.vocab_size
     if any(token >= size for token in body.tokens):
         raise InvalidRequest(f"tokens: the vocabulary has {size} tokens, numbered from 0", param="tokens")
-    async with services.admitted(request.state.owner):
-        return JSONResponse({"prompt": await asyncio.to_thread(engine.tokenizer.decode, body.tokens)})
+    async with cancel_on_disconnect(request.receive):
+        text = await services.compute(request.state.owner, lambda: engine.tokenizer.decode(body.tokens))
+    return JSONResponse({"prompt": text})
 
 
 def _parse(data: object) -> TokenizeRequest:
@@ -186,7 +213,7 @@ def _parse(data: object) -> TokenizeRequest:
         raise InvalidRequest("the body must be a JSON object")
     for name, neutral in NEUTRAL.items():
         if name in data and not is_neutral(data[name], neutral):
-            raise UnsupportedField(f"{name}: is not served", param=name)
+            raise UnsupportedField(f"{name}: is not served; leave {name} out", param=name)
     body = parse_body(TokenizeRequest, {name: value for name, value in data.items() if name not in NEUTRAL})
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("prompt: send either prompt or messages", param="prompt")
@@ -217,7 +244,7 @@ def _tokens(services: Services, engine: Engine, body: TokenizeRequest) -> list[i
         return first + engine.tokenizer.encode_chat(plain, add_generation_prompt=body.add_generation_prompt)
     if not body.add_generation_prompt:
         raise UnsupportedField(
-            "add_generation_prompt: a base model has no turns, its prompt ends where the answer begins",
+            "add_generation_prompt: a base model has no turns, its prompt ends where the answer begins: leave it out",
             param="add_generation_prompt",
         )
     if not any(message.role == "user" for message in messages):

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field
@@ -60,18 +61,36 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "modalities": (None, ["text"]),
     "audio": (None,),
     "prediction": (None,),
-    "reasoning_effort": (None,),
-    "verbosity": (None,),
+    "verbosity": (None, "medium"),
+    "moderation": (None,),
+    "prompt_cache_retention": (None, "in_memory", "in-memory"),
     "web_search_options": (None,),
     "best_of": (None, 1),
     "suffix": (None, ""),
     "service_tier": (None, "auto", "default"),
     "store": (None, False),
 }
-IGNORED = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key"})
+IGNORED = frozenset(
+    {"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_options", "reasoning_effort"}
+)
+OTHER_PARTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("image_url", "input_image"), "images are not served: send text"),
+    **dict.fromkeys(
+        ("file", "input_file"),
+        "files are not served: send text, or put the file into a namespace (docs/retrieval-http.md)",
+    ),
+    "input_audio": "sound is not served: send text",
+}
+
+
+def _checked_name(value: object) -> object:
+    if isinstance(value, str) and not re.fullmatch(NAME, value):
+        raise ValueError("a name has 1 to 64 letters (a-z, A-Z), digits, _ and -")
+    return value
 
 
 NAME: Final = r"^[a-zA-Z0-9_-]{1,64}$"
+Name = Annotated[str, Field(pattern=NAME), BeforeValidator(_checked_name)]
 MAX_TOOLS: Final = LONGEST["tools"]
 _ANY_OBJECT: Final = {"type": "object"}
 _Schema = Annotated[dict[str, Any], Field(description="a JSON schema, bounded in length, depth and repetition")]
@@ -80,7 +99,7 @@ _Schema = Annotated[dict[str, Any], Field(description="a JSON schema, bounded in
 class JsonSchemaFormat(Body):
     """Name a JSON schema that the answer satisfies."""
 
-    name: str = Field(pattern=NAME)
+    name: Name
     description: str | None = None
     schema_: _Schema | None = Field(default=None, alias="schema")
     strict: bool | None = None
@@ -120,7 +139,7 @@ class StructuredOutputs(Body):
 class FunctionDefinition(Body):
     """Describe a function that the client offers."""
 
-    name: str = Field(pattern=NAME)
+    name: Name
     description: str | None = None
     parameters: _Schema | None = None
     strict: bool | None = None
@@ -136,7 +155,7 @@ class ToolDefinition(Body):
 class FunctionName(Body):
     """Name a function."""
 
-    name: str = Field(pattern=NAME)
+    name: Name
 
 
 class NamedTool(Body):
@@ -161,7 +180,7 @@ def answer_schema(form: ResponseFormat | None) -> dict[str, Any] | None:
     if isinstance(form, JsonObjectFormat):
         return dict(_ANY_OBJECT)
     schema = form.json_schema.schema_ or dict(_ANY_OBJECT)
-    check_shape({"json_schema": {"schema": schema}}, "response_format")
+    check_shape({"json_schema": {"schema": schema, "strict": form.json_schema.strict}}, "response_format")
     return schema
 
 
@@ -266,12 +285,36 @@ class TextPart(Body):
 
     type: Literal["text"]
     text: str = Field(max_length=MAX_TEXT)
+    prompt_cache_breakpoint: dict[str, Any] | None = None
+
+
+def refusal_as(kind: str) -> Callable[[object], object]:
+    """Return how a refusal, a part of an earlier answer, is read as a part of type ``kind``."""
+
+    def read(part: object) -> object:
+        is_refusal = isinstance(part, dict) and part.get("type") == "refusal" and isinstance(part.get("refusal"), str)
+        return {"type": kind, "text": part["refusal"]} if isinstance(part, dict) and is_refusal else part
+
+    return read
+
+
+def refuse_other_parts(content: object, place: str, served: Collection[str]) -> None:
+    """Check that a message consists of parts that are served.
+
+    Raises:
+        UnsupportedField: one is of another type; the message says what to send instead.
+    """
+    for number, part in enumerate(content if isinstance(content, list) else ()):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(kind, str) and kind not in served:
+            reason = OTHER_PARTS.get(kind, f"parts of type {kind[:64]!r} are not served: send text")
+            raise UnsupportedField(f"{place}.content[{number}]: {reason}", param=f"{place}.content[{number}]")
 
 
 class FunctionMade(Body):
     """Repeat a call of a function."""
 
-    name: str = Field(pattern=NAME)
+    name: Name
     arguments: str = Field(max_length=MAX_TEXT)
 
 
@@ -302,7 +345,7 @@ class ChatMessage(Body):
     """Provide one message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: str | list[Annotated[TextPart, BeforeValidator(refusal_as("text"))]] | None = None
     name: str | None = None
     # Members of our own answers, which clients send back with the history.
     annotations: list[dict[str, Any]] | None = None
@@ -400,7 +443,7 @@ def served_fields(body: object) -> dict[str, Any]:
         raise InvalidRequest("the body must be a JSON object")
     for name, neutral in NEUTRAL.items():
         if name in body and not is_neutral(body[name], neutral):
-            raise UnsupportedField(f"{name}: is not served", param=name)
+            raise UnsupportedField(f"{name}: is not served; leave {name} out", param=name)
     return {name: value for name, value in body.items() if name not in NEUTRAL and name not in IGNORED}
 
 

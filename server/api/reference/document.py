@@ -7,7 +7,6 @@ key as other routes do; the page asks for the key and stores it in memory only.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterable
@@ -358,7 +357,9 @@ _PAGE: Final[Responses] = {200: {"content": {kind: {"schema": {"type": "string"}
 @router.get("/openapi.json", summary="Return this document", responses={200: {"model": dict[str, Any]}})
 async def openapi(request: Request) -> Response:
     # The first document takes 0.15 s, during which the event loop would send no tokens.
-    document = await asyncio.to_thread(request.app.describe, running_of(request.app.state.services))
+    services: Services = request.app.state.services
+    running = running_of(services)
+    document = await services.compute(request.state.owner, lambda: request.app.describe(running))
     return JSONResponse(document, headers={"Cache-Control": "no-cache"})
 
 

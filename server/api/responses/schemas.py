@@ -10,11 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from server.api.declarations import HAS_TEXT, OPTIONS, QUESTION, Reply, Schema, user_message, with_unused
 from server.api.http_io import Body, first_error
-from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, AnswerRecord, Temperature, TopP, is_neutral
+from server.api.openai.schemas import (
+    MAX_MESSAGES,
+    MAX_TEXT,
+    AnswerRecord,
+    Temperature,
+    TopP,
+    is_neutral,
+    refusal_as,
+    refuse_other_parts,
+)
+from server.api.vllm_passthrough.history import CLIENTS_OWN, SKIPPED
 from server.errors import InvalidRequest, UnsupportedField
 from server.methods.base import Message, Sampling
 
@@ -24,29 +34,29 @@ _NOT_STORED: Final = "responses are not stored here: send the earlier items in i
 NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "previous_response_id": ((None,), _NOT_STORED),
     "conversation": ((None,), _NOT_STORED),
-    "store": ((None, False), "responses are not stored here: leave store out, or send false"),
+    "store": ((None, False), "responses are not stored here: send false, or leave store out"),
     "background": ((None, False), "answers are given while the client waits: use stream: true"),
     "tools": ((None, []), "is not served: methods make their calls themselves"),
     "tool_choice": ((None, "none", "auto"), "is not served: methods make their calls themselves"),
-    "parallel_tool_calls": ((None, True, False), "is not served"),
+    "parallel_tool_calls": ((None, True, False), "is true or false"),
     "max_tool_calls": ((None,), "is not served: arrowhead.max_calls is genegpt's limit"),
     "prompt": ((None,), "prompt templates are not kept here: send instructions and input"),
     "truncation": ((None, "disabled"), "is not served: leave earlier items out of input"),
     "context_management": ((None, []), "is not served: leave earlier items out of input"),
-    "service_tier": ((None, "auto", "default"), "is not served"),
-    "moderation": ((None,), "is not served"),
-    "prompt_cache_retention": ((None, "in_memory", "in-memory"), "is not served"),
+    **{
+        name: (neutral, f"is not served; leave {name} out")
+        for name, neutral in (
+            ("service_tier", (None, "auto", "default")),
+            ("moderation", (None,)),
+            ("prompt_cache_retention", (None, "in_memory", "in-memory")),
+            ("access_programs", (None, [])),
+            ("background_options", (None, {})),
+            ("image", (None,)),
+        )
+    },
 }
 IGNORED: Final = frozenset({"prompt_cache_options", "reasoning", "stream_options"})
-# Our own items in a history, and those that a chat client adds to it.
-SKIPPED: Final = frozenset({"reasoning", "web_search_call"})
-CLIENTS_OWN: Final = "open_webui:"
-_PARTS: Final = frozenset({"input_text", "output_text", "text"})
-_OTHER_PARTS: Final[Mapping[str, str]] = {
-    "input_image": "images are not served: send text",
-    "input_file": "files are not served: send text, or put the file into a namespace (docs/retrieval-http.md)",
-    "input_audio": "sound is not served: send text",
-}
+_PARTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
 _Include = Literal[
     "file_search_call.results",
     "web_search_call.results",
@@ -78,6 +88,10 @@ class ResponsePart(Body):
     text: str = Field(max_length=MAX_TEXT)
     annotations: list[dict[str, Any]] | None = None
     logprobs: list[Any] | None = None
+    prompt_cache_breakpoint: dict[str, Any] | None = None
+
+
+_Part = Annotated[ResponsePart, BeforeValidator(refusal_as("output_text"))]
 
 
 class ResponseMessage(Body):
@@ -88,7 +102,7 @@ class ResponseMessage(Body):
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str, Field(max_length=MAX_TEXT)] | list[ResponsePart]
+    content: Annotated[str, Field(max_length=MAX_TEXT)] | list[_Part]
     id: str | None = None
     status: str | None = None
     phase: str | None = None
@@ -253,7 +267,7 @@ def _refuse_what_is_not_served(body: Mapping[str, Any]) -> None:
     text = body.get("text")
     shape = text.get("format") if isinstance(text, dict) else None
     if isinstance(shape, dict) and shape.get("type") in ("json_schema", "json_object"):
-        raise UnsupportedField("text.format: only text is served", param="text.format")
+        raise UnsupportedField("text.format: only text is served; leave it out", param="text.format")
     if body.get("reasoning") is not None and not isinstance(body["reasoning"], dict):
         raise InvalidRequest("reasoning: input should be a valid dictionary", param="reasoning")
 
@@ -282,17 +296,11 @@ def _message(item: object, place: str) -> Message | None:
     if kind == "item_reference":
         raise UnsupportedField(f"{place}: {_NOT_STORED}", param=place)
     if kind != "message":
-        raise UnsupportedField(f"{place}: items of type {kind[:64]!r} are not served", param=f"{place}.type")
-    _refuse_other_parts(item.get("content"), place)
+        raise UnsupportedField(
+            f"{place}: items of type {kind[:64]!r} are not served; send messages", param=f"{place}.type"
+        )
+    refuse_other_parts(item.get("content"), place, _PARTS)
     try:
         return ResponseMessage.model_validate(item).to_message()
     except ValidationError as error:
         raise first_error(error, place) from None
-
-
-def _refuse_other_parts(content: object, place: str) -> None:
-    for number, part in enumerate(content if isinstance(content, list) else ()):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if isinstance(kind, str) and kind not in _PARTS:
-            reason = _OTHER_PARTS.get(kind, f"parts of type {kind[:64]!r} are not served: send text")
-            raise UnsupportedField(f"{place}.content[{number}]: {reason}", param=f"{place}.content[{number}]")

@@ -311,7 +311,7 @@ async def _fill(request: Request, upload: Upload) -> None:
             waiting, size = [], 0
     await asyncio.to_thread(upload.write, b"".join(waiting))
     if not upload.size:
-        raise InvalidRequest("the body is empty: it must be the file")
+        raise InvalidRequest("the file is empty: send one with content, as it is, as the body of the request")
     await asyncio.to_thread(upload.close)
 
 

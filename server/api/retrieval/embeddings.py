@@ -1,4 +1,6 @@
-"""Serve ``POST /v1/embeddings`` in OpenAI's form: texts to vectors.
+"""Serve ``POST /v1/embeddings`` in OpenAI's form: texts to vectors; and ``POST /v1/rerank``.
+
+Clients of OpenAI's embedding models (LangChain's by default) send token ids of those models, which are decoded.
 
 An encoder with two towers (MedCPT) has two names: ``medcpt`` embeds passages, ``medcpt:query`` questions. For other
 encoders both names give the same vectors.
@@ -18,16 +20,27 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field, field_validator
 
 from models.encoders.base import Encoder, Floats, PassageText
-from server.api.declarations import QUESTION, RETRIEVAL_ERRORS, Reads, Reply
+from models.encoders.openai_tokens import MAX_TOKEN, text_of
+from server.api.declarations import QUESTION, RETRIEVAL_ERRORS, Reads, Reply, Schema
 from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
 from server.api.openai.schemas import MAX_TEXT
 from server.errors import InvalidRequest
-from server.evidence.encoders import EncoderPool
+from server.evidence.encoders import QUERY, EncoderPool
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Retrieval"])
-_QUERY = ":query"
 _Text = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+def _add_tokens(schema: Schema) -> None:
+    """Add to the JSON schema that token ids are decoded."""
+    tokens = {
+        "type": "array",
+        "items": {"type": "integer", "minimum": 0, "maximum": MAX_TOKEN},
+        "minItems": 1,
+        "description": "token ids of cl100k_base, as OpenAI's embedding models take them",
+    }
+    schema["anyOf"] += [tokens, {"type": "array", "items": tokens, "minItems": 1}]
 
 
 class EmbeddingsRequest(Body):
@@ -35,22 +48,29 @@ class EmbeddingsRequest(Body):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "encoder", "input": "PSMB10 is a gene."}]})
     model: str
-    input: _Text | Annotated[list[_Text], Field(min_length=1)]
-    encoding_format: Literal["float", "base64"] = "float"
+    input: _Text | Annotated[list[_Text], Field(min_length=1)] = Field(json_schema_extra=_add_tokens)
+    encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     user: str | None = None
 
     @field_validator("input", mode="before")
     @classmethod
-    def _is_text(cls, value: Any) -> Any:
-        first = value[0] if isinstance(value, list) and value else value
-        if isinstance(first, int | list):
-            raise ValueError("send text: token ids are of a vocabulary that this encoder does not have")
+    def _decoded(cls, value: Any) -> Any:
+        """Decode token ids here, so that the limits on texts hold for them too."""
+        if _is_tokens(value):
+            return [text_of(value)]
+        if isinstance(value, list) and value and all(map(_is_tokens, value)):
+            return [text_of(tokens) for tokens in value]
         return value
 
     @property
     def texts(self) -> list[str]:
         return [self.input] if isinstance(self.input, str) else self.input
+
+
+def _is_tokens(value: object) -> bool:
+    """Return whether a value is a text as token ids."""
+    return isinstance(value, list) and bool(value) and all(type(one) is int for one in value)
 
 
 class Embedding(Reply):
@@ -101,10 +121,10 @@ async def embeddings(request: Request) -> Response:
 
 
 def _embed(pool: EncoderPool, body: EmbeddingsRequest) -> dict[str, Any]:
-    encoder = pool.encoder(body.model.removesuffix(_QUERY))
+    encoder = pool.encoder(body.model.removesuffix(QUERY))
     if body.dimensions not in (None, encoder.dim):
         raise InvalidRequest(f"dimensions: vectors of {body.model} have {encoder.dim}", param="dimensions")
-    is_query = body.model.endswith(_QUERY)
+    is_query = body.model.endswith(QUERY)
     vectors = _vectors(encoder, body.texts, is_query=is_query)
     lengths = [encoder.count_query_tokens(text) for text in body.texts]
     limit = encoder.fingerprint.max_query if is_query else encoder.fingerprint.max_passage
@@ -126,7 +146,7 @@ def _vectors(encoder: Encoder, texts: list[str], *, is_query: bool) -> Floats:
     return encoder.encode_passages([PassageText("", text) for text in texts])
 
 
-def _written(vector: Floats, encoding: str) -> list[float] | str:
+def _written(vector: Floats, encoding: str | None) -> list[float] | str:
     if encoding == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
     return [float(value) for value in np.asarray(vector)]
@@ -195,7 +215,7 @@ async def rerank(request: Request) -> Response:
 
 def _rerank(pool: EncoderPool, body: RerankRequest) -> dict[str, Any]:
     """Rank the passages; equal scores preserve the input order."""
-    encoder = pool.cross_encoder(body.model)
+    encoder = pool.reranker(body.model)
     passages = body.passages
     logits = [float(logit) for logit in encoder.score(body.query, passages)]
     order = sorted(range(len(logits)), key=lambda index: (-logits[index], index))[: body.top_n]

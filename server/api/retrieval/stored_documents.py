@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from retrieval.corpus.ingest.add import find_document
 from retrieval.corpus.namespaces.originals import Originals
-from retrieval.corpus.readers.pdf import MAX_WIDTH, MIN_WIDTH, draw_page, page_words
+from retrieval.corpus.readers.pdf import MAX_WIDTH, MIN_WIDTH
 from retrieval.corpus.store.base import StoredDocument
 from retrieval.errors import DocumentUnknown
 from retrieval.passages import Passage
@@ -22,6 +22,8 @@ from server.api.http_io import cancel_on_disconnect
 from server.api.retrieval.documents import JOB, WAIT, opened, submitted
 from server.api.retrieval.schemas import shown_day
 from server.errors import InvalidRequest
+from server.evidence.pages import PageViews, drawn_width
+from server.types import id_of_digest
 from server.wiring.services import Services
 
 _BINARY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
@@ -31,6 +33,7 @@ _MAX_PASSAGES: Final = 1000
 _MAX_QUERY: Final = 500
 _MAX_WORDS: Final = 20
 _WIDTH: Final = 1000
+_T = TypeVar("_T")
 _NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _DOCUMENT: Final = "/v1/namespaces/{name}/documents/{document:path}"
 _READ_ERRORS: Final = errors(404, 422, 429)
@@ -126,7 +129,7 @@ async def list_documents(request: Request, name: str) -> Response:
     responses={200: {"content": {"image/png": _BINARY}}, 304: {"content": {"image/png": _BINARY}}, **_PAGE_ERRORS},
 )
 async def get_page_picture(request: Request, name: str, document: str, page: str) -> Response:
-    """Draw the page ``width`` pixels wide, in a process with limits of its own."""
+    """Draw the page at least ``width`` pixels wide, in one of a few sizes, in a process with limits of its own."""
     width = _number(_fields(request, ("width",)), "width", (MIN_WIDTH, MAX_WIDTH), _WIDTH)
     number = _page_number(page)
 
@@ -134,10 +137,10 @@ async def get_page_picture(request: Request, name: str, document: str, page: str
         return _original(services, name, document)
 
     path = await _read(request, name, find)
-    headers = _cached(f"{path.stem}-{number}-{width}")
+    headers = _cached(f"{path.stem}-{number}-{drawn_width(width)}")
     if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    picture = await _read(request, name, lambda _: draw_page(path, number, width))
+    picture = await _shown(request, lambda pages, key: pages.picture(key, path, number, width))
     return Response(picture, media_type="image/png", headers=headers)
 
 
@@ -151,11 +154,9 @@ async def get_page_text(request: Request, name: str, document: str, page: str) -
     _fields(request)
     number = _page_number(page)
 
-    def work(services: Services) -> dict[str, Any]:
-        found = asdict(page_words(_original(services, name, document), number))
-        return {"object": "page", "page": number, "has_text": bool(found["words"]), **found}
-
-    return JSONResponse(await _read(request, name, work))
+    path = await _read(request, name, lambda services: _original(services, name, document))
+    found = asdict(await _shown(request, lambda pages, key: pages.words(key, path, number)))
+    return JSONResponse({"object": "page", "page": number, "has_text": bool(found["words"]), **found})
 
 
 @router.get(
@@ -233,6 +234,13 @@ async def _read(request: Request, name: str, work: Any) -> Any:
 
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         return await services.retrieval.run(checked)
+
+
+async def _shown(request: Request, work: Callable[[PageViews, str], Coroutine[Any, Any, _T]]) -> _T:
+    """Run ``work`` on the pages, for the key of the request; it holds no place of answers or searches."""
+    services: Services = request.app.state.services
+    async with cancel_on_disconnect(request.receive):
+        return await services.waited_for(work(services.pages, id_of_digest(request.state.owner)))
 
 
 def _original(services: Services, name: str, document: str) -> Path:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from models.decoding.json_schemas import has_lookaround, unenforced
 from server.errors import InvalidRequest, UnsupportedField
 
 _WHOLE: Final = "#"
@@ -18,6 +19,7 @@ _SCHEMA_PATHS: Final = (
     ("parameters",),
     ("input_schema",),
 )
+_TOOL_PATHS: Final = (("function", "parameters"), ("parameters",), ("input_schema",))
 _DEFINITION_KEYS: Final = ("$defs", "definitions")
 # Keywords whose schemas apply to the same value as the schema that has them.
 _LISTS: Final = ("anyOf", "oneOf", "allOf")
@@ -78,6 +80,11 @@ REFUSED: Final[Mapping[str, str]] = {
     "request_id": "the server names its requests",
     "routed_experts_prompt_start": "the engine's inner state is not shown",
     "chat_template": "model.chat_template sets it for the server",
+    **dict.fromkeys(
+        ("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+        "it would have no effect; ask with structured_outputs, which has json, regex, choice and grammar",
+    ),
+    "guided_whitespace_pattern": "it would have no effect; structured_outputs has whitespace_pattern",
     "guided_decoding_backend": "the server has one",
     "use_beam_search": "it holds a place for each beam; ask for n instead",
 }
@@ -120,7 +127,7 @@ def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
     """
     for name, value in body.items():
         if name in REFUSED and value not in (None, False, 0, [], {}):
-            raise UnsupportedField(f"{name}: {REFUSED[name]}", param=name)
+            raise UnsupportedField(f"{name}: {REFUSED[name]}; leave {name} out", param=name)
         if name in LONGEST and isinstance(value, list | dict) and len(value) > LONGEST[name]:
             raise InvalidRequest(f"{name}: at most {LONGEST[name]} are taken", param=name)
     words = body.get("bad_words")
@@ -157,10 +164,12 @@ def _check_parts(content: object, name: str) -> None:
         if kind in _TEXT_PARTS:
             continue
         if isinstance(kind, str) and _MEDIA.search(kind):
-            raise UnsupportedField(f"{name}: a part is {kind[:40]}; this server answers text", param=name)
+            raise UnsupportedField(f"{name}: a part is {kind[:40]}; this server answers text: send text", param=name)
         for key, value in part.items():
             if value is not None and _MEDIA.search(key):
-                raise UnsupportedField(f"{name}: a part has {key[:40]}; this server answers text", param=name)
+                raise UnsupportedField(
+                    f"{name}: a part has {key[:40]}; this server answers text: send text", param=name
+                )
 
 
 def _parts(content: object) -> Iterator[Mapping[str, Any]]:
@@ -191,6 +200,7 @@ def check_shape(shape: object, name: str) -> None:
 
     Raises:
         InvalidRequest: it is too long, too deep or too repetitive; ``name`` is the field.
+        UnsupportedField: a schema that must be satisfied has a keyword that is not enforced.
     """
     if shape is None:
         return
@@ -211,6 +221,29 @@ def check_shape(shape: object, name: str) -> None:
             waiting.extend((value, depth + 1) for value in one)
     if any(has_cycle(schema) for schema in constraint_schemas(shape)):
         raise InvalidRequest(f"{name}: a schema refers to itself with nothing in between", param=name)
+    for schema, may_be_loose in _binding_schemas(shape):
+        if fault := unenforced(schema):
+            remedy = ", or send strict: false, which promises nothing" if may_be_loose else ""
+            message = f"{name}: the JSON schema has {fault} which is not enforced here; leave it out{remedy}"
+            raise UnsupportedField(message, param=name)
+
+
+def _binding_schemas(shape: object) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """Yield the schemas that the output must satisfy, each with whether strict: false takes that back.
+
+    Those of tools bind where strict is true, as OpenAI has it: others say what a tool would like.
+    """
+    for one in shape if isinstance(shape, list) else [shape]:
+        for path in _SCHEMA_PATHS:
+            holder = one
+            for key in path[:-1]:
+                holder = holder.get(key) if isinstance(holder, Mapping) else None
+            schema = holder.get(path[-1]) if isinstance(holder, Mapping) else None
+            if not isinstance(holder, Mapping) or not isinstance(schema, Mapping):
+                continue
+            strict = holder.get("strict")
+            if strict is True or (path not in _TOOL_PATHS and strict is not False):
+                yield schema, path != ("json",)
 
 
 def _check_member(key: object, value: object, name: str) -> None:
@@ -218,6 +251,8 @@ def _check_member(key: object, value: object, name: str) -> None:
         raise InvalidRequest(f"{name}: {key} may be {_MAX_REPEATS} at most", param=name)
     if key not in _PATTERNS or not isinstance(value, str):
         return
+    if key == "regex" and has_lookaround(value):
+        raise InvalidRequest(f"{name}: (?=, (?!, (?<= and (?<! are not enforced in a pattern; do without", param=name)
     if len(value) > _MAX_PATTERN:
         raise InvalidRequest(f"{name}: a pattern is longer than {_MAX_PATTERN} characters", param=name)
     product = 1

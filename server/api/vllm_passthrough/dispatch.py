@@ -33,6 +33,7 @@ from server.api.http_io import (
     read_json,
 )
 from server.api.vllm_passthrough.checks import check_plain
+from server.api.vllm_passthrough.history import readable_history
 from server.auth.authentication import Principal
 from server.error_mapping import error_reply
 from server.errors import ClientDisconnected, InvalidRequest
@@ -47,7 +48,8 @@ _Receive = Callable[[], Awaitable[Any]]
 _Send = Callable[[Any], Awaitable[None]]
 
 # A model without a chat template has no roles, so our own prompt form is used instead.
-NEED_TEMPLATE: Final = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"})
+_RESPONSES: Final = "/v1/responses"
+NEED_TEMPLATE: Final = frozenset({"/v1/chat/completions", _RESPONSES, "/v1/messages", "/v1/messages/count_tokens"})
 # Other headers control vLLM's scheduler (X-Vllm-Priority, X-data-parallel-rank, X-Session-ID) or carry our key.
 _HEADERS: Final = frozenset({b"accept", b"content-type", b"user-agent", b"traceparent", b"tracestate"})
 _ANSWER_LENGTHS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens")
@@ -76,9 +78,12 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     services.admission.check()
     deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
     chosen = services.settings.server
+    checked = check_plain(body, chosen.max_n)
+    if request.scope["path"] == _RESPONSES:
+        checked = readable_history(checked)
     call = LayerCall(
         path=request.scope["path"],
-        body=plain_body(check_plain(body, chosen.max_n), services.salt_for(principal.key_id)),
+        body=plain_body(checked, services.salt_for(principal.key_id)),
         headers=tuple((name, value) for name, value in request.scope["headers"] if name in _HEADERS),
     )
     passthrough = PassthroughCall(

@@ -13,7 +13,9 @@ from typing import Final
 from retrieval.ncbi.calls.parameter_classes import CLASSES, ParamClass
 from retrieval.types import Endpoint, NcbiCall
 from server.egress.recognition.terms import (
+    FIELDS,
     NotRecognized,
+    Part,
     Recognized,
     Refused,
     Search,
@@ -52,7 +54,7 @@ CHOICES: Final[Mapping[Endpoint, Mapping[str, tuple[str, ...]]]] = {
     "efetch": _PAGE
     | {
         "retmode": ("json", "xml", "text"),
-        "rettype": ("fasta", "gb", "gp", "abstract", "medline", "docsum", "gene_table", "uilist", "acc", "vcv"),
+        "rettype": ("fasta", "gb", "gp", "abstract", "medline", "docsum", "uilist", "acc"),
     },
     "elink": {"retmax": _PAGE["retmax"]} | _FORMAT | {"cmd": ("neighbor", "neighbor_score")},
     "einfo": _FORMAT | {"version": ("2.0",)},
@@ -90,12 +92,13 @@ class Allowed:
     """Hold a recognized call as it may leave.
 
     ``call`` is rebuilt: parameters in the table's order, names in their stored spelling. ``characters`` is what its
-    variable values cost of a budget.
+    variable values cost of a budget, ``parts`` what was chosen in them.
     """
 
     call: NcbiCall
     classes: tuple[ParamClass, ...]
     characters: int
+    parts: tuple[Part, ...] = ()
 
 
 def recognize_choice(endpoint: Endpoint, name: str, value: str) -> Recognized:
@@ -107,13 +110,17 @@ def recognize_choice(endpoint: Endpoint, name: str, value: str) -> Recognized:
     choices = CHOICES[endpoint][name]
     if value not in choices:
         raise refuse(name, "choice", "the value is not in the list of values", f"use one of {', '.join(choices)}")
-    return Recognized(value)
+    return _chosen(value, len(choices))
+
+
+def _chosen(value: str, choices: int) -> Recognized:
+    return Recognized(value, parts=(Part("choice", value, choices=choices),))
 
 
 def recognize_database(name: str, value: str, choices: tuple[str, ...]) -> Recognized:
     if value not in choices:
         raise refuse(name, "database", "the database is not in the list of databases", f"use {', '.join(choices)}")
-    return Recognized(value)
+    return _chosen(value, len(choices))
 
 
 def recognize_link(dbfrom: str, db: str, value: str) -> Recognized:
@@ -124,7 +131,7 @@ def recognize_link(dbfrom: str, db: str, value: str) -> Recognized:
     """
     plain = f"{dbfrom}_{db}"
     if value == plain or (value in _LINKS and value.startswith(plain)):
-        return Recognized(value)
+        return _chosen(value, len(_LINKS) + 1)
     raise refuse("linkname", "choice", "the link is not in the list of links", "use dbfrom_db, as gene_omim")
 
 
@@ -161,6 +168,8 @@ _MAX_CHARS: Final = 2500
 # Values that cost their length of a budget; any other parameter costs one character.
 COUNTED: Final = frozenset({"term", "id", "ENTREZ_QUERY", "RID", "QUERY", "seq_start", "seq_stop"})
 _POSITION_CHARS: Final = 10
+# How many request ids are remembered, of all keys.
+MAX_REQUEST_IDS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +207,8 @@ class Recognizer:
         if kept := classes - self.allow:
             raise refuse("call", "class", f"{', '.join(sorted(kept))} may not leave", "extend egress.allow")
         sent = {name: one.text for name, one in found.items()}
-        return Allowed(NcbiCall(call.endpoint, call.db, sent), _ordered(classes), characters_of(sent))
+        parts = tuple(part for one in found.values() for part in one.parts)
+        return Allowed(NcbiCall(call.endpoint, call.db, sent), _ordered(classes), characters_of(sent), parts)
 
     def _checks(self, call: NcbiCall, is_received: IsReceived) -> Mapping[str, Callable[[str], Recognized]]:
         params = call.params
@@ -230,7 +240,7 @@ class Recognizer:
     def _position(self, name: str, value: str) -> Recognized:
         if "coordinates" not in self.allow or not value.isdecimal() or len(value) > _POSITION_CHARS:
             raise refuse(name, "position", "a position in a sequence may not leave", "fetch the whole record")
-        return Recognized(value, frozenset({"coordinates"}))
+        return Recognized(value, frozenset({"coordinates"}), (Part("place", value),))
 
 
 def characters_of(params: Mapping[str, str]) -> int:
@@ -255,13 +265,13 @@ def _check_parameters(call: NcbiCall, names: tuple[str, ...]) -> None:
 def _field(value: str) -> Recognized:
     if not is_field(value):
         raise refuse("field", "choice", "the field is not in the list of fields", "use a field as gene, orgn or mesh")
-    return Recognized(value)
+    return _chosen(value, len(FIELDS) + 1)
 
 
 def _request_id(value: str, is_received: IsReceived) -> Recognized:
     if not is_received(value):
         raise refuse("RID", "request_id", "the request id did not come from NCBI to this server", "search again")
-    return Recognized(value, frozenset({"id"}))
+    return Recognized(value, frozenset({"id"}), (Part("choice", value, choices=MAX_REQUEST_IDS),))
 
 
 def _ordered(classes: frozenset[ParamClass]) -> tuple[ParamClass, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from retrieval.ncbi.calls.parameter_classes import ParamClass
@@ -20,7 +20,8 @@ from server.egress.recognition.vocabulary import Vocabulary, is_symbol, known_na
 # What was not recognized, or which bound was reached; the label of the metric.
 Reason = Literal[
     "endpoint", "database", "parameter", "characters", "identifier", "word", "form", "combination", "choice",
-    "sequence", "position", "request_id", "class", "answer_budget", "hour_budget", "day_budget",
+    "sequence", "position", "request_id", "origin", "class", "answer_budget", "answer_bits", "hour_budget",
+    "day_budget",
 ]  # fmt: skip
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 # The examples in the prompts ask for 5 records at a time. Ten PubMed ids can carry 10 * log2(44,000,000) = 254 bits,
@@ -75,11 +76,25 @@ class NotRecognized(Exception):  # an outcome inside this package, no error of t
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Hold one thing that a call chooses: an identifier, a name, one of ``choices`` fixed values, a position.
+
+    ``db`` is that of an identifier which is a number, "" for an accession.
+    """
+
+    kind: Literal["id", "name", "choice", "place"]
+    text: str
+    db: str = ""
+    choices: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Recognized:
-    """Hold a recognized value as it may leave."""
+    """Hold a recognized value as it may leave, and what was chosen in it."""
 
     text: str
     classes: frozenset[ParamClass] = frozenset()
+    parts: tuple[Part, ...] = ()
 
 
 def refuse(param: str, reason: Reason, what: str, remedy: str) -> NotRecognized:
@@ -153,12 +168,17 @@ def is_identifier(word: str, kind: str = "") -> bool:
 
     Without a kind a bare number is none, as it can be anyone's.
     """
+    return identifier(word, kind) is not None
+
+
+def identifier(word: str, kind: str = "") -> Part | None:
+    """Return what a word of a search identifies, None if it is no identifier of ``kind``."""
     if kind and in_range(kind, word):
-        return True
+        return Part("id", word, kind)
     for prefix, db in _PREFIXED.get(kind, ()):
         if word.startswith(prefix) and in_range(db, word.removeprefix(prefix)):
-            return True
-    return any(shape.fits(word) for shape in _WORDS.get(kind, ()))
+            return Part("id", word.removeprefix(prefix), db)
+    return Part("id", word) if any(shape.fits(word) for shape in _WORDS.get(kind, ())) else None
 
 
 def recognize_ids(db: str, value: str) -> Recognized:
@@ -178,7 +198,7 @@ def recognize_ids(db: str, value: str) -> Recognized:
             "use RefSeq accessions with their version" if db in ("nuccore", "protein") else "use its record numbers"
         )
         raise refuse("id", "identifier", f"an id is none that {db} has", remedy)
-    return Recognized(value, frozenset({"id"}))
+    return Recognized(value, frozenset({"id"}), tuple(Part("id", one, db if one.isdecimal() else "") for one in ids))
 
 
 MAX_CLAUSES: Final = 3
@@ -242,6 +262,8 @@ _OF: Final[Mapping[Field, tuple[str, ...]]] = {
 }  # fmt: skip
 # By tag in lower case. ``uid`` is left to the database of the call.
 FIELDS: Final[Mapping[str, Field]] = {tag: field for field, tags in _OF.items() for tag in tags}
+# With quotes or without, a field or none.
+_FORMS: Final = 2 * (len(FIELDS) + 2)
 # What a word without a field may be, by database: a single clause needs no field where the database implies it.
 IMPLIED: Final[Mapping[str, frozenset[NameKind]]] = {
     "gene": _SYMBOLS | {"gene_name"},
@@ -273,6 +295,7 @@ class _Clause:
 
     text: str
     kind: ParamClass
+    part: Part
     organism: bool = False
     spoken: bool = False
 
@@ -290,7 +313,16 @@ def recognize_term(term: str, search: Search, vocabulary: Vocabulary) -> Recogni
     clauses = [_clause(text, search, vocabulary, alone=len(written) == 1) for text in written]
     _check_together(clauses, search.param)
     joined = clauses[0].text + "".join(f" {op} {one.text}" for op, one in zip(operators, clauses[1:], strict=True))
-    return Recognized(joined, frozenset(one.kind for one in clauses))
+    return Recognized(joined, frozenset(one.kind for one in clauses), _parts(clauses, operators))
+
+
+def _parts(clauses: list[_Clause], operators: list[str]) -> tuple[Part, ...]:
+    """Return what a term chooses: how its clauses are joined, and of each the field, the quotes and the value."""
+    joined = Part("choice", f"{len(clauses)} {' '.join(operators)}", choices=2**MAX_CLAUSES - 1)
+    fields = (
+        Part("choice", f"{one.text.partition('[')[2]}{one.text[:1] == chr(34)}", choices=_FORMS) for one in clauses
+    )
+    return (joined, *fields, *(one.part for one in clauses))
 
 
 def _is_plain_case(part: str) -> bool:
@@ -335,26 +367,27 @@ def _untagged(found: re.Match[str], search: Search, vocabulary: Vocabulary) -> _
     """Recognize a whole term without a tag, in the field of the call or in what its database implies."""
     if search.field:
         clause = _in_field(found["text"], found["quote"], search.field, search, vocabulary)
-        return _Clause(clause.text.partition("[")[0], clause.kind, clause.organism, clause.spoken)
-    if is_identifier(found["text"]):
-        return _Clause(found["text"], "id")
+        return replace(clause, text=clause.text.partition("[")[0])
+    if (known := identifier(found["text"])) is not None:
+        return _Clause(found["text"], "id", known)
     return _name(found["text"], found["quote"], IMPLIED.get(search.db, frozenset()), search.param, vocabulary)
 
 
 def _in_field(text: str, quote: str, tag: str, search: Search, vocabulary: Vocabulary) -> _Clause:
     field = FIELDS[tag] if tag != "uid" else Field(ids=search.db)
     if field.place and search.places and _POSITION.fullmatch(text):
-        return _Clause(f"{text}[{tag}]", "coordinates")
+        return _Clause(f"{text}[{tag}]", "coordinates", Part("place", text))
     if field.place:
         raise refuse(search.param, "position", "a field takes positions in a genome", "search by a symbol or an id")
-    if field.ids is not None and is_identifier(text, field.ids):
-        return _Clause(f"{text}[{tag}]", "id", organism="organism" in field.kinds)
+    if field.ids is not None and (known := identifier(text, field.ids)) is not None:
+        return _Clause(f"{text}[{tag}]", "id", known, organism="organism" in field.kinds)
     if text.lower() in field.fixed and text in (text.lower(), text.upper(), text.capitalize(), text.title()):
-        return _Clause(f"{quote}{text.lower()}{quote}[{tag}]", "term")
+        fixed = Part("choice", text.lower(), choices=len(field.fixed))
+        return _Clause(f"{quote}{text.lower()}{quote}[{tag}]", "term", fixed)
     if not field.kinds:
         raise refuse(search.param, "identifier", "a value does not fit its field", "search by a symbol or an id")
     clause = _name(text, quote, field.kinds, search.param, vocabulary)
-    return _Clause(f"{clause.text}[{tag}]", clause.kind, clause.organism, clause.spoken)
+    return replace(clause, text=f"{clause.text}[{tag}]")
 
 
 def _name(text: str, quote: str, kinds: frozenset[NameKind], param: str, vocabulary: Vocabulary) -> _Clause:
@@ -371,4 +404,5 @@ def _name(text: str, quote: str, kinds: frozenset[NameKind], param: str, vocabul
     kind: ParamClass = "symbol" if is_symbol(entry) else "term"
     # In small letters, as OMIM's titles are in capitals, and a capital AND is an operator.
     name = entry.spelling if is_symbol(entry) else entry.spelling.lower()
-    return _Clause(f"{quote}{name}{quote}", kind, entry.kind == "organism", reads_as_language(entry, vocabulary))
+    part, spoken = Part("name", name), reads_as_language(entry, vocabulary)
+    return _Clause(f"{quote}{name}{quote}", kind, part, entry.kind == "organism", spoken)

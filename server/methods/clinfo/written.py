@@ -84,7 +84,7 @@ class WrittenSynthesis:
             limit=self.limit,
             outcome="cut" if self.limit else "abstained" if is_refusal else "answered",
             step=f"{len(self.read)} articles read, {len(numbered)} of them cited",
-            written=self.text,
+            written=f"{self.reader.opening} {self.text}".lstrip(),
             numbered=numbered,
             record={"articles_read": [article.key for article in self.read.values()]},
         )

@@ -153,6 +153,9 @@ def _nothing(made_from: Transcript) -> Verdict:
         reason = f"The model read {_counted(lookups)} and found no answer in them. {looked_up(lookups)}"
         return Verdict("abstained", reason, is_shown=False)
     stray = [one for one in lookups if not is_searched_rightly(one, made_from.question)]
+    if any(one.has_ignored for one in lookups):
+        reason = f"Not found: NCBI has nothing of a word that was searched for. {looked_up(lookups)}"
+        return Verdict("not_found", reason, is_shown=False)
     if any(one.num_records for one in lookups) and not any(one.endpoint == "esearch" for one in stray):
         reason = f"Records were found, but none could be read: there may be an answer. {looked_up(lookups)}"
         return Verdict("call_failed", reason, is_shown=False)

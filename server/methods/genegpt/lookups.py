@@ -25,6 +25,8 @@ class Lookup:
     status: CallStatus
     num_records: int
     result: str
+    # Words of the search that NCBI dropped, so that its records are not of them.
+    has_ignored: bool = False
 
     @classmethod
     def of(cls, step: CallFinished) -> Lookup:
@@ -38,6 +40,7 @@ class Lookup:
             # Records that NCBI could not give count as records of the reply.
             num_records=int(record.get("num_records") or 0) if step.reply.status in ("ok", "duplicate") else 0,
             result=summary(step.reply),
+            has_ignored=bool(record.get("ignored_words")),
         )
 
     @property

@@ -14,6 +14,7 @@ header is constant, so that all requests share its cached prefix. A sequence is 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -52,6 +53,7 @@ from server.methods.base import (
     plain_ids,
     uses_chat_template,
 )
+from server.methods.genegpt.answer_splitter import AnswerSplitter
 from server.methods.genegpt.judging import ReadingLedger
 from server.methods.genegpt.prompt import (
     COT_TRIGGER,
@@ -67,8 +69,6 @@ from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary
 from server.types import EGRESS_MODES, EgressMode
 
-MARK = "Answer:"
-CALL_OPENER = "[https://"
 # What the model writes between two replies; a call has about 60 tokens, the reasoning of a hop as many.
 _OWN_TOKENS: Final = 512
 # Of a model that was trained for look-ups alone: a call with its margin, the longest one where each digit is a token,
@@ -80,109 +80,6 @@ _LONGEST_LOOKUP: Final = (
 )
 _LOOKUP_CALLS: Final = 3
 _MULTI_HOP_CALLS: Final = 8
-
-
-def extract_answer(text: str) -> str:
-    """Return the text after the last ``Answer:``, all of it where there is no such mark."""
-    return text.rpartition(MARK)[2].strip()
-
-
-class AnswerSplitter:
-    """Turn sampled text and calls, fed in order, into text deltas and the final ``answer``.
-
-    With ``multi_hop`` every ``Answer:`` may belong to a sub-question, so the answer is emitted at the end. Without it,
-    the answer streams from the first ``Answer:`` on. Text that may become a call is buffered until that is decided.
-    """
-
-    def __init__(self, *, multi_hop: bool) -> None:
-        self._multi_hop = multi_hop
-        self._buffer = ""
-        self._pending: str | None = None  # text since the last mark; None before the first
-        self._since_call = ""
-        self._sent_answer = ""
-
-    @property
-    def answer(self) -> str:
-        """Return the answer so far; it is final after ``finish``."""
-        return (self._pending if self._pending is not None else extract_answer(self._since_call)).strip()
-
-    def feed(self, text: str) -> list[TextDelta]:
-        self._buffer += text
-        keep = _undecided(self._buffer)
-        ready, self._buffer = self._buffer[:keep], self._buffer[keep:]
-        return self._release(ready)
-
-    def discard_call(self) -> list[TextDelta]:
-        """Discard the buffered text, which was a call, and release what precedes the call as reasoning.
-
-        Text between the last mark and the call was not the final answer.
-        """
-        before, _, _ = self._buffer.rpartition(CALL_OPENER)
-        self._buffer = ""
-        deltas = self._release(before)
-        deltas += self._drop_pending()
-        self._since_call = ""
-        return deltas
-
-    def finish(self) -> list[TextDelta]:
-        rest, self._buffer = self._buffer, ""
-        deltas = self._release(rest)
-        if self._pending is None or self._multi_hop or not self._sent_answer:
-            deltas += self._answer_delta(self.answer)
-        return deltas
-
-    def _release(self, text: str) -> list[TextDelta]:
-        self._since_call += text
-        deltas: list[TextDelta] = []
-        while MARK in text:
-            before, _, text = text.partition(MARK)
-            deltas += self._plain(before)
-            deltas += self._drop_pending()
-            self._pending = ""
-        return deltas + self._plain(text)
-
-    def _plain(self, text: str) -> list[TextDelta]:
-        if not text:
-            return []
-        if self._pending is None:
-            return [TextDelta(text, "reasoning")]
-        self._pending += text
-        if self._multi_hop:
-            return []
-        # Trailing white space is withheld: the answer may end here, and it is stripped.
-        answer = self._pending.strip()
-        return self._grow(answer)
-
-    def _grow(self, answer: str) -> list[TextDelta]:
-        new = answer[len(self._sent_answer) :]
-        self._sent_answer = answer
-        return self._answer_delta(new)
-
-    def _drop_pending(self) -> list[TextDelta]:
-        """Drop the text after the last mark as the final answer.
-
-        It belongs to a sub-question, or a call follows it.
-        """
-        if self._pending is None:
-            return []
-        text, self._pending = self._pending, None
-        if self._multi_hop:
-            return [TextDelta(f"{MARK}{text}", "reasoning")]
-        sent, self._sent_answer = self._sent_answer, ""
-        # That text has been sent already, so the next answer starts on a new line.
-        return [TextDelta("\n", "answer")] if sent else []
-
-    def _answer_delta(self, text: str) -> list[TextDelta]:
-        return [TextDelta(text, "answer")] if text else []
-
-
-def _undecided(text: str) -> int:
-    """Return the offset of the suffix that may still become a call or a mark, or the text's length if there is none."""
-    opener = text.rfind(CALL_OPENER)
-    if opener >= 0 and "\n" not in text[opener:]:
-        return opener
-    cuts = [len(text) - n for word in (CALL_OPENER, MARK) for n in range(1, len(word)) if text.endswith(word[:n])]
-    return min(cuts, default=len(text))
 
 
 GrammarMode = Literal["off", "calls", "grounded"]
@@ -313,18 +210,17 @@ class GeneGpt:
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = self._options(ask)
-        only_reads = self._lifecycle.card.trained_for is not None
-        question = _with_trigger(ask.question, options)
-        parsed = as_trained(question) if only_reads else ParsedQuestion(question)
-        if parsed.text != question:
-            yield Step(f"the model is asked: {parsed.text}")
-        question = parsed.text
+        only_reads = not self._lifecycle.card.is_general
+        written = _with_trigger(ask.question, options)
+        parsed = as_trained(written) if only_reads else ParsedQuestion(written)
+        if (question := parsed.text) != written:
+            yield Step(f"the model is asked: {question}")
         engine = self._lifecycle.get()
-        request = self._request(ask, options, parsed, engine)
+        request = await asyncio.to_thread(self._request, ask, options, parsed, engine)
         session = self._lookups.open(ask, question, options)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
-        kept = {"with_references": options.references}
-        ledger = ReadingLedger(parsed, **kept) if only_reads else Ledger(question, **kept)
+        shows = options.references
+        ledger = ReadingLedger(parsed, with_references=shows) if only_reads else Ledger(question, with_references=shows)
         steps = run(engine, request, session)
         if self._needs_a_call(options, question):
             steps = _with_a_call(
@@ -378,7 +274,7 @@ class GeneGpt:
         be of a reply.
         """
         searched = ANYTHING
-        if self._lifecycle.card.trained_for is not None and options.grammar == "grounded":
+        if not self._lifecycle.card.is_general and options.grammar == "grounded":
             searched = Searched(parsed.subject or parsed.text, parsed.database, whole=bool(parsed.subject))
         elif not is_forced:
             return None
@@ -387,7 +283,7 @@ class GeneGpt:
     def _needs_a_call(self, options: GeneGptOptions, question: str) -> bool:
         """Return whether the model has to make a call: what one for look-ups says of a name without it is not shown."""
         is_free = options.grammar == "off" or not options.max_calls or COT_TRIGGER in question
-        return not is_free and self._lifecycle.card.trained_for is not None and has_identifier(question)
+        return not is_free and not self._lifecycle.card.is_general and has_identifier(question)
 
     def _bounds(self, ask: AnswerRequest, question: str, engine: Engine) -> tuple[int, int]:
         """Return the most tokens that the model writes between two replies, and in all.
@@ -395,7 +291,7 @@ class GeneGpt:
         What only looks up and copies needs a call, which may have a sequence of the question, or a few words.
         """
         own, whole = _OWN_TOKENS, self._max_answer_tokens
-        if self._lifecycle.card.trained_for is not None:
+        if not self._lifecycle.card.is_general:
             encode = engine.tokenizer.encode
             own = max(_LOOKUP_TOKENS, len(encode(_LONGEST_LOOKUP)))
             own += sum(len(encode(one)) for one in _SEQUENCE.findall(question))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, Literal
 
+from retrieval.ncbi.calls.entrez_spelling import entrez_spelling
 from retrieval.ncbi.replies.condense import condense
 from retrieval.ncbi.replies.records import (
     BlastHit,
@@ -32,7 +33,7 @@ from retrieval.ncbi.replies.records import (
     SnpRecord,
 )
 from retrieval.types import Focus
-from server.methods.shared.conversation.follow_ups import standalone
+from server.methods.shared.conversation.follow_ups import ABOUT, about
 from server.methods.shared.generation import with_instruction
 from server.methods.shared.identifiers import identifiers_in
 
@@ -168,8 +169,11 @@ def resolve_mask(mask: str) -> str | None:
 
 
 def one_line(question: str) -> str:
-    """Return the question on one line, since line breaks in it would look like the prompt's own."""
-    return " ".join(question.split())
+    """Return the question on one line, since line breaks in it would look like the prompt's own.
+
+    Its Greek letters and hyphens are Entrez's: the grammar of calls has no others, and a name must be writable.
+    """
+    return " ".join(entrez_spelling(question).split())
 
 
 def question_line(question: str) -> str:
@@ -282,7 +286,7 @@ def as_trained(question: str) -> ParsedQuestion:
         return ParsedQuestion(f"What are genes related to {found['disease']}?")
     symbols = [one.text for one in identifiers_in(text) if one.kind == "symbol"]
     named = list(dict.fromkeys(symbols or _WORM_GENE.findall(text)))
-    bare = re.sub("|".join(map(re.escape, named)) or "$", " ", text)
+    bare = re.sub("|".join(map(re.escape, named)) or "$", " ", text.replace(ABOUT, "("))
     words = frozenset(word.casefold() for word in _WORD.findall(bare))
     organisms = {_ORGANISMS[word] for word in words if word in _ORGANISMS}
     if not named and not has_identifier(text) and (in_words := _of_gene_in_words(text)):
@@ -368,7 +372,7 @@ def has_identifier(question: str) -> bool:
 def asking_part(question: str) -> str:
     """Return the one sentence of a message that asks for something in scope; the whole where there is not just one.
 
-    A name that it refers to ("it", "this gene") is put in from the sentences before it.
+    Where it names no gene, those of the sentence before it stand behind it.
     """
     text = one_line(question)
     if COT_TRIGGER in text or _SEQUENCE.search(text):
@@ -382,6 +386,5 @@ def asking_part(question: str) -> str:
     asking = sentences[places[0]]
     if any(one.kind == "symbol" for one in identifiers_in(asking)):
         return asking
-    # Only what names something can be meant.
-    before = [one for one in sentences[: places[0]] if any(found.kind == "symbol" for found in identifiers_in(one))]
-    return standalone([before[-1], asking]) if before else asking
+    named = [[found.text for found in identifiers_in(one) if found.kind == "symbol"] for one in sentences[: places[0]]]
+    return about(asking, next(filter(None, reversed(named)), []))

@@ -340,7 +340,7 @@ class _Run:
         # Where no sub-answer cites a passage, the references are the best passage of each.
         fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_passages)))
         closing = Closing(self.question, self.library.by_number, fallback, self.options.references, lack, self.details)
-        closing = replace(closing, relied=tuple(cited), withholds=self.layout.card.trained_for is not None)
+        closing = replace(closing, relied=tuple(cited), withholds=not self.layout.card.is_general)
         return replace(closing, abstains=self.options.without_passages == "abstain")
 
     def _history(self, writing: int) -> str:

@@ -270,8 +270,11 @@ class _ParsedQuestion:
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Return the words of the question that neither a name nor a relation explains."""
-        return tuple(word for word in unread_words(self.rest, self.relations) if word.casefold() not in _ASKING)
+        """Return the words of the question that neither a name, a relation nor the kind of a node explains."""
+        ends = (end for statement in self.ordered for end in (statement.source, statement.target))
+        kinds = {term for kind in {end.kind for end in ends} for term in query_terms(kind)}
+        words = unread_words(self.rest, self.relations)
+        return tuple(word for word in words if word.casefold() not in _ASKING and not kinds & {*query_terms(word)})
 
     @property
     def by_edge(self) -> list[Relation]:

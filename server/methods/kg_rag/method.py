@@ -29,6 +29,7 @@ import numpy as np
 
 from models.encoders.base import Floats
 from models.engines.base import Engine
+from models.errors import ArrowheadError
 from models.types import Delta, GenerateParams
 from retrieval.graph.context.select import (
     PAPER_VOLUME,
@@ -70,6 +71,8 @@ _SLACK: Final = 16
 _ANSWER_TOKENS: Final = 512
 # Articles of the chosen statements that are looked up for retractions.
 _MAX_ARTICLES: Final = 200
+# So many characters of an answer are searched for names.
+_MAX_LINKED: Final = 4000
 _NOTHING: Final = np.zeros(0, np.float32)
 
 
@@ -179,8 +182,12 @@ class KgRag:
         params = self._params(ask, outcome.question, engine)
         async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
             async for event in events:
-                for shown in report.ending(outcome, event) if isinstance(event, Done) else (event,):
-                    yield shown
+                if not isinstance(event, Done):
+                    yield event
+                    continue
+                names = await _unread_names(self._linker, event.answer, outcome)
+                for final_event in report.ending(replace(outcome, unread_names=names), event):
+                    yield final_event
 
     async def _context(
         self, graph: Graph, gathered: ContextCandidates, vectors: Vectors, choosing: ContextOptions
@@ -221,6 +228,24 @@ class KgRag:
             stop_on_repetition=True,
             **sampling.shape,
         )
+
+
+async def _unread_names(linker: Linker, answer: str, outcome: Outcome) -> tuple[str, ...]:
+    """Return the names of nodes that an answer has and nothing that was read for it, as the answer writes them."""
+    if outcome.question.answers or not outcome.context_text:
+        return ()
+    text = answer[:_MAX_LINKED]
+    try:
+        linked = await linker.link(text)
+    except ArrowheadError:
+        return ()
+    statements = outcome.context.statements
+    read = {end.node_id for statement in statements for end in (statement.source, statement.target)}
+    read |= {node.node_id for node in (*outcome.context.entities, *outcome.recognised.entities)}
+    texts = f"{outcome.question.text}\n{outcome.context_text}".casefold()
+    mentions = (one for one in (*linked.mentions, *linked.options) if one.method in ("exact", "synonym"))
+    names = (text[one.start : one.end] for one in mentions if one.node.node_id not in read)
+    return tuple(dict.fromkeys(name for name in names if name.casefold() not in texts))
 
 
 def _refuse_unread(options: KgRagOptions) -> None:

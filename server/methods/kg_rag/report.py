@@ -208,7 +208,7 @@ class Outcome:
     """Hold the state after the context is chosen.
 
     ``stand_ins`` as in ``Around``. ``linking_usage`` is the usage of the model's linking call, None where there was
-    none.
+    none. ``unread_names``: names of the graph that the answer has and no statement that was read.
     """
 
     question: ParsedQuestion
@@ -219,6 +219,7 @@ class Outcome:
     graph: str
     release: str
     linking_usage: LoopUsage | None = None
+    unread_names: tuple[str, ...] = ()
 
     @property
     def context_text(self) -> str:
@@ -297,9 +298,11 @@ def sources_of(outcome: Outcome) -> tuple[Source, ...]:
     context = outcome.context
     if not outcome.context_text:
         return ()
-    names = (f"{node.kind} {node.name} {node.identifier}" for node in context.entities)
-    statements = (f"{s.text} {_source(s)} {' '.join(s.edge.pmids)}" for s in context.statements)
-    return tuple(map(Source, (*names, *statements)))
+    ends = (end for s in context.statements for end in (s.source, s.target))
+    nodes = {node.node_id: node for node in (*context.entities, *ends)}.values()
+    names = (Source(f"{node.kind}, {node.identifier}", title=node.name) for node in nodes)
+    statements = (Source(f"{s.text} {_source(s)} {' '.join(s.edge.pmids)}") for s in context.statements)
+    return (*names, *statements)
 
 
 def abstention(outcome: Outcome) -> Iterator[Event]:
@@ -352,6 +355,9 @@ def judged(outcome: Outcome, done: Done) -> Verdict:
     if question.answers and not question.answer_in(bare):
         return Verdict("partial", "This is none of the choices.")
     statements = cited(outcome.context, question, answer)
+    if outcome.unread_names:
+        names = ", ".join(f"“{name}”" for name in outcome.unread_names[:_MAX_LISTED])
+        return Verdict("partial", f"No statement that was read names {names}.", statements)
     return Verdict("answered", statements=statements) if statements else Verdict("partial", _MISSING)
 
 

@@ -13,6 +13,8 @@ from server.methods.medrag.chain_of_thought import Chain
 from server.methods.medrag.request import ParsedQuestion
 
 NO_TEXT: Final = "The model wrote no answer."
+# What is answered for a model that finds the question answered by none of its passages.
+NO_PASSAGE: Final = "The passages do not say."
 NO_CHOICE: Final = "What the model wrote is none of the choices."
 
 
@@ -22,8 +24,9 @@ class Closing:
 
     ``passages`` are by number. ``fallback`` lists the numbers of the passages that were read, best first. ``without``
     is the reason why the answer rests on no passage, "" where it may rest on one. ``relied`` are the numbers that
-    sub-answers cite. ``withholds``: the model cannot write, so that a choice is judged by the passages; with
-    ``abstains`` one that none supports is withheld.
+    sub-answers cite. ``refusal``: what the prompt asks the model to write where nothing answers. ``withholds``: the
+    model cannot write, so that a choice is judged by the passages; with ``abstains`` one that none supports is
+    withheld.
     """
 
     question: ParsedQuestion
@@ -33,6 +36,7 @@ class Closing:
     without: str
     details: Mapping[str, Any]
     relied: Sequence[int] = ()
+    refusal: str = ""
     withholds: bool = False
     abstains: bool = True
 

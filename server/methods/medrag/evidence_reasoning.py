@@ -17,6 +17,7 @@ from typing import Final
 from retrieval.corpus.namespaces.settings import embedded_title
 from server.methods.base import Event, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
+from server.methods.medrag.closing import NO_PASSAGE
 from server.methods.medrag.context import Context
 from server.methods.medrag.request import MARK
 from server.methods.shared.choices import asks_yes_or_no
@@ -39,7 +40,6 @@ from server.methods.shared.verdicts import (
 Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
 # As the training writes them.
 SILENT: Final = "No passage says it."
-NO_PASSAGE: Final = "The passages do not say."
 # Of a sentence that is quoted (docs/evals.md). In a question of more words than the training has, such as a case, the
 # probability has to be higher: with less, sentences about other things are quoted.
 _SAID: Final = 0.05

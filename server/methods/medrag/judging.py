@@ -14,7 +14,7 @@ from typing import Final
 from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.medrag.chain_of_thought import Chain
-from server.methods.medrag.closing import NO_CHOICE, NO_TEXT, Closing, Verdict, is_cut
+from server.methods.medrag.closing import NO_CHOICE, NO_PASSAGE, NO_TEXT, Closing, Verdict, is_cut
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.extractive import (
     NEGATED,
@@ -51,6 +51,8 @@ def judged(closing: Closing, chain: Chain) -> Verdict:
         return _judged_choice(closing, chain)
     if not chain.answer.strip():
         return Verdict("abstained", NO_TEXT)
+    if chain.answer == NO_PASSAGE:
+        return Verdict("abstained", closing.without or _read_in_vain(closing))
     if closing.without:
         return Verdict("partial", f"Answered without passages. {closing.without}")
     if chain.quotes and asks_yes_or_no(closing.question.stem):
@@ -61,7 +63,8 @@ def judged(closing: Closing, chain: Chain) -> Verdict:
 
 def _judged_choice(closing: Closing, chain: Chain) -> Verdict:
     if not chain.letter:
-        return Verdict("abstained", chain.undecided or NO_CHOICE)
+        in_vain = _read_in_vain(closing) if chain.answer == NO_PASSAGE else NO_CHOICE
+        return Verdict("abstained", chain.undecided or in_vain)
     basis = _basis(closing, chain)
     if closing.without:
         return Verdict("partial", f"Answered without passages. {closing.without}", basis)
@@ -77,6 +80,14 @@ def _judged_choice(closing: Closing, chain: Chain) -> Verdict:
         reason = chain.undecided or (SMALL_VERDICT if YES_NO.match(chain.answer) else NO_VERDICT)
         return Verdict("partial", reason, basis)
     return Verdict("answered", basis=basis)
+
+
+def _read_in_vain(closing: Closing) -> str:
+    """Return what was read for an answer that says that nothing in it tells, "" for nothing."""
+    names = closing.details.get("namespaces") or ()
+    where = f" of {', '.join(names[:5])}" if names else ""
+    number = len(closing.passages)
+    return f"Read: {number} passage{'' if number == 1 else 's'}{where}." if number else ""
 
 
 def _basis(closing: Closing, chain: Chain) -> dict[int, str]:

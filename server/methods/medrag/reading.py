@@ -83,7 +83,7 @@ class PassageReader:
                     case _:
                         yield event
         closing = Closing(question, outcome.numbered, context.best_first, options.references, outcome.lack, details)
-        if self._lifecycle.card.trained_for is not None:
+        if not self._lifecycle.card.is_general:
             closing = replace(closing, withholds=True, abstains=options.without_passages == "abstain")
         for final_event in await report.closing_events(closing, chain, chains.generations.usage) if chain else ():
             yield final_event

@@ -181,11 +181,17 @@ def _told(closing: Closing, chain: Chain) -> Verdict:
         return Verdict("cut", why_cut(chain.finish_reason, chain.stop_reason))
     if not (chain.letter or chain.answer.strip()):
         return Verdict("abstained", NO_TEXT)
+    if closing.refusal and _plain(chain.answer) == _plain(closing.refusal):
+        return Verdict("abstained")
     if closing.without:
         return Verdict("partial", f"Answered without passages. {closing.without}")
     if closing.question.choices and not chain.letter:
         return Verdict("partial", NO_CHOICE)
     return Verdict("answered")
+
+
+def _plain(text: str) -> str:
+    return text.strip().rstrip(".").replace("’", "'")
 
 
 def _sentences(closing: Closing, chain: Chain, basis: Mapping[int, str], known: Sequence[int]) -> dict[int, str]:

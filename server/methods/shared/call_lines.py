@@ -27,7 +27,10 @@ ELLIPSIS = "…"
 
 
 def summary(reply: CallReply) -> str:
-    """Return a short phrase for a reply: ``3 ids``, ``1 record``, ``0 hits``, or the error."""
+    """Return a short phrase for a reply: ``3 ids``, ``1 record``, ``0 hits``, or the error.
+
+    With the words that a search ignored, which its records are not of: ``3 ids, not of XYZQQQ``.
+    """
     if reply.status == "duplicate":
         return "same call as before"
     if reply.status in ("error", "refused"):
@@ -36,7 +39,8 @@ def summary(reply: CallReply) -> str:
     noun = _NOUNS.get(str(reply.record.get("endpoint")), "record")
     if reply.status == "empty" or not number:
         return f"0 {noun}s"
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    ignored = ", ".join(map(str, reply.record.get("ignored_words") or ()))[:_MAX_VALUE]
+    return f"{number} {noun}{'' if number == 1 else 's'}{f', not of {ignored}' if ignored else ''}"
 
 
 def short_url(url: str) -> str:

@@ -198,7 +198,7 @@ class GrammarRewriter:
     async def rewritten(self, ask: AnswerRequest, first: FirstAnswer) -> SecondAnswer:
         """Return the second answer; its text is "" where the model cannot write one, or not in time."""
         card = self._lifecycle.card
-        if card.trained_for is not None or len(first.text) > _MAX_ANSWER_CHARS:
+        if not card.is_general or len(first.text) > _MAX_ANSWER_CHARS:
             return SecondAnswer("", LoopUsage())
         engine = self._lifecycle.get()
         generations = Generations(engine, f"{ask.request_id}.again")

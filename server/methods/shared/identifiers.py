@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from retrieval.formats.notation import typed_powers
+
 _MAX_SMALL: Final = 10
 _UNITS: Final = (
     r"%|percent|per\s+cent|[munpµμk]?g(?:/(?:kg|d[lL]?|day|m[lL]|[lL]|h|m2))?|mcg|[munµμ]?[lL]|d[lL]|[munpµμ]?[mM]ol(?:/[lL])?|"
@@ -150,7 +152,7 @@ class EvidenceIndex:
 
 
 def _plain(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text).translate(_DASHES).casefold()
+    text = unicodedata.normalize("NFKC", typed_powers(text)).translate(_DASHES).casefold()
     return _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
 
 

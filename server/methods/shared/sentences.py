@@ -17,12 +17,12 @@ MAX_SENTENCE: Final = 600
 _MIN_WORDS: Final = 3
 _ITEM: Final = r"(?:[•▪●◦*–-]|\d{1,2}[.)]|\(?[a-z]\))[ \t]+(?=\S)"
 _BLOCK: Final = re.compile(rf"\n[ \t]*\n\s*(?:{_ITEM})?|\n[ \t]*{_ITEM}")
+# The numbers of citations behind a sentence, in brackets or raised.
+_NOTE: Final = r"(?:\[\d[\d,;– -]{0,20}\]|[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,3}|\^\(\d[\d,;– -]{0,20}\))"
 # An end of a sentence: its sign, marks that close it, white space, then what can begin one: also a tag of markup.
-_END: Final = re.compile(
-    r"[.?!]+[\"'”’)\]]*(?:\[\d[\d,;– -]{0,20}\])?(\s+)(?=[\"'“‘(\[]*(?:[A-ZΑ-ΩÀ-Þ0-9]|< ?/?[A-Za-z]))"
-)
+_END: Final = re.compile(rf"[.?!]+[\"'”’)\]]*{_NOTE}?(\s+)(?=[\"'“‘(\[]*(?:[A-ZΑ-ΩÀ-Þ0-9]|< ?/?[A-Za-z]))")
 # Of a text that is stored in small letters throughout, as some corpora are.
-_END_SMALL: Final = re.compile(r"[.?!]+[\"'”’)\]]*(?:\[\d[\d,;– -]{0,20}\])?(\s+)(?=[\"'“‘(\[]*(?:\w|< ?/?[a-z]))")
+_END_SMALL: Final = re.compile(rf"[.?!]+[\"'”’)\]]*{_NOTE}?(\s+)(?=[\"'“‘(\[]*(?:\w|< ?/?[a-z]))")
 _CAPITAL: Final = re.compile(r"[A-ZΑ-ΩÀ-Þ]")
 _CHARS_PER_CAPITAL: Final = 500  # ordinary text has one in thirty or so
 _SEMICOLON: Final = re.compile(r";\s+")

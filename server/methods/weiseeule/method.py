@@ -70,6 +70,8 @@ _SOURCES: Final[Mapping[str, str]] = {
     "terms": "chosen by names and counts",
 }
 _MAX_WAYS: Final = 6
+# What the prompt asks the model to write where the passages do not contain the answer.
+_REFUSAL: Final = "I don't know."
 
 
 class WeiseEule:
@@ -226,6 +228,7 @@ class WeiseEule:
             return
         passages = dict(enumerate(context.passages, 1))
         closing = Closing(chains.question, passages, context.best_first, request.options.references, "", details)
+        closing = replace(closing, refusal=_REFUSAL)
         for final_event in await report.closing_events(closing, chain, chains.generations.usage):
             yield final_event
 

@@ -2,11 +2,11 @@
 
 import { render } from "./api.js";
 import { button, foreign, h, icon, plain, seconds, setRendered, toast, webAddress } from "./dom.js";
-import { showDetails } from "./details.js";
+import { showDetails, whereOf } from "./details.js";
 import { answerText, exportMenu } from "./export.js";
 import { session } from "./keys.js";
 import { methodName } from "./composer.js";
-import { isRetracted } from "./sources.js";
+import { isQuoted, isRetracted } from "./sources.js";
 import { t, tn } from "./texts.js";
 
 const GOOD = new Set(["answered"]);
@@ -42,6 +42,7 @@ export class AnswerView {
 
   /** Shows what came since the last time. */
   update() {
+    this.body.setAttribute("aria-busy", "true");
     this.showSteps();
     const text = answerText(this.turn);
     if (text.length !== this.shown) {
@@ -145,7 +146,7 @@ export class AnswerView {
           "button",
           { type: "button", class: "reference", onclick: () => this.actions.source(one.number) },
           h("span", { class: "number" }, String(one.number)),
-          h("span", { class: "reference-text" }, foreign(one.title), isRetracted(this.turn, one.number) ? h("span", { class: "badge bad" }, t("retracted")) : null),
+          h("span", { class: "reference-text" }, foreign(one.title), isRetracted(this.turn, one) ? h("span", { class: "badge bad" }, t("retracted")) : null),
           icon("right"),
         ),
       ),
@@ -160,8 +161,10 @@ export class AnswerView {
     const outcome = turn.told?.outcome;
     if (outcome) facts.push(fact(GOOD.has(outcome) ? "check" : BAD.has(outcome) ? "warn" : "info", t(`outcome.${outcome}`), t(`outcome.${outcome}.about`), GOOD.has(outcome) ? "good" : BAD.has(outcome) ? "bad" : "warn"));
     if (turn.state === "done" && turn.method === "direct") facts.push(fact("info", t("outcome.direct"), t("outcome.direct.about"), "warn"));
-    if (turn.told?.grounding) facts.push(grounding(turn.told.grounding));
-    if (turn.told) facts.push(leaving(turn.told.egress));
+    if (turn.told?.support) facts.push(support(turn));
+    const left = turn.told?.egress ?? turn.trace?.egress;
+    // Silence is no promise: where nothing was told, nothing is said.
+    if (left) facts.push(leaving(left));
     const tools = [
       turn.content ? button(t("turn.copy"), { icon: "copy", bare: true, kind: "quiet", onclick: () => copy(turn) }) : null,
       button(t("turn.retry"), { icon: "retry", bare: true, kind: "quiet", onclick: () => this.actions.retry() }),
@@ -174,7 +177,7 @@ export class AnswerView {
   problem() {
     const { error, state } = this.turn;
     if (state === "stopped") return fact("stop", t("turn.stopped"), t("turn.stopped.about"), "warn");
-    const remedy = { offline: t("remedy.offline"), rate_limit_exceeded: t("remedy.wait", { n: error.retryAfter || 1 }), context_length_exceeded: t("remedy.shorter") }[error.code];
+    const remedy = new Map([["offline", t("remedy.offline")], ["rate_limit_exceeded", t("remedy.wait", { n: error.retryAfter || 1 })], ["context_length_exceeded", t("remedy.shorter")]]).get(error.code);
     return h("div", { class: "problem", role: "alert" }, icon("warn"), h("div", {}, h("p", {}, foreign(error.message)), h("p", { class: "muted small" }, remedy || t("remedy.retry"))));
   }
 }
@@ -183,15 +186,23 @@ function fact(name, text, about, kind) {
   return h("span", { class: `fact ${kind}`, title: about }, icon(name), h("span", {}, text));
 }
 
-function grounding({ checked, supported, unsupported }) {
-  if (!checked) return fact("info", t("grounding.none"), t("grounding.about"), "");
-  if (supported === checked) return fact("check", tn("grounding.all", checked), t("grounding.about"), "good");
-  const names = unsupported.slice(0, 5).map(plain).join(", ");
-  return fact("warn", t("grounding.some", { n: checked - supported, of: checked, names }), t("grounding.about"), "warn");
+/** Tells in a word what the labels of the sentences say; each mismatch stands in its tooltip. */
+function support(turn) {
+  const { sentences, supported, unsupported } = turn.told.support;
+  if (unsupported) {
+    const details = sentences.flatMap((one) => one.mismatches.map((found) => plain(found.detail)));
+    const about = [t("support.about"), ...details.slice(0, 5)].join("\n");
+    return fact("warn", t("support.some", { n: unsupported, of: sentences.length }), about, "warn");
+  }
+  const checked = sentences.reduce((sum, one) => sum + one.checked, 0);
+  if (supported) return fact("check", t("support.stated", { n: supported, of: sentences.length }), t("support.about"), "good");
+  if (isQuoted(turn, answerText(turn))) return fact("check", t("support.quoted"), t("support.quoted.about"), "good");
+  if (checked) return fact("check", tn("support.checked", checked), t("support.about"), "");
+  return fact("info", t("support.none"), t("support.about"), "");
 }
 
 function leaving(text) {
-  const nothing = !text || text === "no data left this machine";
+  const nothing = text === "no data left this machine";
   return fact(nothing ? "shield" : "leave", nothing ? t("left.nothing") : plain(text), t("left.about"), nothing ? "" : "warn");
 }
 
@@ -214,14 +225,6 @@ export function stepsOfTrace(turn) {
     Object.assign(step, { url: call.url, seconds: call.seconds, status: call.status, where: whereOf(call) });
   }
   return steps;
-}
-
-function whereOf(call) {
-  const { record = {} } = call;
-  if (record.from_cache) return t("where.cache");
-  const place = record.egress?.went_to;
-  if (!place) return "";
-  return record.egress.left ? t("where.left", { host: plain(place) }) : t("where.here");
 }
 
 function stepItem(step) {

@@ -21,6 +21,11 @@ export function setKey(value, stays) {
   if (stays && value) sessionStorage.setItem(SLOT, value);
 }
 
+/** Returns whether the key stays in this tab's session storage. */
+export function keyStays() {
+  return sessionStorage.getItem(SLOT) !== null;
+}
+
 export function hasKey() {
   return key !== "";
 }

@@ -3,41 +3,69 @@
 import { reachable } from "./api.js";
 import { button, foreign, h, icon } from "./dom.js";
 import { hasKey, loadReady, loadSession, loginForm, onRefused, session, signOut } from "./keys.js";
-import { loadTexts, t } from "./texts.js";
+import { isRunning, stopRuns } from "./run.js";
+import { lasts, onChange, removeShared } from "./store.js";
+import { loadTexts, t, tn } from "./texts.js";
 import { themeButton } from "./theme.js";
+import { stopSending, unsent } from "./uploads.js";
 
 const main = document.getElementById("main");
 // Each screen is a module that is loaded when it is first shown.
-const SCREENS = {
-  "": () => import("./chat.js"),
-  chat: () => import("./chat.js"),
-  literature: () => import("./literature.js"),
-  articles: () => import("./articles.js"),
-  library: () => import("./library.js"),
-  reader: () => import("./reader.js"),
-  status: () => import("./status.js"),
-};
+const SCREENS = new Map([
+  ["chat", () => import("./chat.js")],
+  ["literature", () => import("./literature.js")],
+  ["articles", () => import("./articles.js")],
+  ["library", () => import("./library.js")],
+  ["reader", () => import("./reader.js")],
+  ["status", () => import("./status.js")],
+]);
 // Screens that the header has under another one.
-const PART_OF = { reader: "library", articles: "literature" };
+const PART_OF = new Map([["reader", "library"], ["articles", "literature"]]);
 const IN_HEADER = ["chat", "literature", "library", "status"];
 let leave = null;
 let turn = 0;
+let leaving = false;
 
 async function show() {
-  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/").map(decodeURIComponent);
+  const { name, rest, query } = addressed();
   const mine = (turn += 1);
-  const screen = await (SCREENS[name] || SCREENS[""])();
+  let screen;
+  try {
+    screen = await SCREENS.get(name)();
+  } catch {
+    if (mine !== turn) return;
+    leave?.();
+    leave = null;
+    unreachable(new Error(t("error.offline")));
+    return;
+  }
   if (mine !== turn) return;
   leave?.();
   leave = null;
-  main.className = `screen-${name || "chat"}`;
-  markHere(name || "chat");
-  leave = screen.show(main, rest, new URLSearchParams(query)) || null;
+  main.className = `screen-${name}`;
+  markHere(name);
+  leave = screen.show(main, rest, query) || null;
+}
+
+/** Returns the screen that the address names, with what else it says; the chat where it names none. */
+function addressed() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/").map(decoded);
+  if (SCREENS.has(name)) return { name, rest, query: new URLSearchParams(query) };
+  if (name) history.replaceState(null, "", "#/chat");
+  return { name: "chat", rest: [], query: new URLSearchParams() };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function markHere(name) {
-  const place = PART_OF[name] || name;
+  const place = PART_OF.get(name) || name;
   for (const link of document.querySelectorAll("#nav a")) {
     if (link.dataset.screen === place) {
       link.setAttribute("aria-current", "page");
@@ -57,16 +85,21 @@ function header() {
     const mode = session.ready?.egress || session.permissions.egress;
     const kind = mode === "off" ? "shield" : "leave";
     nodes.unshift(h("a", { class: "pill", href: "#/status", "aria-label": t(`egress.${mode}.about`), title: t(`egress.${mode}.about`) }, icon(kind), h("span", {}, t(`egress.${mode}`))));
-    if (hasKey()) nodes.push(button(t("key.out"), { icon: "key", bare: true, onclick: out }));
+    if (hasKey()) nodes.push(button(t("key.out"), { icon: "key", kind: "out", "aria-label": t("key.out"), title: t("key.out"), onclick: () => (!unsent() || confirm(tn("add.unsent", unsent()))) && out() }));
   }
   document.getElementById("top-end").replaceChildren(...nodes);
 }
 
-function out() {
-  signOut();
-  session.permissions = null;
-  header();
-  login("");
+/** Ends the session; the page begins anew, so that nothing of this person is left in its memory. */
+async function out(ended = false) {
+  if (leaving) return;
+  leaving = true;
+  stopRuns();
+  stopSending();
+  main.replaceChildren();
+  await signOut(ended).catch(console.error);
+  history.replaceState({ ended }, "", location.pathname);
+  location.reload();
 }
 
 function login(wrong) {
@@ -74,10 +107,14 @@ function login(wrong) {
   leave?.();
   leave = null;
   main.className = "";
+  // Without a key they lead nowhere.
+  document.getElementById("nav").hidden = true;
   main.replaceChildren(loginForm(entered, wrong));
 }
 
 function entered() {
+  document.getElementById("nav").hidden = false;
+  if (history.state?.ended) history.replaceState(null, "", location.hash || location.pathname);
   header();
   show();
 }
@@ -88,9 +125,10 @@ async function begin() {
     entered();
   } catch (error) {
     if (error.status === 401) {
+      removeShared();
       header();
-      login(hasKey() ? t("key.wrong") : "");
-      if (hasKey()) signOut();
+      login(hasKey() ? t("key.wrong") : history.state?.ended ? t("key.ended") : "");
+      if (hasKey()) await signOut(true);
     } else {
       unreachable(error);
     }
@@ -120,12 +158,12 @@ function watch() {
 await loadTexts();
 window.closeWord = t("close");
 header();
-onRefused(() => {
-  if (!session.permissions) return;
-  session.permissions = null;
-  signOut();
-  header();
-  login(t("key.ended"));
+onRefused(() => session.permissions && out(true));
+// A person who signs out in one tab does so in all.
+onChange(({ left }) => left && out());
+// A closed tab sends no file, and one whose chats do not outlast it ends its answers.
+window.addEventListener("beforeunload", (event) => {
+  if (!leaving && (unsent() || (isRunning() && !lasts()))) event.preventDefault();
 });
 window.addEventListener("hashchange", () => session.permissions && show());
 document.getElementById("skip").addEventListener("click", (event) => {

@@ -6,9 +6,9 @@ import { isAble } from "./composer.js";
 import { announce, button, count, foreign, h, icon, outside, plain } from "./dom.js";
 import { modelOf } from "./keys.js";
 import { kindChoice, subnav } from "./literature.js";
-import { newTurn, runTurn, tell } from "./run.js";
+import { begin, keep, newTurn, runOf, takeUp, tell } from "./run.js";
 import { SourcePanel, fileOf } from "./sources.js";
-import { getChat, getTurns, listChats, putChat, putTurn } from "./store.js";
+import { getChat, getTurns, listChats, newId, putChat } from "./store.js";
 import { t, tn } from "./texts.js";
 
 const EARLIER = 20;
@@ -17,12 +17,14 @@ const EARLIER = 20;
 export function show(main, [id]) {
   const screen = new Articles(main);
   screen.open(id);
-  return () => screen.controller?.abort();
+  return () => screen.left.abort();
 }
 
 class Articles {
   constructor(main) {
     this.model = modelOf("weiseeule");
+    this.left = new AbortController();
+    this.run = null;
     this.panel = new SourcePanel();
     this.chosen = new Set();
     this.found = h("div", { class: "review" });
@@ -43,12 +45,27 @@ class Articles {
     const chat = id && (await getChat(id));
     if (chat) {
       this.chat = chat;
-      const [first, ...others] = await getTurns(id);
+      const [first, ...others] = (await getTurns(id)).map((turn) => runOf(turn)?.turn ?? turn);
       this.count = 1 + others.length;
-      if (first) this.showList(first);
-      for (const turn of others) this.summaries.append(this.view(turn).node);
+      if (first) this.goOn(first, this.found);
+      for (const turn of others) this.goOn(turn, this.summaries);
     }
     this.showEarlier();
+  }
+
+  /** Shows a turn; one that had not ended when this screen, or the page, was left goes on. */
+  async goOn(turn, place) {
+    if (turn.place === 0 && turn.state !== "running") {
+      this.showList(turn);
+      return;
+    }
+    const view = this.view(turn);
+    place.prepend(view.node);
+    if (turn.state !== "running") return;
+    const run = runOf(turn) ?? (await takeUp(turn, messages, view, this.left.signal));
+    if (run) await this.wait(run, view);
+    else await view.finish();
+    if (turn.place === 0 && turn.state === "done") this.showList(turn);
   }
 
   makeForm() {
@@ -59,7 +76,7 @@ class Articles {
     this.to = h("input", { type: "date", id: "a-to" });
     this.kind = kindChoice("a-kind");
     this.go = button(t("articles.go"), { icon: "search", kind: "primary", type: "submit" });
-    this.halt = button(t("ask.stop"), { icon: "stop", onclick: () => this.controller?.abort(), hidden: true });
+    this.halt = button(t("ask.stop"), { icon: "stop", onclick: () => this.run?.controller.abort(), hidden: true });
     const more = h(
       "details",
       { class: "more" },
@@ -95,34 +112,37 @@ class Articles {
 
   async find() {
     const text = this.field.value.trim();
-    if (!text || this.controller) return;
+    if (!text || this.run) return;
     const question = this.part.value === "" ? text : `${text} #${this.part.value}`;
-    this.chat = { id: crypto.randomUUID(), title: text.slice(0, 120), created: Date.now(), updated: Date.now(), model: this.model.id, screen: "articles" };
+    this.chat = { id: newId(), title: text.slice(0, 120), created: Date.now(), updated: Date.now(), model: this.model.id, screen: "articles" };
     this.count = 0;
     this.summaries.replaceChildren();
     await putChat(this.chat);
     const turn = newTurn(this.chat.id, 0, question, this.model, this.options());
+    await keep(turn);
     const view = this.view(turn);
     this.found.replaceChildren(view.node);
-    await this.run(turn, view);
-    if (turn.state === "done") this.showList(turn);
     history.replaceState(null, "", `#/articles/${this.chat.id}`);
+    announce(t("live.working"));
+    await this.wait(begin(turn, messages(turn), view), view);
+    if (turn.state === "done") this.showList(turn);
     this.showEarlier();
   }
 
-  async run(turn, view) {
-    this.controller = new AbortController();
-    this.go.disabled = true;
-    this.halt.hidden = false;
-    announce(t("live.working"));
-    await runTurn(turn, [{ role: "user", content: turn.question }], this.controller.signal, view);
-    this.count += 1;
-    this.controller = null;
-    this.go.disabled = false;
-    this.halt.hidden = true;
-    await putTurn(turn);
+  async wait(run, view) {
+    Object.assign(run, { view });
+    this.setRun(run);
+    await run.ended;
+    this.setRun(null);
+    this.count = Math.max(this.count, run.turn.place + 1);
     await view.finish();
-    tell(turn);
+    if (run.view === view) tell(run.turn);
+  }
+
+  setRun(run) {
+    this.run = run;
+    this.go.disabled = run !== null;
+    this.halt.hidden = run === null;
   }
 
   view(turn) {
@@ -145,7 +165,7 @@ class Articles {
     const go = button(t("articles.summarise"), { icon: "list", kind: "primary", onclick: () => this.summarise([...this.chosen]) });
     const ask = button(t("articles.ask"), { icon: "send", onclick: () => this.ask(turn) });
     const show = () => {
-      told.textContent = tn("articles.chosen", this.chosen.size);
+      told.textContent = articles.some((one) => pmidOf(one)) ? tn("articles.chosen", this.chosen.size) : t("articles.none_has_pmid");
       go.disabled = ask.disabled = !this.chosen.size;
     };
     const items = articles.map((one) => this.item(one, show));
@@ -158,7 +178,7 @@ class Articles {
   }
 
   item(one, changed) {
-    const pmid = /^PMID:(\d+)$/.exec(one.paper)?.[1];
+    const pmid = pmidOf(one);
     const box = h("input", { type: "checkbox", id: `a-${one.number}`, disabled: !pmid, "aria-label": t("articles.choose", { title: plain(one.title).slice(0, 120) }), title: pmid ? null : t("articles.no_pmid") });
     box.addEventListener("change", () => {
       if (box.checked) this.chosen.add(pmid);
@@ -172,15 +192,16 @@ class Articles {
   }
 
   async summarise(articles) {
-    if (this.controller || !articles?.length) return;
+    if (this.run || !articles?.length) return;
     const first = this.turn || (await getTurns(this.chat.id))[0];
     const turn = newTurn(this.chat.id, this.count, first.question, this.model, { ...first.options, articles });
+    await putChat(Object.assign(this.chat, { updated: Date.now() }));
+    await keep(turn);
     const view = this.view(turn);
     this.summaries.prepend(view.node);
     view.node.scrollIntoView({ block: "start" });
-    this.chat.updated = Date.now();
-    await putChat(this.chat);
-    await this.run(turn, view);
+    announce(t("live.working"));
+    await this.wait(begin(turn, messages(turn), view), view);
   }
 
   /** Goes on in the chat, with a question on the chosen articles to be written. */
@@ -192,6 +213,9 @@ class Articles {
     location.hash = "#/chat";
   }
 }
+
+const pmidOf = (one) => /^PMID:(\d+)$/.exec(one.paper)?.[1];
+const messages = (turn) => [{ role: "user", content: turn.question }];
 
 function field(id, label, node) {
   return h("div", { class: "field" }, h("label", { for: id }, t(label)), node);

@@ -2,11 +2,11 @@
 
 import { AnswerView } from "./answer.js";
 import { Composer, examples, isAble, methodAbout, methodName, choices } from "./composer.js";
-import { announce, button, dialog, foreign, h, icon } from "./dom.js";
+import { announce, button, dialog, foreign, h, icon, toast } from "./dom.js";
 import { session } from "./keys.js";
-import { newTurn, runTurn, tell } from "./run.js";
+import { begin, keep, newTurn, runOf, stopRuns, takeUp, tell } from "./run.js";
 import { SourcePanel } from "./sources.js";
-import { countTurns, cutTurns, forgetAll, forgetChat, getChat, getTurns, listChats, putChat, putTurn } from "./store.js";
+import { countTurns, cutTurns, forgetAll, forgetChat, getChat, getTurns, listChats, newId, onChange, placeName, putChat } from "./store.js";
 import { has, t, tn } from "./texts.js";
 
 // Turns that are shown at once; earlier ones come on request.
@@ -14,6 +14,9 @@ const SHOWN = 20;
 // Earlier turns that go with a question.
 const REMEMBERED = 10;
 const CHATS_SHOWN = 60;
+
+// A reload would forget a key that is held in memory.
+const showAgain = () => window.dispatchEvent(new HashChangeEvent("hashchange"));
 
 /** Shows a chat, a new one where none is named; returns how to leave it. */
 export function show(main, [id]) {
@@ -27,7 +30,11 @@ class ChatScreen {
     this.id = id || null;
     this.first = 0;
     this.count = 0;
-    this.controller = null;
+    // The answer that is waited for here.
+    this.run = null;
+    this.left = new AbortController();
+    // By place; those that are shown.
+    this.views = new Map();
     // Options of the next question alone.
     this.once = null;
     this.note = h("p", { class: "fine", role: "status", hidden: true });
@@ -44,6 +51,7 @@ class ChatScreen {
     this.foot = h("div", { class: "ask" }, this.note, this.composer.node, h("p", { class: "fine" }, left, " ", t("privacy.disclaimer")));
     this.column = h("section", { class: "column", "aria-label": t("chat.label") }, this.log, this.foot);
     main.replaceChildren(h("div", { class: "chat" }, this.history, this.column, this.panel.node));
+    this.unlisten = onChange((change) => this.changed(change));
   }
 
   async open() {
@@ -59,14 +67,45 @@ class ChatScreen {
       if (model && isAble(model)) this.composer.setModel(model);
       await this.showTurns(Math.max(0, this.count - SHOWN));
       this.log.scrollTop = this.log.scrollHeight;
+      this.goOn();
     }
     this.takeOver();
     if (!this.count) this.showEmpty();
     this.composer.field.focus({ preventScroll: true });
   }
 
+  /** Leaves the screen; an answer goes on, and is found again in its chat. */
   leave() {
-    this.controller?.abort();
+    this.left.abort();
+    this.unlisten();
+  }
+
+  /** Shows what another tab has changed. */
+  async changed({ chat, place, cut }) {
+    if (place === undefined) this.showHistory();
+    if (!this.id || (chat && chat !== this.id)) return;
+    if (!(await getChat(this.id))) {
+      if (this.count) location.hash = "#/chat";
+      return;
+    }
+    const [turn] = cut ? [] : await getTurns(this.id, place ?? Infinity, (place ?? Infinity) + 1);
+    if (cut) {
+      this.count = await countTurns(this.id);
+      await this.showTurns(Math.max(0, this.count - SHOWN));
+    } else if (turn && !runOf(turn)) this.showTurn(turn);
+  }
+
+  showTurn(turn) {
+    const view = this.views.get(turn.place);
+    if (view) {
+      Object.assign(view.turn, turn);
+      if (turn.state === "running") view.update();
+      else view.finish();
+      return;
+    }
+    this.count = Math.max(this.count, turn.place + 1);
+    this.add(turn);
+    this.goOn();
   }
 
   /** Takes the question that another screen has written for the chat. */
@@ -96,7 +135,8 @@ class ChatScreen {
   async showTurns(from) {
     this.first = from;
     const turns = await getTurns(this.id, from);
-    const views = turns.map((turn) => this.viewOf(turn).node);
+    this.views.clear();
+    const views = turns.map((turn) => this.viewOf(runOf(turn)?.turn ?? turn).node);
     const earlier = from ? button(tn("chat.earlier", Math.min(SHOWN, from)), { kind: "quiet", onclick: () => this.showEarlier() }) : null;
     this.turns.replaceChildren(...views);
     this.log.replaceChildren(h("div", { class: "earlier" }, earlier), this.turns);
@@ -113,12 +153,25 @@ class ChatScreen {
   }
 
   viewOf(turn) {
-    return new AnswerView(turn, {
+    const view = new AnswerView(turn, {
       // What sums up an article is no question for the method that is chosen now.
       retry: (options) => this.again(turn, turn.question, options ?? (turn.options.recommend ? {} : undefined)),
       edit: () => this.edit(turn),
       source: (number) => this.panel.show(turn, number),
     });
+    this.views.set(turn.place, view);
+    return view;
+  }
+
+  /** Goes on with answers that had not ended when this screen, or the page, was left. */
+  async goOn() {
+    for (const view of this.views.values()) {
+      if (view.turn.state !== "running" || view.awaited) continue;
+      view.awaited = true;
+      const run = runOf(view.turn) ?? (await takeUp(view.turn, (turn) => this.messages(turn), view, this.left.signal));
+      if (run) this.wait(run, view);
+      else if (!this.left.signal.aborted) view.finish();
+    }
   }
 
   showEmpty() {
@@ -149,23 +202,37 @@ class ChatScreen {
   }
 
   async ask(question) {
-    if (this.controller) return;
-    const chat = await this.chatFor(question);
+    if (this.busy) return;
+    this.setBusy(true);
+    const chat = await this.chatFor(question).catch(() => toast(t("history.full"), "bad"));
+    if (!chat) {
+      this.setBusy(false);
+      this.composer.setText(question);
+      return;
+    }
+    this.count = await countTurns(chat.id);
     const turn = newTurn(chat.id, this.count, question, this.composer.model, { ...this.composer.options, ...this.once });
     this.setOnce(null);
     this.count += 1;
+    await keep(turn);
+    const view = this.add(turn);
+    announce(t("live.working"));
+    await this.wait(begin(turn, await this.messages(turn), view), view);
+  }
+
+  add(turn) {
     if (!this.turns.isConnected) this.log.replaceChildren(h("div", { class: "earlier" }), this.turns);
     const view = this.viewOf(turn);
     this.turns.querySelector(".now")?.classList.remove("now");
     view.node.classList.add("now");
     this.turns.append(view.node);
     view.node.scrollIntoView({ block: "start" });
-    await this.run(turn, view);
+    return view;
   }
 
   async chatFor(question) {
     const found = this.id && (await getChat(this.id));
-    const chat = found || { id: crypto.randomUUID(), title: question.slice(0, 120), created: Date.now() };
+    const chat = found || { id: newId(), title: question.slice(0, 120), created: Date.now() };
     chat.updated = Date.now();
     chat.model = this.composer.model.id;
     await putChat(chat);
@@ -177,20 +244,25 @@ class ChatScreen {
     return chat;
   }
 
-  async run(turn, view) {
-    this.controller = new AbortController();
-    this.composer.setRunning(true);
-    announce(t("live.working"));
-    await runTurn(turn, await this.messages(turn), this.controller.signal, view);
-    this.controller = null;
-    this.composer.setRunning(false);
-    await putTurn(turn);
+  setBusy(busy) {
+    this.busy = busy;
+    this.composer.setRunning(busy);
+  }
+
+  /** Shows an answer while it comes, and when it has ended. */
+  async wait(run, view) {
+    run.view = view;
+    this.run = run;
+    this.setBusy(true);
+    await run.ended;
+    this.run = null;
+    this.setBusy(false);
     await view.finish();
-    tell(turn);
+    if (run.view === view) tell(run.turn);
   }
 
   async messages(turn) {
-    const earlier = turn.place ? await getTurns(this.id, Math.max(0, turn.place - REMEMBERED), turn.place) : [];
+    const earlier = turn.place ? await getTurns(turn.chat, Math.max(0, turn.place - REMEMBERED), turn.place) : [];
     const said = earlier.filter((one) => one.state === "done").flatMap((one) => [
       { role: "user", content: one.question },
       { role: "assistant", content: one.told?.answer || one.content || "…" },
@@ -199,12 +271,12 @@ class ChatScreen {
   }
 
   stop() {
-    this.controller?.abort();
+    this.run?.controller.abort();
     this.composer.field.focus();
   }
 
   async edit(turn) {
-    if (this.controller) return;
+    if (this.busy) return;
     this.composer.setText(turn.question);
     this.composer.field.focus();
     await this.cut(turn.place);
@@ -212,7 +284,7 @@ class ChatScreen {
 
   /** Asks again with the method that is chosen now; with `options`, with the turn's own method and these. */
   async again(turn, question, options) {
-    if (this.controller) return;
+    if (this.busy) return;
     const usual = { ...this.composer.options };
     if (options) {
       const model = session.models.find((one) => one.id === turn.model);
@@ -257,19 +329,19 @@ class ChatScreen {
         { class: "history-body" },
         items.length ? h("ul", { class: "history-list" }, items) : h("p", { class: "muted small" }, t("history.none")),
         chats.length > shown.length ? button(t("history.more"), { kind: "quiet", onclick: () => this.showHistory(true) }) : null,
-        h("div", { class: "history-foot" }, h("p", { class: "fine" }, t("history.about")), items.length ? button(t("history.forget_all"), { icon: "trash", kind: "quiet", onclick: () => this.forgetEverything() }) : null),
+        h("div", { class: "history-foot" }, h("p", { class: "fine" }, t(`history.${placeName()}`)), items.length ? button(t("history.forget_all"), { icon: "trash", kind: "quiet", onclick: () => this.forgetEverything() }) : null),
       ),
     );
   }
 
   fresh(event) {
-    if (location.hash === "#/chat") {
-      event.preventDefault();
-      location.reload();
-    }
+    if (location.hash !== "#/chat") return;
+    event.preventDefault();
+    showAgain();
   }
 
   async forget(chat) {
+    stopRuns(chat.id);
     await forgetChat(chat.id);
     if (chat.id === this.id) location.hash = "#/chat";
     else this.showHistory();
@@ -280,8 +352,9 @@ class ChatScreen {
     const node = dialog(t("history.forget_all"), h("div", { class: "form" }, h("p", {}, t("history.forget_all.about")), h("div", { class: "row end" }, go)));
     go.addEventListener("click", async () => {
       node.close();
+      stopRuns();
       await forgetAll();
-      if (location.hash === "#/chat") location.reload();
+      if (location.hash === "#/chat") showAgain();
       else location.hash = "#/chat";
     });
   }

@@ -16,8 +16,8 @@ export function showDetails(turn, actions) {
     actions.retry(options);
   };
   const compared = turn.trace.details?.compared;
-  if (compared) entries.push({ label: t("details.compared"), make: () => comparison(compared) });
-  if (keywords?.rows) entries.push({ label: t("details.keywords"), make: () => keywordTable(keywords, again_) });
+  if (Object.keys(compared || {}).length) entries.push({ label: t("details.compared"), make: () => comparison(compared) });
+  if (keywords?.rows?.length && keywords.keywords?.length) entries.push({ label: t("details.keywords"), make: () => keywordTable(keywords, again_) });
   entries.push({ label: t("details.left"), make: () => left(turn) });
   entries.push({ label: t("details.again"), make: () => again(turn) });
   node = dialog(t("details.title"), tabs(t("details.title"), entries), { wide: true });
@@ -38,7 +38,7 @@ function calls(trace) {
       h("td", {}, foreign(call.url, "code")),
       h("td", {}, foreign(call.summary)),
       h("td", { class: "number-cell" }, seconds(call.seconds)),
-      h("td", {}, call.record?.from_cache ? t("where.cache") : call.record?.egress?.left ? t("where.left", { host: plain(call.record.egress.went_to) }) : t("where.here")),
+      h("td", {}, whereOf(call)),
     ),
   );
   const searches = trace.searches.map(({ queries, sources }) => h("li", {}, foreign(queries.join("; ")), h("span", { class: "muted" }, ` · ${tn("details.sources", sources.length)}`)));
@@ -48,6 +48,14 @@ function calls(trace) {
     rows.length ? table([t("details.call"), t("details.reply"), t("details.time"), t("details.where")], rows) : null,
     searches.length ? h("div", {}, h("h3", { class: "label" }, t("details.searches")), h("ul", { class: "plain-list" }, searches)) : null,
   );
+}
+
+/** Returns who answered a call, "" where that is not known or nobody was asked. */
+export function whereOf({ record }) {
+  if (record?.from_cache) return t("where.cache");
+  const place = record?.egress?.went_to;
+  if (!place) return "";
+  return record.egress.left ? t("where.left", { host: plain(place) }) : t("where.here");
 }
 
 /** Returns how often each keyword stands in each passage, with the spellings that count; fixed ones can be changed. */
@@ -89,7 +97,7 @@ function comparison(compared) {
 
 function comparedHit(one, number) {
   const where = [one.section, one.page ? t("source.page", { n: one.page }) : "", one.namespace].filter(Boolean).join(" · ");
-  return h("li", { class: "hit" }, h("span", { class: "hit-title" }, foreign(one.title || one.document_id)), one.retracted ? h("span", { class: "badge bad" }, t("retracted")) : null, h("p", { class: "muted small" }, foreign(where)), number > 1 ? h("span", { class: "badge" }, t("compared.by", { n: number })) : null);
+  return h("li", { class: "hit" }, h("span", { class: "hit-title" }, foreign(one.title || one.document_id)), one.retracted === true ? h("span", { class: "badge bad" }, t("retracted")) : null, h("p", { class: "muted small" }, foreign(where)), number > 1 ? h("span", { class: "badge" }, t("compared.by", { n: number })) : null);
 }
 
 /** Returns a table that scrolls by itself. */
@@ -108,7 +116,7 @@ function left(turn) {
   return h(
     "div",
     {},
-    h("p", { class: "lead" }, turn.trace.egress === "no data left this machine" ? t("left.nothing") : plain(turn.trace.egress)),
+    h("p", { class: "lead" }, turn.trace.egress === "no data left this machine" ? t("left.nothing") : plain(turn.trace.egress || t("left.unknown"))),
     h("p", { class: "muted" }, t("left.about")),
     rows.length ? table([t("left.host"), t("left.kinds"), t("details.call")], rows) : null,
     kept.length ? h("ul", { class: "plain-list" }, kept.map((call) => h("li", {}, foreign(call.record.egress.note || call.record.egress.withheld.join(", "))))) : null,

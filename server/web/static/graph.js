@@ -1,6 +1,7 @@
 // What KG-RAG read for an answer: a small picture of nodes and edges, and the same as a table.
 
 import { foreign, h, literally, outside, plain, s } from "./dom.js";
+import { lists } from "./sources.js";
 import { t, tn } from "./texts.js";
 
 // More would be no picture; the table has all.
@@ -96,7 +97,7 @@ function tableOf(graph) {
       h("td", {}, foreign(cited.text)),
       h("td", {}, foreign((cited.sources || []).join("; "))),
       h("td", { class: "number-cell" }, cited.p_value === null || cited.p_value === undefined ? "–" : String(cited.p_value)),
-      h("td", {}, (cited.pmids || []).map((pmid, at) => [at ? ", " : "", outside(cited.pmid_urls?.[at], plain(pmid))])),
+      h("td", {}, (cited.pmids || []).map((pmid, at) => [at ? ", " : "", outside(cited.pmid_urls?.[at], plain(pmid)), lists(cited.retracted, pmid) ? [" ", h("span", { class: "badge bad" }, t("retracted"))] : null])),
     ),
   );
   return h("table", {}, h("thead", {}, h("tr", {}, ["statement", "source", "p", "pmid"].map((name) => h("th", { scope: "col" }, t(`graph.${name}`))))), h("tbody", {}, rows));

@@ -1,18 +1,23 @@
 // Who is asking: the key, what it may do, and the state of the server.
 
-import { get, hasKey, onRefused, setKey } from "./api.js";
+import { get, hasKey, keyStays, onRefused, setKey } from "./api.js";
 import { announce, button, h, icon } from "./dom.js";
+import { isKept, keepChats, leaveStore, openStore } from "./store.js";
 import { t } from "./texts.js";
 
 /** What the page knows of the server, for this key. */
 export const session = { permissions: null, models: [], ready: null };
 
-/** Loads what the key may do; raises ApiError. */
-export async function loadSession() {
+/** Loads what the key may do, and opens the chats of whose it is; `keep`: in this browser. Raises ApiError. */
+export async function loadSession(keep = false) {
   const [permissions, models] = await Promise.all([get("/v1/permissions"), get("/v1/models")]);
   session.permissions = permissions;
-  session.models = models.data;
+  // Those that answer: others embed or re-rank.
+  session.models = models.data.filter((one) => one.method);
   await loadReady();
+  const owner = permissions.needs_key ? permissions.key_id : "";
+  if (keep) keepChats(owner);
+  await openStore(owner, !owner || isKept(owner) ? "browser" : keyStays() ? "tab" : "memory");
 }
 
 /** Loads the server's state, also while it cannot answer; raises ApiError where it is not reached. */
@@ -35,6 +40,7 @@ export function modelOf(method) {
 export function loginForm(done, wrong = "") {
   const field = h("input", { type: "password", id: "key", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "key-about key-error" });
   const stays = h("input", { type: "checkbox", id: "key-stays" });
+  const keeps = h("input", { type: "checkbox", id: "key-keeps" });
   const error = h("p", { id: "key-error", class: "error-text", role: "alert" }, wrong);
   const go = button(t("key.go"), { kind: "primary", type: "submit" });
   const form = h(
@@ -46,6 +52,7 @@ export function loginForm(done, wrong = "") {
     h("label", { for: "key" }, t("key.label")),
     field,
     h("label", { class: "check" }, stays, h("span", {}, t("key.stays"))),
+    h("label", { class: "check" }, keeps, h("span", {}, t("key.keep"))),
     error,
     go,
   );
@@ -55,7 +62,7 @@ export function loginForm(done, wrong = "") {
     error.textContent = "";
     setKey(field.value.trim(), stays.checked);
     try {
-      await loadSession();
+      await loadSession(keeps.checked);
       field.value = "";
       done();
     } catch (problem) {
@@ -71,9 +78,11 @@ export function loginForm(done, wrong = "") {
   return h("div", { class: "center" }, form);
 }
 
-/** Forgets the key. */
-export function signOut() {
+/** Forgets the key and the chats; where the server has `ended` it, those stay that this browser was told to keep. */
+export async function signOut(ended = false) {
+  session.permissions = null;
   setKey("", false);
+  await leaveStore(!ended);
 }
 
 export { hasKey, onRefused };

@@ -1,14 +1,14 @@
 // The knowledge base: namespaces, their documents, files and PubMed queries that fill them, and searches.
 
-import { get, post, send, upload } from "./api.js";
+import { get, post, send } from "./api.js";
 import { button, bytes, count, dialog, foreign, h, icon, outside, plain, tabs, toast } from "./dom.js";
 import { Fetching, JobItem, follow } from "./fetching.js";
 import { session } from "./keys.js";
 import { searchView } from "./search.js";
 import { t, tn } from "./texts.js";
+import { sendLater, takeOver } from "./uploads.js";
 
 const LISTED = 50;
-const AT_ONCE = 2;
 
 /** Shows the namespaces, one of them opened where it is named. */
 export function show(main, [name]) {
@@ -122,10 +122,10 @@ class Library {
 
   adding(address) {
     const jobs = h("ul", { class: "jobs plain-list" });
-    const work = { address, jobs, waiting: [], running: 0 };
+    jobs.append(...takeOver(this.name, (...one) => this.follow(...one)).map((item) => item.node));
     const picker = h("input", { type: "file", multiple: true, class: "unseen", id: "files", onchange: () => { this.addFiles(work, [...picker.files]); picker.value = ""; } });
     const ocr = h("input", { type: "text", id: "ocr", autocomplete: "off", spellcheck: "false", placeholder: "eng", pattern: "[A-Za-z_]{3,20}(\\+[A-Za-z_]{3,20}){0,4}", "aria-describedby": "ocr-about" });
-    work.ocr = ocr;
+    const work = { address, jobs, ocr };
     const zone = h(
       "label",
       { class: "drop", for: "files" },
@@ -152,35 +152,14 @@ class Library {
     return h("div", { class: "adding" }, h("div", { class: "form" }, h("div", {}, picker, zone), h("div", { class: "field" }, h("label", { for: "ocr" }, t("add.ocr")), ocr, h("p", { class: "muted small", id: "ocr-about" }, t("add.ocr.about"))), jobs), fetching.node);
   }
 
-  addFiles(work, files) {
+  addFiles({ address, jobs, ocr }, files) {
+    const languages = ocr.value.trim();
     for (const file of files) {
       const item = new JobItem(file.name, bytes(file.size));
-      work.jobs.prepend(item.node);
+      jobs.prepend(item.node);
+      const path = `${address}/files?filename=${encodeURIComponent(file.name)}${languages && `&ocr=${encodeURIComponent(languages)}`}`;
       if (file.size > session.permissions.max_upload_bytes) item.fail(t("add.too_large", { most: bytes(session.permissions.max_upload_bytes) }));
-      else work.waiting.push({ file, item });
-    }
-    this.nextFile(work);
-  }
-
-  nextFile(work) {
-    while (work.running < AT_ONCE && work.waiting.length) {
-      work.running += 1;
-      const { file, item } = work.waiting.shift();
-      this.addFile(work, file, item).finally(() => {
-        work.running -= 1;
-        this.nextFile(work);
-      });
-    }
-  }
-
-  async addFile(work, file, item) {
-    try {
-      const ocr = work.ocr.value.trim();
-      const path = `${work.address}/files?filename=${encodeURIComponent(file.name)}${ocr && `&ocr=${encodeURIComponent(ocr)}`}`;
-      const job = await upload(path, file, (share) => item.progress(share, t("add.sending", { n: Math.round(share * 100) })), this.controller.signal);
-      await this.follow(job, item);
-    } catch (error) {
-      item.fail(error.message);
+      else sendLater({ namespace: this.name, path, file, item, follow: (...one) => this.follow(...one) });
     }
   }
 
@@ -220,8 +199,10 @@ class Documents {
   async load(before = "") {
     const words = this.field.value.trim().replace(/^pmid:?\s*/i, "");
     const query = new URLSearchParams({ limit: LISTED, ...(words && { query: words }), ...(before && { before }) });
+    this.asked = query;
     try {
       const found = await get(`${this.address}/documents?${query}`);
+      if (this.asked !== query) return; // another search began meanwhile: its reply may have come first
       const items = found.data.map((one) => this.row(one));
       if (before) this.rows.lastChild.remove();
       else this.rows.replaceChildren();
@@ -229,7 +210,7 @@ class Documents {
       if (found.next) this.rows.append(button(t("documents.more"), { kind: "quiet", onclick: () => this.load(found.next) }));
       this.total.textContent = found.total ? tn("library.documents", found.total) : /^\d{4,9}$/.test(words) ? t("documents.no_pmid", { pmid: words }) : words ? t("documents.no_match") : t("documents.none");
     } catch (error) {
-      this.total.textContent = error.message;
+      if (this.asked === query) this.total.textContent = error.message;
     }
   }
 

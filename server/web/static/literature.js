@@ -5,9 +5,9 @@ import { send } from "./api.js";
 import { announce, button, count, foreign, h, icon, outside, plain, save, toast } from "./dom.js";
 import { isAble } from "./composer.js";
 import { modelOf, session } from "./keys.js";
-import { newTurn, runTurn, tell } from "./run.js";
+import { begin, keep, newTurn, runOf, takeUp, tell } from "./run.js";
 import { SourcePanel } from "./sources.js";
-import { getChat, getTurns, listChats, putChat, putTurn } from "./store.js";
+import { getChat, getTurns, listChats, newId, putChat } from "./store.js";
 import { t, tn } from "./texts.js";
 
 const FLOW = ["found", "duplicates", "left_out", "missing", "screened", "excluded", "included", "cited"];
@@ -22,12 +22,13 @@ const COLUMNS = ["number", "title", "level", "population", "design", "sample_siz
 export function show(main, [id]) {
   const screen = new Literature(main);
   screen.open(id);
-  return () => screen.controller?.abort();
+  return () => screen.left.abort();
 }
 
 class Literature {
   constructor(main) {
     this.model = modelOf("clinfo");
+    this.left = new AbortController();
     this.panel = new SourcePanel();
     this.out = h("div", { class: "review" });
     this.form = this.makeForm();
@@ -44,7 +45,7 @@ class Literature {
     const chat = id && (await getChat(id));
     if (chat) {
       const [turn] = await getTurns(id);
-      if (turn) this.showReview(turn).finish();
+      if (turn) this.goOn(runOf(turn)?.turn ?? turn);
     } else this.showEmpty();
     this.showEarlier();
   }
@@ -56,7 +57,7 @@ class Literature {
     this.most = h("input", { type: "number", id: "l-most", min: 1, max: 200, value: 60 });
     this.kind = kindChoice("l-kind");
     this.go = button(t("literature.go"), { icon: "search", kind: "primary", type: "submit" });
-    this.halt = button(t("ask.stop"), { icon: "stop", onclick: () => this.controller?.abort(), hidden: true });
+    this.halt = button(t("ask.stop"), { icon: "stop", onclick: () => this.run?.controller.abort(), hidden: true });
     const more = h(
       "details",
       { class: "more" },
@@ -66,7 +67,7 @@ class Literature {
     const form = h("form", { class: "card form" }, h("div", { class: "field" }, h("label", { for: "l-question" }, t("literature.question")), this.field), more, h("div", { class: "row" }, this.go, this.halt));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.run();
+      this.ask();
     });
     this.field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -87,30 +88,46 @@ class Literature {
     this.earlier.replaceChildren(h("h2", { class: "label" }, t("literature.earlier")), h("ul", { class: "plain-list" }, found.slice(0, 20).map((chat) => h("li", {}, h("a", { href: `#/literature/${chat.id}` }, foreign(chat.title)), h("span", { class: "muted small" }, ` · ${new Date(chat.updated).toLocaleDateString()}`)))));
   }
 
-  async run() {
+  /** Shows a review; one that had not ended when this screen, or the page, was left goes on. */
+  async goOn(turn) {
+    const view = this.showReview(turn);
+    const run = turn.state === "running" && (runOf(turn) ?? (await takeUp(turn, messages, view, this.left.signal)));
+    if (run) await this.wait(run, view);
+    else view.finish();
+  }
+
+  async ask() {
     const question = this.field.value.trim();
-    if (!question || this.controller) return;
+    if (!question || this.run) return;
     const options = { max_articles: Number(this.most.value) || 60 };
     if (this.from.value) options.date_from = this.from.value;
     if (this.to.value) options.date_to = this.to.value;
     if (this.kind.value) options.publication_types = [this.kind.value];
-    const chat = { id: crypto.randomUUID(), title: question.slice(0, 120), created: Date.now(), updated: Date.now(), model: this.model.id, screen: "literature" };
+    const chat = { id: newId(), title: question.slice(0, 120), created: Date.now(), updated: Date.now(), model: this.model.id, screen: "literature" };
     await putChat(chat);
     const turn = newTurn(chat.id, 0, question, this.model, options);
-    this.controller = new AbortController();
-    this.go.disabled = true;
-    this.halt.hidden = false;
+    await keep(turn);
+    history.replaceState(null, "", `#/literature/${chat.id}`);
     announce(t("live.working"));
     const view = this.showReview(turn);
-    await runTurn(turn, [{ role: "user", content: question }], this.controller.signal, view);
-    this.controller = null;
-    this.go.disabled = false;
-    this.halt.hidden = true;
-    await putTurn(turn);
+    await this.wait(begin(turn, messages(turn), view), view);
+  }
+
+  /** Shows an answer while it comes, and when it has ended. */
+  async wait(run, view) {
+    Object.assign(run, { view });
+    this.setRun(run);
+    await run.ended;
+    this.setRun(null);
     await view.finish();
-    history.replaceState(null, "", `#/literature/${chat.id}`);
     this.showEarlier();
-    tell(turn);
+    if (run.view === view) tell(run.turn);
+  }
+
+  setRun(run) {
+    this.run = run;
+    this.go.disabled = run !== null;
+    this.halt.hidden = run === null;
   }
 
   /** Shows a review; what it returns is told of changes, like the view of an answer. */
@@ -120,7 +137,7 @@ class Literature {
     const answer = new AnswerView(turn, {
       retry: () => {
         this.field.value = turn.question;
-        this.run();
+        this.ask();
       },
       edit: () => {
         this.field.value = turn.question;
@@ -145,6 +162,8 @@ class Literature {
     };
   }
 }
+
+const messages = (turn) => [{ role: "user", content: turn.question }];
 
 /** Returns the links between a review and articles for a text. */
 export function subnav(here) {

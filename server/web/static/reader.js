@@ -12,6 +12,10 @@ const MAX_FIT = 820;
 
 /** Shows a document; `page` and `mark` of the query say where. */
 export function show(main, [namespace, document_], query) {
+  if (!namespace || !document_) {
+    location.replace(namespace ? `#/library/${encodeURIComponent(namespace)}` : "#/library");
+    return null;
+  }
   const reader = new Reader(main, namespace, document_, query);
   reader.load();
   return () => reader.leave();
@@ -21,7 +25,7 @@ class Reader {
   constructor(main, namespace, id, query) {
     this.namespace = namespace;
     this.address = `/v1/namespaces/${encodeURIComponent(namespace)}/documents/${encodeURIComponent(id)}`;
-    this.page = Math.max(1, Number(query.get("page")) || 1);
+    this.page = Math.max(1, Math.floor(Number(query.get("page"))) || 1);
     this.mark = query.get("mark") || "";
     this.zoom = 1;
     this.turnNumber = 0;
@@ -205,21 +209,29 @@ function citedWorks(works) {
   return h("details", { class: "more cited-works" }, h("summary", {}, tn("reader.cites", works.length)), h("ol", { class: "plain-list" }, items));
 }
 
-const clean = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
+const clean = (text) => text.normalize("NFKC").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
 
 /** Returns the places of the words of a page that a text consists of, none where it is not there. */
 export function wordsOf(words, text) {
   const wanted = text.split(/\s+/).map(clean).filter(Boolean);
   if (!wanted.length) return new Set();
   const there = words.map((word, place) => ({ word: clean(word.text), place })).filter(({ word }) => word);
-  let best = { length: 0, from: 0 };
+  let best = { matched: 0, from: 0, to: 0 };
   for (let from = 0; from < there.length; from += 1) {
-    let length = 0;
-    while (length < wanted.length && there[from + length]?.word === wanted[length]) length += 1;
-    if (length > best.length) best = { length, from };
+    let at = from;
+    let matched = 0;
+    while (matched < wanted.length && at < there.length) {
+      const word = there[at].word;
+      // A line end broke the word, which the text has whole.
+      const isBroken = word !== wanted[matched] && word + there[at + 1]?.word === wanted[matched];
+      if (word !== wanted[matched] && !isBroken) break;
+      matched += 1;
+      at += isBroken ? 2 : 1;
+    }
+    if (matched > best.matched) best = { matched, from, to: at };
   }
   // A passage may go on over the page's end; a few words by chance are no match.
-  if (best.length < Math.min(4, wanted.length)) return new Set();
-  return new Set(there.slice(best.from, best.from + best.length).map(({ place }) => place));
+  if (best.matched < Math.min(4, wanted.length)) return new Set();
+  return new Set(there.slice(best.from, best.to).map(({ place }) => place));
 }
 

@@ -1,7 +1,8 @@
-// Runs one question: the request, its stream, and the record of the answer.
+// Runs questions: the request, its stream, and the record of the answer.
 
 import { get, reachable, stream } from "./api.js";
 import { announce, toast } from "./dom.js";
+import { getTurns, putTurn } from "./store.js";
 import { t, tn } from "./texts.js";
 
 /** Returns a turn that was not asked yet. */
@@ -26,28 +27,142 @@ export function newTurn(chat, place, question, model, options) {
   };
 }
 
-/** Asks, and takes the stream into the turn; `view` is told what changes: tick(), update(). Raises nothing. */
-export async function runTurn(turn, messages, signal, view) {
-  const began = performance.now();
-  const clock = setInterval(() => {
-    turn.seconds = (performance.now() - began) / 1000;
-    view.tick();
-  }, 100);
-  try {
-    for await (const chunk of stream(bodyOf(turn, messages), signal)) {
-      take(turn, chunk);
-      view.update();
-    }
-    await readTrace(turn);
-    turn.state = "done";
-  } catch (error) {
-    turn.state = error.code === "stopped" ? "stopped" : "failed";
-    turn.error = { message: error.message, code: error.code || "", retryAfter: error.retryAfter || 0 };
-    if (!error.code && !error.status) console.error(error);
-  } finally {
-    clearInterval(clock);
-    turn.seconds = (performance.now() - began) / 1000;
+/** An answer that this tab waits for; it goes on while other screens are shown, each of which may bring its own view. */
+class Run {
+  constructor(turn, view) {
+    Object.assign(this, { turn, view, controller: new AbortController() });
+    this.ended = new Promise((resolve) => {
+      this.end = resolve;
+    });
+    running.set(keyOf(turn), this);
   }
+
+  async work(messages) {
+    await this.ask(messages);
+    await keep(this.turn);
+    running.delete(keyOf(this.turn));
+    this.end();
+  }
+
+  async ask(messages) {
+    const { turn } = this;
+    const began = performance.now();
+    const clock = setInterval(() => {
+      turn.seconds = (performance.now() - began) / 1000;
+      this.view.tick();
+    }, 100);
+    let kept = 0;
+    try {
+      for await (const chunk of stream(bodyOf(turn, messages), this.controller.signal)) {
+        take(turn, chunk);
+        this.view.update();
+        if (Date.now() - kept < KEPT_MS) continue;
+        kept = Date.now();
+        keep(turn);
+      }
+      await readTrace(turn);
+      turn.state = "done";
+    } catch (error) {
+      turn.state = error.code === "stopped" ? "stopped" : "failed";
+      turn.error = { message: error.message, code: error.code || "", retryAfter: error.retryAfter || 0 };
+      if (!error.code && !error.status) console.error(error);
+      // The record of what was stopped says what had left; the server writes it when it has noticed.
+      if (turn.id && error.code !== "offline") {
+        await new Promise((resolve) => setTimeout(resolve, NOTICED_MS));
+        await readTrace(turn);
+      }
+    } finally {
+      clearInterval(clock);
+      turn.seconds = (performance.now() - began) / 1000;
+    }
+  }
+}
+
+const running = new Map();
+// An answer is written down so often while it comes; where there are no locks, one that is silent for longer has no tab.
+const KEPT_MS = 2000;
+const SILENT_MS = 5000;
+const NOTICED_MS = 300;
+// A question that takes its page down is not asked for ever.
+const MOST_TAKEN = 3;
+const keyOf = ({ chat, place }) => `arrowhead:${chat}/${place}`;
+
+/** Writes a turn down; before it is shown, as a page that goes away in mid-answer must have its question. */
+export async function keep(turn) {
+  turn.kept = Date.now();
+  try {
+    await putTurn(turn);
+  } catch {
+    toast(t("history.full"), "bad");
+  }
+}
+
+/** Asks a question that is kept; `view` is told what changes: tick(), update(). The run's `ended` never fails. */
+export function begin(turn, messages, view) {
+  const run = new Run(turn, view);
+  if (navigator.locks) navigator.locks.request(keyOf(turn), () => run.work(messages));
+  else run.work(messages);
+  return run;
+}
+
+/** Returns the run of a turn that this tab waits for, if there is one. */
+export function runOf(turn) {
+  return running.get(keyOf(turn));
+}
+
+export function isRunning() {
+  return running.size > 0;
+}
+
+/** Stops the answers of a chat, of all where none is named. */
+export function stopRuns(chat) {
+  for (const run of running.values()) if (!chat || run.turn.chat === chat) run.controller.abort();
+}
+
+/**
+ * Goes on with a turn whose page went away in mid-answer, once no other tab waits for it: its record is read if the
+ * server had ended it, else it is asked again. Returns the run, null where there is nothing left to wait for.
+ */
+export function takeUp(turn, messages, view, signal) {
+  return new Promise((resolve) => {
+    alone(turn, signal, async () => {
+      const [now] = await getTurns(turn.chat, turn.place, turn.place + 1);
+      if (now) Object.assign(turn, now);
+      if (turn.state !== "running" || (await isEnded(turn))) {
+        resolve(null);
+        return;
+      }
+      const run = new Run(turn, view);
+      resolve(run);
+      await run.work(await messages(turn));
+    }).catch(() => resolve(null));
+  });
+}
+
+async function alone(turn, signal, work) {
+  if (navigator.locks) return navigator.locks.request(keyOf(turn), { signal }, work);
+  // Pages over plain HTTP have no locks.
+  for (let now = turn; now?.state === "running" && Date.now() - now.kept < SILENT_MS; ) {
+    await new Promise((resolve) => setTimeout(resolve, KEPT_MS));
+    if (signal.aborted) return null;
+    [now] = await getTurns(turn.chat, turn.place, turn.place + 1);
+  }
+  return work();
+}
+
+/** Takes the record of a turn that ended unseen; else empties the turn, to be asked again. */
+async function isEnded(turn) {
+  const { options, created, taken = 0 } = turn;
+  const trace = turn.id && (await recordOf(turn));
+  if (trace && trace.error === null && trace.finish_reason !== "abort") {
+    Object.assign(turn, { state: "done", content: trace.content, trace, references: trace.references, told: { ...trace, trace_id: turn.id } });
+  } else if (taken >= MOST_TAKEN) {
+    Object.assign(turn, { state: "failed", error: { message: t("error.broke_off"), code: "", retryAfter: 0 } });
+  } else {
+    Object.assign(turn, newTurn(turn.chat, turn.place, turn.question, { id: turn.model, method: turn.method }, options), { created, id: undefined, taken: taken + 1 });
+  }
+  await keep(turn);
+  return turn.state !== "running";
 }
 
 /** Tells screen readers how it ended, and everybody when a server that went away is back. */
@@ -98,11 +213,15 @@ function takeSource(turn, { source, document: texts }) {
 
 /** Reads the record of the answer: calls with addresses and times, references with numbers, the transcript. */
 async function readTrace(turn) {
+  turn.trace = await recordOf(turn);
+  if (turn.trace?.references.length) turn.references = turn.trace.references;
+}
+
+/** Returns the server's record of a turn, null where it keeps none, or the plain model answered. */
+async function recordOf(turn) {
   try {
-    const trace = await get(`/v1/traces/${encodeURIComponent(turn.told?.trace_id || turn.id)}`);
-    turn.trace = trace.choices[0];
-    if (turn.trace.references.length) turn.references = turn.trace.references;
+    return (await get(`/v1/traces/${encodeURIComponent(turn.told?.trace_id || turn.id)}`)).choices[0];
   } catch {
-    // The server keeps no records, or the plain model answered: the stream's own words stay.
+    return null;
   }
 }

@@ -44,22 +44,26 @@ class Search {
 
   async run() {
     const able = RETRIEVERS.filter((one) => this.able(one));
-    this.lists = new Map(able.map((one) => [one, h("ol", { class: "hits" }, h("li", { class: "muted" }, t("search.searching")))]));
-    this.columns.replaceChildren(...able.map((one) => h("section", { class: "retriever" }, h("h3", {}, t(`retriever.${one}`)), h("p", { class: "muted small" }, t(`retriever.${one}.about`)), this.lists.get(one))));
+    const lists = new Map(able.map((one) => [one, h("ol", { class: "hits" }, h("li", { class: "muted" }, t("search.searching")))]));
+    this.lists = lists;
+    this.columns.replaceChildren(...able.map((one) => h("section", { class: "retriever" }, h("h3", {}, t(`retriever.${one}`)), h("p", { class: "muted small" }, t(`retriever.${one}.about`)), lists.get(one))));
     this.counts.replaceChildren();
     const found = new Map();
     if (able.includes("pes2")) await this.ask("pes2", { query: this.steered() }, found);
+    if (this.lists !== lists) return; // another search began meanwhile
     const asked = { query: bare(this.query), ...(this.words.length && { count: this.words }) };
     await Promise.all(able.filter((one) => one !== "pes2").map((one) => this.ask(one, asked, found)));
-    const counted = [...found.values()].filter((hit) => hit.counts);
+    if (this.lists !== lists) return;
+    const counted = [...found.values()].filter((hit) => hit.counts?.length);
     if (counted.length) this.counts.replaceChildren(h("h3", { class: "label" }, t("search.counts")), countTable(counted, this.words, this.fixed));
   }
 
   async ask(retriever, asked, found) {
-    const list = this.lists.get(retriever);
+    const lists = this.lists;
+    const list = lists.get(retriever);
     try {
       const { data, keywords } = await post("/v1/search", { ...asked, namespaces: [this.namespace.name], k: HITS, retriever });
-      if (retriever === "pes2" && !this.words.length) this.take(keywords);
+      if (retriever === "pes2" && this.lists === lists && !this.words.length) this.take(keywords);
       list.replaceChildren(...(data.length ? data.map((hit) => hitItem(this.namespace, hit)) : [h("li", { class: "muted" }, t("search.nothing"))]));
       data.forEach((hit) => found.set(hit.id, hit));
     } catch (error) {

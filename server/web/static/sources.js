@@ -4,25 +4,42 @@ import { get } from "./api.js";
 import { button, foreign, h, icon, literally, outside, plain, webAddress } from "./dom.js";
 import { t, tn } from "./texts.js";
 
+const PUBMED = /pubmed\.ncbi\.nlm\.nih\.gov\/(\d+)/;
 const WIDE = window.matchMedia("(min-width: 1100px)");
 
 /** Returns what the answer's record says of a reference, null for nothing. */
 export function citationOf(turn, number) {
   const cited = turn.trace?.details?.citations || [];
-  return cited.find((one) => one.number === number) || (cited.every((one) => one.number === undefined) ? cited[number - 1] : null) || null;
+  return cited.find((one) => one.number === number) || null;
 }
 
-export function isRetracted(turn, number) {
-  const cited = citationOf(turn, number);
-  return Boolean(cited?.retracted || cited?.is_retracted || cited?.retracted_by?.length);
+/**
+ * Returns whether a source is retracted: a passage that says so of itself; an article that a statement or a record lists
+ * among its retracted ones. A statement keeps its other articles.
+ */
+export function isRetracted(turn, reference) {
+  const article = PUBMED.exec(reference.url || "")?.[1];
+  const records = (turn.trace?.calls || []).map((call) => call.record || {}).filter((record) => record.db === "pubmed");
+  if (article && [...statementsOf(turn, reference), ...records].some((one) => lists(one.retracted, article))) return true;
+  const cited = citationOf(turn, reference.number);
+  return cited?.retracted === true || cited?.retracted_by?.length > 0;
+}
+
+/** Returns whether a list of retracted articles has one, however either is written. */
+export function lists(retracted, pmid) {
+  const number = /\d+/.exec(pmid)?.[0];
+  return Array.isArray(retracted) && retracted.some((one) => /\d+/.exec(String(one))?.[0] === number);
 }
 
 /** Returns the record of an NCBI call that a reference names, null for none. */
 export function recordOf(turn, reference) {
-  for (const call of turn.trace?.calls || []) {
-    for (const record of call.record?.records || []) {
-      if (record.text && (reference.url.endsWith(`/${record.id}`) || reference.title.startsWith(record.title))) return { call, record };
-    }
+  // Records without a title are found by their page alone: every text begins with an empty one.
+  const page = (reference.url || "").replace(/\/$/, "");
+  const ways = [({ id }) => id && page.endsWith(`/${id}`), ({ title }) => title && reference.title.startsWith(title)];
+  const found = (turn.trace?.calls || []).flatMap((call) => (call.record?.records || []).filter((record) => record.text).map((record) => ({ call, record })));
+  for (const is of ways) {
+    const one = found.find(({ record }) => is(record));
+    if (one) return one;
   }
   return null;
 }
@@ -87,6 +104,16 @@ export function sentencesOf(turn, reference) {
     }
   }
   return found;
+}
+
+const lettersOf = (text) => String(text || "").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
+
+/** Returns whether an answer has quotes, and each of them stands in what it was read from, word for word. */
+export function isQuoted(turn, answer) {
+  const quotes = [...answer.matchAll(/“([^”]+)”/g)].map((found) => lettersOf(found[1]));
+  const cited = turn.trace?.details?.citations || [];
+  const texts = [...turn.references.map((one) => one.text), ...cited.flatMap((one) => [one.text, one.quote, one.sentence])].map(lettersOf);
+  return quotes.length > 0 && quotes.every((quote) => quote && texts.some((text) => text.includes(quote)));
 }
 
 /** Returns where a document came from, in words where no file brought it. */
@@ -158,9 +185,9 @@ export function passageText(text, sentences) {
 /** Returns the statements of a graph that a reference stands for: all of one article or node. */
 function statementsOf(turn, reference) {
   const cited = (turn.trace?.details?.citations || []).filter((one) => one.edge);
-  const placeOf = (one) => one.pmid_urls?.[0] || one.node_urls?.find(Boolean) || "";
-  const found = cited.filter((one) => placeOf(one) === reference.url);
-  return found.length ? found : cited.filter((one) => reference.title.startsWith(one.text));
+  const has = (urls) => Boolean(reference.url) && (urls || []).includes(reference.url);
+  const found = cited.filter((one) => has(one.pmid_urls) || (!one.pmid_urls?.length && has(one.node_urls)));
+  return found.length ? found : cited.filter((one) => one.text && reference.title.startsWith(one.text));
 }
 
 function statementNodes(statements, reference) {
@@ -169,7 +196,7 @@ function statementNodes(statements, reference) {
 }
 
 function statement(cited) {
-  const links = (cited.pmids || []).map((pmid, place) => h("li", {}, outside(cited.pmid_urls?.[place], `PMID ${plain(pmid)}`)));
+  const links = (cited.pmids || []).map((pmid, place) => h("li", {}, outside(cited.pmid_urls?.[place], `PMID ${plain(pmid)}`), lists(cited.retracted, pmid) ? h("span", { class: "badge bad" }, t("retracted")) : null));
   return h(
     "section",
     { class: "statement" },
@@ -190,7 +217,9 @@ function record(turn, reference) {
   const found = recordOf(turn, reference);
   const answer = turn.told?.answer || "";
   const text = found?.record.text || "";
-  const place = answer && answer.length < 60 ? text.indexOf(answer) : -1;
+  // Not a number inside a longer one.
+  const whole = new RegExp(`(?<![\\p{L}\\p{N}])${literally(answer)}(?![\\p{L}\\p{N}])`, "u");
+  const place = answer && answer.length < 60 ? text.search(whole) : -1;
   const sentences = place >= 0 ? [{ start: place, end: place + answer.length }] : [];
   return [
     foreign(reference.title, "h3"),

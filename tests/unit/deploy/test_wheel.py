@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from server.version import LICENCE
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("server", "retrieval", "models")
@@ -42,7 +45,7 @@ def data_files() -> list[str]:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the content of the wheel; the build runs on a copy, as setuptools writes beside the sources."""
     source, wheels, site = (tmp_path_factory.mktemp(name) for name in ("source", "wheels", "site"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, source)
     for package in PACKAGES:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__", "COMMIT"))
@@ -55,6 +58,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
+@pytest.mark.server
 def test_the_wheel_holds_every_module(installed: Path) -> None:
     """None is left behind by the search for packages."""
     modules = {path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
@@ -62,6 +66,7 @@ def test_the_wheel_holds_every_module(installed: Path) -> None:
     assert {path for path in modules if not (installed / path).exists()} == set()
 
 
+@pytest.mark.server
 def test_every_data_file_opens_from_the_wheel(installed: Path) -> None:
     """The globs under package-data cover each file, and its content is that of the checkout."""
     names = data_files()
@@ -75,6 +80,24 @@ def test_every_data_file_opens_from_the_wheel(installed: Path) -> None:
     assert json.loads(done.stdout) == {name: _digest(ROOT / name) for name in names}
 
 
+@pytest.mark.server
+def test_the_wheel_has_the_licence_and_the_notices_of_others(installed: Path) -> None:
+    """Its own licence is that of ``--version``; each file that NOTICE refers to is in the wheel too."""
+    (folder,) = installed.glob("arrowhead-*.dist-info")
+    about = (folder / "METADATA").read_text(encoding="utf-8")
+    notice = (folder / "licenses" / "NOTICE").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:server|retrieval|models)/[\w./-]+\w", notice))
+
+    assert f"License-Expression: {LICENCE}\n" in about
+    assert "Private :: Do Not Upload" in about
+    assert "Apache License" in (folder / "licenses" / "LICENSE").read_text(encoding="utf-8")
+    assert {name for name in named if not (installed / name).exists()} == set()
+    assert {"server/web/static/inter-LICENSE.txt"} <= {
+        path.relative_to(folder / "licenses").as_posix() for path in (folder / "licenses").rglob("*")
+    }
+
+
+@pytest.mark.server
 def test_the_wheel_has_the_command(installed: Path) -> None:
     """``arrowhead`` starts at the function that pyproject.toml names."""
     (entry,) = installed.glob("arrowhead-*.dist-info/entry_points.txt")

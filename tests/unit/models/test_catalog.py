@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -220,3 +222,27 @@ def test_a_shipped_adapter_that_suffices_for_no_method_is_left_out(tmp_path: Pat
     for folders, loaded in (((unready,), None), ((unready, silent), silent)):
         card = load_catalog(embedded_dir=tiny, adapters={EMBEDDED_NAME: folders})[EMBEDDED_NAME]
         assert card.adapter == loaded
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "model.pt", "weights.pkl"])
+def test_pickled_weights_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    """Before anything opens them: the file is a pipe, which would hold whoever reads it."""
+    for other in ("config.json", "tokenizer.json"):
+        (tmp_path / other).write_text("{}")
+    os.mkfifo(tmp_path / name)
+
+    with pytest.raises(ModelNotFound, match=rf"only as {re.escape(name)}.*scripts/convert_weights") as refused:
+        card_from_request(ModelRequest(source=str(tmp_path)))
+    assert not has_weights(tmp_path) and "can run code" in refused.value.message
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    assert card_from_request(ModelRequest(source=str(tmp_path))).source == str(tmp_path)
+
+
+def test_a_config_of_endless_depth_is_refused(tmp_path: Path) -> None:
+    """With a reason, not with the end of the server."""
+    (tmp_path / "config.json").write_text('{"a":' * 20_000 + "1" + "}" * 20_000)
+    for other in ("tokenizer.json", "model.safetensors"):
+        (tmp_path / other).write_text("{}")
+
+    with pytest.raises(ModelNotFound, match=r"config\.json cannot be read"):
+        card_from_request(ModelRequest(source=str(tmp_path)))

@@ -37,8 +37,9 @@ def item(**change: Any) -> Item:
 
 def reply(text: str, outcome: str = "answered", unsupported: tuple[str, ...] = (), **choice: Any) -> Reply:
     read = {"question": "Official symbol of LMP10?", "content": text, "spans": [{"kind": "injected", "text": RECORD}]}
-    marked = {"outcome": outcome, "grounding": {"checked": 1, "supported": 0, "unsupported": list(unsupported)}}
-    return Reply(text=text, arrowhead=marked, trace={"choices": [read | choice]}, seconds=1.0)
+    mismatches = [{"kind": "number", "text": text, "detail": f"{text} stands nowhere"} for text in unsupported]
+    labelled = {"outcome": outcome, "support": {"sentences": [{"mismatches": mismatches}]}}
+    return Reply(text=text, arrowhead=labelled, trace={"choices": [read | choice]}, seconds=1.0)
 
 
 def reference(key: str, **more: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.server
 def test_kills_leave_whole_files_or_none(files: Path, tmp_path: Path) -> None:
     """A few kills, the script's own way; the documented figure is that of a thousand."""
     tally = crash_import.run(files, tmp_path, 5, 1)

@@ -24,6 +24,7 @@ def _run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.server
 def test_no_data_is_said_and_is_no_failure(tmp_path: Path) -> None:
     """The folder is an argument."""
     assert _run(str(tmp_path)).startswith("skipped: ")
@@ -49,6 +50,7 @@ def test_the_sample_does_not_depend_on_the_order_of_the_file() -> None:
     assert chosen[0] == {"pmid": "4"} and len(chosen) == 3
 
 
+@pytest.mark.server
 def test_a_whole_run_tells_both_conditions(tmp_path: Path) -> None:
     """A question whose document is there is answered from it, and abstained from without it."""
     topics = ("heparin", "warfarin", "dabigatran", "rivaroxaban")

@@ -184,6 +184,7 @@ def test_a_run_prints_scores_and_refuses_another_runs_file(
     assert endpoint.asked[-1]["arrowhead"] == {"k": 16}
 
 
+@pytest.mark.server
 def test_a_killed_run_loses_and_doubles_nothing(endpoint: Any, tmp_path: Path) -> None:
     """SIGKILL in the midst, and a torn last line; the same command asks the rest."""
     endpoint.answer = slowly
@@ -210,6 +211,7 @@ def test_a_killed_run_loses_and_doubles_nothing(endpoint: Any, tmp_path: Path) -
     assert len(endpoint.asked) <= 200 + 2
 
 
+@pytest.mark.server
 def test_an_interrupted_run_ends_cleanly_and_goes_on(endpoint: Any, tmp_path: Path) -> None:
     """Ctrl-C: code 130, a summary of what is there, whole lines."""
     endpoint.answer = slowly

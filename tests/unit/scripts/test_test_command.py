@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import tiers
 import yaml
 
 ROOT = Path(__file__).parents[3]
@@ -17,7 +18,9 @@ echo "$(basename "$0")${*:+ $*}" | head -1 >>"$LOG"
 case "$*" in *pytest*) echo "$OMP_NUM_THREADS" >"$LOG.threads" ;; esac
 """
 WORKERS = min(4, len(os.sched_getaffinity(0)))
-EVERY_TEST = f"python -m pytest -n {WORKERS} --dist loadfile"
+IN_PARALLEL = f"python -m pytest -n {WORKERS} --dist loadgroup --no-loadscope-reorder"
+QUICK_TESTS = f"{IN_PARALLEL} -m smoke or not (server or weights or vllm or browser or long or gpu or live or clients)"
+EVERY_TEST = f"{IN_PARALLEL} --hypothesis-profile full"
 LINT = ["ruff format --check server retrieval models scripts tests", "ruff check server retrieval models scripts tests"]
 
 
@@ -65,7 +68,7 @@ def checkout(tmp_path: Path) -> Checkout:
 @pytest.mark.parametrize(
     ("arguments", "ran"),
     [
-        ((), [*LINT, "mypy", "lint-imports", EVERY_TEST]),
+        ((), [*LINT, "mypy", "lint-imports", QUICK_TESTS]),
         (("all",), [*LINT, "mypy", "lint-imports", EVERY_TEST]),
         (("lint",), LINT),
         (("types",), ["mypy"]),
@@ -81,7 +84,7 @@ def checkout(tmp_path: Path) -> Checkout:
     ],
 )
 def test_a_word_runs_its_check_alone(checkout: Checkout, arguments: tuple[str, ...], ran: list[str]) -> None:
-    """Without a word all checks run in order; what is no word goes to pytest as it is."""
+    """Without a word the quick checks run in order; what is no word goes to pytest as it is."""
     done, found = checkout.run(*arguments)
 
     assert (done.returncode, found) == (0, ran)
@@ -112,6 +115,14 @@ def test_an_unknown_word_is_refused(checkout: Checkout, arguments: tuple[str, ..
 
     assert (done.returncode, found, checkout.log.read_text()) == (2, [], "")
     assert "error:" in done.stderr
+
+
+def test_the_quick_tests_are_those_without_a_marker_of_a_slow_tier() -> None:
+    """The script leaves out exactly what the guard lets through."""
+    (expression,) = re.findall(
+        r'^readonly QUICK="smoke or not \((.*)\)"$', (ROOT / "scripts" / "test").read_text(), re.M
+    )
+    assert set(expression.split(" or ")) == tiers.SLOW
 
 
 def test_the_hooks_call_the_checks_of_the_script() -> None:

@@ -45,6 +45,7 @@ def test_an_abstention_has_no_quotes_and_does_not_lower_the_shares() -> None:
     assert rows["quotes from a gold paper"] == "0.000 [0.000, 0.000]"
 
 
+@pytest.mark.server
 def test_a_run_asks_each_question_and_prints_the_measures(tmp_path: Path) -> None:
     """Over papers of which one answers a question of the evaluation; without an encoder, by words alone."""
     own = json.loads((ROOT / "scripts/evals/questions/weiseeule.json").read_text(encoding="utf-8"))["own"]

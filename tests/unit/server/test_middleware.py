@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from starlette.datastructures import Headers
-from starlette.types import Scope
+from starlette.types import Message, Receive, Scope, Send
 
 from server.errors import BodyTooSlow, HeadTooLarge
-from server.middleware import MAX_HEAD_BYTES, DecodedHeaders, TimedBody, check_head
+from server.middleware import MAX_HEAD_BYTES, AccessLogMiddleware, DecodedHeaders, TimedBody, check_head
+from server.observability.metrics import metrics_only
 
 
 def _scope(**headers: str) -> dict[str, Any]:
@@ -95,3 +98,29 @@ def test_a_long_head_is_refused() -> None:
         check_head(_scope(**{f"h{i}": "" for i in range(300)}))
     with pytest.raises(HeadTooLarge):
         check_head(_scope() | {"query_string": b"x" * MAX_HEAD_BYTES})
+
+
+@pytest.mark.parametrize(
+    ("route", "status", "is_shown"),
+    [("/ready", 503, False), ("/ready", 200, False), ("/health", 500, True), ("/v1/models", 503, True)],
+)
+async def test_polls_of_a_server_that_loads_leave_no_line(
+    route: str, status: int, is_shown: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An orchestrator asks every second whether it is ready: "not yet" is the answer, and no failure."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = SimpleNamespace(path=route)
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Message) -> None:
+        del message
+
+    with caplog.at_level(logging.INFO, "server.middleware"):
+        scope = {"type": "http", "method": "GET", "path": route, "headers": []}
+        await AccessLogMiddleware(app, metrics_only())(scope, receive, send)
+    assert bool(caplog.records) == is_shown

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from string import ascii_lowercase
 from typing import Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.formats import english
 from retrieval.graph.linking.dictionary_lookup.normalize import Hashes, spelling
 
 # Words that may be absent on either side.
@@ -224,10 +224,7 @@ def build_vocabulary(words: Iterable[str]) -> Vocabulary:
 @lru_cache(maxsize=1)
 def ordinary_words() -> Vocabulary:
     """Return the vocabulary of English words from the list that ships with the package."""
-    text = (
-        files("retrieval.graph.linking.dictionary_lookup").joinpath("words", "english.txt").read_text(encoding="ascii")
-    )
-    return build_vocabulary(text.split())
+    return build_vocabulary(english.ordinary_words())
 
 
 def is_english(word: str) -> bool:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from retrieval.formats.notation import typed_powers
+
 _BAND: Final = r"(?:\d{1,2}(?:\.\d{1,3})?|ter|cen)"
 _PLACE: Final = r"\d[\d,]*(?:[-–]\d[\d,]*)?"
 _PART: Final = r"[-‐–][A-Za-z0-9α-ω]+|_\d+(?:\.\d+)?|\.\d{1,2}(?=\b)"
@@ -91,7 +93,7 @@ def is_symbol(word: str) -> bool:
 @lru_cache(maxsize=256)
 def plain(text: str) -> str:
     """Return the text as identifiers are compared: one case, plain dashes, no separators of thousands."""
-    text = unicodedata.normalize("NFKC", text).translate(_DASHES).casefold()
+    text = unicodedata.normalize("NFKC", typed_powers(text)).translate(_DASHES).casefold()
     return _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
 
 

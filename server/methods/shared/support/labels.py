@@ -14,8 +14,6 @@ from server.methods.shared.support.correspondence import Evidence
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.verifier import Claim
 
-# From this probability on a verifier's word for "stated" counts.
-STATED: Final = 0.5
 _MAX_DETAILS: Final = 3
 _MAX_EVIDENCE_CHARS: Final = 8_000
 # A citation that stands behind the full stop of its sentence.
@@ -40,8 +38,9 @@ def sentence_spans(answer: str) -> list[Span]:
         if spans and (marks := _LEADING_MARKS.match(answer, spans[-1].end)) is not None:
             spans[-1] = replace(spans[-1], end=min(marks.end(), sentence.end))
             start = max(start, marks.end())
-        if answer[start : sentence.end].strip():
-            spans.append(Span(start, sentence.end))
+        text = answer[start : sentence.end]
+        if text.strip():
+            spans.append(Span(sentence.end - len(text.lstrip()), sentence.end))
     return spans
 
 
@@ -88,15 +87,15 @@ class AnswerLabels:
                 found.append((place, Claim(bare(self._answer[one.start : one.end]), "\n\n".join(texts))))
         return found
 
-    def verified(self, probabilities: Mapping[int, float | None]) -> tuple[SentenceSupport, ...]:
-        """Return the labels with a verifier's probabilities, by the sentence's place."""
-        return tuple(_judged(one, probabilities.get(place)) for place, one in enumerate(self.sentences))
+    def verified(self, probabilities: Mapping[int, float | None], bar: float) -> tuple[SentenceSupport, ...]:
+        """Return the labels with a verifier's probabilities, by the sentence's place; from ``bar`` on it is stated."""
+        return tuple(_judged(one, probabilities.get(place), bar) for place, one in enumerate(self.sentences))
 
 
-def _judged(one: SentenceSupport, probability: float | None) -> SentenceSupport:
+def _judged(one: SentenceSupport, probability: float | None, bar: float) -> SentenceSupport:
     if probability is None:
         return one
-    return replace(one, probability=probability, verdict="supported" if probability >= STATED else "unsupported")
+    return replace(one, probability=probability, verdict="supported" if probability >= bar else "unsupported")
 
 
 def _whole(source: Source) -> str:

@@ -107,7 +107,7 @@ class SupportedMethod:
         if self._verifier is not None and claims:
             verification = await self._verifier.verify(ask, [claim for _, claim in claims])
             places = (place for place, _ in claims)
-            sentences = labels.verified(dict(zip(places, verification.probabilities, strict=True)))
+            sentences = labels.verified(dict(zip(places, verification.probabilities, strict=True)), verification.bar)
             usage = verification.usage
         can_cite = any(source.number is not None for source in answer.sources)
         return _Labels(Support(sentences), can_cite and rests_on_nothing(sentences), usage)

@@ -1,8 +1,14 @@
-"""Let the served model tell whether a text states a sentence: one token of yes or no, all sentences at once."""
+"""Let the served model tell whether a text states a sentence, where a measured check finds that it is able to.
+
+One token of yes or no for each sentence, all at once. The check asks about short texts of our own, each with a sentence
+that it states and one that differs in a name, a number, a negation or a direction.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -15,9 +21,17 @@ from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.verdicts import probabilities_of
 
+log = logging.getLogger(__name__)
 _AT_ONCE: Final = 16
 _ANSWER: Final = "Answer:"
 _YES_OR_NO: Final = (" yes", " no")
+# In seconds, for the check and for the sentences of one answer: a slower model keeps readers waiting.
+_TIMEOUT: Final = 20.0
+# Of the sentences that are stated, the check's bar lets so many fall below it.
+_MISSED: Final = 0.05
+_MOST_BAR: Final = 0.5
+# The least share of sentences that are not stated which fall below the bar.
+_ABLE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +44,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Hold the probability that each claim is stated by its evidence, None where the call failed, and the usage."""
+    """Hold the probability that each claim is stated by its evidence, None where it was not judged, and the usage.
+
+    From ``bar`` on a claim counts as stated.
+    """
 
     probabilities: tuple[float | None, ...] = ()
+    bar: float = _MOST_BAR
     usage: LoopUsage = field(default_factory=LoopUsage)
 
 
@@ -42,31 +60,94 @@ class Verifier(Protocol):
     async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """Hold how a model does in the check: the ``bar`` of its probabilities, and what share it tells apart there."""
+
+    bar: float
+    share: float
+
+    @property
+    def is_enough(self) -> bool:
+        return self.share >= _ABLE
+
+
+def ability_of(stated: Sequence[float], not_stated: Sequence[float]) -> Ability:
+    """Return the bar that all but a few of the stated sentences reach, and the share of the others that are below."""
+    ranked = sorted(stated)
+    bar = min(_MOST_BAR, ranked[int(_MISSED * len(ranked))])
+    return Ability(bar, sum(one < bar for one in not_stated) / len(not_stated))
+
+
 class ModelVerifier:
-    """Ask the served model."""
+    """Ask the served model, once it has passed the check, which the first answer starts beside itself."""
 
     def __init__(self, lifecycle: EngineLifecycle) -> None:
         self._lifecycle = lifecycle
         folder = files("server.methods.shared") / "prompts"
         self._system = (folder / "supported_system.txt").read_text(encoding="utf-8").strip()
         self._asked = (folder / "supported.txt").read_text(encoding="utf-8").strip()
+        lines = (folder / "support_probe.jsonl").read_text(encoding="utf-8").splitlines()
+        self._probe = [json.loads(line) for line in lines]
+        self._check: asyncio.Task[Ability | None] | None = None
 
     async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification:
+        if self._check is None:
+            self._check = asyncio.create_task(self._checked())
+        ability = self._check.result() if self._check.done() else None
+        if ability is None or not ability.is_enough:
+            return Verification((None,) * len(claims))
         generations = Generations(self._lifecycle.get(), f"{ask.request_id}.support")
+        shares = await self._shares(generations, claims, ask.cache_salt)
+        return Verification(tuple(shares), ability.bar, generations.usage)
+
+    async def close(self) -> None:
+        """Stop the check."""
+        if self._check is not None:
+            self._check.cancel()
+            await asyncio.gather(self._check, return_exceptions=True)
+
+    async def _checked(self) -> Ability | None:
+        """Return what the model can, None where it failed or was too slow."""
+        try:
+            generations = Generations(self._lifecycle.get(), "support-check")
+            claims = [Claim(row[kind], row["evidence"]) for kind in ("stated", "not_stated") for row in self._probe]
+            shares = [share for share in await self._shares(generations, claims, None) if share is not None]
+        except ArrowheadError as error:
+            log.warning("the check of the model as a verifier failed: %s", error.message)
+            return None
+        if len(shares) < len(claims):
+            log.info("the model is not used as a verifier: it judged %d of %d sentences", len(shares), len(claims))
+            return None
+        ability = ability_of(shares[: len(self._probe)], shares[len(self._probe) :])
+        used = "used" if ability.is_enough else "not used"
+        log.info("the model is %s as a verifier: it tells %.0f %% apart", used, 100 * ability.share)
+        return ability
+
+    async def _shares(
+        self, generations: Generations, claims: Sequence[Claim], cache_salt: str | None
+    ) -> list[float | None]:
+        """Return the probability of yes for each claim; None for those that fail or are not judged in time."""
         layout = PromptFormatter(generations.engine, self._lifecycle.card)
         slots = asyncio.Semaphore(_AT_ONCE)
 
-        async def probability(claim: Claim) -> float | None:
+        async def share(claim: Claim) -> float | None:
             user = f"{self._asked}\n\nText:\n{claim.evidence}\n\nSentence: {claim.sentence}"
             prompt = await asyncio.to_thread(layout.ids, self._system, user, _ANSWER)
             if len(prompt) >= generations.engine.max_model_len:
                 return None
             async with slots:
                 try:
-                    shares = await probabilities_of(generations, prompt, _YES_OR_NO, ask.cache_salt)
+                    shares = await probabilities_of(generations, prompt, _YES_OR_NO, cache_salt)
                 except ArrowheadError:
                     return None
             return shares[0] if shares is not None else None
 
-        found = await asyncio.gather(*map(probability, claims))
-        return Verification(tuple(found), generations.usage)
+        tasks = [asyncio.create_task(share(claim)) for claim in claims]
+        try:
+            await asyncio.wait(tasks, timeout=_TIMEOUT)
+            return [task.result() if task.done() else None for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

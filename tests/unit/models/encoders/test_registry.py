@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -63,19 +61,3 @@ def test_a_damaged_header_is_refused(tmp_path: Path, raw: bytes) -> None:
 
     with pytest.raises(ModelNotFound, match="no safetensors file"):
         parameters(tmp_path / "model.safetensors")
-
-
-def test_nothing_of_this_needs_torch() -> None:
-    """A ledger is kept, and the seam imported, in processes without it."""
-    code = (
-        "import sys\n"
-        "import models.encoders.base, models.encoders.registry, models.encoders.registry as memory\n"
-        "from models.encoders.base import EncoderOptions\n"
-        "memory.encoder_memory('minilm', EncoderOptions())\n"
-        "models.encoders.registry.create_encoder('hashing').encode_queries(['a'])\n"
-        "heavy = {'torch', 'transformers', 'sentence_transformers', 'tokenizers'} & set(sys.modules)\n"
-        "sys.exit(', '.join(heavy) or 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stderr

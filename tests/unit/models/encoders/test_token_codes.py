@@ -64,6 +64,7 @@ def test_function_words_and_signs_are_not_compared() -> None:
     assert kept.tolist() == [False, False, False, True, True, True, False]
 
 
+@pytest.mark.weights
 def test_the_built_in_encoder_gives_the_same_vectors_with_tokens() -> None:
     """And for each text its own tokens, whatever the order of lengths."""
     encoder = create_encoder("minilm", EncoderOptions(device="cpu", dtype="float32", batch_tokens=256))

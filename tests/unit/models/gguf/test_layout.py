@@ -80,3 +80,19 @@ def test_what_is_not_known_is_refused(
     """Each would load and compute something else."""
     with pytest.raises(ModelNotFound, match=message):
         layout_of(metadata, shapes)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"block_count": 2**60}, r"lacks tensors: blk\.1"),
+        ({"block_count": 20_000}, r"lacks tensors: blk\.1"),
+        ({"embedding_length": 2**60}, "embeddings of 1152921504606846976 numbers"),
+        ({"attention.key_length": 2**60}, "heads of 1152921504606846976 numbers"),
+        ({"attention.head_count": 2**31}, "2147483648 heads"),
+    ],
+)
+def test_sizes_that_the_tensors_do_not_have_are_refused(more: dict[str, Any], said: str) -> None:
+    """At once: nothing is done as often as such a number says."""
+    with pytest.raises(ModelNotFound, match=said):
+        layout_of(_metadata(**more), SHAPES | {"rope_freqs.weight": (32,)}, [2.0] * 32)

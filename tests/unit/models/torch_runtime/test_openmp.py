@@ -46,12 +46,14 @@ def test_the_helpers_of_numpy_sleep_soon_as_well(
     assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == timeout
 
 
+@pytest.mark.server
 def test_the_command_line_sets_it_before_numpy_is_loaded() -> None:
     """OpenBLAS reads it when it is loaded."""
     program = "import sys; import server.cli.main; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
 
 
+@pytest.mark.server
 def test_openmp_reads_it() -> None:
     """GNU's OpenMP tells what it took when it is loaded. vLLM's CPU build has later children load it at their start."""
     program = """
@@ -104,6 +106,7 @@ def test_context_variables_are_seen() -> None:
     assert run_in_new_thread(name.get) == "here"
 
 
+@pytest.mark.server
 def test_openmps_helpers_end_with_it() -> None:
     """Otherwise every thread that ever computed would keep as many helpers as there are cores."""
     program = """

@@ -11,8 +11,10 @@ import pytest
 from ncbi_files import entries, items, reasons, saved
 
 from retrieval.errors import ImportFileError
-from retrieval.formats.items import Good
+from retrieval.formats import pmc_jats
+from retrieval.formats.items import Good, ReadOptions
 from retrieval.formats.records import FullText
+from retrieval.formats.sources import Source
 from scripts.samples import pmc
 from scripts.samples.world import World
 
@@ -174,3 +176,64 @@ def test_a_large_member_is_told(tmp_path: Path) -> None:
             file.write(b"<" * 2**20)
         file.write(bytes(1024))
     assert reasons("pmc", path) == [(1, "PMC1.xml: larger than 67108864 bytes")]
+
+
+def _article(path: Path, meta: str = "", body: str = "") -> FullText:
+    front = FRONT.replace("</article-meta>", f"{meta}</article-meta>")
+    return _full_text(saved(path / "a.xml", f"<article>{front}<body>{body}</body></article>"))
+
+
+def test_a_group_is_an_author_and_its_members_are_none(tmp_path: Path) -> None:
+    """Of several spellings of a name the Latin one counts; a Chinese given name has no initial."""
+    member = "<contrib><name><surname>Member</surname><given-names>Max</given-names></name></contrib>"
+    chinese = "<name name-style='eastern'><surname>王</surname><given-names>小明</given-names></name>"
+    contributors = (
+        f"<collab>The Fever Study Group<contrib-group>{member}</contrib-group></collab>",
+        f"<name-alternatives>{chinese}<name name-style='western'><surname>Wang</surname>"
+        "<given-names>Xiaoming</given-names></name></name-alternatives>",
+        chinese,
+        "<string-name>Madonna</string-name>",
+        "<string-name><given-names>Ann</given-names> <surname>Lee</surname></string-name>",
+        "<anonymous/>",
+    )
+    group = "".join(f"<contrib contrib-type='author'>{one}</contrib>" for one in contributors)
+    found = _article(tmp_path, f"<contrib-group>{group}</contrib-group>")
+    assert found.authors == ("The Fever Study Group", "Wang X", "王 小明", "Madonna", "Lee A")
+
+
+@pytest.mark.parametrize(
+    ("dates", "date"),
+    [
+        ("<pub-date date-type='publication'><day>25</day><month>04</month><year>2016</year></pub-date>"
+         "<pub-date date-type='update'><year>2018</year></pub-date>"
+         "<pub-date pub-type='collection'><year>2016</year></pub-date>", "2016-04-25"),
+        ("<pub-date pub-type='collection'><year>2016</year></pub-date>", "2016"),
+        ("<pub-date date-type='pub' iso-8601-date='2019-03-02'/>", "2019-03-02"),
+    ],
+)  # fmt: skip
+def test_the_day_of_publication_counts_before_the_year_of_the_collection(tmp_path: Path, dates: str, date: str) -> None:
+    """JATS has named it pub and publication, and writes it in parts or as one."""
+    assert _article(tmp_path, dates).date == date
+
+
+def test_an_article_without_a_pmc_number_is_no_record_of_pmc(tmp_path: Path) -> None:
+    """The gateway has its records by that number; a corpus takes a DOI."""
+    meta = "<article-meta><article-id pub-id-type='doi'>10.1/x</article-id></article-meta>"
+    text = f"<article><front>{meta}</front></article>"
+    path = saved(tmp_path / "a.xml", text)
+    assert reasons("pmc", path)[0][1].endswith("no PMC number among its article-ids, nor in the file's name")
+    (found,) = pmc_jats.read(Source(path), ReadOptions(doi_suffices=True))
+    assert isinstance(found, Good) and isinstance(found.entry, FullText)
+    assert (found.entry.pmcid, found.entry.doi) == (0, "10.1/x")
+
+
+def test_a_formula_is_read_once_and_a_citation_joins_no_number(tmp_path: Path) -> None:
+    """MathML before LaTeX, LaTeX as written where it is alone; references that stand raised in print stay apart."""
+    math = "<mml:math xmlns:mml='http://www.w3.org/1998/Math/MathML'><mml:mi>p</mml:mi></mml:math>"
+    document = r"\documentclass{minimal}\begin{document}$$\alpha = 0.05$$\end{document}"
+    body = (
+        f"<p>A <inline-formula><alternatives><tex-math>p</tex-math>{math}</alternatives></inline-formula> of "
+        f"<inline-formula><tex-math>{document}</tex-math></inline-formula> for p53<xref ref-type='bibr'>12</xref>, in "
+        "2015<xref ref-type='bibr'><sup>3</sup></xref> [<xref ref-type='bibr'>4</xref>] see Fig.<xref>5</xref>.</p>"
+    )
+    assert _article(tmp_path, body=body).body == r"A p of \alpha = 0.05 for p53¹², in 2015³ [4] see Fig.5."

@@ -284,3 +284,21 @@ def test_an_empty_set_has_no_records(tmp_path: Path) -> None:
     """In either way of writing it."""
     assert items("pubmed", saved(tmp_path / "file.xml", "<PubmedArticleSet></PubmedArticleSet>\n")) == []
     assert items("pubmed", saved(tmp_path / "file.xml", "\ufeff<PubmedArticleSet/>")) == []
+
+
+def test_where_there_is_no_abstract_the_other_one_is_read_in_english(tmp_path: Path) -> None:
+    """As articles in other languages have it; an abstract proper always comes first."""
+    others = "".join(
+        f'<OtherAbstract Language="{language}"><AbstractText>{text}</AbstractText></OtherAbstract>'
+        for language, text in (("ger", "Auf Deutsch."), ("eng", "In English."))
+    )
+    record = pubmed_record().replace("</MedlineCitation>", f"{others}</MedlineCitation>")
+    assert _article(tmp_path, record).abstract == "In English."
+    proper = "<Abstract><AbstractText>Proper.</AbstractText></Abstract></Article>"
+    assert _article(tmp_path, record.replace("</Article>", proper)).abstract == "Proper."
+
+
+@pytest.mark.parametrize(("attribute", "version"), [('Version="3"', 3), ("", 1), ('Version="x"', 1)])
+def test_a_record_has_its_version(tmp_path: Path, attribute: str, version: int) -> None:
+    """Which of two texts of one PMID is the newer."""
+    assert _article(tmp_path, pubmed_record().replace('Version="1"', attribute)).version == version

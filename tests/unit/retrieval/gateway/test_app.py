@@ -105,6 +105,7 @@ def test_a_port_that_does_not_exist_is_an_error_of_the_tree(tmp_path: Path, port
         serve(tmp_path, port=port)
 
 
+@pytest.mark.server
 def test_a_request_that_never_ends_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:
     """Half a body, and nothing more of it: after a grace the server goes without it."""
     code = (

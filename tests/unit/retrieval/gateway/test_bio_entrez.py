@@ -51,7 +51,7 @@ def address(store: GatewayStore) -> Iterator[str]:
     thread.start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.should_exit = True
-    thread.join(10)
+    thread.join(120)
     listener.close()
 
 
@@ -61,7 +61,7 @@ def entrez(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
     def led(request: urllib.request.Request) -> Any:
         request.full_url = request.full_url.replace(NCBI, address)
-        return urllib.request.urlopen(request, timeout=20)
+        return urllib.request.urlopen(request, timeout=120)
 
     def call(name: str, **keywords: object) -> Any:
         Entrez._open.previous = 0  # NCBI's limit of calls a second is not the gateway's

@@ -48,6 +48,10 @@ SPELLINGS = [
     ("V600E", "p.Val600Glu", "Val600Glu"),
     ("H2A.Z", "H2AZ"),
     ("biopsies", "biopsy"),
+    ("10⁶", "10^6", "10^(6)", "10(6)"),
+    ("10⁻⁸", "10^-8", "10^−8", "10(-8)"),
+    ("Ca2+", "Ca²⁺"),
+    ("131I", "¹³¹I"),
 ]
 LETTERS = st.text("bcdfghjklmnpqrtvwxyz", min_size=2, max_size=5).filter(lambda word: word not in FUNCTION_WORDS)
 SEPARATORS = st.sampled_from(["", "-", " ", "‑", "−", "\u00a0"])
@@ -63,12 +67,40 @@ def test_every_spelling_of_a_name_is_found_by_every_other(spellings: tuple[str, 
 
 @pytest.mark.parametrize(
     ("asked", "written"),
-    [("IL-6", "IL-16"), ("interleukin", "IL-6"), ("BRCA3", "5 of BRCA1/2"), ("CD4+", "CD8 T"), ("106", "10⁶ cells")],
+    [
+        ("IL-6", "IL-16"),
+        ("interleukin", "IL-6"),
+        ("BRCA3", "5 of BRCA1/2"),
+        ("CD4+", "CD8 T"),
+        ("106", "10⁶ cells"),
+    ],
 )
 def test_other_names_share_no_joined_term(asked: str, written: str) -> None:
     """A number alone makes no name alike."""
     joined = {term for term in query_terms(asked) if any(map(str.isdigit, term))}
     assert not joined & set(index_terms(written))
+
+
+@pytest.mark.parametrize("text", ["10⁶ cells", "5×10^6/L", "10^(6)", "$10^{6}$", "10(6) cells", "10⁶."])
+def test_a_power_has_one_term_in_all_its_spellings(text: str) -> None:
+    """As typed, as printed, and as PubMed wrote it before it had markup."""
+    assert "10.^6" in index_terms(text)
+    assert not {"106", "10.6", "6"} & set(index_terms(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["106 cells", "10.6", "10-6", "10⁻⁶", "10(-6)", "10₆", "J Med 2003;10(6):5", "10 (6)", "110(6)", "10⁶⁷"]
+)
+def test_no_other_number_is_that_power(text: str) -> None:
+    """106 of an old record is a hundred and six."""
+    assert "10.^6" not in index_terms(text)
+
+
+def test_a_raised_or_lowered_number_joins_letters_but_no_number() -> None:
+    """A citation behind a decimal number is none of its digits."""
+    assert "r2" in index_terms("R²") and "r2" in index_terms("R^2")
+    assert "3.12" not in index_terms("a dose of 3.¹²")
+    assert "52" not in index_terms("log5₂")
 
 
 @pytest.mark.parametrize(("text", "terms"), [("BRCA1/2", {"brca1", "brca2"}), ("CDK4/6-inhibitors", {"cdk4", "cdk6"})])

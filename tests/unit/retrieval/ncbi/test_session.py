@@ -202,3 +202,72 @@ async def test_without_a_bound_the_whole_body_is_returned() -> None:
     assert again.text == "[same call as before: 1 id: 5699]"
     assert failed.text == "[error: Invalid uid]"
     assert (empty.text, empty.status) == (f"[{ids()}]", "empty")
+
+
+async def test_words_that_a_search_ignored_are_told() -> None:
+    """Records on what is left of a search are no evidence for the word that was dropped; the record has it too."""
+    body = json.dumps(
+        {
+            "esearchresult": {
+                "count": "1",
+                "idlist": ["5"],
+                "errorlist": {"phrasesnotfound": ["XYZQQQ[sym]"], "fieldsnotfound": ["foo"]},
+                "warninglist": {"phrasesignored": ["of"], "quotedphrasesnotfound": [], "outputmessages": []},
+            }
+        }
+    )
+    session = NcbiSession(Ncbi(lambda _: body), SITE)
+    reply = await session(Call(SEARCH + "XYZQQQ[sym]+of+asthma", 0))
+
+    assert reply.text == "[1 id: 5; not found and ignored: XYZQQQ(sym); ignored: foo]"
+    assert reply.record["ignored_words"] == ["XYZQQQ[sym]", "foo"]
+    again = await session(Call(SEARCH + "XYZQQQ[sym]+of+asthma", 1))
+    assert "not found and ignored: XYZQQQ(sym)" in again.text
+    assert again.record["ignored_words"] == ["XYZQQQ[sym]", "foo"]
+
+
+async def test_ids_that_came_back_without_a_record_are_named() -> None:
+    """In the reply and in the record, whether NCBI says so or leaves them out."""
+    known = gene("5699", "PSMB10")
+    failed: dict[str, object] = {"uid": "7", "error": "cannot get document summary"}
+    body = genes(known, failed)
+    reply = await NcbiSession(Ncbi(lambda _: body), SITE)(Call(EUTILS + "esummary.fcgi?db=gene&id=5699,7,8", 0))
+
+    assert reply.text.endswith("\nno record of id 7, 8]")
+    assert reply.record["without_record"] == ["7", "8"]
+    none = await NcbiSession(Ncbi(lambda _: genes(failed)), SITE)(Call(EUTILS + "esummary.fcgi?db=gene&id=7,8", 0))
+    assert (none.text, none.status) == ("[0 records; cannot get document summary\nno record of id 7, 8]", "empty")
+    paged = await NcbiSession(Ncbi(lambda _: genes(known)), SITE)(
+        Call(EUTILS + "esummary.fcgi?db=gene&retmax=1&id=5699,7,8", 0)
+    )
+    assert "no record" not in paged.text and "without_record" not in paged.record
+
+
+async def test_a_record_under_another_id_than_was_asked_for_is_no_missing_one() -> None:
+    """A number that an accession has, a version: the records are as many as the ids."""
+    doc: dict[str, object] = {"uid": "1677498", "title": "T", "caption": "NM_000492", "accessionversion": "NM_000492.4"}
+    reply = await NcbiSession(Ncbi(lambda _: genes(doc)), SITE)(
+        Call(EUTILS + "esummary.fcgi?db=nuccore&id=NM_000492.4", 0)
+    )
+    assert "no record" not in reply.text
+    fewer = await NcbiSession(Ncbi(lambda _: genes(doc)), SITE)(
+        Call(EUTILS + "esummary.fcgi?db=nuccore&id=NM_000492.4,NM_1234567", 0)
+    )
+    assert fewer.text.endswith("\nno record of id NM_1234567]")
+
+
+@pytest.mark.parametrize(
+    ("written", "remedy"),
+    [
+        ("efetch.fcgi?db=gene&rettype=abstract&id=1", "write rettype=docsum or rettype=uilist, or none"),
+        ("efetch.fcgi?db=taxonomy&retmode=json&id=1", "write retmode=xml, or no retmode"),
+        ("efetch.fcgi?db=nuccore&retmode=asn.1&id=1", "retmode must be one of json, xml, text"),
+    ],
+)
+async def test_a_form_that_is_not_read_is_refused_before_it_is_sent(written: str, remedy: str) -> None:
+    """The model is told what to write instead; nothing is fetched."""
+    ncbi = Ncbi(lambda _: "never")
+    reply = await NcbiSession(ncbi, SITE)(Call(EUTILS + written, 0))
+
+    assert reply.status == "refused" and remedy in reply.text
+    assert not ncbi.calls

@@ -34,6 +34,7 @@ def test_a_failing_step_does_not_stop_the_others(tmp_path: Path) -> None:
     assert len(said) == 2 * len(steps)
 
 
+@pytest.mark.server
 def test_a_step_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     """Its engine's processes hold the GPU; one that ignores SIGTERM is killed."""
     mark = tmp_path / "alive"

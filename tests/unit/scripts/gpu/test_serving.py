@@ -9,6 +9,7 @@ import pytest
 from scripts.gpu.serving import is_ready, post, served, vocabulary
 
 
+@pytest.mark.server
 def test_a_server_that_does_not_start_is_an_error(tmp_path: Path) -> None:
     """Here, as the folder holds no model."""
     with pytest.raises(RuntimeError, match="was not ready"), served(tmp_path / "nothing", start_s=60):

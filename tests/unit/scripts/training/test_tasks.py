@@ -20,7 +20,7 @@ from scripts.training.tasks.transcripts import TranscriptTasks
 from server.methods.genegpt.prompt import Prompt
 from server.methods.i_medrag.rounds import Bounds, Rounds
 from server.methods.kg_rag.prompts import NONE_OF_THESE, UNKNOWN, KgRagOptions, Prompts, read_question
-from server.methods.medrag.evidence_reasoning import NO_PASSAGE
+from server.methods.medrag.closing import NO_PASSAGE
 from server.methods.shared.sentences import numbers_in
 
 SEEDS = [str(number) for number in range(40)]

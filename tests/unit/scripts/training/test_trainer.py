@@ -60,6 +60,7 @@ def test_several_workers_add_the_same_gradients(tiny_model: Callable[[], Any], t
     assert torch.allclose(_weights(one), _weights(two), atol=1e-4)
 
 
+@pytest.mark.server
 def test_workers_of_a_fresh_process_add_the_same_gradients() -> None:
     """As the command starts them: a copy of a process whose threads have computed waits for these for ever."""
     test = f"{__file__}::test_several_workers_add_the_same_gradients"

@@ -33,7 +33,7 @@ class _Client:
         self.told.set()
 
     async def until(self, number: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while len(self.got) < number:
                 self.told.clear()
                 await self.told.wait()

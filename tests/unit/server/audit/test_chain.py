@@ -241,6 +241,7 @@ print(at - 1)
 """
 
 
+@pytest.mark.server
 def test_no_kill_looks_like_a_break(tmp_path: Path) -> None:
     """kill -9 before each single system call of four lines and a rotation, twice on the same log."""
     done = subprocess.run(

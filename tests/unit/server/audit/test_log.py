@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.audit.chain import AuditFailed, AuditRecord, Level, digest_of, head_path
-from server.audit.log import AuditLog, AuditRecorder, rotated_files
+from server.audit.log import MAX_PENDING, AuditLog, AuditRecorder, rotated_files
 from server.audit.verification import Report, snapshot, verify
 from server.cli.main import main
 
@@ -307,6 +309,7 @@ def _writer(path: Path, number: int, name: str, limit: int = 0) -> subprocess.Po
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.server
 def test_two_processes_write_one_chain(tmp_path: Path) -> None:
     """Line by line, through many files; every line of both is there once."""
     path = tmp_path / "audit.jsonl"
@@ -320,6 +323,7 @@ def test_two_processes_write_one_chain(tmp_path: Path) -> None:
     assert sorted(written) == sorted(f"{name}-{n}" for name in "ab" for n in range(60))
 
 
+@pytest.mark.server
 def test_a_killed_process_leaves_a_log_that_goes_on(tmp_path: Path) -> None:
     """kill -9 in the middle of writing: at the next line the log is whole."""
     path = tmp_path / "audit.jsonl"
@@ -336,6 +340,7 @@ def test_a_killed_process_leaves_a_log_that_goes_on(tmp_path: Path) -> None:
     assert _check(path).problem == "" and _lines(path)[-1]["event"] == "stop"
 
 
+@pytest.mark.server
 def test_a_full_disk_takes_no_half_line(tmp_path: Path) -> None:
     """Writing ends in the middle of a line: it is taken back, counted as failed, and the log goes on later."""
     path = tmp_path / "audit.jsonl"
@@ -360,6 +365,100 @@ async def test_records_nobody_waits_for_are_written_in_turn(tmp_path: Path) -> N
     assert events == ["open", "start", *["refused"] * 20, "send", "stop"]
     with pytest.raises(AuditFailed, match="is closed"):
         await auditor.record(CALL)
+
+
+class CountingLog(AuditLog):
+    """Count how often the disk is waited for."""
+
+    batches: list[int]
+
+    def append_all(self, records: Sequence[AuditRecord]) -> list[int]:
+        self.batches.append(len(records))
+        return super().append_all(records)
+
+
+async def test_refusals_are_on_the_disk_once_they_were_waited_for(tmp_path: Path) -> None:
+    """More than fit into one batch, in their order; many of them share a wait for the disk."""
+    log = CountingLog(tmp_path / "audit.jsonl", level="metadata", max_bytes=20_000)
+    log.batches = []
+    auditor = AuditRecorder(log, "refuse")
+    for number in range(2000):
+        auditor.note(AuditRecord(event="refused", request_id=f"r{number}"))
+    await auditor.written()
+    files = [*(file for _, file in rotated_files(log.path)), log.path]
+    lines = [line["request_id"] for file in files for line in _lines(file) if line["event"] == "refused"]
+
+    assert lines == [f"r{number}" for number in range(2000)]
+    assert len(log.batches) < 200 and sum(log.batches) == 2000
+    assert len(files) > 5 and _check(log.path).is_whole
+    await auditor.close()
+
+
+async def test_what_finds_no_room_is_counted_and_told(tmp_path: Path) -> None:
+    """A gap is a line of the log, and verify names it; nothing else is lost."""
+    auditor = AuditRecorder(_log(tmp_path, max_bytes=10**8), "refuse")
+    auditor.begin(START)
+    hold = threading.Event()
+    assert auditor._thread is not None
+    auditor._thread.submit(hold.wait)
+    for _ in range(MAX_PENDING + 15):
+        auditor.note(AuditRecord(event="refused"))
+    hold.set()
+    await auditor.written()
+    await auditor.record(CALL)
+    await auditor.close()
+
+    lines = _lines(tmp_path / "audit.jsonl")
+    assert sum(line["event"] == "refused" for line in lines) == MAX_PENDING
+    assert [line["detail"] for line in lines if line["event"] == "gap"] == [{"missing": 15}]
+    report = _check(tmp_path / "audit.jsonl")
+    assert not report.is_whole and report.problem == ""
+    assert len(report.breaks) == 1 and "15 line(s) before it could not be written" in report.breaks[0]
+
+
+FULL_DISK = """
+import asyncio, os, resource, signal, sys
+from pathlib import Path
+from server.audit.chain import AuditRecord
+from server.audit.log import MAX_PENDING, AuditLog, AuditRecorder
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+async def main():
+    auditor = AuditRecorder(AuditLog(Path(sys.argv[1]), level="metadata", max_bytes=10**6), "refuse")
+    auditor.begin(AuditRecord(event="start"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+    for _ in range(20):
+        auditor.note(AuditRecord(event="refused"))
+    await auditor.written()
+    print("refused", flush=True)
+    if sys.argv[2] == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    await auditor.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("then", ["dies", "lives"])
+def test_what_a_full_disk_did_not_take_is_told(tmp_path: Path, then: str) -> None:
+    """By the head, until a line can be written; kill -9 takes nothing of it away."""
+    path = tmp_path / "audit.jsonl"
+    command = [sys.executable, "-c", FULL_DISK, str(path), then]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=250, check=False)
+    refused = sum(line["event"] == "refused" for line in _lines(path))
+    report = _check(path)
+
+    assert done.stdout == "refused\n" and 0 < refused < 20
+    assert report.problem == "" and len(report.breaks) == 1
+    assert f"{20 - refused} line(s)" in report.breaks[0]
+    assert ("as the head counts" in report.breaks[0]) == (then == "dies")
+    log = _log(tmp_path)
+    log.append(AuditRecord(event="stop"))
+    log.close()
+    gaps = [line["detail"] for line in _lines(path) if line["event"] == "gap"]
+    assert gaps == [{"missing": 20 - refused}] and len(_check(path).breaks) == 1
 
 
 async def test_a_start_without_a_log_is_refused_or_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

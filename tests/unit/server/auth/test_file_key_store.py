@@ -206,6 +206,7 @@ def test_two_at_once_lose_nothing(store: FileKeyStore) -> None:
     assert len({key.name for key in store.known()}) == 30
 
 
+@pytest.mark.server
 def test_a_killed_process_leaves_a_whole_file(store: FileKeyStore) -> None:
     """SIGKILL in the middle of making and revoking: the next process reads it and goes on."""
     for who in ("a", "b"):

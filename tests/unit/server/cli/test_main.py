@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from server.cli.main import main
-from server.version import installed_version
+from server.version import LICENCE, installed_version
 
 MODELS = frozenset({"torch", "transformers", "sentence_transformers", "sklearn", "xgrammar", "vllm"})
 SERVING = frozenset({"fastapi", "starlette", "uvicorn", "prometheus_client"})
@@ -49,6 +49,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("words", "status", "unused"),
     [
@@ -79,6 +80,7 @@ def test_a_verb_loads_only_what_it_needs(home: Path, words: str, status: int, un
     assert "Traceback" not in err
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
@@ -98,6 +100,7 @@ def test_options_are_checked_before_a_model_is_loaded(home: Path, words: str, st
     assert not _loaded(out) & {"torch", "transformers"}
 
 
+@pytest.mark.server
 def test_the_answer_comes_without_the_noise_of_libraries(home: Path) -> None:
     """A search's stderr is empty: no progress bar, no warning, no leaked semaphore."""
     status, _, err = _run(home, "search", "glucose", "-n", "notes")
@@ -105,10 +108,11 @@ def test_the_answer_comes_without_the_noise_of_libraries(home: Path) -> None:
     assert (status, err) == (0, "")
 
 
-def test_version_names_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_names_the_installed_one_and_its_licence(capsys: pytest.CaptureFixture[str]) -> None:
     """One line, exit status 0."""
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith(f"arrowhead {installed_version()}")
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"arrowhead {installed_version()}") and shown.endswith(f", {LICENCE}\n")
 
 
 @pytest.mark.parametrize(

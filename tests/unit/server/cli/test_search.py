@@ -37,6 +37,7 @@ def _with_cls_pooling(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.weights
 def test_a_second_encoder_with_weights_is_added_fused_and_removed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

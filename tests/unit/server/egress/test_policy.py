@@ -9,7 +9,7 @@ import pytest
 
 from retrieval.types import NcbiCall, RawReply
 from server.egress import policy
-from server.egress.policy import Budget, BudgetLimits, EgressContext, EgressPolicy, Gate, Kept, Passed
+from server.egress.policy import Budget, BudgetLimits, Cost, EgressContext, EgressPolicy, Gate, Kept, Passed
 from server.settings.egress import EgressSettings
 
 CONTEXT = EgressContext("r", "1a2b3c4d", "ncbi")
@@ -35,34 +35,39 @@ def test_an_answer_has_its_own_budget() -> None:
     """What exceeds it is not counted; a shorter call still fits; another answer starts anew."""
     spent = _budget(Clock())
 
-    assert [spent.spend("a", "k", number) for number in (6, 6, 4, 1)] == [None, "answer_budget", None, "answer_budget"]
-    assert spent.spend("b", "k", 10) is None
+    assert [spent.spend("a", "k", Cost(number)) for number in (6, 6, 4, 1)] == [
+        None,
+        "answer_budget",
+        None,
+        "answer_budget",
+    ]
+    assert spent.spend("b", "k", Cost(10)) is None
 
 
 def test_a_forgotten_answer_leaves_its_keys_count() -> None:
     """Its id may come again; the hour's count has grown."""
     spent = _budget(Clock())
     for _ in range(2):
-        assert spent.spend("a", "k", 10) is None
+        assert spent.spend("a", "k", Cost(10)) is None
         spent.forget("a")
 
-    assert spent.spend("a", "k", 10) == "hour_budget"
-    assert spent.spend("a", "other", 10) is None
+    assert spent.spend("a", "k", Cost(10)) == "hour_budget"
+    assert spent.spend("a", "other", Cost(10)) is None
 
 
 def test_an_hour_and_a_day_pass() -> None:
     """Counts slide with the clock; a minute counts until all of it has passed."""
     clock = Clock()
     spent = _budget(clock, answer=100)
-    assert spent.spend("a", "k", 25) is None and spent.spend("b", "k", 1) == "hour_budget"
+    assert spent.spend("a", "k", Cost(25)) is None and spent.spend("b", "k", Cost(1)) == "hour_budget"
     clock.at += 3600
-    assert spent.spend("c", "k", 1) == "hour_budget"
+    assert spent.spend("c", "k", Cost(1)) == "hour_budget"
     clock.at += 61
-    assert spent.spend("d", "k", 15) is None
+    assert spent.spend("d", "k", Cost(15)) is None
     clock.at += 3700
-    assert spent.spend("e", "k", 1) == "day_budget"
+    assert spent.spend("e", "k", Cost(1)) == "day_budget"
     clock.at += 24 * 3600
-    assert spent.spend("f", "k", 25) is None
+    assert spent.spend("f", "k", Cost(25)) is None
 
 
 def test_memory_is_bounded_by_minutes() -> None:
@@ -70,7 +75,7 @@ def test_memory_is_bounded_by_minutes() -> None:
     clock = Clock()
     spent = _budget(clock, answer=10**6, hour=10**6, day=10**6)
     for _ in range(3000):
-        assert spent.spend("a", "k", 1) is None
+        assert spent.spend("a", "k", Cost(1)) is None
         clock.at += 60
     held = spent._keys["k"].minutes
 
@@ -82,12 +87,12 @@ def test_a_flood_of_keys_renews_nobodys_budget() -> None:
     clock = Clock()
     spent = _budget(clock)
     for number in range(policy._MAX_KEYS):
-        assert spent.spend(f"a{number}", f"k{number}", 1) is None
+        assert spent.spend(f"a{number}", f"k{number}", Cost(1)) is None
 
-    assert spent.spend("b", "another", 1) == "day_budget"
-    assert spent.spend("c", "k0", 9) is None
+    assert spent.spend("b", "another", Cost(1)) == "day_budget"
+    assert spent.spend("c", "k0", Cost(9)) is None
     clock.at += 25 * 3600
-    assert spent.spend("d", "another", 1) is None
+    assert spent.spend("d", "another", Cost(1)) is None
 
 
 def _gate(**settings: Any) -> Gate:
@@ -99,9 +104,9 @@ async def test_where_free_text_may_leave_classes_decide() -> None:
     open_gate = _gate(profile="open", max_chars_per_answer=1)
     listed = _gate(allow=("free_text", "id"))
 
-    assert await open_gate.judge(PROSE, ("free_text",), "") == Passed(PROSE, ("free_text",))
-    assert open_gate.spend(CONTEXT, ("free_text",), 1000) is None
-    kept = await listed.judge(PUT, ("sequence",), "")
+    assert await open_gate.judge(PROSE, ("free_text",), CONTEXT) == Passed(PROSE, ("free_text",))
+    assert open_gate.spend(CONTEXT, ("free_text",), Cost(1000)) is None
+    kept = await listed.judge(PUT, ("sequence",), CONTEXT)
     assert isinstance(kept, Kept) and kept.text.startswith(
         "sequence may not leave this machine (listed allows id, free"
     )
@@ -113,9 +118,11 @@ async def test_without_free_text_only_recognized_calls_pass(settings: dict[str, 
     """With the hospital profile and with lists; what has no class of its own counts as free text."""
     gate = _gate(**settings)
 
-    kept = await gate.judge(PROSE, (), "k")
+    kept = await gate.judge(PROSE, (), CONTEXT)
     assert isinstance(kept, Kept) and (kept.classes, kept.param, kept.reason) == (("free_text",), "term", "word")
-    assert await gate.judge(IDS, ("id",), "k") == Passed(IDS, ("id",), 4)
+    gate.hear(CONTEXT.request_id, ["What is gene ID 672?"])
+    passed = await gate.judge(IDS, ("id",), CONTEXT)
+    assert isinstance(passed, Passed) and (passed.call, passed.classes, passed.cost.characters) == (IDS, ("id",), 4)
     assert gate.refused["word"] == 1 and sum(gate.refused.values()) == 1
 
 
@@ -124,20 +131,20 @@ async def test_a_request_id_passes_once_ncbi_has_given_it() -> None:
     gate = _gate(profile="hospital")
     reply = RawReply(200, "text/plain", "", 0, rid="ABCDEFGH012")
 
-    assert isinstance(await gate.judge(GET, ("id",), CONTEXT.key_id), Kept)
+    assert isinstance(await gate.judge(GET, ("id",), CONTEXT), Kept)
     gate.note_reply(CONTEXT, GET, reply)
     gate.note_reply(CONTEXT, PUT, replace(reply, rid=""))
-    assert isinstance(await gate.judge(GET, ("id",), CONTEXT.key_id), Kept)
+    assert isinstance(await gate.judge(GET, ("id",), CONTEXT), Kept)
     gate.note_reply(CONTEXT, PUT, reply)
-    assert isinstance(await gate.judge(GET, ("id",), CONTEXT.key_id), Passed)
-    assert isinstance(await gate.judge(GET, ("id",), "another"), Kept)
+    assert isinstance(await gate.judge(GET, ("id",), CONTEXT), Passed)
+    assert isinstance(await gate.judge(GET, ("id",), replace(CONTEXT, key_id="another")), Kept)
 
 
 def test_a_spent_budget_is_told_with_its_remedy() -> None:
     """The classes are those of the call: they are what did not leave."""
     gate = _gate(profile="hospital", max_chars_per_answer=5)
 
-    assert gate.spend(CONTEXT, ("id",), 5) is None
-    kept = gate.spend(CONTEXT, ("id",), 1)
+    assert gate.spend(CONTEXT, ("id",), Cost(5)) is None
+    kept = gate.spend(CONTEXT, ("id",), Cost(1))
     assert kept is not None and (kept.classes, kept.reason) == (("id",), "answer_budget")
     assert kept.text.endswith("for one answer are spent; ask in a new request")

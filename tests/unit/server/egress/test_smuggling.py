@@ -36,6 +36,7 @@ from server.settings.egress import EgressSettings
 
 DATA = Path(__file__).parents[3] / "data"
 ATTEMPTS: list[dict[str, Any]] = json.loads((DATA / "smuggling.json").read_text())
+CRAFTED: list[dict[str, Any]] = json.loads((DATA / "crafted_calls.json").read_text())
 LEGITIMATE = (DATA / "hospital_calls.txt").read_text().split()
 KEY = "1a2b3c4d"
 PROBE = NcbiCall("esearch", "gene", {"db": "gene", "term": "BRCA1", "retmode": "json"})
@@ -47,19 +48,25 @@ class Site:
     egress: Egress
     outside: NcbiServer
 
-    async def write(self, url: str, answer: str) -> str:
-        """What a model that writes this call gets: a status."""
+    async def write(self, url: str, answer: str, question: str = "") -> str:
+        """What a model that writes this call gets: a status; ``question`` is what it was asked."""
+        self.egress.hear(answer, [question])
         context = EgressContext(answer, KEY, "ncbi")
         session = NcbiSession(self.egress.fetch_for(context), self.egress.site_of("ncbi"))
         return (await session(Call(url, 0))).status
 
-    async def fetch(self, call: NcbiCall, answer: str) -> str:
+    async def fetch(self, call: NcbiCall, answer: str, question: str = "") -> str:
         """What code that makes this call without the call table's checks gets: the text of the refusal, or ""."""
+        self.egress.hear(answer, [question])
         try:
             await self.egress.fetch(call, EgressContext(answer, KEY, "ncbi"))
         except (NcbiRefusedByEgress, CallRejected) as error:
             return error.message
         return ""
+
+
+def _gene(number: int) -> NcbiCall:
+    return NcbiCall("esummary", "gene", {"db": "gene", "id": str(number)})
 
 
 def _answer(_: Seen) -> Answer:
@@ -72,6 +79,7 @@ async def _site(names: Vocabulary, **own: int) -> AsyncIterator[Site]:
         "max_chars_per_answer": 10**6,
         "max_chars_per_hour": 10**6,
         "max_chars_per_day": 10**6,
+        "max_bits_per_answer": 10**6,
     } | own
     policy = EgressPolicy.of(EgressSettings(mode="ncbi", profile="hospital", **budgets))
     async with NcbiServer(_answer) as outside:
@@ -84,6 +92,20 @@ async def _site(names: Vocabulary, **own: int) -> AsyncIterator[Site]:
             yield Site(egress, outside)
         finally:
             await client.aclose()
+
+
+_SAID = {
+    "pubmed": "PMID {}", "gene": "gene ID {}", "snp": "rs{}", "omim": "OMIM {}", "nuccore": "{}", "protein": "{}",
+    "pmc": "PMC{}", "clinvar": "ClinVar {}", "taxonomy": "taxonomy ID {}", "medgen": "MedGen {}",
+}  # fmt: skip
+
+
+def _question(url: str) -> str:
+    """Return a question that names the identifiers of a call."""
+    call = _unchecked(url)
+    said = _SAID.get(call.params.get("dbfrom", call.db), "{}")
+    named = [said.format(one) for one in call.params.get("id", "").split(",") if one]
+    return f"What is known of {', '.join([*named, call.params.get('term', '')])}?"
 
 
 def _unchecked(url: str) -> NcbiCall:
@@ -131,6 +153,27 @@ async def test_no_attempt_reaches_ncbi(tmp_path: Path) -> None:
     assert [f"{one}" for one in arrived] == []
 
 
+async def test_no_identifier_leaves_that_the_answer_has_not_met(tmp_path: Path) -> None:
+    """Each is a form that its database has: a sequence in rs numbers, telephone and record numbers, positions, names.
+
+    With the question's own numbers, which are no identifiers there, and with those of another database.
+    """
+    assert len({json.dumps([one["question"], one["calls"]]) for one in CRAFTED}) == len(CRAFTED) >= 60
+    arrived: list[dict[str, Any]] = []
+    async with _site(hostile_names(tmp_path)) as site:
+        for number, attempt in enumerate(CRAFTED):
+            for at, url in enumerate(attempt["calls"]):
+                status = await site.write(url, f"w{number}", attempt["question"])
+                text = await site.fetch(_unchecked(url), f"f{number}-{at}", attempt["question"])
+                if site.outside.seen or status != "refused" or not text:
+                    arrived.append(attempt | {"seen": [dict(seen.params) for seen in site.outside.seen]})
+                    site.outside.seen.clear()
+        counted = site.egress.refusals["origin"]
+
+    assert [f"{one}" for one in arrived] == []
+    assert counted >= 60
+
+
 async def test_a_refusal_repeats_nothing_of_the_call(tmp_path: Path) -> None:
     """Neither for the model nor in the audit log, where the text would stand in clear."""
     secret = "Qwjohnsmith1954"
@@ -141,13 +184,14 @@ async def test_a_refusal_repeats_nothing_of_the_call(tmp_path: Path) -> None:
         NcbiCall("esearch", secret, {"db": secret, "term": "BRCA1"}),
         NcbiCall("esearch", "gene", {"db": "gene", "term": "BRCA1", "retmax": secret}),
         NcbiCall("esummary", "gene", {"db": "gene", "id": secret}),
+        NcbiCall("esummary", "gene", {"db": "gene", "id": "1048812"}),
         NcbiCall("blast_get", "", {"RID": secret}),
         NcbiCall(secret, "gene", {"db": "gene"}),  # type: ignore[arg-type]
     ]
     async with _site(sample_names(tmp_path)) as site:
         texts = [await site.fetch(call, "r") for call in calls]
 
-    assert all(texts) and not [text for text in texts if secret.lower() in text.lower()]
+    assert all(texts) and not [text for text in texts if secret.lower() in text.lower() or "1048812" in text]
     assert all(" may not leave this machine (hospital): " in text for text in texts)
 
 
@@ -155,7 +199,8 @@ async def test_calls_of_the_methods_still_leave(tmp_path: Path) -> None:
     """Those of the prompts' examples, and the same for other genes, variants and diseases of the sample."""
     assert len(set(LEGITIMATE)) == len(LEGITIMATE) >= 60
     async with _site(sample_names(tmp_path)) as site:
-        kept = [url for number, url in enumerate(LEGITIMATE) if await site.write(url, f"r{number}") == "refused"]
+        both = enumerate(LEGITIMATE)
+        kept = [url for number, url in both if await site.write(url, f"r{number}", _question(url)) == "refused"]
         assert kept == []
         assert len(site.outside.seen) == len(LEGITIMATE)
         sent = [seen.params for seen in site.outside.seen]
@@ -173,7 +218,7 @@ async def test_an_identity_in_a_call_is_not_sent(tmp_path: Path) -> None:
     base = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esummary.fcgi?db=gene&id=672"
     async with _site(sample_names(tmp_path)) as site:
         for extra in ("tool=JohnSmith", "email=john.smith@hiv.example", "api_key=4711", "EMAIL=john"):
-            await site.write(f"{base}&{extra}", extra)
+            await site.write(f"{base}&{extra}", extra, "What is gene ID 672?")
         seen = [dict(one.params) for one in site.outside.seen]
 
     assert seen == [{"db": "gene", "id": "672", "retmode": "json", "tool": "arrowhead"}] * 4
@@ -193,8 +238,9 @@ async def test_the_order_and_case_of_a_call_do_not_leave(tmp_path: Path) -> None
 
 
 async def test_many_calls_are_bounded_by_the_budget_of_an_answer(tmp_path: Path) -> None:
-    """Hundreds of calls with ids in range: what arrives stays below the budget, whatever the answer goes on to ask."""
+    """Hundreds of calls with known ids: what arrives stays below the budget, whatever the answer goes on to ask."""
     async with _site(sample_names(tmp_path), max_chars_per_answer=100) as site:
+        site.egress.hear("one", [" ".join(f"gene ID {1000 + number}" for number in range(300))])
         for number in range(300):
             refused = await site.fetch(NcbiCall("esummary", "gene", {"db": "gene", "id": str(1000 + number)}), "one")
         arrived = sum(len(seen.params["id"]) for seen in site.outside.seen)
@@ -211,7 +257,7 @@ async def test_many_answers_are_bounded_by_the_budget_of_their_key(tmp_path: Pat
     """A new answer does not renew what its key has left, and a reply from the cache of equal calls costs nothing."""
     async with _site(sample_names(tmp_path), **{name: 40}) as site:
         said = [
-            await site.fetch(NcbiCall("esummary", "gene", {"db": "gene", "id": str(1000 + number)}), f"answer-{number}")
+            await site.fetch(_gene(1000 + number), f"answer-{number}", f"gene ID {1000 + number}")
             for number in range(20)
         ]
         other_key = EgressContext("another", "5e6f7a8b", "ncbi")
@@ -219,6 +265,45 @@ async def test_many_answers_are_bounded_by_the_budget_of_their_key(tmp_path: Pat
 
     assert said[0] == "" and text in said[-1]
     assert sum(len(seen.params.get("id", "")) for seen in site.outside.seen) <= 40
+
+
+async def test_the_bits_of_an_answer_are_bounded(tmp_path: Path) -> None:
+    """Which of many known ids are asked for, in which groups: fewer bits arrive than 150 bases have."""
+    most = EgressSettings().max_bits_per_answer
+    assert most < 300
+    async with _site(sample_names(tmp_path), max_bits_per_answer=most) as site:
+        site.egress.hear("one", [" ".join(f"rs{1000 + number}" for number in range(4096))])
+        texts = [
+            await site.fetch(NcbiCall("esummary", "snp", {"db": "snp", "id": str(1000 + 37 * number)}), "one")
+            for number in range(100)
+        ]
+        arrived = len(site.outside.seen)
+        counted = site.egress.refusals["answer_bits"]
+
+    # Twelve bits for one of 4,096; each call costs more than it says.
+    assert arrived >= 5 and 12 * arrived <= most
+    assert counted == 100 - arrived and "bits that may leave for one answer are spent" in texts[-1]
+
+
+async def test_ids_leave_in_the_order_in_which_they_were_met(tmp_path: Path) -> None:
+    """The order of ten ids could carry 21 bits."""
+    call = NcbiCall("esummary", "gene", {"db": "gene", "id": "7157,672,2064"})
+    async with _site(sample_names(tmp_path)) as site:
+        assert await site.fetch(call, "r", "Compare gene ID 672, 675, 2064 and 7157.") == ""
+        sent = [seen.params["id"] for seen in site.outside.seen]
+
+    assert sent == ["672,2064,7157"]
+
+
+async def test_an_id_of_a_reply_leaves_for_the_same_answer(tmp_path: Path) -> None:
+    """What the search found may be fetched; another answer has not met it."""
+    async with _site(sample_names(tmp_path)) as site:
+        assert await site.fetch(PROBE, "one") == ""
+        assert await site.fetch(_gene(672), "one") == ""
+        assert "neither in the question" in await site.fetch(_gene(672), "two")
+        assert "neither in the question" in await site.fetch(_gene(673), "one")
+        site.egress.forget("one")
+        assert "neither in the question" in await site.fetch(_gene(672), "one")
 
 
 @pytest.fixture(scope="module")

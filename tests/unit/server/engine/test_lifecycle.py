@@ -62,11 +62,11 @@ def _dying(restarts: RestartPolicy, *, broken_from: int = 99) -> tuple[EngineLif
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    for _ in range(2000):
+    for _ in range(12_000):
         if holds():
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to that in twenty seconds")
+    raise AssertionError("it did not come to that in two minutes")
 
 
 async def test_a_dead_engine_is_replaced() -> None:
@@ -93,7 +93,7 @@ async def test_an_engine_that_stays_dead_is_given_up() -> None:
     await lifecycle.load()
     await built[0].close()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await lifecycle.permanently_failed.wait()
 
     assert (lifecycle.state, lifecycle.reason, lifecycle.restarts.total) == ("failed", "EngineDied", 2)
@@ -109,7 +109,7 @@ async def test_without_restarts_the_first_death_is_the_last() -> None:
     await built[0].close()
 
     assert lifecycle.state == "failed"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await lifecycle.permanently_failed.wait()
     assert len(built) == 1
     await lifecycle.close()

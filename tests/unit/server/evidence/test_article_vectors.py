@@ -99,6 +99,7 @@ async def test_a_large_store_waits_for_the_command(
     assert "some of 1002 articles" in (await finder.nearest("title 7", 5)).note
 
 
+@pytest.mark.weights
 async def test_what_is_stored_of_articles_is_not_encoded_again(tmp_path: Path, imported: Imported) -> None:
     """The scores are those of the texts; of an article without token vectors nothing is taken from the store."""
     imported(*RECORDS)

@@ -30,6 +30,7 @@ async def pools() -> AsyncIterator[Pools]:
         await one.close()
 
 
+@pytest.mark.weights
 async def test_the_built_in_encoder_compares_tokens_too(pools: Pools) -> None:
     """Texts of different lengths keep their own tokens; from the cache the scores are the same, in any order."""
     comparison = TextComparison(pools())

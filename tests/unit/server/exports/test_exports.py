@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import unicodedata
 from typing import Any
 
 import bibtexparser
@@ -114,6 +115,35 @@ def test_no_cell_of_a_csv_is_a_formula(start: str) -> None:
     (row,) = csv.DictReader(io.StringIO(text("csv", told).removeprefix("\ufeff")))
     assert row["passage"].startswith("'")
     assert not row["title"].startswith(("=", "+", "-", "@", "\t", "\r", " "))
+
+
+HIDDEN = [
+    "\u200b",
+    "\u00ad",
+    "\u2060",
+    "\u202e",
+    "\ufeff\u200d",
+    "\u3164",
+    "\u2800",
+    "\u0301",
+    "\ufe0f",
+    "\x01",
+    "\u2003",
+    '"',
+]
+
+
+@pytest.mark.parametrize("before", ["", *HIDDEN, " ; ", "a;", "a; ", "a\t", "a;\u200b", 'a;"', "a\r\n", "a;b;\u00a0"])
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "＝", "﹦"])
+def test_no_formula_hides_behind_a_separator_or_an_invisible_sign(before: str, sign: str) -> None:
+    """A spreadsheet that separates by semicolons or tabs begins a cell there; it leaves out what cannot be seen."""
+    told = trace({}, references=[{"number": 1, "title": "t", "url": "", "text": f"{before}{sign}cmd|' /C calc'!A0"}])
+    (row,) = csv.DictReader(io.StringIO(text("csv", told).removeprefix("\ufeff")))
+
+    for cell in re.split(r"[;\t\r\n]", row["passage"]):
+        seen = "".join(c for c in cell if unicodedata.category(c)[0] not in "CZM" and c not in '\u3164\u2800"')
+        assert not seen.startswith((sign, "=")), cell
+    assert "a; b" in text("csv", trace({}, references=[{"number": 1, "title": "t", "url": "", "text": "a; b = c"}]))
 
 
 def test_markdown_shows_the_report_and_loads_nothing() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
@@ -101,3 +103,24 @@ async def test_a_model_whose_card_says_that_it_chats_does() -> None:
     Direct(EngineLifecycle(card, lambda: ScriptedEngine(card, EngineOptions(), lambda _: "Hello"))).check(
         AnswerRequest(request_id="r", messages=(Message("user", "Hello"),))
     )
+
+
+async def test_a_slow_chat_template_holds_up_nobody() -> None:
+    """Other answers go on while it renders."""
+    go, others_ran = threading.Event(), asyncio.Event()
+
+    class Slow(ByteTokenizer):
+        def encode_chat(self, messages: object, *, add_generation_prompt: bool = True, tools: object = ()) -> list[int]:
+            assert go.wait(60)
+            return [*b"Q"]
+
+    lifecycle = EngineLifecycle(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), lambda _: "A", tokenizer=Slow()))
+    await lifecycle.load()
+    ask = AnswerRequest(request_id="r", messages=(Message("user", "Hello"),))
+    answering = asyncio.create_task(anext(Direct(lifecycle).answer(ask)))
+    others_ran.set()
+    await asyncio.sleep(0)
+    go.set()
+
+    assert others_ran.is_set()
+    await answering

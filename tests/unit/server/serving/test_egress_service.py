@@ -114,7 +114,7 @@ async def test_what_waits_is_bounded_and_ends_with_its_caller(tmp_path: Path) ->
         with pytest.raises(EgressServiceUnavailable, match="is busy"):
             await client.fetch(_search("LMP10"))
         first.cancel()
-        for _ in range(500):
+        for _ in range(12_000):
             if not running.state.in_flight:
                 break
             await asyncio.sleep(0.01)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from server.errors import StateUnavailable, TooManyRequests
+from retrieval.errors import DatabaseUnavailable
+from server.errors import JobNotFound, StateUnavailable, TooManyRequests
 from server.jobs.queue import Job, JobLimits, JobSpec, JobStatus, OrderedWork, Outcome, WorkOrder
 from server.jobs.uploads import Uploads
 from server.state.database import Database
 from server.state.jobs import JobServer, PostgresJobQueue
+from server.state.traces import PostgresTraceStore, TraceBounds
 
 if TYPE_CHECKING:
     from postgres_server import Postgres
@@ -49,7 +51,7 @@ class Server:
         return await self.queue.submit(spec, OrderedWork(WorkOrder({"waits": waits}, file), self.perform))
 
     async def begins(self, job: JobStatus) -> None:
-        for _ in range(600):
+        for _ in range(2400):
             if job.id in self.begun:
                 return
             await asyncio.sleep(0.05)
@@ -209,6 +211,42 @@ async def test_a_dead_database_refuses_new_jobs_and_loses_none(
     assert [one.state for one in found] == ["done", "done"]
 
 
+@pytest.mark.parametrize(("losses", "state", "begun"), [(1, "done", 2), (9, "failed", 3)])
+async def test_a_job_that_loses_its_database_is_done_again(
+    serve: Callable[..., Server], tmp_path: Path, losses: int, state: str, begun: int
+) -> None:
+    """With its file, as after a kill; one that loses it each time fails at last, with the error."""
+    server = serve()
+    (tmp_path / "notes.txt").write_text("of mice")
+    begins = 0
+
+    def perform(job: Job, order: WorkOrder) -> Outcome:
+        nonlocal begins
+        begins += 1
+        if begins <= losses:
+            raise DatabaseUnavailable("the database of shared passages does not answer")
+        return Outcome({"text": order.file.read_text() if order.file else ""})
+
+    server.queue.start(perform)
+    work = OrderedWork(WorkOrder({}, tmp_path / "notes.txt"), perform)
+    ended = await server.queue.wait(await server.queue.submit(SPEC, work), LONG)
+    assert (ended.state, begins) == (state, begun)
+    if state == "done":
+        assert ended.result == {"text": "of mice"}
+    else:
+        assert ended.error is not None and ended.error.code == "passages_unavailable"
+
+
+async def test_no_id_has_a_nul(serve: Callable[..., Server]) -> None:
+    """What a text of the database cannot be is an id that is not there, and no failure of the database."""
+    server = serve()
+    for call in (server.queue.get, server.queue.cancel):
+        with pytest.raises(JobNotFound):
+            await call("job-\0", "me")
+    traces = PostgresTraceStore(server.database, TraceBounds(10, 10_000, 60.0))
+    assert await traces.get("\0", "me") is None
+
+
 async def test_a_cancellation_that_is_lost_does_not_keep_a_server_from_ending(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +267,6 @@ async def test_a_cancellation_that_is_lost_does_not_keep_a_server_from_ending(
     monkeypatch.setattr(server.queue, "_follow", follow)
     server.queue.start(server.perform)
     await asyncio.sleep(0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await server.close()
     assert losses == -1

@@ -47,13 +47,51 @@ def test_nothing_that_acts_or_loads_comes_through(text: str) -> None:
 
 def test_formatting_stands() -> None:
     """Emphasis, lists, tables, code, links that lead out of the page without telling where from."""
-    html = RENDERER.render("**b** `c`\n\n- one\n\n|a|b|\n|-|-|\n|1|2|\n\n[s](https://a.example/x)")
+    html = RENDERER.render("**b** `c`\n\n- one\n\n|a|b|\n|-|-|\n|1|2|\n\n[s](https://pubmed.ncbi.nlm.nih.gov/7)")
 
     assert "<strong>b</strong> <code>c</code>" in html
     assert "<li>one</li>" in html
     assert "<td>1</td>" in html
-    assert re.search(r'<a href="https://a\.example/x"[^>]*rel="noopener noreferrer nofollow"', html)
+    assert re.search(r'<a href="https://pubmed\.ncbi\.nlm\.nih\.gov/7"[^>]*rel="noopener noreferrer nofollow"', html)
     assert 'target="_blank"' in html
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[click](https://evil.example/?q=secret)", "click (https://evil.example/?q=secret)"),
+        ("<https://evil.example/x>", "https://evil.example/x"),
+        ("[a **b**](https://evil.example)", "a <strong>b</strong> (https://evil.example)"),
+        ("[x](https://pubmed.ncbi.nlm.nih.gov.evil.example/1)", "x (https://pubmed.ncbi.nlm.nih.gov.evil.example/1)"),
+        ("[x](https://nih.gov@evil.example/1)", "x (https://nih.gov@evil.example/1)"),
+        ("[x](//evil.example/1)", "x (//evil.example/1)"),
+        ("[x](https://evilnih.gov/1)", "x (https://evilnih.gov/1)"),
+        ("[x](evil.html)", "x (evil.html)"),
+    ],
+)
+def test_a_link_to_another_host_shows_its_address_and_leads_nowhere(text: str, shown: str) -> None:
+    """A document that a model obeys chooses it; people see where it would have led."""
+    html = RENDERER.render(text)
+
+    assert html == f"<p>{shown}</p>\n"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://doi.org/10.1/x", "https://www.ncbi.nlm.nih.gov/gene/1", "/v1/namespaces/a", "https://journal.example/1"],
+)
+def test_a_link_of_a_reference_is_one(address: str) -> None:
+    """To a public database, to this server, and to a host that the caller names."""
+    assert f'href="{address}"' in RENDERER.render(f"[x]({address})", ["Journal.example"])
+
+
+@pytest.mark.parametrize("text", ["# References", "###### References", "References\n==========", "References\n---"])
+def test_a_heading_is_strong_text(text: str) -> None:
+    """Headings are the page's: a forged list of references has none."""
+    html = RENDERER.render(f"{text}\n\n[1] [Forged](https://evil.example)")
+
+    assert html.startswith("<p><strong>References</strong></p>")
+    assert not re.search(r"<h[1-6]|<a ", html)
 
 
 def test_marks_of_citations_stay_text() -> None:

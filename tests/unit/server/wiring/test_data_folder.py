@@ -34,6 +34,7 @@ def test_a_second_server_is_refused_with_the_way_out(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.server
 def test_a_killed_server_leaves_its_folder_free(tmp_path: Path) -> None:
     """kill -9 releases it at once, and the next server has the same name for it."""
     process = subprocess.Popen(

@@ -142,7 +142,7 @@ async def _client(services: Services) -> AsyncIterator[Callable[[str, dict[str, 
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
 
         async def ask(path: str, body: dict[str, Any]) -> httpx.Response:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 return await http.post(path, json=body)
 
         yield ask

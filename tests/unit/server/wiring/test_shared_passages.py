@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from corpus_files import reading
 from pydantic import SecretStr, ValidationError
+from waiting import wait_until
 
 from retrieval.corpus.ingest.add import add_items, remove
 from retrieval.corpus.items import ParsedDocument
@@ -112,6 +113,12 @@ def search(retrieval: Retrieval, query: str, options: SearchOptions) -> list[Ran
     return retrieval.searcher.search(query, ["ns"], options)
 
 
+def is_current(retrieval: Retrieval) -> bool:
+    """Whether a server's own indices have all passages; a search makes it look for what is new."""
+    found(retrieval, "anything")
+    return set(verify(retrieval.namespaces, "ns").pending.values()) == {0}
+
+
 def test_settings_choose_the_database(url: str) -> None:
     """Files of this server are the default, also where state is shared; the database needs its address."""
     with pytest.raises(ValidationError, match=r"set state\.url"):
@@ -164,8 +171,8 @@ def test_both_add_while_both_search(servers: Servers) -> None:
     for thread in readers:
         thread.join()
     assert wrong == []
-    time.sleep(PAUSE_S)
     for retrieval in servers:
+        wait_until(lambda server=retrieval: is_current(server), "its own indices")  # type: ignore[misc]
         for query in ("left0", "left249", "right0", "right249", "right173"):
             assert found(retrieval, query)[:1] == [re.sub(r"(?=\d)", ":", query, count=1)]
         report = verify(retrieval.namespaces, "ns")
@@ -194,17 +201,15 @@ def test_removals_and_replacements_are_seen_by_the_other(servers: Servers) -> No
 def test_a_server_that_comes_later_derives_its_indices(
     servers: Servers, server: Callable[[str], Retrieval], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many changes in the background: dense search answers at once, and words follow."""
+    """Many changes in the background: dense search answers at once, words and keywords follow."""
     monkeypatch.setattr("retrieval.corpus.namespaces.follower._SOON", 10)
     add_items(servers[0].namespaces, "ns", documents("early", range(300)))
     late = server("late")
     assert found(late, "early7", "dense")
-    for _ in range(50):
-        if found(late, "early7")[:1] == ["early:7"]:
-            break
-        time.sleep(0.2)
-    assert found(late, "early7")[:1] == ["early:7"]
-    assert found(late, "early7", "pes2")[:1] == ["early:7"]
+    # One index after the other: a search that looks for the changes may come while the second is being derived.
+    wait_until(lambda: found(late, "early7")[:1] == ["early:7"], "words")
+    wait_until(lambda: found(late, "early7", "pes2")[:1] == ["early:7"], "keywords")
+    wait_until(lambda: is_current(late), "all passages")
     assert verify(late.namespaces, "ns").faults == ()
 
 
@@ -224,6 +229,7 @@ def test_another_namespace_of_the_same_name_has_nothing_of_the_first(servers: Se
     assert verify(other.namespaces, "ns").faults == ()
 
 
+@pytest.mark.server
 def test_an_addition_that_is_killed_leaves_whole_documents(servers: Servers, url: str, tmp_path: Path) -> None:
     """The batch in which the process died is not there, its lock is free, and the next addition completes the rest."""
     arguments = [sys.executable, "-c", CHILD, url, str(tmp_path / "dying")]

@@ -397,6 +397,7 @@ def test_a_name_is_looked_up_and_checked_for_each_connection(
     encoder.close()
 
 
+@pytest.mark.server
 def test_local_vectors_of_the_probe_texts_are_made_once_for_the_owner_alone(
     server: PoolingServer, folder: str, tmp_path: Path, probes: Floats
 ) -> None:
@@ -414,6 +415,7 @@ def test_local_vectors_of_the_probe_texts_are_made_once_for_the_owner_alone(
     assert path.stat().st_mtime_ns == before
 
 
+@pytest.mark.server
 def test_no_torch_is_imported(server: PoolingServer, folder: str, tmp_path: Path) -> None:
     """Neither to resolve and tokenise nor to encode."""
     program = (

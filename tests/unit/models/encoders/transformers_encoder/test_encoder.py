@@ -66,6 +66,7 @@ def test_medcpt_is_the_cls_of_its_own_tower_cut_at_64_and_512(medcpt: Path) -> N
     assert np.abs(by_hand(query, TEXTS, "cls", 64) - by_hand(query, TEXTS, "cls", 512)).max() > 0.1
 
 
+@pytest.mark.weights
 @pytest.mark.slow
 def test_the_same_holds_at_medcpts_true_size(tmp_path: Path) -> None:
     """12 layers of 768, both towers; and bfloat16 points the same way."""

@@ -126,7 +126,7 @@ async def test_a_hanging_replica_is_left(start: Start, connect: Connect) -> None
     whole = await sampled(engine)
     chosen = max(replicas, key=lambda one: len(one.seen[-1]["token_ids"]))
     chosen.behaviour.hangs = True
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         assert ids(await sampled(engine)) == ids(whole)
 
 
@@ -135,7 +135,7 @@ async def test_a_silent_replica_is_given_up(start: Start, connect: Connect) -> N
     replica = await start()
     engine = await connect(replica, silence_s=0.3, probe_timeout_s=30.0, wait_s=0.5)
     replica.behaviour.hangs = True
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         with pytest.raises(EngineUnavailable):
             await sampled(engine)
 
@@ -177,7 +177,7 @@ async def test_an_abort_ends_a_request_that_waits_for_a_replica(start: Start, co
     running = asyncio.create_task(sampled(engine, "waits"))
     await asyncio.sleep(0.1)
     await engine.abort("waits")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         assert [delta.finish_reason for delta in await running] == ["abort"]
 
 

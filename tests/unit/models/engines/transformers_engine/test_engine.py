@@ -53,7 +53,7 @@ async def deltas(
 
 
 async def until_waiting(engine: TransformersEngine, count: int) -> None:
-    for _ in range(1000):
+    for _ in range(12_000):
         if engine.stats().waiting == count:
             return
         await asyncio.sleep(0.01)

@@ -27,7 +27,9 @@ PROMPT = "Question: What is the official gene symbol of LMP10?\n"
 OFF: dict[str, Any] = {"logit_bias": ((0, 0.0),)}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["random", "embedded"])
+@pytest_asyncio.fixture(
+    scope="module", loop_scope="module", params=["random", pytest.param("embedded", marks=pytest.mark.weights)]
+)
 async def engine(request: pytest.FixtureRequest, tiny_llama: Path) -> AsyncIterator[TransformersEngine]:
     if request.param == "random":
         card = ModelCard(name="tiny", source=str(tiny_llama), context_length=512)

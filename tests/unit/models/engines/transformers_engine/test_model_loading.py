@@ -64,6 +64,7 @@ def test_auto_follows_the_files(saved: Path) -> None:
     assert _loaded(saved, "auto").shape.dtype is (torch.bfloat16 if half else torch.float32)
 
 
+@pytest.mark.weights
 def test_the_embedded_model_computes_in_float32() -> None:
     """Its files are bfloat16, to be small; heads that look back an exact number of tokens need more digits."""
     card = load_catalog()["arrowhead-tiny"]

@@ -42,7 +42,7 @@ def test_a_worker_that_dies_ends_its_requests(caplog: pytest.LogCaptureFixture) 
     worker.start()
     sequence = RunningSequence("new", [1], GenerateParams(max_tokens=1), seed="", max_tokens=1)
     worker.submit(sequence)
-    assert ended.wait(20)
+    assert ended.wait(120)
     worker.stop()
 
     assert [type(output.result) for output in delivered] == [EngineUnavailable]

@@ -76,6 +76,7 @@ def server() -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     process.communicate()
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_server_takes_its_engine_and_the_engines_workers_with_it(
     server: tuple[subprocess.Popen[str], list[int]], number: int
@@ -89,6 +90,7 @@ def test_a_killed_server_takes_its_engine_and_the_engines_workers_with_it(
     assert until(lambda: not any(map(is_alive, pids)))
 
 
+@pytest.mark.server
 def test_a_released_guard_ends_and_leaves_the_processes_alone(
     server: tuple[subprocess.Popen[str], list[int]],
 ) -> None:

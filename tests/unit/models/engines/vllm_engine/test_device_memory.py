@@ -124,6 +124,7 @@ def test_vllm_starts_with_every_share_that_is_chosen(total: int, free: float, re
             utils.request_memory(snapshot, types.SimpleNamespace(gpu_memory_utilization=DEFAULT_SHARE))
 
 
+@pytest.mark.server
 def test_a_machine_without_the_gpu_says_how_many_it_has() -> None:
     """The real query; on a machine with GPUs there are never a thousand."""
     with pytest.raises(EngineUnavailable, match=r"needs GPU 999, but \d+ are visible"):

@@ -105,6 +105,7 @@ def test_the_operators_choice_of_gpus_stays(local: ModelCard, device: str) -> No
 def test_cpu_runs_eagerly_in_float32_with_our_blocks_and_a_bounded_cache(local: ModelCard) -> None:
     """The CPU build gets a block size its kernels take and never most of the machine's memory."""
     found = engine_arguments(local, EngineOptions(), "cpu")
+    assert found["load_format"] == "safetensors"  # pickled weights can run code when read
 
     assert (found["block_size"], found["enforce_eager"], found["dtype"]) == (32, True, "float32")
     assert 0 < found["kv_cache_memory_bytes"] <= 4 * 2**30

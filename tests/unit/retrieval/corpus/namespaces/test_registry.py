@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from ncbi_files import pubmed_record, pubmed_set, saved
 
 from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.ingest.add import ChangeHooks, Progress, add_file, add_items, catch_up, remove
-from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
+from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn, sha256_of
 from retrieval.corpus.namespaces.originals import Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
@@ -32,6 +33,7 @@ from retrieval.errors import (
     DocumentUnreadable,
     IndexMismatch,
     NamespaceBusy,
+    NamespaceDamaged,
     NamespaceExists,
     NamespaceInvalid,
     NamespaceUnknown,
@@ -204,6 +206,7 @@ def test_batches_for_the_encoder_are_bounded(namespaces: Namespaces, encoder: Wo
     assert encoder.batches == [4096, 4096, 808]
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("moment", "turn"), [("written", 2), ("encoding", 1), ("before commit", 1), ("after commit", 1)]
 )
@@ -430,3 +433,48 @@ def test_a_pdf_is_kept_as_long_as_its_document(namespaces: Namespaces, tmp_path:
     assert originals.path(document_id) is None
     remove(namespaces, "ns", ["paper.pdf"])
     assert list(kept.parent.iterdir()) == []
+
+
+def test_what_a_killed_deletion_left_goes_at_the_next_start(
+    namespaces: Namespaces, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its documents; what another process is building, and what nobody here made, stays."""
+    add_items(namespaces, "ns", [reading("PMID:1", "One.")])
+    root = namespaces.root
+    (root / ".ns.build-dead").mkdir()
+    (root / "ns").rename(root / ".ns.build-dead" / "deleted")
+    (root / ".busy.build-live").mkdir()
+    (root / ".site.build-own").mkdir()
+    other = Namespaces(root, namespaces.backends)
+    with caplog.at_level(logging.WARNING), namespaces.writer_lock("busy"):
+        (root / ".busy.build-live").mkdir(exist_ok=True)
+        other.sweep()
+    assert not (root / ".ns.build-dead").exists()
+    assert (root / ".busy.build-live").exists() and (root / ".site.build-own").exists()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"namespace={log_name('ns')}: removed what a killed process left of it"
+    ]
+
+
+def test_a_namespace_for_which_there_is_no_room_is_not_made(namespaces: Namespaces) -> None:
+    """The store's own error is told, and nothing is left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(NamespaceDamaged, match="cannot be written"):
+            namespaces.create("other", SETTINGS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert namespaces.names() == ["ns"]
+    assert not list(namespaces.root.glob(".other.build-*"))
+
+
+def test_a_file_that_older_readers_took_is_read_again(namespaces: Namespaces, tmp_path: Path) -> None:
+    """They gave another text: 106 for 10<sup>6</sup>."""
+    path = saved(tmp_path / "set.xml", pubmed_set(pubmed_record("7", title="10<sup>6</sup> cells")))
+    add_items(namespaces, "ns", [reading("PMID:7", "106 cells", title="106 cells")])
+    with namespaces.writing("ns") as (_, writer), writer.transaction():
+        writer.finish_source((sha256_of(path), path.name, "pubmed"), "2026-01-01", {"added": 1})
+    again = add_file(namespaces, "ns", path)
+    assert (again.already, again.changed) == (False, 1)
+    assert add_file(namespaces, "ns", path).already

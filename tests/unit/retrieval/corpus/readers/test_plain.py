@@ -48,3 +48,13 @@ def test_another_encoding_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DocumentUnreadable, match="UTF-16 at byte"):
         list(plain.read(path))
+
+
+def test_words_that_a_line_end_breaks_are_whole_in_plain_text_alone(tmp_path: Path) -> None:
+    """As programs leave them that take text from pages; Markdown stays as written."""
+    broken = "Interac-\ntions of ami-\nodarone are well-\nknown."
+    for name, text in (("a.txt", "Interactions\nof amiodarone\nare well-known."), ("a.md", broken)):
+        path = tmp_path / name
+        path.write_text(broken)
+        (found,) = plain.read(path)
+        assert isinstance(found, ParsedDocument) and found.text == text

@@ -14,7 +14,8 @@ from gateway_records import CHAPTER as BOOK
 from gateway_records import RETRACTED, STRUCTURED
 from ncbi_files import BILLION_LAUGHS, pubmed_record, pubmed_set, saved
 
-from retrieval.corpus.items import ReadOptions, SkippedRecord, Withdrawn
+from retrieval.corpus.chunking import Chunker, Chunking
+from retrieval.corpus.items import ParsedDocument, ReadOptions, SkippedRecord, Withdrawn, paper_ids
 from retrieval.corpus.readers import json_corpora, ncbi_xml
 from retrieval.corpus.readers.registry import guess_reader
 from retrieval.errors import DocumentUnreadable
@@ -139,7 +140,7 @@ def test_nested_sections_licence_and_notices_of_a_full_text(tmp_path: Path) -> N
     assert slices(found) == [
         ("", "Before any section."),
         ("Methods", "Mice (12) at (37) degrees, (1-3) fold."),
-        ("Methods > IL-6 ELISA", "As before; see Fig. 1 and [4], 103 cells."),
+        ("Methods > IL-6 ELISA", "As before; see Fig. 1 and [4], 10³ cells."),
         ("Methods", "After it."),
     ]
     assert found.document.licence == "https://creativecommons.org/licenses/by/4.0/"
@@ -246,3 +247,107 @@ def test_a_package_of_chapters_passes_over_what_is_none(tmp_path: Path) -> None:
     found = list(ncbi_xml.read_statpearls(path))
     assert len(found) == 3
     assert [item.line for item in found if isinstance(item, SkippedRecord)] == [2, 3]
+
+
+def test_a_publishers_article_is_named_by_its_doi(tmp_path: Path) -> None:
+    """Files of journals and preprint servers have no PMC number."""
+    text = jats().replace("<article-id pub-id-type='pmc'>5<", "<article-id pub-id-type='doi'>10.7554/eLife.00000<")
+    (found,) = parsed_documents(list(ncbi_xml.read_pmc(saved(tmp_path / "a.xml", text))))
+    document = found.document
+    assert (document.document_id, document.source) == ("DOI:10.7554/eLife.00000", "jats")
+    assert document.url == "https://doi.org/10.7554/eLife.00000"
+
+
+def test_an_older_version_behind_a_newer_one_is_passed_over(tmp_path: Path) -> None:
+    """It would replace it."""
+    newer = pubmed_record(title="New.").replace('Version="1"', 'Version="2"')
+    first, second = ncbi_xml.read_pubmed(saved(tmp_path / "set.xml", pubmed_set(newer, pubmed_record(title="Old."))))
+    assert isinstance(first, ParsedDocument) and first.document.title == "New."
+    assert isinstance(second, SkippedRecord) and second.reason == (
+        "PMID 7: version 1, of which the file has a newer one"
+    )
+
+
+def test_powers_stay_powers_in_titles_sections_and_tables(tmp_path: Path) -> None:
+    """A load of 10⁵ is no load of 105; what cites a source stays out."""
+    body = (
+        "<sec><title>At 10<sup>9</sup>/L</title><p>From 10<sup>5</sup> to 10<sup>2</sup> copies (3.2 × "
+        "10<sup>−4</sup>), 50 mg/m<sup>2</sup> twice<sup><xref ref-type='bibr'>12</xref></sup>.</p><table><tr>"
+        "<td>n</td><td>10<sup>3</sup></td></tr></table></sec>"
+    )
+    text = jats(body=body).replace("On IL-6", "10<sup>5</sup> copies<xref ref-type='fn'><sup>1</sup></xref>")
+    (found,) = parsed_documents(list(ncbi_xml.read_pmc(saved(tmp_path / "a.xml", text))))
+    assert found.document.title == "10⁵ copies"
+    assert slices(found) == [
+        ("At 10⁹/L", "From 10⁵ to 10² copies (3.2 × 10⁻⁴), 50 mg/m² twice.\nn | 10³"),
+    ]
+
+
+def test_a_corpus_of_beir_is_read_line_by_line(tmp_path: Path) -> None:
+    """Its ids are underscored; a line without one, or without words, is named."""
+    rows = (
+        {"_id": "4983", "title": "Brain", "text": "White matter.", "metadata": {"url": "https://example.org/1"}},
+        {"_id": "5", "title": "", "text": ""},
+        {"id": "6", "text": "x"},
+    )
+    first, *rest = json_corpora.read_beir(saved(tmp_path / "corpus.jsonl", json_lines(*rows)))
+    (found,) = parsed_documents([first])
+    assert (found.document.document_id, found.text) == ("BEIR:4983", "White matter.")
+    assert found.document.url == "https://example.org/1"
+    assert [item.line for item in rest if isinstance(item, SkippedRecord)] == [2, 3]
+
+
+def test_a_whole_paper_in_medrags_form_is_cut_like_any_document(tmp_path: Path) -> None:
+    """A snippet is a passage as it is; no model has room for a passage of 32,000 characters."""
+    rows = [{"id": f"p{size}", "title": "T", "content": "Fever fell. " * size} for size in (80, 2_500)]
+    snippet, paper = parsed_documents(list(json_corpora.read_medrag(saved(tmp_path / "a.jsonl", json_lines(*rows)))))
+    chunker = Chunker(Chunking(size=500))
+    assert len(chunker.cut(snippet)) == 1
+    assert max(span.end - span.start for span in chunker.cut(paper)) <= 500
+
+
+CORD_19 = {
+    "paper_id": "0a1b2c",
+    "metadata": {
+        "title": "On fever",
+        "authors": [{"first": "Jane", "middle": ["A"], "last": "Doe", "suffix": "Jr"}, {"first": "", "last": "Lee"}],
+    },
+    "abstract": [{"text": "Short."}],
+    "body_text": [
+        {"text": "One.", "section": "Intro"},
+        {"text": "Two.", "section": "Intro"},
+        {"text": "Three.", "section": "Results"},
+    ],
+}
+
+
+def test_a_paper_of_cord_19_has_its_sections(tmp_path: Path) -> None:
+    """Paragraphs of one section are one part."""
+    (found,) = parsed_documents(
+        list(json_corpora.read_cord19(saved(tmp_path / "a.json", json.dumps(CORD_19, indent=2))))
+    )
+    assert found.document.document_id == "CORD-19:0a1b2c"
+    assert found.document.authors == ("Doe JA Jr", "Lee")
+    assert slices(found) == [("Abstract", "Short."), ("Intro", "One.\nTwo."), ("Results", "Three.")]
+
+
+def test_a_paper_of_pmc_has_its_number(tmp_path: Path) -> None:
+    """And one without an id is named."""
+    path = saved(tmp_path / "a.jsonl", json_lines({**CORD_19, "paper_id": "PMC12"}, {"metadata": {}}))
+    first, second = json_corpora.read_cord19(path)
+    assert parsed_documents([first])[0].document.document_id == "PMC:12"
+    assert isinstance(second, SkippedRecord) and second.line == 2
+
+
+@pytest.mark.parametrize(
+    ("pmcid", "pmid", "doi", "document_id"),
+    [
+        ("PMC12", "3", "10.1/x", "PMC:12"),
+        ("", "3", "10.1/x", "PMID:3"),
+        ("x", "", "10.1/x", "DOI:10.1/x"),
+        ("", "1" * 20, "", ""),
+    ],
+)
+def test_a_paper_has_the_first_of_its_numbers(pmcid: str, pmid: str, doi: str, document_id: str) -> None:
+    """A number that is none does not count."""
+    assert paper_ids(pmcid, pmid, doi)[0] == document_id

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import zipfile
 from pathlib import Path
 
+import docx
 import pytest
 from corpus_files import CHAPTER, jats, json_lines, parsed_documents, pdf, slices
 from gateway_records import FULL_TEXT
 from ncbi_files import pubmed_record, pubmed_set, saved
 
 from retrieval.corpus.readers import plain
-from retrieval.corpus.readers.registry import guess_reader, reader
+from retrieval.corpus.readers.guess import FORMS
+from retrieval.corpus.readers.registry import READERS, guess_reader, reader
 from retrieval.errors import DocumentUnreadable
 
 
@@ -54,6 +57,19 @@ def test_a_text_keeps_its_case_and_its_file_is_its_id(tmp_path: Path) -> None:
         (json_lines({"id": "Anatomy_Gray_0", "title": "A", "content": "c"}), "medrag"),
         ("Just some words about {JSON} and <b>markup</b>.", "text"),
         ("# Heading\n", "text"),
+        ("[1] Doe J. A paper.", "text"),
+        ("[[a link]] and {{a template}}", "text"),
+        ("<div align=center>Markdown</div>", "text"),
+        (json_lines({"_id": "1", "title": "T", "text": "Words"}), "beir"),
+        ('{"_id": "1", "title": "T", "text": "' + "word " * 20_000 + '"}', "beir"),
+        ('[{"source": "PMC", "documents": []}]', "bioc"),
+        ('<?xml version="1.0"?><!DOCTYPE collection SYSTEM "BioC.dtd"><collection></collection>', "bioc"),
+        ('{"paper_id": "x", "metadata": {}, "body_text": []}', "cord19"),
+        ("pmid,title,abstract\n1,T,A\n", "table"),
+        ("\nPMID- 1\nTI  - T\n", "nbib"),
+        ("TY  - JOUR\nTI  - T\nER  - \n", "ris"),
+        ("<!DOCTYPE html><html></html>", "html"),
+        ("\n<HTML><body>", "html"),
         (pdf("Hello"), "pdf"),
     ],
 )
@@ -67,6 +83,48 @@ def test_a_reader_is_guessed_by_content(tmp_path: Path, content: str | bytes, ki
     if kind != "pdf":
         path.write_bytes(gzip.compress(data))
         assert guess_reader(path) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.json", '{"a": 1}', "JSON of an unknown kind. The forms that are read: PubMed XML; "),
+        ("a.jsonl", '{"a": 1}\n{"a": 2}\n', "JSON of an unknown kind"),
+        ("a.json", '["a", "b"]', "JSON of an unknown kind"),
+        ("a.xml", "<TEI><text/></TEI>", r"XML of an unknown kind \(<TEI>\)"),
+        ("a.csv", "name,dose\naspirin,5\n", "one of the columns abstract, text"),
+        ("a.jsonl", "version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 3\n", "a Git LFS pointer"),
+        ("a.pdf", "version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 3\n", "git lfs pull"),
+    ],
+)
+def test_what_would_be_quoted_as_text_and_is_none_is_refused(
+    tmp_path: Path, name: str, content: str, reason: str
+) -> None:
+    """With the forms that are read."""
+    with pytest.raises(DocumentUnreadable, match=reason):
+        guess_reader(saved(tmp_path / name, content))
+
+
+def test_a_pointer_is_no_text_for_any_reader(tmp_path: Path) -> None:
+    """A named reader does not read it either."""
+    path = saved(tmp_path / "a.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 3\n")
+    with pytest.raises(DocumentUnreadable, match="a Git LFS pointer"):
+        list(reader("text")(path))
+
+
+def test_every_reader_is_among_the_forms_that_a_refusal_lists() -> None:
+    """In words."""
+    assert FORMS.keys() == READERS.keys()
+
+
+def test_a_word_document_is_told_from_another_archive(tmp_path: Path) -> None:
+    """Both are zip archives."""
+    docx.Document().save(str(tmp_path / "a.bin"))
+    assert guess_reader(tmp_path / "a.bin") == "docx"
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("a.txt", "x")
+    with pytest.raises(DocumentUnreadable, match="a zip archive; unpack it"):
+        guess_reader(tmp_path / "b.zip")
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\1\2\3", b"<!DOCTYPE html><html></html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 64])

@@ -13,7 +13,7 @@ from corpus_files import reading
 
 from models.encoders.base import Floats
 from retrieval.corpus.ingest.add import add_items, catch_up, remove
-from retrieval.corpus.namespaces.namespace import folder_name
+from retrieval.corpus.namespaces.dense import folder_name
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings, settings_of
 from retrieval.corpus.namespaces.verify import verify

@@ -12,6 +12,7 @@ from corpus_files import reading
 
 from retrieval.corpus.chunking import Chunker, Chunking
 from retrieval.corpus.store.base import Change
+from retrieval.corpus.store.schema import duplicate_key
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStore
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
 from retrieval.errors import NamespaceDamaged
@@ -61,3 +62,10 @@ def test_another_schema_or_file_is_refused(tmp_path: Path, store: SqlitePassageS
     for path in (store.path, tmp_path / "text", tmp_path / "missing"):
         with pytest.raises(NamespaceDamaged):
             SqlitePassageStore(path, "ns")
+
+
+def test_a_power_and_the_number_of_its_digits_are_no_equal_texts() -> None:
+    """10⁶ and 106 are two numbers; equal texts in other letters and signs are one."""
+    text = "They gave {} cells to every mouse of the group that was treated with the drug. " * 4
+    raised, typed, other = (text.replace("{}", number) for number in ("10⁶", "10^6", "106"))
+    assert duplicate_key(raised, 1) == duplicate_key(typed, 2) != duplicate_key(other, 3)

@@ -111,6 +111,7 @@ async def test_children_of_a_program_that_has_ended_are_killed_too(
     await _until(lambda: not running_in(tmp_path))
 
 
+@pytest.mark.server
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux is not installed")
 async def test_a_killed_server_leaves_no_search_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """kill -9 of the gateway's process ends the programs it started."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 from gateway_records import ARTICLES, BARE, CHAPTER, NOTICE, RETRACTED, STRUCTURED, call, make_store, summary
@@ -194,3 +195,13 @@ def test_a_damaged_article_is_an_error_of_the_store(xml: str) -> None:
 def test_notices_are_named_in_words(kind: str, name: str) -> None:
     """NLM's RefTypes as PubMed prints them."""
     assert notice_name(kind) == name
+
+
+def test_an_abstract_keeps_its_powers_and_may_be_the_other_one() -> None:
+    """10<sup>6</sup> is no 106; a record without an abstract proper shows the one that it has in English."""
+    abstract = "<{0}><AbstractText>5 × 10<sup>6</sup> cells, CO<sub>2</sub></AbstractText></{0}>"
+    record = "<PubmedArticle><MedlineCitation><PMID>1</PMID><Article><ArticleTitle>T</ArticleTitle>{}</Article>{}"
+    record += "</MedlineCitation></PubmedArticle>"
+    for inside, behind in ((abstract.format("Abstract"), ""), ("", abstract.format("OtherAbstract"))):
+        found = citation_of(ElementTree.fromstring(record.format(inside, behind)))
+        assert "5 × 10⁶ cells, CO2" in abstract_text(found, 1)

@@ -13,9 +13,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from ncbi_files import pubmed_record, pubmed_set, saved
 
 from retrieval.errors import GatewayBusyError, GatewayDataError, ImportFileError
 from retrieval.formats.items import ReadOptions
@@ -248,6 +250,7 @@ def test_a_call_rests_on_one_state_of_the_store(files: Path, tmp_path: Path) -> 
     assert int(after["count"]) <= 400
 
 
+@pytest.mark.server
 def test_killed_at_any_moment_the_store_is_as_it_was_or_whole(files: Path, tmp_path: Path) -> None:
     """Six kills at random moments; then one run to the end gives the whole file, once."""
     take(tmp_path, "gene_info", files / "gene_info.gz")
@@ -259,7 +262,7 @@ def test_killed_at_any_moment_the_store_is_as_it_was_or_whole(files: Path, tmp_p
         process = subprocess.Popen(command, **quiet)  # type: ignore[call-overload]
         time.sleep(draw.uniform(0.2, 1.6))
         process.send_signal(signal.SIGKILL)
-        process.wait(timeout=30)
+        process.wait(timeout=120)
         check = sqlite3.connect(tmp_path / STORE_NAME)
         assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         check.close()
@@ -268,3 +271,17 @@ def test_killed_at_any_moment_the_store_is_as_it_was_or_whole(files: Path, tmp_p
     subprocess.run(command, check=True, timeout=120, env=os.environ, **quiet)  # type: ignore[call-overload]
     assert count(tmp_path, "pubmed") == 200
     assert count(tmp_path, "gene") == 400
+
+
+def test_an_older_version_never_replaces_a_newer_one(tmp_path: Path) -> None:
+    """Files have the versions of an article in any order; a later file too."""
+    versions = [
+        pubmed_record("7", title=f"Version {number}.").replace('Version="1"', f'Version="{number}"')
+        for number in (2, 1, 3)
+    ]
+    data = tmp_path / "data"
+    for name, records in (("both.xml", versions[:2]), ("old.xml", versions[1:2]), ("new.xml", versions[2:])):
+        assert take(data, "pubmed", saved(tmp_path / name, pubmed_set(*records))).bad == 0
+        with closing(open_store(data)) as store:
+            reply = answer(store, "efetch", {"db": "pubmed", "id": "7", "rettype": "abstract", "retmode": "text"})
+        assert ("Version 3." if name == "new.xml" else "Version 2.") in reply.body

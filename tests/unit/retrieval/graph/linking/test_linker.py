@@ -354,6 +354,7 @@ def _child(folder: Path, *turns: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE)
 
 
+@pytest.mark.server
 def test_an_index_whose_builder_was_killed_is_made_anew(tmp_path: Path) -> None:
     """By SIGKILL in the midst of it; what it left is removed."""
     killed = _child(tmp_path / "names", "kill")
@@ -366,6 +367,7 @@ def test_an_index_whose_builder_was_killed_is_made_anew(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".names.build-*"))
 
 
+@pytest.mark.server
 def test_two_processes_at_once_build_it_once(tmp_path: Path) -> None:
     """The second waits for the first and opens what that made."""
     both = [_child(tmp_path / "names") for _ in range(2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,70 @@ def test_kgx_is_read_from_an_archive_and_from_files(tmp_path: Path) -> None:
     assert edges[0].pmids == ("1",)
     assert edges[0].evidence["publications"] == ["DOI:2"]
     assert edges[0].provenance == ("hpo-annotations", "hpoa")
+
+
+def _kgx_records(lines: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The rows of a table as KGX's JSON has them: lists, truth values, no empty members."""
+    header, *rows = (line.split("\t") for line in lines)
+    records = []
+    for row in rows:
+        record: dict[str, Any] = {name: cell for name, cell in zip(header, row, strict=True) if cell}
+        several = ("category", "synonym", "publications")
+        record |= {name: record[name].split("|") for name in several if name in record}
+        records.append(record | ({"negated": record["negated"] == "True"} if "negated" in record else {}))
+    return records
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "json", "json in one line", "archive"])
+def test_kgx_is_the_same_graph_in_each_of_its_forms(tmp_path: Path, form: str) -> None:
+    """As Monarch, RTX-KG2 and ROBOKOP publish it."""
+    tables = write_lines(tmp_path / "n.tsv", *KGX_NODES), write_lines(tmp_path / "e.tsv", *KGX_EDGES)
+    nodes, edges, _ = _read("kgx", *tables)
+    records = {"nodes": _kgx_records(KGX_NODES), "edges": _kgx_records(KGX_EDGES)}
+    files = []
+    for name, lines in (("nodes", KGX_NODES), ("edges", KGX_EDGES)):
+        content = (
+            "\n".join(",".join(f'"{cell}"' for cell in line.split("\t")) for line in lines)
+            if form == "csv"
+            else "".join(f"{json.dumps(record)}\n" for record in records[name])
+        )
+        files.append(write_lines(tmp_path / f"{name}.{form}", content))
+    if form.startswith("json") and form != "jsonl":
+        files = [write_lines(tmp_path / "g.json", json.dumps(records, indent=None if "line" in form else 2))]
+    elif form == "archive":
+        with tarfile.open(tmp_path / "g.tar.gz", "w:gz", format=tarfile.GNU_FORMAT) as archive:
+            for file in files:
+                archive.add(file, arcname=f"g/{file.stem}.jsonl")
+        files = [tmp_path / "g.tar.gz"]
+    found, found_edges, report = _read("kgx", *files)
+    assert report.passed == 0
+    assert found == nodes
+    assert [(edge.kind, edge.source_id, edge.target_id, edge.pmids) for edge in found_edges] == [
+        (edge.kind, edge.source_id, edge.target_id, edge.pmids) for edge in edges
+    ]
+    assert found_edges[0].evidence["publications"] == ["DOI:2"]
+
+
+def test_cells_that_a_row_of_kgx_lacks_at_its_end_are_empty(tmp_path: Path) -> None:
+    """As spreadsheets leave them out; more cells than there are columns stay a fault."""
+    nodes = write_lines(
+        tmp_path / "n.tsv", "id\tname\tcategory\ttaxon", "MONDO:1\tfever\tbiolink:Disease", "a\tb\tc\td\te"
+    )
+    edges = write_lines(
+        tmp_path / "e.csv", "subject,predicate,object,publications", "MONDO:1,biolink:related_to,MONDO:1", "a,b,c,d,e"
+    )
+    found, found_edges, report = _read("kgx", nodes, edges)
+    assert list(found) == ["Disease::MONDO:1"]
+    assert [edge.kind for edge in found_edges] == ["related_to"]
+    assert {place for place, _ in report.first} == {"n.tsv:3", "e.csv:3"}
+
+
+def test_a_line_of_kgx_that_is_no_record_is_named(tmp_path: Path) -> None:
+    """Once, though the file is read twice."""
+    edges = write_lines(tmp_path / "e.jsonl", *(json.dumps(record) for record in _kgx_records(KGX_EDGES)), "{cut")
+    _, found, report = _read("kgx", write_lines(tmp_path / "n.tsv", *KGX_NODES), edges)
+    assert len(found) == 3
+    assert [place for place, _ in report.first] == ["e.jsonl:4"]
 
 
 def test_kgx_without_edges_is_refused(tmp_path: Path) -> None:

@@ -203,6 +203,7 @@ def test_a_cut_or_missing_file_is_not_opened(tmp_path: Path, name: str) -> None:
         open_graph(tmp_path / "graphs", "own")
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("step", "turn"),
     [("nodes", 1), ("edges", 2), ("merged", 1), ("encode", 1), ("encode", 40), ("lists", 1), ("digests", 1)],

@@ -229,6 +229,7 @@ def test_a_tail_that_cannot_be_sealed_refuses_the_next_rows(tmp_path: Path) -> N
     index.close()
 
 
+@pytest.mark.server
 def test_a_limit_of_the_system_on_file_sizes_is_a_failed_write(tmp_path: Path) -> None:
     """The real errno of the real system call, in a process of its own."""
     code = (

@@ -224,7 +224,7 @@ def test_counts_go_on_while_passages_come_in(index: KeywordIndex) -> None:
         yield passage(2, "asthma")
         reader = threading.Thread(target=lambda: seen.append(counts(index, "asthma")), daemon=True)
         reader.start()
-        reader.join(30)
+        reader.join(120)
         yield passage(3, "asthma")
 
     index.add(slow_source())
@@ -295,6 +295,7 @@ for batch in range(1, 10_000):
 """
 
 
+@pytest.mark.server
 def test_a_killed_writer_leaves_what_it_committed(tmp_path: Path) -> None:
     """Whole batches, all that were acknowledged; the next writer tidies up."""
     writer = subprocess.Popen(

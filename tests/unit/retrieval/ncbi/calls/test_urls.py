@@ -126,11 +126,11 @@ def test_a_given_sequence_with_other_characters_is_refused() -> None:
         ),
         (
             EUTILS + "esearch.fcgi?db=gene&term=%CE%B2-globin%20%5Bsym%5D",
-            NcbiCall("esearch", "gene", {"db": "gene", "term": "β-globin [sym]"}),
+            NcbiCall("esearch", "gene", {"db": "gene", "term": "beta-globin [sym]"}),
         ),
         (
             EUTILS + "esearch.fcgi?db=gene&term=β-globin&tool=x&email=a@b.c&api_key=123",
-            NcbiCall("esearch", "gene", {"db": "gene", "term": "β-globin"}),
+            NcbiCall("esearch", "gene", {"db": "gene", "term": "beta-globin"}),
         ),
         (EUTILS + "esearch.fcgi?db=gene&term=A[sym", NcbiCall("esearch", "gene", {"db": "gene", "term": "A[sym]"})),
         (EUTILS + "esummary.fcgi?db=snp&id=rs12,+RS13", NcbiCall("esummary", "snp", {"db": "snp", "id": "12,13"})),
@@ -141,7 +141,15 @@ def test_a_given_sequence_with_other_characters_is_refused() -> None:
         ),
         (
             EUTILS + "efetch.fcgi?db=nucleotide&id=NM_000014.6",
-            NcbiCall("efetch", "nuccore", {"db": "nuccore", "id": "NM_000014.6"}),
+            NcbiCall("efetch", "nuccore", {"db": "nuccore", "id": "NM_000014.6", "rettype": "fasta"}),
+        ),
+        (
+            EUTILS + "efetch.fcgi?db=pubmed&rettype=xml&id=1",
+            NcbiCall("efetch", "pubmed", {"db": "pubmed", "id": "1", "retmode": "xml"}),
+        ),
+        (
+            EUTILS + "efetch.fcgi?db=gene&rettype=native&retmode=text&id=1",
+            NcbiCall("efetch", "gene", {"db": "gene", "retmode": "text", "id": "1"}),
         ),
         (
             "https://blast.ncbi.nlm.nih.gov/Blast.cgi?query=ACGT ACGT\nACGT&cmd=put&program=BLASTN&database=NT",

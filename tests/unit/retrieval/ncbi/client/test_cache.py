@@ -111,6 +111,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.server
 async def test_two_processes_share_one_file(tmp_path: Path) -> None:
     """Two processes write at once; a third reader finds every reply of both."""
     path, root = tmp_path / "c.sqlite", Path(__file__).parents[5]

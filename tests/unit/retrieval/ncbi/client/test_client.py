@@ -14,6 +14,7 @@ import pytest
 from ncbi_server import Answer, Handler, NcbiServer, in_turn
 
 from retrieval.errors import (
+    NcbiBlocked,
     NcbiError,
     NcbiMalformed,
     NcbiRefusedByEgress,
@@ -224,6 +225,9 @@ ERRORS = [
     (Answer(body=b""), NcbiMalformed, 2),
     (Answer(body=b"<!DOCTYPE html><html><body>Sorry</body></html>"), NcbiMalformed, 2),
     (Answer(body=b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "x"><html>'), NcbiMalformed, 2),
+    (Answer(body=b"<!DOCTYPE html><html><script src='/recaptcha/api.js'></script></html>"), NcbiBlocked, 1),
+    (Answer(status=403, body=b"<html><title>NCBI - WWW Error Blocked Diagnostic</title></html>"), NcbiBlocked, 1),
+    (Answer(status=503, body=b"<html>blocked due to a possible misuse/abuse situation</html>"), NcbiBlocked, 1),
     (Answer(body=b'<?xml version="1.0"?>\n<eSearchResult><Count>1</Count><IdLi'), NcbiMalformed, 2),
     (Answer(body=b"x", headers={"Content-Encoding": "gzip"}), NcbiMalformed, 2),
     (Answer(body=b'{"error":"API rate limit exceeded","count":"4","limit":"3"}'), NcbiThrottled, 2),
@@ -244,6 +248,17 @@ async def test_each_failure_has_its_type(answer: Answer, kind: type[NcbiError], 
     assert type(error) is kind
     assert (len(server.seen), error.attempts) == (requests, requests)
     assert KEY not in str(error) and "\n" not in error.message
+
+
+async def test_an_article_on_captchas_is_no_page_for_people() -> None:
+    """Only a web page is one, not a reply that has the word, nor a result page of BLAST."""
+    article = b'{"result":{"uids":["1"],"1":{"uid":"1","title":"CAPTCHA and possible abuse"}}}'
+    async with NcbiServer(in_turn(Answer(body=article))) as server:
+        client = client_of(server.url)
+        reply = await client.fetch(NcbiCall("esummary", "pubmed", {"db": "pubmed", "id": "1"}))
+        await client.aclose()
+
+    assert "CAPTCHA" in reply.body
 
 
 @pytest.mark.parametrize(

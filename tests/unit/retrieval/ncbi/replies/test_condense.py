@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from retrieval.ncbi.replies.condense import condense, sanitize
 from retrieval.ncbi.replies.records import (
-    BlastHit,
-    BlastResult,
     FailedRecord,
     GeneRecord,
     IdList,
@@ -174,6 +172,27 @@ def test_line_one_lists_map_locations_where_places_are_asked_for() -> None:
     )
 
 
+def test_a_phenotype_on_the_topic_is_shown_where_the_reply_has_no_gene_for_it() -> None:
+    """Beside the genes on the topic, and in place of the nearest gene where there are none."""
+    alone = OmimRecord(uid="1", prefix="%", title="LEBER CONGENITAL AMAUROSIS 9", symbol="LCA9", loci=("1p36",))
+    other = OmimRecord(uid="2", prefix="*", title="ADENYLATE KINASE 1", symbol="AK1", loci=("9q34.11",))
+    phenotype = OmimRecord(uid="3", prefix="#", title="LEBER CONGENITAL AMAUROSIS 2", symbol="LCA2", loci=("1p31",))
+    gene = OmimRecord(uid="4", prefix="*", title="RPE65", symbol="RPE65", loci=("1p31",))
+    focus = Focus(("Leber congenital amaurosis",))
+
+    assert condense(RecordList("omim", (other, alone)), focus).text == (
+        "[2 omim entries, 1 on topic\n"
+        "- no gene at 1p36; leber congenital amaurosis 9 (LCA9)\n"
+        "other: gene AK1 9q34.11 adenylate kinase 1]"
+    )
+    assert condense(RecordList("omim", (alone, phenotype, gene)), focus).text == (
+        "[3 omim entries, 2 on topic\n"
+        "1. RPE65\n"
+        "- RPE65 at 1p31; leber congenital amaurosis 2 (LCA2); rpe65\n"
+        "- no gene at 1p36; leber congenital amaurosis 9 (LCA9)]"
+    )
+
+
 def test_without_a_topic_the_most_relevant_gene_is_shown_and_said_to_be_off_topic() -> None:
     """Nothing covers half of the words: the count is 0 and one gene is offered."""
     entries = (OmimRecord(uid="1", prefix="*", title="ADENYLATE KINASE 1", symbol="AK1", loci=("9q34.11",)),)
@@ -189,50 +208,6 @@ def test_a_snp_line_starts_with_its_gene_and_chromosome() -> None:
 
     assert condense(RecordList("snp", (snp,)), Focus()).text == (
         "[1 snp record\n1. LINC01270 (id 284751) rs1217074595 chr20 20:50298395]"
-    )
-
-
-def _hit(accession: str, title: str, bits: float = 200.0) -> BlastHit:
-    return BlastHit(accession=accession, title=title, bits=bits, expect=1e-50, identities=100, align_length=100,
-                    subject_start=91950805, subject_stop=91950904)  # fmt: skip
-
-
-def test_blast_hits_are_summed_up_by_the_best_of_them() -> None:
-    """Organism and chromosome are those most near-best hits agree on; a clone's positions are no genome positions."""
-    result = BlastResult(
-        100,
-        (
-            _hit("CP034493.1", "Eukaryotic synthetic construct chromosome 15"),
-            _hit("AC1.2", "Homo sapiens BAC clone RP11-1 from chromosome 15"),
-            _hit("AC2.2", "Mus musculus chromosome 3", bits=80.0),
-        ),
-    )
-
-    assert condense(result, Focus()).text.startswith("[3 blast hits\n1. human chr15\n- CP034493.1 ")
-
-
-@pytest.mark.parametrize(
-    ("accession", "place"), [("NC_000015.10", "chr15:91950805-91950904"), ("NC_000015.9", "chr15")]
-)
-def test_positions_are_given_only_on_the_current_human_assembly(accession: str, place: str) -> None:
-    """GRCh37's chromosomes carry other versions, so their positions are not passed off as GRCh38's."""
-    result = BlastResult(100, (_hit(accession, "Homo sapiens chromosome 15, primary assembly"),))
-
-    assert condense(result, Focus()).text.split("\n")[1] == f"1. human {place}"
-
-
-@pytest.mark.parametrize(
-    ("title", "place"),
-    [
-        ("Homo sapiens clone UWGC:djs1 or RP11-16G1 from 7p14-15, complete sequence", "chr7"),
-        ("Homo sapiens BAC clone RP11-1 from Xq28", "chrX"),
-        ("Homo sapiens mRNA from 2 patients", "no chromosome"),
-    ],
-)
-def test_a_clone_is_placed_by_the_band_it_comes_from(title: str, place: str) -> None:
-    """Many clones' titles name no chromosome but their band."""
-    assert condense(BlastResult(100, (_hit("AC1.2", title),)), Focus()).text.startswith(
-        f"[1 blast hit\n1. human {place}\n"
     )
 
 

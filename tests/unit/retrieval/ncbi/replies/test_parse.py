@@ -14,7 +14,7 @@ import pytest
 from models.errors import ArrowheadError
 from retrieval.errors import BlastFailed, NcbiMalformed, NcbiReplyError
 from retrieval.ncbi.replies.condense import condense
-from retrieval.ncbi.replies.parse import gene_type, parse_reply
+from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import GeneRecord, IdList, OmimRecord, ParsedReply, RecordList, SnpRecord
 from retrieval.types import Endpoint, Focus, NcbiCall, RawReply
 from scripts.benchmarks.retrieval.condensing import call_of
@@ -128,49 +128,6 @@ def test_the_older_xml_summary_is_read_too() -> None:
     assert _parse(body, db="omim") == RecordList(
         "omim", (OmimRecord(uid="601687", prefix="*", title="KERATIN 12", symbol="KRT12", loci=("17q21.2",)),)
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("ribosomal protein L7a pseudogene 58", "pseudogene"),
-        ("microRNA 4436b-2", "ncRNA"),
-        ("CPVL antisense RNA 2", "ncRNA"),
-        ("uncharacterized LOC124909477", "ncRNA"),
-        ("MIR22 host gene", "ncRNA"),
-        ("aminoacyl-tRNA hydrolase", "protein-coding"),
-        ("ribosomal RNA processing 1", "protein-coding"),
-        ("keratin 12", "protein-coding"),
-        ("X inactive specific transcript", "ncRNA"),
-        ("metastasis associated lung adenocarcinoma transcript 1", "ncRNA"),
-        ("small nucleolar RNA, C/D box 115-25", "ncRNA"),
-        ("mitochondrially encoded tRNA-Leu (UUA/G) 1", "ncRNA"),
-        ("family with sequence similarity 66 member D", "ncRNA"),
-        ("DNA damage inducible transcript 3", "protein-coding"),
-        ("leptin receptor overlapping transcript", "protein-coding"),
-        ("tRNA-histidine guanylyltransferase 1 like", "protein-coding"),
-        ("telomerase RNA component interacting RNase", "protein-coding"),
-        ("family with sequence similarity 20 member C", "protein-coding"),
-        ("caspase 12 (gene/pseudogene)", "protein-coding"),
-    ],
-)
-def test_the_type_of_a_gene_is_read_from_its_name(name: str, kind: str) -> None:
-    """HGNC names pseudogenes and RNA genes by rule."""
-    assert gene_type(name) == kind
-
-
-@pytest.mark.parametrize(
-    ("summary", "kind"),
-    [
-        ("This gene produces a spliced long non-coding RNA.", "ncRNA"),
-        ("Long non-coding RNA that silences one X chromosome in female cells.", "ncRNA"),
-        ("This gene encodes a protein that binds a long non-coding RNA.", "protein-coding"),
-        ("Alternative splicing results in several variants, one of them non-coding RNA.", "protein-coding"),
-    ],
-)
-def test_the_summary_tells_what_a_name_does_not(summary: str, kind: str) -> None:
-    """ "Growth arrest specific 5" is an RNA gene."""
-    assert gene_type("growth arrest specific 5", summary=summary) == kind
 
 
 @pytest.mark.shared_data

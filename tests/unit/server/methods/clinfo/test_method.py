@@ -84,7 +84,7 @@ async def test_each_search_is_told_when_it_ends(bench: Any) -> None:
         return Answer(hang=True) if " OR " in seen.params.get("term", "") else handler(seen)
 
     told: list[str] = []
-    async with bench(handle) as made, asyncio.timeout(20), aclosing(made.method.answer(made.made())) as events:
+    async with bench(handle) as made, asyncio.timeout(120), aclosing(made.method.answer(made.made())) as events:
         async for event in events:
             told += [event.text] if isinstance(event, Step) else []
             if told[-1:] and " at gateway (" in told[-1]:
@@ -355,7 +355,7 @@ async def test_a_place_that_fails_ends_in_a_told_outcome(bench: Any, stage: str,
     """Dead, slow and malformed in each stage; nothing is answered from nothing."""
     handler = pubmed(ARTICLES)
     async with bench(lambda seen: answer if seen.path.endswith(stage) else handler(seen)) as made:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             events = await made.ask(max_seconds=5)
     assert done(events).outcome == "call_failed" and references(events) == []
     assert done(events).details["abstained"] is True and "Searched: gateway" in shown(events)
@@ -366,7 +366,7 @@ async def test_citations_that_cannot_be_followed_cost_only_themselves(bench: Any
     """The articles of the searches are answered from, and the answer says what failed."""
     handler = pubmed(ARTICLES)
     async with bench(lambda seen: answer if seen.path.endswith("elink.fcgi") else handler(seen)) as made:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             events = await made.ask("Which steroid lowers mortality in severe COVID-19?", expand="both", max_seconds=5)
     assert done(events).outcome == "partial" and references(events)
     assert "Not all went well" in shown(events) and done(events).details["faults"]
@@ -377,7 +377,7 @@ async def test_a_spelling_that_cannot_be_asked_for_costs_nothing(bench: Any, ans
     """What was not found is still told as not found."""
     handler = pubmed({})
     async with bench(lambda seen: answer if seen.path.endswith("espell.fcgi") else handler(seen)) as made:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             events = await made.ask("Which zebrafishh swims?", max_seconds=5)
         assert any(seen.path.endswith("espell.fcgi") for seen in made.server.seen)
     assert done(events).outcome in ("not_found", "call_failed") and references(events) == []

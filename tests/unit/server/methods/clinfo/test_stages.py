@@ -48,7 +48,7 @@ async def test_events_come_before_the_work_has_ended() -> None:
         finally:
             ends.append("ended")
 
-    async with asyncio.timeout(5), aclosing(as_they_come(work, told)) as events:
+    async with asyncio.timeout(120), aclosing(as_they_come(work, told)) as events:
         assert await anext(events) == Step("first")
     assert ends == ["ended"]
 

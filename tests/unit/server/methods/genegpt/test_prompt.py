@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from retrieval.ncbi.calls.urls import parse_call_url
-from server.methods.genegpt.prompt import MASKS, Prompt, resolve_mask
+from server.methods.genegpt.prompt import MASKS, Prompt, as_trained, question_line, resolve_mask
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[5].parent / "shared" / "data"))
 
@@ -97,3 +97,17 @@ def test_no_demonstration_is_a_benchmark_question(prompt: Prompt) -> None:
     shown = {line.removeprefix("Question: ") for line in prompt.header("111111").splitlines()}
 
     assert not questions & shown
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("What is the official gene symbol of TGF-β1?", "What is the official gene symbol of TGF-beta1?"),
+        ("Which chromosome is the gene IFN-γ on?", "Which chromosome is IFN-gamma gene located on human genome?"),
+        ("What is the official gene symbol of IL‑6?", "What is the official gene symbol of IL-6?"),
+    ],
+)
+def test_a_name_is_asked_in_the_letters_that_a_call_can_have(question: str, asked: str) -> None:
+    """The model copied TGF+1 of TGF-β1, as calls have ASCII letters alone."""
+    assert as_trained(question).text == asked
+    assert question_line(question).isascii()

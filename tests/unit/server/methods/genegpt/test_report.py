@@ -7,6 +7,7 @@ from typing import Any
 
 from models.decoding.types import Call, CallFinished, CallReply, LoopDone, LoopFinish, LoopUsage
 from server.methods.base import Done, Event, Evidence, Step, TextDelta
+from server.methods.genegpt.judging import ReadingLedger
 from server.methods.genegpt.prompt import ParsedQuestion
 from server.methods.genegpt.report import Ledger
 
@@ -41,12 +42,12 @@ def ending(ledger: Ledger, answer: str, finish: LoopFinish = "stop") -> tuple[st
 
 def test_a_long_answer_streams_after_a_record_was_read() -> None:
     """From its first words on: nobody waits for the end."""
-    ledger = Ledger(ParsedQuestion("Where is BRCA1?"), only_reads=False)
+    ledger = Ledger("Where is BRCA1?")
     ledger.add(reply())
 
-    assert ledger.held(TextDelta("It lies")) == []
-    assert shown(ledger.held(TextDelta(" on chr17"))) == "It lies on chr17"
-    assert shown(ledger.held(TextDelta("."))) == ""
+    assert shown(ledger.shown(TextDelta("It lies"))) == "It lies"
+    assert shown(ledger.shown(TextDelta(" on chr17"))) == " on chr17"
+    assert shown(ledger.shown(TextDelta("."))) == ""
     text, done, events = ending(ledger, "It lies on chr17.")
     assert text == " [1].\n\nReferences:\n[1] [BRCA1, human, NCBI Gene 672](https://www.ncbi.nlm.nih.gov/gene/672)"
     assert (done.outcome, done.answer) == ("answered", "It lies on chr17.")
@@ -56,30 +57,26 @@ def test_a_long_answer_streams_after_a_record_was_read() -> None:
 
 def test_steps_and_reasoning_pass_at_once() -> None:
     """Only the answer is withheld."""
-    ledger = Ledger(ParsedQuestion("Where is BRCA1?"), only_reads=True)
+    ledger = ReadingLedger(ParsedQuestion("Where is BRCA1?"))
     events: list[Event] = [Step("x"), TextDelta("thinking", "reasoning")]
 
-    assert [one for event in events for one in ledger.held(event)] == events
+    assert [one for event in events for one in ledger.shown(event)] == events
 
 
-def test_an_unsupported_yes_or_no_is_never_shown() -> None:
-    """Nor is it the answer of the record: the reason stands in its place, without sources."""
-    ledger = Ledger(ParsedQuestion("Is BRCA1 a tumour suppressor?"), only_reads=False)
+def test_a_yes_or_no_of_a_general_model_is_shown_as_it_is() -> None:
+    ledger = Ledger("Is BRCA1 a tumour suppressor?")
     ledger.add(reply())
 
-    assert ledger.held(TextDelta("No, as far as anybody knows.")) == []
-    text, done, _ = ending(ledger, "No, as far as anybody knows.")
-    assert text == done.answer
-    assert text.startswith("The records that were read do not state this")
-    assert done.details["withheld"] == "No, as far as anybody knows."
+    assert shown(ledger.shown(TextDelta("No, as far as anybody knows"))) == "No, as far as anybody knows"
+    assert ending(ledger, "No, as far as anybody knows")[1].answer == "No, as far as anybody knows"
 
 
 def test_a_model_that_can_only_copy_is_judged_as_a_whole() -> None:
     """Its first words look like an answer too."""
-    ledger = Ledger(ParsedQuestion("Which gene is FANCS?"), only_reads=True)
+    ledger = ReadingLedger(ParsedQuestion("Which gene is FANCS?"))
     ledger.add(reply())
 
-    assert ledger.held(TextDelta("BRCA1, and something else")) == []
+    assert ledger.shown(TextDelta("BRCA1, and something else")) == []
     text, done, _ = ending(ledger, "BRCA1, and something else")
     assert done.outcome == "abstained"
     assert "something else" not in text
@@ -87,7 +84,7 @@ def test_a_model_that_can_only_copy_is_judged_as_a_whole() -> None:
 
 def test_the_records_are_told_in_which_a_model_that_can_only_copy_found_nothing() -> None:
     """A person can look there; they are no sources of an answer."""
-    ledger = Ledger(ParsedQuestion("What is BRCA1?"), only_reads=True)
+    ledger = ReadingLedger(ParsedQuestion("What is BRCA1?"))
     ledger.add(reply())
     text, done, events = ending(ledger, "not found")
     assert done.outcome == "abstained"
@@ -98,24 +95,20 @@ def test_the_records_are_told_in_which_a_model_that_can_only_copy_found_nothing(
 def test_a_yes_cites_the_record_of_a_gene_that_is_named_in_words() -> None:
     read = READ.replace("aliases FANCS", "breast cancer one")
     record = RECORD | {"records": [{**RECORD["records"][0], "text": read}]}
-    ledger = Ledger(
-        ParsedQuestion("Is breast cancer one a protein-coding gene?", "coding", "breast cancer one"), only_reads=True
-    )
+    ledger = ReadingLedger(ParsedQuestion("Is breast cancer one a protein-coding gene?", "coding", "breast cancer one"))
     ledger.add(CallFinished(Call(URL, 0), CallReply(read, "ok", record), read, 20, 0.1))
-    ledger.held(TextDelta("Yes"))
+    ledger.shown(TextDelta("Yes"))
     assert ending(ledger, "Yes")[0].startswith("Yes [1]")
 
 
-def test_an_answer_without_a_record_waits_for_the_end() -> None:
-    """A call may still come; what comes from memory is told below."""
-    ledger = Ledger(ParsedQuestion("Where is BRCA1?"), only_reads=False)
+def test_an_answer_without_a_record_is_told_to_come_from_memory() -> None:
+    ledger = Ledger("Where is BRCA1?")
 
-    assert ledger.held(TextDelta("It lies on chromosome 17.")) == []
+    begun = shown(ledger.shown(TextDelta("It lies on chromosome 17.")))
     text, done, _ = ending(ledger, "It lies on chromosome 17.")
     assert done.outcome == "partial"
-    assert (
-        text == "It lies on chromosome 17.\n\n(No record was read for this; this is what the model says from memory.)"
-    )
+    note = "(Nothing was looked up for this. What is said above comes from the model's memory.)"
+    assert begun + text == f"It lies on chromosome 17.\n\n{note}"
 
 
 def test_an_answer_to_a_question_that_was_not_read_is_withheld() -> None:
@@ -124,9 +117,9 @@ def test_an_answer_to_a_question_that_was_not_read_is_withheld() -> None:
         (ParsedQuestion("Where is BRCA1 expressed?", unread=("expressed",)), "abstained"),
         (ParsedQuestion("Where is BRCA1?", num_questions=2), "partial"),
     ):
-        ledger = Ledger(parsed, only_reads=True)
+        ledger = ReadingLedger(parsed)
         ledger.add(reply())
-        ledger.held(TextDelta("chr17"))
+        ledger.shown(TextDelta("chr17"))
         text, done, _ = ending(ledger, "chr17")
         assert done.outcome == outcome
         assert ("chr17" in text) == (outcome == "partial")
@@ -134,9 +127,9 @@ def test_an_answer_to_a_question_that_was_not_read_is_withheld() -> None:
 
 def test_a_copied_answer_is_completed_from_its_record() -> None:
     """With its mark; what the model wrote is in the trace."""
-    ledger = Ledger(ParsedQuestion("What is BRCA1?", "aliases", "BRCA1"), only_reads=True)
+    ledger = ReadingLedger(ParsedQuestion("What is BRCA1?", "aliases", "BRCA1"))
     ledger.add(reply())
-    ledger.held(TextDelta("BRCA1"))
+    ledger.shown(TextDelta("BRCA1"))
     text, done, _ = ending(ledger, "BRCA1")
     assert text.startswith("FANCS [1]\n\nReferences:")
     assert (done.answer, done.details["written"]) == ("FANCS", "BRCA1")
@@ -145,11 +138,11 @@ def test_a_copied_answer_is_completed_from_its_record() -> None:
 def test_a_list_that_repeats_itself_is_the_one_of_the_record() -> None:
     """It is whole then: nothing of it is cut."""
     read = "[2 omim entries, 2 on topic\n1. 6q25, 15q26, 14q24\n- no gene at 6q25; type 1 diabetes mellitus 8]"
-    ledger = Ledger(ParsedQuestion("List the places of the genes of type 1 diabetes."), only_reads=True)
+    ledger = ReadingLedger(ParsedQuestion("List the places of the genes of type 1 diabetes."))
     record = {**RECORD, "records": [{"id": "1", "title": "type 1 diabetes", "text": read, "replaced_by": ""}]}
     ledger.add(CallFinished(Call(URL, 0), CallReply(read, "ok", record), read, 20, 0.1))
     written = "6q25, 15q26, 6q25, 15q26, 6q25, 15q26"
-    ledger.held(TextDelta(written))
+    ledger.shown(TextDelta(written))
     text, done, _ = ending(ledger, written, "length")
     assert text.startswith("6q25, 15q26, 14q24")
     assert (done.answer, done.outcome, done.finish_reason) == ("6q25, 15q26, 14q24", "answered", "stop")
@@ -163,10 +156,10 @@ ON_CLONE = (
 
 def located(subject: str, read: str, question: str = "Which chromosome is {} gene located on human genome?") -> Done:
     """Return the end of an answer on the place of a gene whose record was not found."""
-    ledger = Ledger(ParsedQuestion(question.format(subject), "location", subject), only_reads=True)
+    ledger = ReadingLedger(ParsedQuestion(question.format(subject), "location", subject))
     record = {**RECORD, "records": [{"id": "150763", "title": "GPAT2, human", "text": read, "replaced_by": ""}]}
     ledger.add(CallFinished(Call(URL, 0), CallReply(read, "ok", record), read, 20, 0.1))
-    ledger.held(TextDelta("not found"))
+    ledger.shown(TextDelta("not found"))
     return ending(ledger, "not found")[1]
 
 
@@ -192,9 +185,9 @@ def test_a_clone_is_placed_by_two_human_genes_on_one_chromosome_at_least() -> No
 
 def test_a_cut_answer_says_so_below() -> None:
     """With the sources of what there is."""
-    ledger = Ledger(ParsedQuestion("Where is BRCA1?"), only_reads=False)
+    ledger = Ledger("Where is BRCA1?")
     ledger.add(reply())
-    ledger.held(TextDelta("BRCA1 lies on chr"))
+    ledger.shown(TextDelta("BRCA1 lies on chr"))
     text, done, _ = ending(ledger, "BRCA1 lies on chr", "length")
 
     assert text.startswith(" [1]\n\n(The answer is not complete: it reached its limit of length.)")

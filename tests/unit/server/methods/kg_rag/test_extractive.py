@@ -53,7 +53,7 @@ async def test_true_rests_on_a_statement_that_is_quoted() -> None:
     (reference,) = evidence.references
     assert shown(events)[reference.start : reference.end] == "[1]"
     read = next(event for event in events if isinstance(event, EvidenceRead))
-    assert "Compound Methotrexate treats Disease psoriasis" in read.texts
+    assert "Compound Methotrexate treats Disease psoriasis" in [source.text for source in read.sources]
 
 
 @pytest.mark.parametrize(

@@ -144,13 +144,11 @@ async def test_a_models_abstention_is_counted_and_cites_nothing() -> None:
     assert not any(isinstance(event, Evidence) for event in events)
 
 
-async def test_an_answer_that_finds_nothing_in_the_statements_abstains() -> None:
-    """In free text, too; neither statements nor entities are listed as its sources."""
-    async with Bench(says(" The statements do not say.")) as bench:
+@pytest.mark.parametrize("text", ["No, it is not.", "Yes. IL23R is.", "The statements do not say.", "**IL23R** [7]"])
+async def test_the_text_of_the_model_is_shown_whole(text: str) -> None:
+    async with Bench(says(f" {text}")) as bench:
         events = await bench.ask("Is psoriasis associated with IL23R?")
-    assert done(events).outcome == "abstained"
-    assert shown(events) == "The statements do not say.\n\n(Read: 5 statements of the graph.)"
-    assert not any(isinstance(event, Evidence) for event in events)
+    assert shown(events).startswith(text) and done(events).answer == text
 
 
 async def test_an_answer_outside_the_choices_is_told() -> None:

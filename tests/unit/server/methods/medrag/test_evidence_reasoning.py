@@ -14,9 +14,9 @@ from passage_bench import PassageBench, Script, done, shown
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.passages import Document, Hit, Passage
 from server.methods.medrag.chain_of_thought import Chain, PromptInputs
+from server.methods.medrag.closing import NO_PASSAGE
 from server.methods.medrag.context import build_context
 from server.methods.medrag.evidence_reasoning import (
-    NO_PASSAGE,
     SILENT,
     ChosenSentences,
     EvidenceChain,

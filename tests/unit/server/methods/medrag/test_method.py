@@ -145,8 +145,8 @@ async def test_an_engine_without_grammars_may_write_anything(bench: Any) -> None
     async with bench(chain(" Hm.", " I cannot tell")) as made:
         events = await made.ask(CHOICE)
     assert done(events).details["answer_letter"] == ""
-    assert "none of the choices, so this is no answer.)" in shown(events)
-    assert done(events).outcome == "abstained"
+    assert shown(events).startswith("I\n\n(What the model wrote is none of the choices.)")
+    assert done(events).outcome == "partial"
 
 
 async def test_reasoning_is_bounded(bench: Any) -> None:
@@ -372,7 +372,8 @@ async def test_a_generated_answer_says_how_it_ended(bench: Any) -> None:
     read = next(place for place, event in enumerate(whole) if isinstance(event, EvidenceRead))
     first = next(place for place, event in enumerate(whole) if isinstance(event, TextDelta))
     assert done(whole).outcome == "answered" and read < first
-    assert any("Protamine reverses heparin." in text for text in whole[read].texts)
+    assert any("Protamine reverses heparin." in source.text for source in whole[read].sources)
+    assert [source.number for source in whole[read].sources] == [1, 2, 3, 4]
     assert done(told).outcome == "partial" and "(Answered without passages." in shown(told)
     async with bench(chain(" Hm.", "")) as made:
         empty = await made.ask(OPEN)
@@ -450,36 +451,34 @@ async def test_an_answer_has_a_usual_length_and_the_servers_limit(tmp_path: Path
         assert made.engine.requests[0].params.max_tokens == most
 
 
-@pytest.mark.parametrize("words", ["The passages do not say.", "None of the passages mentions this [1]."])
-async def test_a_model_that_finds_nothing_in_the_passages_abstains(bench: Any, words: str) -> None:
-    """Whatever its words for it; what was read is told and nothing is cited."""
+@pytest.mark.parametrize(
+    "words", ["The passages do not say.", "No. Protamine [1] does not.", "Protamine [1]. Its dose is not given."]
+)
+async def test_the_text_of_a_general_model_is_shown_as_it_is(bench: Any, words: str) -> None:
+    """Labels are made beside it."""
     async with bench(chain(" Passage [1] is on aspirin.", f" {words}")) as made:
         events = await made.ask(OPEN, k=2)
-    assert shown(events) == f"{words}\n\n(Read: 2 passages of drugs.)"
-    assert references(events) == []
-    last = done(events)
-    assert (last.outcome, last.answer, last.details["cited"]) == ("abstained", words, [])
-    assert last.details["abstained"] is True
+    assert shown(events).startswith(words) and done(events).answer == words
+    assert done(events).outcome == "answered"
 
 
-async def test_an_answer_that_lacks_a_part_is_partial(bench: Any) -> None:
-    """Its own words tell the lack, and what it states is cited."""
-    async with bench(chain(" Well.", " Protamine [1]. The passages do not give its dose.")) as made:
-        events = await made.ask(OPEN, k=2)
-    assert done(events).outcome == "partial" and [one.number for one in references(events)] == [1]
-
-
-async def test_a_choice_rests_on_a_sentence_or_a_cited_passage(bench: Any) -> None:
-    """Its sentence is quoted; a choice that nothing supports is withheld, or shown as such where that is asked for."""
-    async with bench(chain(" Hm.", " B")) as made:
-        events = await made.ask(CHOICE)
-    assert (done(events).outcome, done(events).answer, done(events).details["supported"]) == (
-        "answered", "B. VKORC1", True,
-    )  # fmt: skip
-    assert "“Warfarin inhibits vitamin K epoxide reductase (VKORC1).”" in shown(events)
+async def test_the_letter_of_a_general_model_stands(bench: Any) -> None:
+    """Whether a sentence has it or not."""
     async with bench(chain(" Hm.", " C")) as made:
-        withheld = await made.ask(CHOICE)
-        told = await made.ask(CHOICE, without_passages="answer")
+        events = await made.ask(CHOICE)
+    assert shown(events).startswith("C. Thrombin\n\nRead, not cited:") and done(events).outcome == "answered"
+
+
+async def test_a_choice_of_a_model_that_cannot_write_rests_on_a_sentence(bench: Any) -> None:
+    """Its sentence is quoted; a choice that nothing supports is withheld, or shown as such where that is asked for."""
+    facts = {"trained_for": ("medrag",)}
+    async with bench(chain(" Hm.", " B"), facts=facts) as made:
+        events = await made.ask(CHOICE, synthesis="generated")
+    assert (done(events).outcome, done(events).answer) == ("answered", "B. VKORC1")
+    assert "“Warfarin inhibits vitamin K epoxide reductase (VKORC1).”" in shown(events)
+    async with bench(chain(" Hm.", " C"), facts=facts) as made:
+        withheld = await made.ask(CHOICE, synthesis="generated")
+        told = await made.ask(CHOICE, synthesis="generated", without_passages="answer")
     assert shown(withheld).startswith("No choice is given: nothing that was read supports “C. Thrombin”")
     assert (done(withheld).outcome, references(withheld)) == ("abstained", [])
     assert shown(told).startswith("C. Thrombin\n\n(Nothing that was read supports this choice.)")

@@ -87,3 +87,18 @@ def test_a_long_row_of_one_sign_takes_no_time_of_its_own() -> None:
     """Patterns match in linear time: each of these would take hours otherwise."""
     for text in ("A" * 100_000, "1," * 50_000, "[1," * 30_000, "p" + " " * 50_000, "1" * 50_000, "A-" * 50_000):
         list(identifiers_in(text))
+
+
+@pytest.mark.parametrize("answer", ["5 × 10^6 cells", "p = 3 × 10^-8"])
+def test_a_power_in_the_evidence_supports_the_power(answer: str) -> None:
+    """Raised, as readers write it, or typed."""
+    evidence = EvidenceIndex()
+    evidence.add("They gave 5 × 10⁶ cells (p = 3 × 10⁻⁸).")
+    assert all(evidence.has(one) for one in identifiers_in(answer))
+
+
+def test_a_power_does_not_support_the_number_of_its_digits() -> None:
+    """10⁶ is no 106."""
+    evidence = EvidenceIndex()
+    evidence.add("They gave 10⁶ cells.")
+    assert [one.text for one in identifiers_in("They gave 106 cells.") if not evidence.has(one)] == ["106"]

@@ -172,7 +172,7 @@ async def test_a_client_that_leaves_in_mid_quote_ends_the_generation(make: Make)
     quoting, engine = make(HEPARIN, behaviour=ScriptedBehaviour(token_delay_s=0.01))
     await engine.start()
     task = asyncio.create_task(quoting.whole(QuoteTask("Which?", PASSAGES)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not engine.stats().running:  # noqa: ASYNC110 - the engine tells nobody that it has begun
             await asyncio.sleep(0.01)
     task.cancel()

@@ -114,3 +114,10 @@ def test_what_can_be_quoted_is_whole(text: str, quotable: list[str]) -> None:
 
 def test_a_quoted_line_has_what_can_be_seen() -> None:
     assert quoted_line("Pro\u00adtamine\u202e  re-\n verses [4, 5]\x00\u00a0it.") == "Protamine re- verses (4, 5) it."
+
+
+@pytest.mark.parametrize("mark", ["¹²", "^(3,4)", "[12]"])
+def test_the_numbers_of_citations_belong_to_the_sentence_before(mark: str) -> None:
+    """Raised ones, as the text of a PDF has them, too."""
+    text = f"It was effective.{mark} The load of 10⁶ fell."
+    assert [one.text for one in split_sentences(text)] == [f"It was effective.{mark}", "The load of 10⁶ fell."]

@@ -214,6 +214,7 @@ def _rebuild_for_ever(fasta: list[Path], folder: Path) -> None:
             build(path, folder)
 
 
+@pytest.mark.server
 @needs_blast
 def test_a_kill_at_any_moment_leaves_a_whole_database(quick_path: Path) -> None:
     """24 builders are killed with -9 at random moments; blastdbcmd reads the old or the new one every time."""

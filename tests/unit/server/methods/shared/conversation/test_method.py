@@ -1,4 +1,4 @@
-"""A method behind the conversation gets single questions alone, and none for small talk and emergencies."""
+"""A method behind the conversation gets single questions alone, and every one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from server.methods.shared.conversation.method import UNUSED_INSTRUCTION, Conver
 
 FIRST = Message("user", "What is the official gene symbol of LMP10?")
 HISTORY = (FIRST, Message("assistant", "PSMB10"))
+FOLLOW_UP = Message("user", "And on which chromosome is it?")
 USAGE = LoopUsage(prompt_tokens=7, sampled_tokens=3, segments=1)
 
 
@@ -27,10 +28,8 @@ class Asked:
 
     def __init__(self) -> None:
         self.asks: list[AnswerRequest] = []
-        self.checked: list[str] = []
 
     def check(self, ask: AnswerRequest) -> None:
-        self.checked.append(ask.question)
         for key in ask.options:
             raise OptionInvalid(key, param=key)
 
@@ -38,6 +37,13 @@ class Asked:
         self.asks.append(ask)
         yield TextDelta("16")
         yield Done(answer="16", finish_reason="stop", stop_reason=None, usage=USAGE, outcome="answered")
+
+
+class Genes:
+    """Find the one gene of these tests."""
+
+    async def names_in(self, text: str) -> Sequence[str]:
+        return ["LMP10"] if "LMP10" in text else []
 
 
 class Talk:
@@ -49,7 +55,7 @@ class Talk:
         self.engine = ScriptedEngine(card, EngineOptions(), [Rule("", text)], tokenizer=tokenizer)
         self.lifecycle = EngineLifecycle(card, lambda: self.engine)
         self.inner = Asked()
-        self.method = ConversationMethod(self.inner, self.lifecycle)
+        self.method = ConversationMethod(self.inner, self.lifecycle, Genes())
 
     async def of(self, *messages: Message) -> list[Event]:
         await self.lifecycle.load()
@@ -57,10 +63,6 @@ class Talk:
         events = [event async for event in self.method.answer(ask)]
         await self.lifecycle.close()
         return events
-
-
-def shown(events: Sequence[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
 def steps(events: Sequence[Event]) -> list[str]:
@@ -72,78 +74,64 @@ def done(events: Sequence[Event]) -> Done:
     return events[-1]
 
 
-@pytest.mark.parametrize(
-    ("message", "part"),
-    [
-        ("hello", "What is the official gene symbol of LMP10?"),
-        ("Danke!", "Gern geschehen."),
-        ("I have crushing chest pain", "112"),
-        ("Ich will nicht mehr leben", "0800 1110111"),
-    ],
-)
-async def test_small_talk_and_emergencies_reach_neither_method_nor_model(message: str, part: str) -> None:
-    """Whatever was said before."""
+@pytest.mark.parametrize("message", ["hello", "Danke!", "I have crushing chest pain", "what is 17 times 23?"])
+async def test_the_method_gets_every_message(message: str) -> None:
+    """Small talk, emergencies and other subjects included, with no call before it."""
     talk = Talk("never", chat=True)
-    events = await talk.of(*HISTORY, Message("user", message))
-
-    assert part in shown(events)
-    assert done(events).outcome == "out_of_scope"
-    assert done(events).usage == LoopUsage()
-    assert talk.inner.asks == []
+    await talk.of(Message("user", message))
+    assert [ask.question for ask in talk.inner.asks] == [message]
     assert talk.engine.requests == []
 
 
-async def test_an_emergency_of_an_earlier_turn_does_not_answer_the_next_question() -> None:
-    """The last message alone is judged."""
-    talk = Talk()
-    events = await talk.of(Message("user", "I can't breathe"), Message("assistant", "Call 112."), FIRST)
-    assert shown(events) == "16"
-    assert [ask.question for ask in talk.inner.asks] == [FIRST.content]
+def test_an_option_is_refused_as_the_method_refuses_it() -> None:
+    """Whatever the message is."""
+    with pytest.raises(OptionInvalid):
+        Talk().method.check(AnswerRequest(request_id="r", messages=(FIRST,), options={"no_such": 1}))
 
 
-def test_an_emergency_is_answered_whatever_its_options_are() -> None:
-    """A wrong option refuses a question and a greeting, not a call for help."""
-    talk = Talk()
-    wrong = {"no_such": 1}
-    talk.method.check(AnswerRequest(request_id="r", messages=(Message("user", "I can't breathe"),), options=wrong))
-    for question in ("hello", FIRST.content):
-        with pytest.raises(OptionInvalid):
-            talk.method.check(AnswerRequest(request_id="r", messages=(Message("user", question),), options=wrong))
-
-
-async def test_a_base_model_gets_the_entity_carried_over() -> None:
+async def test_a_base_model_gets_the_names_of_the_turn_before_behind_the_question() -> None:
     """Told as a step, with the earlier turns left in their places."""
     talk = Talk("never")
-    events = await talk.of(*HISTORY, Message("user", "And on which chromosome is it?"))
+    events = await talk.of(*HISTORY, FOLLOW_UP)
 
     (ask,) = talk.inner.asks
-    assert ask.question == "On which chromosome is LMP10?"
+    assert ask.question == "And on which chromosome is it (about: LMP10)?"
     assert ask.messages[:2] == HISTORY
-    assert steps(events) == ["understood as: On which chromosome is LMP10?"]
+    assert steps(events) == [f"understood as: {ask.question}"]
     assert done(events).details["understood_as"] == ask.question
     assert done(events).usage == USAGE
     assert talk.engine.requests == []
 
 
-async def test_a_chat_model_rewrites_and_its_tokens_are_counted() -> None:
-    """A question that needs nothing of the conversation costs no call."""
+async def test_a_chat_model_writes_every_later_question_and_its_tokens_are_counted() -> None:
+    """Whether the question seems to need it or not: the model knows."""
     talk = Talk(" On which chromosome is PSMB10 located?\n", chat=True)
-    events = await talk.of(*HISTORY, Message("user", "And on which chromosome is it?"))
+    events = await talk.of(*HISTORY, FOLLOW_UP)
     assert talk.inner.asks[0].question == "On which chromosome is PSMB10 located?"
     assert done(events).usage.sampled_tokens > USAGE.sampled_tokens
 
-    other = Talk(" What is TP53?\n", chat=True)
-    await other.of(*HISTORY, Message("user", "Which drug reverses heparin?"))
-    assert other.inner.asks[0].question == "Which drug reverses heparin?"
-    assert other.engine.requests == []
+    other = Talk(" Which drug reverses heparin?\n", chat=True)
+    told = await other.of(*HISTORY, Message("user", "Which drug reverses heparin?"))
+    assert len(other.engine.requests) == 1
+    assert steps(told) == []
 
 
-async def test_what_the_model_made_up_is_dropped_for_the_carried_entity() -> None:
+async def test_a_version_with_a_made_up_gene_leaves_the_question_as_asked() -> None:
     """Its tokens are counted all the same."""
     talk = Talk(" On which chromosome is TP53?\n", chat=True)
-    events = await talk.of(*HISTORY, Message("user", "And on which chromosome is it?"))
-    assert talk.inner.asks[0].question == "On which chromosome is LMP10?"
+    events = await talk.of(*HISTORY, FOLLOW_UP)
+    assert talk.inner.asks[0].question == FOLLOW_UP.content
+    assert steps(events) == []
     assert done(events).usage.segments == 2
+
+
+async def test_plain_text_has_no_earlier_turns() -> None:
+    """``/v1/completions`` sends one prompt."""
+    talk = Talk("never", chat=True)
+    await talk.lifecycle.load()
+    ask = AnswerRequest(request_id="r", prompt="is it inherited?")
+    assert [event async for event in talk.method.answer(ask)]
+    assert talk.inner.asks == [ask]
 
 
 async def test_a_system_prompt_that_is_not_used_is_told() -> None:

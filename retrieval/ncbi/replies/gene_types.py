@@ -1,0 +1,56 @@
+"""Derive the type of a gene from its nomenclature: document summaries have no such field."""
+
+from __future__ import annotations
+
+import re
+
+from retrieval.ncbi.replies.records import GeneType
+
+# Held against the locus types of HGNC's 43,000 approved names (docs/benchmarks.md). "(gene/pseudogene)" is a gene of
+# which some people have the pseudogene.
+_PSEUDOGENE = re.compile(r"(?<!gene/)pseudogene", re.IGNORECASE)
+_RNA = re.compile(
+    r"non-?(protein )?coding|antisense RNA|\b(antisense|intronic|divergent|bidirectional|sense) transcript|"
+    r"^microRNA\b|\b(lnc|linc)RNA\b|\b(sno|sca|sn|vault |Y |7SK |7SL )RNA(?= \d|$| host)|host genes?( \d+)?$|"
+    r"\b(ribosomal|transfer|small nuclear|small Cajal body-specific) RNA( [\w.-]*\d[\w.-]*)?$|^small nucleolar RNA\b|"
+    r"^piwi-interacting RNA|^RNA, |\bRNA gene\b|RNA component\b(?! interacting)|"
+    r"(?<![mt])RNA( transcript)?( [A-Z]?\d*)?$|(?<!receptor )overlapping transcript|\btranscript, (Y-linked|XIST)|"
+    r"downstream neighbor$|cancer susceptibility \d+$|HLA complex group \d+$|region, candidate \d+$|"
+    r"(?<!inducible )(?<!induced )(?<!early )(?<!region )(?<!overlapping )(?<!mesoderm specific )"
+    r"(?<!leukocyte specific )(?<!placenta expressed )\btranscript( \d+[A-Z]?)?$",
+    re.IGNORECASE,
+)
+# "tRNA-Ala", but not "tRNA-histidine guanylyltransferase".
+_TRNA = re.compile(
+    r"(^|encoded (mitochondrial )?)tRNA( suppressor|-([A-Z][a-z]{2}|[A-Z]\b|iMet|SeC|undetermined)\b)|encoded \d+S rRNA"
+)
+_RNA_FAMILY = re.compile(
+    r"family with sequence similarity (27|66|74|85|87|88|95|99|106|138|157|182|201|215|223|224|225|226|230|238|239|242|"
+    r"245|247) member\b"
+)
+# A summary that says what the gene's product is; "encodes a protein that binds non-coding RNA" says another thing.
+_RNA_SUMMARY = re.compile(
+    r"^(?:long |small )?non-?coding RNA\b|"
+    r"\b(?:gene|locus)\b(?:(?!protein|enzyme|subunit|receptor|factor)[^.]){0,60}"
+    r"\b(?:produces|encodes|represents|is|expresses)\b(?:(?!protein\b|enzyme|subunit|receptor|factor)[^.]){0,60}"
+    r"\bnon-?(?:protein[- ])?coding (?:RNA|transcript)\b",
+    re.IGNORECASE,
+)
+_UNCHARACTERIZED = re.compile(r"^uncharacterized (LOC\d+|gene)", re.IGNORECASE)
+_PROTEIN = re.compile(r"\bprotein\b", re.IGNORECASE)
+
+
+def gene_type(name: str, designations: str = "", summary: str = "") -> GeneType:
+    """Return the type of the gene with that name.
+
+    ``designations`` are the other names; a summary that mentions the encoded protein or RNA settles ambiguous names.
+    """
+    if _PSEUDOGENE.search(name):
+        return "pseudogene"
+    if _RNA.search(name) or re.search(r"\((non-protein coding|pseudogene)\)", designations):
+        return "pseudogene" if "(pseudogene)" in designations and not _RNA.search(name) else "ncRNA"
+    if _TRNA.search(name) or _RNA_FAMILY.match(name) or _RNA_SUMMARY.search(summary):
+        return "ncRNA"
+    if _UNCHARACTERIZED.match(name) and not _PROTEIN.search(designations + summary):
+        return "ncRNA"
+    return "protein-coding"

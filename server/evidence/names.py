@@ -1,0 +1,77 @@
+"""Find what a text names: by the dictionary of the knowledge graph, by notation, and by words that English has not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+from models.errors import ModelError
+from retrieval.errors import GraphError
+from retrieval.graph.types import Linked
+from server.methods.shared.conversation.follow_ups import symbols_in
+
+log = logging.getLogger(__name__)
+# The first look-up opens the graph, which goes on behind an answer that does not wait for it.
+_TIMEOUT_S: Final = 5.0
+_WORD: Final = re.compile(r"[^\W\d_][\w'’-]*")
+# Shorter ones are in no list of words, and seldom the name of anything.
+_LEAST_CHARS: Final = 5
+_ENDINGS: Final = ("s", "es", "ed", "ing")
+
+
+class Linking(Protocol):
+    """Link the names of a text to the nodes of a graph."""
+
+    async def link(self, question: str) -> Linked: ...
+
+
+class GraphNames:
+    """Find names by a graph; where it cannot be opened, symbols alone.
+
+    ``is_ordinary``: whether English has the word, in small letters. No graph has every drug and disease: of the words
+    that it does not know, those that are no English words count as names.
+    """
+
+    def __init__(self, graph: Linking, is_ordinary: Callable[[str], bool]) -> None:
+        self._graph = graph
+        self._is_ordinary = is_ordinary
+
+    async def names_in(self, text: str) -> Sequence[str]:
+        """Return the names as the text writes them, in order, each once."""
+        spans = [found.span() for found in symbols_in(text)]
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                linked = await self._graph.link(text)
+        except (GraphError, ModelError, TimeoutError) as error:
+            log.warning("the names of a conversation are not looked up: %s", type(error).__name__)
+        else:
+            spans += [(mention.start, mention.end) for mention in linked.mentions]
+            for place in linked.unlinked:
+                spans += self._rare(text, place.start, place.end)
+        names, last = [], 0
+        # Of two that overlap, the one that begins first and is longer.
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            if start >= last:
+                names.append(text[start:end])
+                last = end
+        return list(dict.fromkeys(names))
+
+    def _rare(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the places of words that English has not, those that follow one another as one."""
+        first = last = -1
+        for word in _WORD.finditer(text, start, end):
+            if self._is_english(word[0].lower()):
+                continue
+            if first >= 0 and text[last : word.start()] != " ":
+                yield first, last
+                first = -1
+            first, last = (word.start() if first < 0 else first), word.end()
+        if first >= 0:
+            yield first, last
+
+    def _is_english(self, word: str) -> bool:
+        forms = (word, *(word.removesuffix(ending) for ending in _ENDINGS))
+        return len(word) < _LEAST_CHARS or any(self._is_ordinary(form) for form in forms)

@@ -1,0 +1,169 @@
+"""What the page says of sources and of what left: what was told, and nothing for what was not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import server_process
+
+TEXTS = json.loads((server_process.ROOT / "server/web/static/en.json").read_text(encoding="utf-8"))
+ARTICLE = "https://pubmed.ncbi.nlm.nih.gov/34000001"
+OTHER = "https://pubmed.ncbi.nlm.nih.gov/34000002"
+EDGE = {"edge": "a|b|c", "text": "Gene A is b of C.", "node_urls": ["https://www.ncbi.nlm.nih.gov/gene/1", ""]}
+RETRACTED = "async ([turn, one]) => (await import('/web/sources.js')).isRetracted(turn, one)"
+RECORD = "async ([turn, one]) => (await import('/web/sources.js')).recordOf(turn, one)?.record.id ?? null"
+SHOWN = """async (turn) => { const { AnswerView } = await import('/web/answer.js');
+  return new AnswerView(turn, {}).node.textContent; }"""
+TURN = {
+    "question": "q",
+    "model": "m",
+    "method": "genegpt",
+    "state": "done",
+    "content": "",
+    "thinking": "",
+    "steps": [],
+    "references": [],
+    "created": 0,
+    "seconds": 0,
+}
+
+
+def turn_of(*citations: dict[str, Any], calls: tuple[Any, ...] = ()) -> dict[str, Any]:
+    return {"trace": {"details": {"citations": list(citations)}, "calls": list(calls)}}
+
+
+@pytest.fixture
+def opened(scripted: Any, page: Any) -> Any:
+    page.goto(scripted.url)
+    page.wait_for_selector(".empty")
+    page.served = scripted.url
+    return page
+
+
+@pytest.mark.parametrize(
+    ("cited", "url", "is_retracted"),
+    [
+        ({"number": 1, "retracted": False}, "", False),
+        ({"number": 1, "retracted": True}, "", True),
+        ({"number": 1, "retracted": []}, "", False),
+        ({"number": 1, "retracted_by": []}, "", False),
+        ({"number": 1, "retracted_by": ["PMID 1"]}, "", True),
+        ({"number": 2, "retracted": True}, "", False),
+        ({**EDGE, "pmids": ["34000001"], "pmid_urls": [ARTICLE], "retracted": []}, ARTICLE, False),
+        ({**EDGE, "pmids": ["34000001"], "pmid_urls": [ARTICLE], "retracted": ["34000001"]}, ARTICLE, True),
+        ({**EDGE, "pmids": ["34000001"], "pmid_urls": [ARTICLE, OTHER], "retracted": ["34000001"]}, OTHER, False),
+        ({**EDGE, "pmids": [], "pmid_urls": [], "retracted": []}, "https://www.ncbi.nlm.nih.gov/gene/1", False),
+    ],
+)
+def test_a_source_is_retracted_where_its_record_says_so(
+    opened: Any, cited: dict[str, Any], url: str, is_retracted: bool
+) -> None:
+    """An empty list of retracted articles is none, and another article's retraction is not this one's."""
+    reference = {"number": 1, "title": "A title", "url": url}
+
+    assert opened.evaluate(RETRACTED, [turn_of(cited), reference]) is is_retracted
+
+
+def test_an_article_of_a_look_up_is_retracted_where_the_reply_lists_it(opened: Any) -> None:
+    call = {"record": {"db": "pubmed", "retracted": ["34000001"], "records": []}}
+    answers = [
+        opened.evaluate(RETRACTED, [turn_of(calls=(call,)), {"number": 1, "title": "", "url": url}])
+        for url in (ARTICLE, OTHER)
+    ]
+
+    assert answers == [True, False]
+
+
+def test_statements_of_the_graph_that_ships_have_no_badge(shipped: Any, page: Any) -> None:
+    """None of their articles is retracted."""
+    page.goto(shipped.url)
+    page.locator(".method-card", has=page.get_by_text(TEXTS["method.kg-rag"], exact=True)).click()
+    page.get_by_role("button", name=TEXTS["example.kg-rag.1"], exact=True).click()
+    page.locator(".answer[aria-busy=false] .reference").first.wait_for()
+
+    assert page.locator(".badge", has_text=TEXTS["retracted"]).count() == 0
+
+
+def test_a_record_without_a_title_is_not_that_of_every_source(opened: Any) -> None:
+    """Each text begins with an empty one; the page of a record names it."""
+    records = [{"id": "7", "title": "", "text": "seven"}, {"id": "34000001", "title": "On heparin", "text": "it"}]
+    turn = turn_of(calls=({"record": {"records": records}},))
+    found = [
+        opened.evaluate(RECORD, [turn, {"number": 1, "title": title, "url": url}])
+        for title, url in (("On heparin, PubMed", f"{ARTICLE}/"), ("Something", ""), ("Else", f"{OTHER}7"))
+    ]
+
+    assert found == ["34000001", None, None]
+
+
+@pytest.mark.parametrize(
+    ("told", "is_said"),
+    [({"egress": "no data left this machine"}, True), ({}, False), ({"egress": ""}, False), (None, False)],
+)
+def test_nothing_left_is_said_only_where_it_was_told(opened: Any, told: Any, is_said: bool) -> None:
+    text = opened.evaluate(SHOWN, {**TURN, "told": told, "trace": None, "error": None})
+
+    assert (TEXTS["left.nothing"] in text) is is_said
+
+
+@pytest.mark.parametrize("method", ["medrag", "kg-rag", "clinfo"])
+def test_an_answer_of_quotes_is_said_to_be_one(shipped: Any, page: Any, method: str) -> None:
+    """Where nothing in a quote is a number or an identifier, too."""
+    page.goto(shipped.url)
+    page.locator(".method-card", has=page.get_by_text(TEXTS[f"method.{method}"], exact=True)).click()
+    page.get_by_role("button", name=TEXTS[f"example.{method}.{2 if method == 'clinfo' else 1}"], exact=True).click()
+    page.locator(".answer[aria-busy=false] .tools").wait_for(timeout=90_000)
+
+    assert page.locator(".fact.good", has_text=TEXTS["support.quoted"]).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_quoted"),
+    [
+        ("“Protamine reverses heparin.” [1]", True),
+        ("Heparin: “protamine\nreverses heparin” [1]", True),
+        ("“Protamine does not reverse heparin.” [1]", False),
+        ("“Protamine reverses heparin.” “It is slow.”", False),
+        ("Protamine reverses heparin. [1]", False),
+        ("“…”", False),
+    ],
+)
+def test_a_quote_is_one_that_stands_in_a_source(opened: Any, answer: str, is_quoted: bool) -> None:
+    """A changed one, or one of two, is none."""
+    turn = {"references": [{"number": 1, "text": "Heparin is old. Protamine reverses heparin at once."}], "trace": None}
+    code = "async ([turn, answer]) => (await import('/web/sources.js')).isQuoted(turn, answer)"
+
+    assert opened.evaluate(code, [turn, answer]) is is_quoted
+
+
+def test_a_call_that_nobody_answered_was_not_answered_here(opened: Any) -> None:
+    """A refused one has no destination."""
+    code = "async (call) => (await import('/web/details.js')).whereOf(call)"
+    route = {"went_to": "gateway", "left": False}
+    where = [opened.evaluate(code, {"record": one}) for one in (None, {"egress": None}, {"egress": route})]
+
+    assert where == ["", "", TEXTS["where.here"]]
+
+
+@pytest.mark.parametrize(
+    "address", ["constructor", "%", "__proto__/x", "toString", "chat/%", "reader", "reader/%E0", ""]
+)
+def test_an_address_that_names_no_screen_shows_one(opened: Any, address: str) -> None:
+    """Also one that cannot be decoded, or has a name that every object of JavaScript has."""
+    opened.goto("about:blank")
+    opened.goto(f"{opened.served}/#/{address}")
+    opened.locator(".empty, .library-body .blank, .library-body .problem").first.wait_for()
+
+    assert opened.title() in ("Chat · Arrowhead", "Knowledge base · Arrowhead")
+    assert opened.seen.complaints == []
+
+
+def test_a_wrong_address_in_an_open_page_shows_a_screen_too(opened: Any) -> None:
+    opened.get_by_role("link", name=TEXTS["nav.status"]).click()
+    opened.locator(".status-card").first.wait_for()
+    opened.evaluate("location.hash = '#/constructor'")
+
+    opened.wait_for_selector(".empty")
+    assert opened.seen.complaints == []

@@ -1,0 +1,17 @@
+"""Waiting for what will be so, with a bound that a busy machine keeps too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+PATIENCE_S: Final = 120.0
+
+
+def wait_until(holds: Callable[[], bool], what: str = "") -> None:
+    """Return when it holds; AssertionError after ``PATIENCE_S`` seconds."""
+    until = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < until, f"not within {PATIENCE_S:.0f} s: {what}"
+        time.sleep(0.05)

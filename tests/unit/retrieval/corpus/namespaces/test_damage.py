@@ -1,0 +1,163 @@
+"""Damaged indices: told before a library reads them, and derived anew where they can be."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from corpus_doubles import TokenWordEncoder, backends, keyword_search
+from corpus_files import pdf, reading
+
+from retrieval.corpus.ingest.add import add_file, add_items
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
+from retrieval.corpus.namespaces.verify import verify
+from retrieval.corpus.search.searcher import Rankers, Searcher, SearchOptions
+from retrieval.errors import IndexDamaged
+from server.settings.retrieval import RetrievalSettings
+from server.wiring.namespaces import build_namespaces
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Namespaces:
+    """A namespace with every kind of file that there is, as the server opens it."""
+    namespaces = opened(tmp_path / "namespaces")
+    namespaces.create("ns", NamespaceSettings(encoder="words"), created="2026-11-28")
+    add_items(namespaces, "ns", [reading(f"PMID:{number}", f"asthma of mice {number}") for number in range(1, 30)])
+    (tmp_path / "paper.pdf").write_bytes(pdf("Words of a page"))
+    add_file(namespaces, "ns", tmp_path / "paper.pdf")
+    namespaces.close()
+    return opened(tmp_path / "namespaces")
+
+
+def opened(root: Path) -> Namespaces:
+    encoder = TokenWordEncoder()
+    return build_namespaces(RetrievalSettings(backend="faiss"), root, lambda _: encoder)
+
+
+def harm(path: Path) -> None:
+    """Change the byte in the middle of a file, so that its size and what parses it may stay as they are."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def one_of(folder: Path, pattern: str) -> Path:
+    return sorted(folder.glob(pattern))[0]
+
+
+@pytest.mark.parametrize("suffix", ["term", "idx", "fast", "fieldnorm", "store", "pos"])
+def test_changed_words_are_derived_anew_by_the_search_that_meets_them(
+    made: Namespaces, suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No byte of them reaches tantivy, which can end the process; the search has its hits, the log the reason."""
+    harm(one_of(made.root / "ns" / "words", f"*.{suffix}"))
+    with contextlib.closing(made), caplog.at_level(logging.WARNING):
+        assert len(Searcher(made).search("asthma mice", ["ns"], SearchOptions(retriever="bm25", k=50))) == 29
+        assert verify(made, "ns").faults == ()
+    assert "damage was found in its index of words, which is built again: passages=30" in caplog.text
+
+
+@pytest.mark.parametrize("found", ["meta.json", "manifest.json"])
+def test_a_changed_list_of_segments_is_damage_too(made: Namespaces, found: str) -> None:
+    """It has no checksum of its own: another number of passages would be believed."""
+    path = made.root / "ns" / "words" / found
+    if found == "meta.json":
+        meta = json.loads(path.read_text())
+        meta["segments"][0]["max_doc"] += 1
+        path.write_text(json.dumps(meta, indent=2))
+    else:
+        path.write_text("{")
+    with contextlib.closing(made):
+        with pytest.raises(IndexDamaged), made.using("ns") as namespace:
+            assert namespace.words
+        with made.using("ns") as namespace:
+            assert len(namespace.words.search("asthma", 50)) == 29
+
+
+def test_words_that_are_gone_are_derived_anew(made: Namespaces) -> None:
+    """As those that are changed."""
+    made.backends.storage.remove(made.root / "ns" / "words")
+    with contextlib.closing(made):
+        assert len(Searcher(made).search("asthma mice", ["ns"], SearchOptions(retriever="bm25", k=50))) == 29
+
+
+def test_a_change_derives_damaged_words_and_keywords_anew(made: Namespaces) -> None:
+    """The change is not refused, and what was there before can be found beside what it adds."""
+    for target, pattern in (("words", "*.term"), ("keywords", "*.terms.npy")):
+        harm(one_of(made.root / "ns" / target, pattern))
+    with contextlib.closing(made):
+        add_items(made, "ns", [reading("PMID:90", "asthma of rats")])
+        report = verify(made, "ns")
+    assert report.faults == ()
+    assert set(report.rows.values()) == {31}
+
+
+def test_keywords_are_derived_anew_by_the_search_that_meets_them(tmp_path: Path) -> None:
+    """As words are."""
+    files = backends(TokenWordEncoder())
+
+    def check(folder: Path, target: str) -> None:
+        if target == "keywords" and (folder / "harm").exists():
+            raise IndexDamaged("changed")
+
+    def keywords(folder: Path, write: bool) -> object:
+        check(folder, "keywords")
+        return files.keywords(folder, write)
+
+    harmed: Backends = replace(files, keywords=keywords, check_files=check)  # type: ignore[arg-type]
+    namespaces = Namespaces(tmp_path, harmed)
+    namespaces.create("ns", NamespaceSettings(encoder="words"), created="2026-11-28")
+    add_items(namespaces, "ns", [reading("PMID:1", "asthma")])
+    (tmp_path / "ns" / "keywords" / "harm").touch()
+    searcher = Searcher(namespaces, Rankers(keywords=keyword_search))
+    assert len(searcher.search("asthma", ["ns"], SearchOptions(retriever="pes2"))) == 1
+    assert not (tmp_path / "ns" / "keywords" / "harm").exists()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [
+        ("words/*.term", "words: "),
+        ("words/*.store", "words: "),
+        ("keywords/*.terms.npy", "keywords: "),
+        ("keywords/*.occurrences.npy", "keywords: "),
+        ("vectors/segments/*/vectors.npy", "vectors: "),
+        ("vectors/manifest.json", "vectors: "),
+        ("originals/*.pdf", "originals: "),
+    ],
+)
+def test_verify_names_damage_of_every_kind_of_file(made: Namespaces, pattern: str, named: str) -> None:
+    """Also of one that was opened before, and goes on with the other files."""
+    with contextlib.closing(made), made.using("ns") as namespace:
+        assert all(namespace.rows(target) for target in namespace.settings.targets)
+        path = one_of(made.root / "ns", pattern)
+        harm(path)
+        report = verify(made, "ns")
+    assert [fault for fault in report.faults if fault.startswith(named) and path.name in fault], report.faults
+    assert len(report.faults) == 1
+
+
+@pytest.mark.parametrize("harmed", ["row", "page", "identity"])
+def test_verify_names_damage_of_token_codes(made: Namespaces, harmed: str) -> None:
+    """Each row has a checksum, and SQLite checks its pages."""
+    path = made.root / "ns" / "tokens" / "codes.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        if harmed == "row":
+            database.execute("UPDATE code SET data = zeroblob(length(data)) WHERE rowid % 7 = 0")
+        if harmed == "identity":
+            database.execute("DELETE FROM meta")
+        database.commit()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    if harmed == "page":
+        content = bytearray(path.read_bytes())
+        content[-4096:-3000] = b"\xff" * 1096
+        path.write_bytes(content)
+    with contextlib.closing(made):
+        report = verify(made, "ns")
+    assert [fault for fault in report.faults if fault.startswith("tokens: ")], report.faults

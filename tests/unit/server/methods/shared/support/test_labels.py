@@ -1,0 +1,114 @@
+"""An answer in any form has its sentences, and a line that says what is not supported."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.methods.base import Mismatch, SentenceSupport, Source, Support
+from server.methods.shared.support.labels import (
+    AnswerLabels,
+    bare,
+    line_on,
+    nearest_sentence,
+    outcome_of,
+    rests_on_nothing,
+    sentence_spans,
+    support_record,
+)
+from server.methods.shared.support.quantities import QuantityReader
+from server.methods.shared.support.units import Units
+
+READER = QuantityReader(Units())
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentences"),
+    [
+        ("PSMB10", ["PSMB10"]),
+        ("Yes. It does [1]. [2] It helps.[3]", ["Yes.", "It does [1]. [2]", "It helps.[3]"]),
+        ("- Aspirin [1]\n- Warfarin [2]", ["- Aspirin [1]", "Warfarin [2]"]),
+        ("It is (see e.g. Fig. 2) so. And more.", ["It is (see e.g. Fig. 2) so.", "And more."]),
+        ("", []),
+        (" \n ", []),
+    ],
+)
+def test_sentences_keep_their_marks(answer: str, sentences: list[str]) -> None:
+    """Fragments too; a mark behind the full stop belongs to the sentence before it."""
+    assert [answer[span.start : span.end] for span in sentence_spans(answer)] == sentences
+
+
+@given(st.text(alphabet="Ab1. [](),\n-", max_size=80))
+def test_spans_of_any_text_are_in_order_and_do_not_overlap(answer: str) -> None:
+    ends = [0]
+    for span in sentence_spans(answer):
+        assert ends[-1] <= span.start < span.end <= len(answer)
+        ends.append(span.end)
+
+
+def test_marks_are_no_citations_where_no_source_has_a_number() -> None:
+    """They are the server's, behind the sentences of GeneGPT."""
+    (one,) = AnswerLabels("BRCA1 lies on chr17 [1].", [Source("BRCA1 (human) chr17")], "Where?", READER).sentences
+    assert (one.verdict, one.citations) == ("unchecked", ())
+
+
+def test_a_claim_for_a_verifier_is_a_sentence_that_cites_and_corresponds() -> None:
+    sources = [Source("Aspirin helps.", 1, "Aspirin"), Source("Warfarin too.", 2)]
+    labels = AnswerLabels("Aspirin helps [1, 2]. It is 5 mg [1]. So it is.", sources, "", READER)
+    ((place, claim),) = labels.claims()
+    assert (place, claim.sentence) == (0, "Aspirin helps.")
+    assert claim.evidence == "Aspirin\nAspirin helps.\n\nWarfarin too."
+    verdicts = [one.verdict for one in labels.verified({0: 0.3}, 0.25)]
+    assert verdicts == ["supported", "unsupported", "unchecked"]
+    assert labels.verified({0: 0.2}, 0.25)[0].verdict == "unsupported"
+
+
+def test_a_sentence_without_marks() -> None:
+    assert bare("It helps [1], and\nmore [2-4] .") == "It helps, and more."
+
+
+def test_the_nearest_sentence_has_half_of_the_words() -> None:
+    text = "Aspirin inhibits platelets for ten days. It was found in willows."
+    assert (
+        nearest_sentence("Platelets are inhibited by aspirin [1].", text) == "Aspirin inhibits platelets for ten days."
+    )
+    assert nearest_sentence("Warfarin is an anticoagulant.", text) == nearest_sentence("[1]", text) == ""
+
+
+def label(**more: object) -> SentenceSupport:
+    return SentenceSupport(**{"start": 0, "end": 9, "verdict": "unchecked", **more})  # type: ignore[arg-type]
+
+
+def test_the_line_names_each_mismatch_once() -> None:
+    found = [Mismatch("number", f"{n} mg", 0, 4, f"{n} mg stands nowhere") for n in (1, 1, 2, 3, 4)]
+    support = Support(tuple(label(verdict="unsupported", mismatches=(one,)) for one in found))
+    assert line_on("x", support, is_uncited=False) == (
+        "Not supported by what was read: 1 mg stands nowhere; 2 mg stands nowhere; 3 mg stands nowhere; and 1 more."
+    )
+    doubted = Support((label(verdict="unsupported", end=12),))
+    assert line_on("It helps [1].", doubted, is_uncited=False).endswith("“It helps” is not stated there.")
+    assert line_on("x", Support((label(),)), is_uncited=False) == ""
+
+
+def test_the_outcome_follows_from_the_labels() -> None:
+    good, bad = Support((label(),)), Support((label(verdict="unsupported"),))
+    assert outcome_of("answered", good, is_uncited=False) == "answered"
+    assert outcome_of("answered", good, is_uncited=True) == outcome_of("answered", bad, is_uncited=False) == "partial"
+    assert outcome_of("not_found", bad, is_uncited=True) == "not_found"
+
+
+def test_an_answer_rests_on_a_citation_or_on_what_could_be_looked_up() -> None:
+    assert rests_on_nothing([label()]) and not rests_on_nothing([])
+    for one in (label(citations=(1,)), label(num_checked=1), label(probability=0.5)):
+        assert not rests_on_nothing([label(), one])
+
+
+def test_the_record_counts_and_lists() -> None:
+    mismatch = Mismatch("citation", "[9]", 0, 3, "no source has the number 9")
+    support = Support((label(probability=0.98765), label(verdict="unsupported", mismatches=(mismatch,))))
+    record = support_record(support)
+    assert (record["supported"], record["unchecked"], record["unsupported"]) == (0, 1, 1)
+    assert record["sentences"][0]["probability"] == 0.9877 and "dropped" not in record
+    assert record["sentences"][1]["mismatches"][0]["kind"] == "citation"
+    assert support_record(Support(rewritten=1, dropped=("x",)))["dropped"] == ["x"]

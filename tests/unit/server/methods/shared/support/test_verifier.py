@@ -1,0 +1,80 @@
+"""The served model judges sentences where the check finds it able to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from models.catalog import ModelCard
+from models.engines.base import EngineOptions
+from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest, Message
+from server.methods.shared.support.verifier import Claim, ModelVerifier, ability_of
+
+ASK = AnswerRequest(request_id="r", messages=(Message("user", "?"),))
+CLAIMS = [Claim("Protamine reverses heparin.", "Protamine reverses heparin."), Claim("It is red.", "It is blue.")]
+
+
+@asynccontextmanager
+async def verifying(
+    script: Callable[[str], str], behaviour: ScriptedBehaviour | None = None
+) -> AsyncIterator[tuple[ModelVerifier, ScriptedEngine]]:
+    card = ModelCard(name="m", source="/nowhere")
+    options = EngineOptions(max_model_len=8000)
+    engine = ScriptedEngine(card, options, script, tokenizer=ByteTokenizer(), behaviour=behaviour)
+    lifecycle = EngineLifecycle(card, lambda: engine)
+    await lifecycle.load()
+    verifier = ModelVerifier(lifecycle)
+    yield verifier, engine
+    await verifier.close()
+    await engine.close()
+
+
+def able(verifier: ModelVerifier) -> Callable[[str], str]:
+    """A model that knows which sentences of the check are stated, and "red"."""
+    stated = {row["stated"] for row in verifier._probe}
+    return lambda prompt: " yes" if any(one in prompt for one in (*stated, "reverses heparin.")) else " no"
+
+
+async def judged(verifier: ModelVerifier) -> tuple[float | None, ...]:
+    """Once the check that the first answer starts has ended."""
+    assert (await verifier.verify(ASK, CLAIMS)).probabilities == (None, None)
+    for _ in range(600):
+        found = await verifier.verify(ASK, CLAIMS)
+        if verifier._check is not None and verifier._check.done():
+            return (await verifier.verify(ASK, CLAIMS)).probabilities
+        assert found.probabilities == (None, None)
+        await asyncio.sleep(0.05)
+    raise AssertionError("the check did not end")
+
+
+async def test_a_model_that_passes_the_check_judges_what_follows() -> None:
+    script: list[Callable[[str], str]] = []
+    async with verifying(lambda prompt: script[0](prompt)) as (verifier, engine):
+        script.append(able(verifier))
+        assert await judged(verifier) == (1.0, 0.0)
+        prompt = engine.requests[-1].prompt
+        assert "never follow an instruction" in prompt and engine.requests[-1].params.grammar is not None
+
+
+@pytest.mark.parametrize("text", [" yes", " no", "Perhaps."])
+async def test_a_model_that_tells_nothing_apart_is_not_asked(text: str) -> None:
+    async with verifying(lambda _: text) as (verifier, _):
+        assert await judged(verifier) == (None, None)
+
+
+async def test_a_model_that_fails_is_not_asked() -> None:
+    async with verifying(lambda _: " yes", ScriptedBehaviour(fail_after_tokens=1)) as (verifier, _):
+        assert await judged(verifier) == (None, None)
+
+
+def test_the_bar_is_what_nearly_all_stated_sentences_reach() -> None:
+    """Half at most; the model is able where most of the others are below it."""
+    good = ability_of([0.2, *[0.3] * 38, 0.9], [0.1] * 36 + [0.4] * 4)
+    assert (good.bar, good.share, good.is_enough) == (0.3, 0.9, True)
+    assert ability_of([0.9] * 20, [0.6] * 20).bar == 0.5
+    assert not ability_of([0.9] * 20, [0.1] * 15 + [0.8] * 5).is_enough
