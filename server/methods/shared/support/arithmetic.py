@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
+from functools import lru_cache
+from itertools import chain, combinations, permutations
 from typing import Final, Literal
 
 from server.methods.shared.support.quantities import DATE, FREQUENCY, PROBABILITY, TIME, Quantity
@@ -112,14 +114,14 @@ def _recurs(quantity: Quantity, text: PreparedText) -> bool:
 
 def _is_without_time(quantity: Quantity, text: PreparedText) -> bool:
     """Return whether the text gives the quantity as a rate: "10 mg" of "10 mg a day"."""
-    expressions = (quantity.unit.expression, f"({quantity.unit.expression})")
-    rates = text.by_dimension.get(_per_time(quantity.dimension), ())
-    return any(
-        _near(abs(a), abs(b), 0.0)
-        for rate in rates
-        if rate.unit.expression.rpartition(" / ")[0] in expressions
-        for a in quantity.written
-        for b in rate.written
+    return any(is_rate_of(rate, quantity) for rate in text.by_dimension.get(_per_time(quantity.dimension), ()))
+
+
+def is_rate_of(rate: Quantity, amount: Quantity) -> bool:
+    """Return whether a quantity a time ("10 mg a day") is written with the amount and its unit."""
+    expressions = (amount.unit.expression, f"({amount.unit.expression})")
+    return rate.unit.expression.rpartition(" / ")[0] in expressions and any(
+        _near(abs(a), abs(b), 0.0) for a in amount.written for b in rate.written
     )
 
 
@@ -135,35 +137,30 @@ def _sorted_dimension(dimension: str) -> str:
 
 
 def _follows(quantity: Quantity, group: Sequence[Quantity]) -> bool:
-    """Return whether the quantity is a result of two quantities of one sentence."""
+    """Return whether the quantity is a result of two quantities of one sentence.
+
+    Of what two numbers can give, only that which need not be explained: others could be met by chance.
+    """
     stated = [other for other in group if not other.is_implied or other.dimension == FREQUENCY]
-    return any(_is_result(quantity, value) for value in _results(quantity, stated))
+    results: list[Iterator[float]] = [_compounds(quantity, [one for one in stated if "[" in one.dimension])]
+    if "/" not in quantity.dimension and quantity.dimension != TIME:
+        results.append(_sums(quantity, stated))
+    if quantity.dimension in (_FOLD, PROPORTION):
+        results.append(_ratios(quantity, stated))
+    if quantity.dimension in _COUNTS:
+        results.append(_numbers_needed(stated))
+    return any(is_result(quantity, value) for value in chain.from_iterable(results))
 
 
 def follows_from(quantity: Quantity, operands: Sequence[Quantity]) -> bool:
     """Return whether the quantity follows from operands that the answer itself names."""
-    results = (
-        *_sums(quantity, operands),
-        *_ratios(quantity, operands),
-        *_products(quantity, operands),
-        *_multiples(quantity, operands),
-    )
-    return any(_is_result(quantity, value) for value in results)
+    ways = (_sums, _ratios, _compounds)
+    return any(is_result(quantity, value) for way in ways for value in way(quantity, operands))
 
 
-def _is_result(quantity: Quantity, value: float) -> bool:
-    return any(_near(abs(one), abs(value), max(quantity.tolerance, 0.006 * abs(value))) for one in quantity.values)
-
-
-def _results(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
-    """Yield the results that need not be explained: others could be met by chance in a sentence of many numbers."""
-    if "/" not in quantity.dimension and quantity.dimension != TIME:
-        yield from _sums(quantity, group)
-    if quantity.dimension in (_FOLD, PROPORTION):
-        yield from _ratios(quantity, group)
-    if quantity.dimension in _COUNTS:
-        yield from _numbers_needed(group)
-    yield from _products(quantity, group)
+def is_result(quantity: Quantity, value: float) -> bool:
+    """Return whether a value, rounded to the places of the quantity, is the quantity."""
+    return any(_near(abs(value), abs(one), quantity.tolerance) for one in quantity.values)
 
 
 def _sums(quantity: Quantity, group: Iterable[Quantity]) -> Iterator[float]:
@@ -202,33 +199,39 @@ def _pairs(group: Sequence[Quantity]) -> Iterator[tuple[float, float]]:
                 yield low, high
 
 
-def _products(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
-    """Yield doses a day of doses and frequencies, and the dose of a course of a dose a day and its duration."""
-    for a in group:
-        if "[" not in a.dimension or a.is_implied:
-            continue
-        for b in group:
-            if b.dimension == FREQUENCY and quantity.dimension == _per_time(a.dimension):
-                yield a.values[0] * b.values[0]
-            if b.is_interval and b.values[0] and quantity.dimension == _per_time(a.dimension):
-                yield a.values[0] / b.values[0]
-            if b.dimension == TIME and a.dimension == _per_time(quantity.dimension):
-                yield a.values[0] * b.values[0]
+def _compounds(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield products and quotients of the quantity's dimension: of dose and frequency, of amount and concentration."""
+    wanted = _powers(quantity.dimension)
+    for a, b in permutations([one for one in group if one.unit.factor is not None], 2):
+        first, second = _powers(a.dimension), _powers(b.dimension)
+        if a.dimension and _joined(first, second, 1) == wanted:
+            yield a.values[0] * b.values[0]
+        if b.values[0] and first != second and _joined(first, second, -1) == wanted:
+            yield a.values[0] / b.values[0]
 
 
-def _multiples(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
-    """Yield fractions of a dose, and doses of a course."""
-    numbers = [abs(one.written[0]) for one in group if not one.dimension and abs(one.written[0]) > 1]
-    for one in group:
-        if one.dimension and one.dimension == quantity.dimension:
-            yield from (result for number in numbers for result in (one.values[0] / number, one.values[0] * number))
+@lru_cache(maxsize=512)
+def _powers(dimension: str) -> frozenset[tuple[str, int]]:
+    """Return the base dimensions of pint's name of a dimension with their exponents."""
+    above, *below = dimension.split(" / ")
+    counts: dict[str, int] = {}
+    for part, sign in ((above, 1), *((part, -1) for part in below)):
+        for name, exponent in re.findall(r"(\[\w+\])(?: \*\* (\d+))?", part):
+            counts[name] = counts.get(name, 0) + sign * int(exponent or 1)
+    return frozenset(counts.items())
+
+
+def _joined(a: frozenset[tuple[str, int]], b: frozenset[tuple[str, int]], sign: int) -> frozenset[tuple[str, int]]:
+    first, second = dict(a), dict(b)
+    counts = {name: first.get(name, 0) + sign * second.get(name, 0) for name in first.keys() | second.keys()}
+    return frozenset((name, count) for name, count in counts.items() if count)
 
 
 def follows_for_body(quantity: Quantity, weights: Iterable[Quantity], sources: Iterable[PreparedSource]) -> bool:
     """Return whether the quantity is a dose per kilogram of a source, for one of the weights."""
     kilograms = [weight.written[0] for weight in weights if weight.unit.expression == "kilogram"]
     return any(
-        _is_result(quantity, dose.values[0] * kilogram)
+        is_result(quantity, dose.values[0] * kilogram)
         for source in sources
         for dimension, doses in source.whole.by_dimension.items()
         if "[body_mass]" in dimension and dimension.replace(" / [body_mass]", "") == quantity.dimension

@@ -12,12 +12,13 @@ from typing import Final
 
 from server.methods.base import Mismatch, MismatchKind, Source
 from server.methods.shared.support.arithmetic import Support, follows_for_body, follows_from, is_stated, support_of
-from server.methods.shared.support.binding import ProseBindings, SourceNames, misbound_in_prose
-from server.methods.shared.support.clauses import Value
+from server.methods.shared.support.binding import CLAUSE_END, ProseBindings, Value, misbound_in_prose
+from server.methods.shared.support.calculations import Calculation, calculations_in
+from server.methods.shared.support.exchange import exchanged, sentences_of
 from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 from server.methods.shared.support.record_binding import Record, misbound_in_records
-from server.methods.shared.support.sources import PreparedSource, PreparedText, without_options
+from server.methods.shared.support.sources import PreparedSource, PreparedText, stems_of, without_options
 
 # Not the genotypes P[8] and G1P[8].
 _CITATION: Final = re.compile(r"(?<!\b[A-Z])(?<!\d[A-Z])\[(\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*)\]")
@@ -44,6 +45,7 @@ class Statement:
     identifiers: tuple[Identifier, ...]
     quantities: tuple[Quantity, ...]
     citations: tuple[tuple[int, int, int], ...]  # number, start, end
+    calculations: tuple[Calculation, ...]
 
 
 class Evidence:
@@ -54,7 +56,7 @@ class Evidence:
         self._sources = tuple(PreparedSource.of(source, reader) for source in sources)
         self._question = PreparedText.of(without_options(question), reader)
         self._asked = question
-        self._names = SourceNames(self._sources)
+        self._sentences = {id(source): sentences_of(source.whole) for source in self._sources if not source.records}
         self._bound = {id(source): ProseBindings(source) for source in self._sources if not source.records}
 
     def check(self, sentence: str, context: str = "") -> Correspondence:
@@ -62,23 +64,20 @@ class Evidence:
         statement = self._read(sentence)
         cited = self._cited(statement)
         found = [*self._uncitable(statement), *_out_of_date(statement, cited, self._sources)]
-        found += self._numbers(statement, cited, context)
+        supports = list(self._supports(statement, cited, context))
+        found += self._numbers(statement, cited, supports)
         found += self._identifiers(statement, cited, context)
-        found += self._bindings(statement, cited)
+        computed = [quantity for quantity, support in supports if support == "derived"]
+        found += self._bindings(statement, cited, computed)
         num_checked = len(statement.identifiers) + sum(map(_is_checked, statement.quantities))
         return Correspondence(num_checked, tuple(sorted(found, key=lambda one: (one.start, one.end))))
-
-    def derived(self, sentence: str, context: str = "") -> tuple[str, ...]:
-        """Return the numbers of a sentence that no source states, but that follow by one step of arithmetic."""
-        statement = self._read(sentence)
-        supports = self._supports(statement, self._cited(statement), context)
-        return tuple(quantity.text for quantity, support in supports if support == "derived")
 
     def _read(self, text: str) -> Statement:
         identifiers = tuple(identifiers_in(text))
         marks = [found.span() for pattern in (_CITATION, _LIST_MARKER) for found in pattern.finditer(text)]
         quantities = self._reader.read(text, [*marks, *((one.start, one.end) for one in identifiers)])
-        return Statement(text, identifiers, tuple(quantities), tuple(_citations(text)))
+        calculations = tuple(calculations_in(text, quantities))
+        return Statement(text, identifiers, tuple(quantities), tuple(_citations(text)), calculations)
 
     def _cited(self, statement: Statement) -> tuple[PreparedSource, ...]:
         numbers = {number for number, _, _ in statement.citations}
@@ -91,42 +90,76 @@ class Evidence:
                 detail = f"no source has the number {number}"
                 yield Mismatch("citation", statement.text[start:end], start, end, detail)
 
-    def _numbers(self, statement: Statement, cited: Sequence[PreparedSource], context: str) -> Iterator[Mismatch]:
-        for quantity, support in self._supports(statement, cited, context):
-            if support is None:
+    def _numbers(
+        self,
+        statement: Statement,
+        cited: Sequence[PreparedSource],
+        supports: Sequence[tuple[Quantity, Support | None]],
+    ) -> Iterator[Mismatch]:
+        wrong = {one.result: one for one in statement.calculations if one.result is not None and not one.holds}
+        for result, one in wrong.items():
+            detail = f"{one.text} is {one.value:.6g}, not {result.text}"
+            yield Mismatch("number", result.text, result.start, result.end, detail)
+        for quantity, support in supports:
+            if support is None and quantity not in wrong:
                 others = [source for source in self._sources if is_stated(quantity, source.whole)]
-                yield _missing("number", quantity, others, cited)
+                if not any(_is_named(source, statement.text, cited) for source in others):
+                    yield _missing("number", quantity, others, cited)
 
     def _supports(
         self, statement: Statement, cited: Sequence[PreparedSource], context: str
     ) -> Iterator[tuple[Quantity, Support | None]]:
         """Yield each number that is to be looked up with how the sources, or the question, give it."""
         sources = cited or self._sources
-        unexplained = []
+        unexplained, computed = [], []
         for quantity in filter(_is_checked, statement.quantities if self._sources else ()):
             ways = {support_of(quantity, source) for source in sources} - {None}
             if is_stated(quantity, self._question) or "stated" in ways:
                 yield quantity, "stated"
             elif ways:
+                computed.append(quantity)
                 yield quantity, "derived"
             else:
                 unexplained.append(quantity)
-        if not unexplained:
-            return
-        known = self._operands(statement, context)
-        weights = [*statement.quantities, *self._question.quantities]
-        for_body = [one for one in unexplained if follows_for_body(one, weights, sources)]
-        for quantity in unexplained:
-            operands = [other for other in known if other.text != quantity.text]
-            # A weight that the answer takes as its example, with the dose that follows from it.
-            is_example = bool(for_body) and quantity.unit.expression == "kilogram"
-            is_derived = quantity in for_body or is_example or follows_from(quantity, operands)
-            yield quantity, "derived" if is_derived else None
+        if unexplained:
+            answer = self._read(context)
+            known = [*computed, *self._operands(statement, answer)]
+            yield from self._derived(statement, (unexplained, known), sources, answer)
 
-    def _operands(self, statement: Statement, context: str) -> list[Quantity]:
+    def _derived(
+        self,
+        statement: Statement,
+        numbers: tuple[Sequence[Quantity], list[Quantity]],
+        sources: Sequence[PreparedSource],
+        answer: Statement,
+    ) -> Iterator[tuple[Quantity, Support | None]]:
+        """Yield the numbers that no source gives with whether they follow from what the answer names.
+
+        What follows may be used in the next step.
+        """
+        rest, known = list(numbers[0]), numbers[1]
+        weights = [*statement.quantities, *self._question.quantities]
+        calculations = [*statement.calculations, *answer.calculations]
+        while rest:
+            derived = [one for one in rest if _is_calculated(one, calculations)]
+            derived = derived or [one for one in rest if follows_for_body(one, weights, sources)]
+            if derived and derived[0] not in known:
+                # A weight that the answer takes as its example, with the dose that follows from it.
+                derived += [one for one in rest if one.unit.expression == "kilogram" and one not in derived]
+            derived = derived or [
+                one for one in rest if follows_from(one, [other for other in known if other.text != one.text])
+            ]
+            if not derived:
+                break
+            yield from ((one, "derived") for one in derived)
+            known += derived
+            rest = [one for one in rest if one not in derived]
+        yield from ((one, None) for one in rest)
+
+    def _operands(self, statement: Statement, answer: Statement) -> list[Quantity]:
         """Return the numbers of the answer and of the question that stand in a source or in the question."""
-        named = (*statement.quantities, *self._read(context).quantities)
         texts = [self._question, *(source.whole for source in self._sources)]
+        named = (*statement.quantities, *answer.quantities)
         stated = [quantity for quantity in named if any(is_stated(quantity, text) for text in texts)]
         return [*stated, *(quantity for quantity in self._question.quantities if not quantity.is_implied)]
 
@@ -146,14 +179,22 @@ class Evidence:
             others = [source for source in self._sources if source.whole.index.has(one)]
             yield _missing("identifier", one, others, cited)
 
-    def _bindings(self, statement: Statement, cited: Sequence[PreparedSource]) -> Iterator[Mismatch]:
+    def _bindings(
+        self, statement: Statement, cited: Sequence[PreparedSource], computed: Sequence[Quantity]
+    ) -> Iterator[Mismatch]:
         sources = cited or self._sources
         values: list[Value] = sorted((*statement.identifiers, *statement.quantities), key=lambda one: one.start)
         records = [record for source in sources for record in _records_of(source)]
         wrong = list(misbound_in_records(statement.text, values, self._asked, records)) if len(records) > 1 else []
         prose = [self._bound[id(source)] for source in sources if id(source) in self._bound]
-        wrong += misbound_in_prose(statement.text, values, prose)
-        wrong += self._names.misbound(statement.text, values, cited)
+        in_prose = misbound_in_prose(statement.text, values, self._question.text, prose, list(self._bound.values()))
+        # What is computed brings the values of several names together.
+        wrong += (one for one in in_prose if not _stands_with(computed, one.value, statement.text))
+        without_marks = _CITATION.sub(lambda mark: " " * len(mark[0]), statement.text)
+        texts = [self._sentences[id(source)] for source in sources if id(source) in self._sentences]
+        for start, end, name in [] if wrong else exchanged(without_marks, texts):
+            text = statement.text[start:end]
+            yield Mismatch("record", text, start, end, f"{text} and {name} have changed places with the source")
         for one in {one.value.start: one for one in reversed(wrong)}.values():
             yield Mismatch("record", one.value.text, one.value.start, one.value.end, one.detail)
 
@@ -167,9 +208,10 @@ def _records_of(source: PreparedSource) -> Iterator[Record]:
 
 
 def _is_other_name(one: Identifier, sentence: str, sources: Sequence[PreparedSource]) -> bool:
-    """Return whether a symbol in parentheses is another name of what stands before them and begins a source's record.
+    """Return whether a symbol in parentheses is another name of what stands before them, a name of a source.
 
-    In prose, also of a symbol that stands there. What a record says of a gene's names is complete.
+    A name is a symbol, what a text begins with, or what it writes with a capital. Not of records: what a record says of
+    a gene's names is complete.
     """
     before = _BEFORE_NAME.search(sentence, 0, one.start)
     if before is None:
@@ -178,8 +220,11 @@ def _is_other_name(one: Identifier, sentence: str, sources: Sequence[PreparedSou
     if is_symbol(word):
         known = next(identifiers_in(word), None)
         return known is not None and any(not s.records and s.whole.index.has(known) for s in sources)
-    starts = (start for s in sources for start in (s.source.title, s.source.text, *s.source.records))
-    return any(start[: len(word)].casefold() == word.casefold() for start in starts)
+    capital = re.compile(rf"(?:^|[\w,;:(-] ){re.escape(word[0].upper() + word[1:])}(?!\w)")
+    starts = (start for s in sources for start in (s.source.title, *s.source.records))
+    return any(start[: len(word)].casefold() == word.casefold() for start in starts) or any(
+        capital.search(s.source.text) for s in sources if not s.records
+    )
 
 
 def _citations(text: str) -> Iterator[tuple[int, int, int]]:
@@ -195,6 +240,25 @@ def _is_checked(quantity: Quantity) -> bool:
         return True
     value = abs(quantity.written[0])
     return value > _MAX_COUNT or not value.is_integer()
+
+
+def _is_named(source: PreparedSource, sentence: str, cited: Sequence[PreparedSource]) -> bool:
+    """Return whether the sentence names a source as well as a citation would: by all of its title, if none is cited."""
+    title = stems_of(source.source.title)
+    return bool(title) and title <= stems_of(sentence) and not any(title <= stems_of(one.source.title) for one in cited)
+
+
+def _stands_with(computed: Sequence[Quantity], value: Value, text: str) -> bool:
+    return any(one.start > value.start and not CLAUSE_END.search(text, value.end, one.start) for one in computed)
+
+
+def _is_calculated(quantity: Quantity, calculations: Sequence[Calculation]) -> bool:
+    """Return whether a calculation that is written out gives the number, in the unit in which it is said."""
+    return any(
+        (one.holds and one.result is not None and abs(one.result.written[0]) == abs(quantity.written[0]))
+        or (one.result is None and one.is_result and abs(one.value - quantity.written[0]) <= 0.005 * abs(one.value))
+        for one in calculations
+    )
 
 
 def _out_of_date(

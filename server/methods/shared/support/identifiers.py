@@ -75,6 +75,9 @@ def identifiers_in(text: str) -> Iterator[Identifier]:
         kind, word, start, place = str(found.lastgroup), found[0], found.start(), found.end()
         if kind in ("url", "doi"):
             word = word.rstrip(".,;:!?")
+        if kind == "variant":  # without the signs of markup and of a parenthesis around it
+            word = re.sub(r"(?:\*\*)+$", "", word)
+            word = word.rstrip(")") if word.count(")") > word.count("(") else word
         if kind == "id":
             number = re.compile(r"\d+").match(text, found.end())
             if number is not None:

@@ -14,7 +14,6 @@ from typing import Final
 
 from text_to_num import find_numbers
 
-from server.methods.shared.support.dates import dates_in
 from server.methods.shared.support.identifiers import INTEGER
 from server.methods.shared.support.units import NO_UNIT, Unit, Units
 
@@ -67,6 +66,20 @@ _PER: Final = r"[\s-](?:(?:an?|per|each|every|pro|am|im|in der|par|por|al|à la|
 _PROBABILITY: Final = re.compile(r"(?<![\w])[pP]\*?(?:[\s-]?values?)?\s?(?P<sign>[=<>≤≥])\s?$")
 _EVERY: Final = re.compile(r"\b(?:every|each|alle|jede[nrs]?|toutes les|tous les|cada)\s$", re.IGNORECASE)
 _WORD: Final = re.compile(r"\w+|\W")
+_MONTHS: Final = (
+    "january januar janvier enero jan", "february februar février febrero feb", "march märz mars marzo mar",
+    "april avril abril apr", "may mai mayo", "june juni juin junio jun", "july juli juillet julio jul",
+    "august août agosto aug", "september septembre septiembre sep sept", "october oktober octobre octubre oct okt",
+    "november novembre noviembre nov", "december dezember décembre diciembre dec dez",
+)  # fmt: skip
+_MONTH_NUMBERS: Final = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
+_MONTH: Final = "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True))
+_DATE: Final = re.compile(
+    rf"(?<![\w-])(?:(?P<y1>(?:19|20)\d\d)-(?P<m1>\d\d)(?:-(?P<d1>\d\d))?|"
+    rf"(?:(?P<d2>\d{{1,2}})(?:st|nd|rd|th|er|\.)?\s(?:of\s|de\s)?)?(?P<m2>{_MONTH})\.?,?\s(?:de(?:l)?\s)?(?P<y2>(?:19|20)\d\d)|"
+    rf"(?P<m3>{_MONTH})\.?\s(?P<d3>\d{{1,2}})(?:st|nd|rd|th)?,?\s(?P<y3>(?:19|20)\d\d))(?![\w-])",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +281,15 @@ def _is_within(place: int, spans: Sequence[tuple[int, int]]) -> bool:
 
 
 def _dates(text: str) -> Iterator[Quantity]:
-    for start, end, numbers in dates_in(text):
-        values = tuple(map(float, numbers))
-        yield Quantity(text[start:end], start, end, values, values, Unit("date", DATE, 1.0))
+    """Yield dates in the forms of four languages: a month's (yyyymm), with a day's (yyyymmdd) where one is named."""
+    for found in _DATE.finditer(text):
+        groups = found.groupdict()
+        year, month, day = (
+            next((groups[f"{part}{n}"] for n in "123" if groups.get(f"{part}{n}")), "") for part in "ymd"
+        )
+        number = float(int(year) * 100 + (int(month) if month.isdecimal() else _MONTH_NUMBERS[month.lower()]))
+        values = (number, number * 100 + int(day)) if day else (number,)
+        yield Quantity(found[0], *found.span(), values, values, Unit("date", DATE, 1.0))
 
 
 def _written(text: str) -> Iterator[_Number]:

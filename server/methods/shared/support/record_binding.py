@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from server.methods.shared.support.arithmetic import is_equal
-from server.methods.shared.support.clauses import CLAUSE_END, Misbinding, Value
+from server.methods.shared.support.binding import CLAUSE_END, Misbinding, Value
 from server.methods.shared.support.identifiers import Identifier, identifiers_in
 from server.methods.shared.support.quantities import Quantity
 from server.methods.shared.support.sources import PreparedText, stems_of

@@ -16,7 +16,7 @@ from server.methods.shared.support.identifiers import Identifier, IdentifierInde
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 
 _OPTIONS: Final = re.compile(r"(?s)(?:^|\s)\(?A[.):]\s.*?\s\(?B[.):]\s.*")
-_STEM: Final = 5  # letters by which two forms of a word are taken for one
+_STEM: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,15 @@ def without_options(question: str) -> str:
     return _OPTIONS.sub(" ", question)
 
 
+def stem_of(word: str) -> str:
+    """Return the letters by which two forms of a word are taken for one."""
+    return word[:_STEM].rstrip("s") or word if word.isalpha() else word
+
+
 @lru_cache(maxsize=512)
 def stems_of(text: str) -> frozenset[str]:
     """Return the words of a text that can tell two clauses apart, each by its first letters, and its numbers."""
     words: Sequence[str] = tokens_of(text)
     return frozenset(
-        word[:_STEM].rstrip("s") if word.isalpha() else word
-        for word in words
-        if word.isdecimal() or (len(word) > 2 and word not in FUNCTION_WORDS)
+        stem_of(word) for word in words if word.isdecimal() or (len(word) > 2 and word not in FUNCTION_WORDS)
     )

@@ -42,7 +42,8 @@ def test_other_forms_of_a_quantity_are_stated(answer: str, evidence: str) -> Non
         ("48 percentage points", "76 percent and 28 percent"), ("22.4%", "4.2 percent, and 26.6 percent without"),
         ("4.5 times as long", "20 minutes, and lidocaine's 90 minutes"),
         ("2 g", "1 g over 10 minutes and 1 g over 8 hours"),
-        ("8 mg/kg/day", "4 mg/kg twice daily"), ("12 mg/kg", "3 mg/kg a day for four days"),
+        ("8 mg/kg/day", "4 mg/kg twice daily"), ("125 IU/mL", "125 IU cover 1 mL"), ("5 mL/h", "120 mL over 24 hours"),
+        ("12 mg/kg", "3 mg/kg a day for four days"),
 
         ("30%", "12 of 40 patients"), ("2%", "a sensitivity of 98 percent"), ("21 patients", "21.8% vs 26.5%"),
         ("400 IU a day", "400 IU (10 micrograms) of vitamin D a day"),
@@ -61,7 +62,7 @@ def test_results_of_arithmetic_are_derived(answer: str, evidence: str) -> None:
         ("12 mg/kg", "16 mg/kg, 4 mg/kg and 2 mg/kg"), ("80 °C", "-80 °C"), ("three times a day", "twice daily"),
         ("once daily", "twice daily"),
         ("p < 0.001", "p = 0.03"), ("12 September 2014", "2014-09-11"), ("24 hours", "12 hours of birth"),
-        ("3 g", "3 mg"), ("12 people", "11 people"),
+        ("3 g", "3 mg"), ("12 people", "11 people"), ("52.2%", "32.2 percent, against 15.3 percent"),
     ],
 )  # fmt: skip
 def test_other_quantities_are_not_supported(answer: str, evidence: str) -> None:

@@ -60,3 +60,15 @@ def test_abbreviations_have_the_initials_of_words(word: str) -> None:
 def test_other_symbols_are_no_abbreviations(word: str) -> None:
     """A symbol whose letters begin no words beside one another is looked up."""
     assert not is_abbreviation(word, (*EXPANDED, f"It is {word}."))
+
+
+def test_markup_and_parentheses_are_no_part_of_a_variant() -> None:
+    """Signs around a variant are left out, those of a stop or of a prediction stay."""
+    texts = ["**m.3243A>G**", "(m.3243A>G)", "p.Arg97*", "p.(Arg97Gly)"]
+
+    assert [[one.text for one in identifiers_in(text)] for text in texts] == [
+        ["m.3243A>G"],
+        ["m.3243A>G"],
+        ["p.Arg97*"],
+        ["p.(Arg97Gly)"],
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.methods.shared.support.quantities import FREQUENCY, PROBABILITY, QuantityReader
+from server.methods.shared.support.quantities import DATE, FREQUENCY, PROBABILITY, QuantityReader
 from server.methods.shared.support.units import Units
 
 READER = QuantityReader(Units())
@@ -95,3 +95,30 @@ def test_what_an_article_implies_is_read_of_evidence_alone() -> None:
 def test_masked_spans_hold_no_numbers() -> None:
     """What is an identifier or a citation mark is not a number too."""
     assert READER.read("as in [12], 50 mg", [(6, 10)])[0].text == "50 mg"
+
+
+def dates(text: str) -> list[tuple[float, ...]]:
+    return [one.values for one in READER.read(text) if one.dimension == DATE]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2014-09-11", "11 September 2014", "September 11, 2014", "11th of September 2014", "11. September 2014",
+        "11 septembre 2014", "11 de septiembre de 2014", "Sep 11 2014",
+    ],
+)  # fmt: skip
+def test_a_day_is_the_same_in_all_forms(text: str) -> None:
+    """A date has the number of its month and of its day."""
+    assert dates(f"on {text}, it") == [(201409, 20140911)]
+
+
+def test_a_month_alone_is_a_date() -> None:
+    """A month and a year need no day."""
+    assert dates("since März 2021") == [(202103,)]
+
+
+@pytest.mark.parametrize("text", ["2019-2020", "may 5 mg", "NCT01035255", "9 of 11"])
+def test_other_numbers_are_no_dates(text: str) -> None:
+    """Spans of years and words that are months' names elsewhere are left alone."""
+    assert dates(text) == []

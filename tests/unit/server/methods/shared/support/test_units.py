@@ -58,6 +58,7 @@ def test_the_beginning_of_a_word_is_no_unit(text: str) -> None:
     assert UNITS.match(text, 0) is None
 
 
+@pytest.mark.server
 def test_pint_is_not_imported_before_a_unit_is_needed() -> None:
     """To import the package, and to make the table, loads no registry."""
     code = (
