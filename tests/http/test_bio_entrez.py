@@ -41,6 +41,7 @@ def gateway(tmp_path: Path) -> Iterator[str]:
         process.wait(20)
 
 
+@pytest.mark.server
 def test_the_example_of_the_documentation_runs(gateway: str, tmp_path: Path) -> None:
     """It prints symbols of the sample's genes, and asks no other host."""
     text = (ROOT / "docs" / "gateway.md").read_text("utf-8")

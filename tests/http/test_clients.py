@@ -182,7 +182,7 @@ def test_curl_sees_a_stream_as_it_comes(curl: str, running: Any) -> None:
 
     assert chat.endswith("data: [DONE]\n\n")
     for stream in (chat, response):
-        assert 0 < stream.index(": waiting\n\n") < stream.index("This method looks up")
+        assert 0 < stream.index(": waiting\n\n") < stream.index("not found")
     assert response.startswith(("event: response.created\n", ": waiting\n\n"))
 
 
@@ -223,4 +223,4 @@ async def test_the_asynchronous_python_sdk_has_many_streams(running: Any) -> Non
 
     first = [answer.splitlines()[0] for answer in answers]
     assert first[::2] == ["PSMB10 [1]"] * 3
-    assert len(set(first[1::2])) == 1 and first[1].startswith("This method looks up")
+    assert len(set(first[1::2])) == 1 and first[1].startswith("not found")

@@ -120,7 +120,7 @@ def test_free_text_is_withheld(site: Site) -> None:
     """The gateway's empty answer stays, and the reader is told why."""
     answer, said, egress = site.ask("prose")
 
-    assert answer.startswith("This method looks up")
+    assert answer.startswith("not found")
     assert said == f"{NOTHING}; withheld: free_text"
     assert (egress["left"], egress["withheld"]) == (False, ["free_text"])
     assert [line["where"] for line in site.lines() if line["event"] == "withheld"] == [HOST]
@@ -143,7 +143,7 @@ def test_a_request_or_its_key_can_lower_the_mode(site: Site, key: str, options: 
     """Then the gateway alone is asked."""
     answer, said, egress = site.ask("unheard of", key, **options)
 
-    assert answer.startswith("This method looks up")
+    assert answer.startswith("not found")
     assert said == NOTHING
     assert (egress["mode"], egress["went_to"], egress["withheld"]) == ("off", "gateway", [])
 

@@ -154,7 +154,7 @@ def test_the_call_limit_ends_in_an_answer(client: openai.OpenAI) -> None:
     """With no call allowed the first one is refused; the answer ends and the trace says why."""
     done = _ask(client, "broken", extra_body={"arrowhead": {"max_calls": 1}})
 
-    assert (done.choices[0].message.content or "").startswith("This method looks up")
+    assert (done.choices[0].message.content or "").startswith("not found\n\n(No record was found. Searched: gene")
 
 
 def test_n_choices_of_a_method(client: openai.OpenAI) -> None:

@@ -74,7 +74,7 @@ def test_models_are_listed_with_their_methods(client: openai.OpenAI) -> None:
     every = {model.id: model.model_dump() for model in client.models.list()}
     models = {name: model for name, model in every.items() if "/v1/completions" in model["arrowhead"]["routes"]}
 
-    assert every.keys() - models.keys() == {"minilm", "minilm:rerank"}
+    assert every.keys() - models.keys() == {"hashing"}
     methods = ("genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule")
     assert set(models) == {"scripted", *(f"scripted:{name}" for name in methods)}
     assert all(model["ready"] and model["description"] for model in models.values())

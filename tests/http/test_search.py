@@ -46,6 +46,7 @@ def site(
         yield made
 
 
+@pytest.mark.weights
 def test_every_retriever_finds_the_passage_with_where_it_is_from(site: Site) -> None:
     """Nothing of the document is lost on the way; the id is a text, as 63 bits do not survive JavaScript."""
     for retriever in RETRIEVERS:

@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 CHILD = """
 import atexit, os, sys
 from server.__main__ import run
+
+import pytest
 sys.argv = ["arrowhead", "--version"]
 status = run()
 atexit.register(lambda: print("said by other code at the end", file=sys.stderr))
@@ -25,6 +29,7 @@ sys.exit(status)
 """
 
 
+@pytest.mark.server
 def test_libraries_are_quiet_while_the_interpreter_is_taken_down() -> None:
     """What the program itself says before is still said."""
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))

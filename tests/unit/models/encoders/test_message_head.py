@@ -61,6 +61,7 @@ def test_the_head_that_ships_is_small_and_whole() -> None:
         ("¿Cómo se trata la anafilaxia?", False, "es"),
     ],
 )
+@pytest.mark.weights
 def test_it_tells_emergencies_and_languages(
     vector_of: Callable[[str], Floats], message: str, is_emergency: bool, language: str
 ) -> None:

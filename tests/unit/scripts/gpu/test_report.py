@@ -15,6 +15,7 @@ def _step(name: str, code: str, limit_s: float = 60.0, **more: object) -> Step:
     return Step(name, f"the step {name}", (sys.executable, "-c", code), limit_s, **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.server
 def test_a_failing_step_does_not_stop_the_others(tmp_path: Path) -> None:
     """One that passes with figures, one that fails, one that is not there, one that is not asked for, one more."""
     steps = [
@@ -64,11 +65,13 @@ def test_a_step_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> 
         ("5 passed in 3.00s", "passed"),
     ],
 )
+@pytest.mark.server
 def test_a_test_run_in_which_nothing_ran_is_no_pass(tmp_path: Path, last: str, status: str) -> None:
     """pytest ends with 0 where it skipped all, as on a machine without a card."""
     assert run_step(_step("tests", f"print({last!r})", is_pytest=True), tmp_path).status == status
 
 
+@pytest.mark.server
 def test_the_report_has_command_versions_card_figures_and_the_output_of_failures(tmp_path: Path) -> None:
     """In Markdown whose tables a | and a fence in the output do not break."""
     outcomes = run_steps(

@@ -30,7 +30,7 @@ def test_an_imported_graph_is_listed_verified_and_shown(tmp_path: Path, capsys: 
     assert _graph(tmp_path, *words) == 0
     said = capsys.readouterr()
     assert "kgx: 3 nodes, 3 edges, release 2025-09, encoder hashing; 1 bad records passed over" in said.out
-    assert "e.tsv:5: 2 columns, 8 expected" in said.err
+    assert "e.tsv:5: predicate is missing" in said.err
     assert _graph(tmp_path, *words) == 0
     assert "nothing to do" in capsys.readouterr().out
     assert _graph(tmp_path, "status") == 0

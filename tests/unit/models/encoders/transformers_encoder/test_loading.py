@@ -63,6 +63,7 @@ def test_the_tokenizer_is_that_of_transformers() -> None:
 @pytest.mark.parametrize(
     "values", [{"hidden_act": "relu"}, {"model_type": "roberta"}, {"is_decoder": True}, {"num_hidden_layers": 7}]
 )
+@pytest.mark.weights
 def test_another_form_is_left_to_transformers(tmp_path: Path, values: dict[str, object]) -> None:
     """Another activation, model, direction, or a layer that has no weights."""
     copy = _copy(tmp_path)
@@ -72,6 +73,7 @@ def test_another_form_is_left_to_transformers(tmp_path: Path, values: dict[str, 
 
 
 @pytest.mark.parametrize("values", [{"do_lower_case": False}, {"tokenizer_class": "RobertaTokenizer"}])
+@pytest.mark.weights
 def test_a_tokenizer_whose_files_differ_is_left_to_transformers(tmp_path: Path, values: dict[str, object]) -> None:
     """tokenizer_config.json says other than tokenizer.json."""
     copy = _copy(tmp_path)

@@ -313,6 +313,7 @@ def test_a_lock_is_lost_by_closing_and_shared_among_readers(tmp_path: Path) -> N
     FileLock(path).close()
 
 
+@pytest.mark.server
 def test_kills_at_random_moments_lose_and_mix_nothing(tmp_path: Path) -> None:
     """A few of the thousand that scripts/crash_index.py makes."""
     tally = run(Plan(trials=6, ids=200, seed=1), tmp_path)
