@@ -152,6 +152,7 @@ class _Answer:
         self.sources: list[Source] = []
         self.text = ""
         self._marked = marked
+        self._injected: Source | None = None
         self._before = 0
         self._added = 0
         self._labels: _Labels | None = None
@@ -162,8 +163,9 @@ class _Answer:
             case EvidenceRead(sources=sources):
                 self.sources += sources
             case TranscriptDelta(origin="injected", text=text):
-                self.sources.append(Source(text))
-            case CallReplied(record=record) if self.sources:
+                self._injected = Source(text)
+                self.sources.append(self._injected)
+            case CallReplied(record=record) if self.sources and self.sources[-1] is self._injected:
                 records = tuple(f"{one['title']}\n{one['text']}" for one in record.get("records") or ())
                 self.sources[-1] = replace(self.sources[-1], records=records)
             case _:
@@ -173,8 +175,10 @@ class _Answer:
 
     def ends_with(self, event: Event) -> bool:
         """Return whether the model's text is complete before an event: the server's own text or the end follows it."""
-        is_end = isinstance(event, Done) or (isinstance(event, TextDelta) and event.is_ours)
-        return is_end and bool(self.text) and self._labels is None
+        match event:
+            case Done() | TextDelta(channel="answer", is_ours=True):
+                return bool(self.text) and self._labels is None
+        return False
 
     def flush(self) -> str:
         """Return text that was held back to be marked."""
