@@ -68,7 +68,8 @@ class AnswerLabels:
             verdict="unsupported" if checked.mismatches else "unchecked",
             citations=cited,
             quote=next(filter(None, (nearest_sentence(text, self._numbered[number].text) for number in cited)), ""),
-            num_checked=checked.num_checked,
+            # Without a source there was nothing to look them up in.
+            num_checked=checked.num_checked if self.sources else 0,
             mismatches=checked.mismatches,
         )
 

@@ -53,6 +53,12 @@ def test_marks_are_no_citations_where_no_source_has_a_number() -> None:
     assert (one.verdict, one.citations) == ("unchecked", ())
 
 
+def test_nothing_is_looked_up_without_a_source() -> None:
+    """So that no name counts as found."""
+    (one,) = AnswerLabels("It is LAMP10 at 5 mg.", [], "Which gene?", READER).sentences
+    assert (one.verdict, one.num_checked) == ("unchecked", 0)
+
+
 def test_a_claim_for_a_verifier_is_a_sentence_that_cites_and_corresponds() -> None:
     sources = [Source("Aspirin helps.", 1, "Aspirin"), Source("Warfarin too.", 2)]
     labels = AnswerLabels("Aspirin helps [1, 2]. It is 5 mg [1]. So it is.", sources, "", READER)
