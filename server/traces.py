@@ -37,7 +37,6 @@ from server.methods.base import (
     ToolCalled,
     TranscriptDelta,
 )
-from server.methods.shared.support.labels import support_record
 from server.types import id_of_digest
 
 log = logging.getLogger(__name__)
@@ -118,7 +117,7 @@ class TraceRecorder:
             "references": self._references,
             "usage": asdict(done.usage) if done else None,
             "outcome": done.outcome if done else None,
-            "support": support_record(done.support) if done and done.support else None,
+            "support": done.support.record if done and done.support else None,
             "details": dict(done.details) if done else {},
         }
 

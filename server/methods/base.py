@@ -301,6 +301,20 @@ class SentenceSupport:
     num_checked: int = 0
     mismatches: tuple[Mismatch, ...] = ()
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """Return the JSON form of the label."""
+        return {
+            "start": self.start,
+            "end": self.end,
+            "verdict": self.verdict,
+            "probability": None if self.probability is None else round(self.probability, 4),
+            "citations": list(self.citations),
+            "quote": self.quote,
+            "checked": self.num_checked,
+            "mismatches": [{"kind": one.kind, "text": one.text, "detail": one.detail} for one in self.mismatches],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Support:
@@ -317,6 +331,19 @@ class Support:
     @property
     def unsupported(self) -> tuple[SentenceSupport, ...]:
         return tuple(one for one in self.sentences if one.verdict in ("unsupported", "contradicted"))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Return the JSON form of the labels, for replies and traces."""
+        record: dict[str, Any] = {
+            "sentences": [one.record for one in self.sentences],
+            "supported": sum(one.verdict == "supported" for one in self.sentences),
+            "unchecked": sum(one.verdict == "unchecked" for one in self.sentences),
+            "unsupported": len(self.unsupported),
+        }
+        if self.rewritten or self.dropped:
+            record |= {"rewritten": self.rewritten, "dropped": list(self.dropped)}
+        return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

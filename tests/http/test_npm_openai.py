@@ -103,8 +103,7 @@ def test_the_javascript_sdk_reads_our_answers(seen: Any) -> None:
         "scripted:i-medrag",
         "scripted:clinfo",
         "scripted:weiseeule",
-        "minilm",
-        "minilm:rerank",
+        "hashing",
     ]
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-import openai
 import pytest
 
 HEART = "The patient had a heart attack last winter."
@@ -27,6 +26,13 @@ def server(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[An
         "ARROWHEAD_RETRIEVAL__MAX_INPUTS": "40",
     }
     with host_with(settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def fresh(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
+    """A server whose settings name no encoder and no re-ranker."""
+    with host_with({"ARROWHEAD_RETRIEVAL__ENCODER": None}) as running:
         yield running
 
 
@@ -127,27 +133,27 @@ def test_a_wrong_rerank_request_names_its_field(server: Any, body: dict[str, Any
     assert (code, reply["error"]["param"]) == (status, param)
 
 
-def test_a_fresh_server_ranks_by_the_tokens_of_its_encoder(client: openai.OpenAI) -> None:
+def test_a_fresh_server_ranks_by_the_tokens_of_its_encoder(fresh: Any) -> None:
     """Late interaction, by its name or without one; an unknown name is told which there are."""
     body = {"query": INFARCTION, "documents": [LEG, "Asthma is treated with inhalers.", HEART]}
     for model in ({}, {"model": "minilm:rerank"}):
-        status, reply = _post(f"{client.base_url}rerank", body | model)
+        status, reply = _post(f"{fresh.url}/v1/rerank", body | model)
         assert (status, reply["model"]) == (200, "minilm:rerank")
         assert reply["results"][0]["index"] == 2
         scores = [result["relevance_score"] for result in reply["results"]]
         assert 1 > scores[0] > scores[1] > scores[2] > 0
-    status, reply = _post(f"{client.base_url}rerank", body | {"model": "hashing:rerank"})
+    status, reply = _post(f"{fresh.url}/v1/rerank", body | {"model": "hashing:rerank"})
     assert (status, reply["error"]["code"]) == (404, "model_not_found")
 
 
-def test_models_list_what_embeds_and_what_re_ranks(server: Any, client: openai.OpenAI) -> None:
+def test_models_list_what_embeds_and_what_re_ranks(server: Any, fresh: Any) -> None:
     """Each with the routes that take it, beside those that answer."""
     listed: list[Any] = [model.to_dict() for model in server.client().models.list()]
     routes = {model["id"]: model["arrowhead"]["routes"] for model in listed}
     assert routes["minilm"] == routes["hashing"] == ["/v1/embeddings"]
     assert routes["overlap"] == routes["minilm:rerank"] == ["/v1/rerank"]
     assert "/v1/chat/completions" in next(iter(routes.values()))
-    alone: Any = client.models.retrieve("minilm:rerank").to_dict()
+    alone: Any = fresh.client().models.retrieve("minilm:rerank").to_dict()
     assert alone["arrowhead"]["routes"] == ["/v1/rerank"]
 
 

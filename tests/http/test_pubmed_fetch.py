@@ -69,7 +69,7 @@ def test_keywords_find_articles_with_their_full_texts_by_section_and_without_rev
 
 
 def test_a_fetch_that_is_killed_goes_on_where_it_was(serve_with: Serve, pubmed: Pubmed, tmp_path: Path) -> None:
-    """Progress has records, rate and the time that is left; run again, only what is not stored is fetched."""
+    """Progress has records, rate and the time that is left; the next start fetches what is not stored."""
     pubmed.found, pubmed.held_after = [str(number) for number in range(1000, 1700)], 2
     settings = settings_of(pubmed, tmp_path / "namespaces")
     with serve_with(settings) as running:
@@ -87,12 +87,12 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(serve_with: Serve, pubmed: 
 
     with serve_with(settings) as running:
         site = Site(running.url)
-        before = site.call("GET", "/v1/namespaces/papers")[1]
-        assert before["queries"] == [] and before["documents"] >= 200
-        (told,) = site.done(site.call("POST", "/v1/namespaces/papers/queries", KEYWORDS))["result"]["queries"]
-        assert (told["known"], told["added"]["added"]) == (before["documents"], 700 - before["documents"])
+        (told,) = site.ended((200, job))["result"]["queries"]
+        assert told["known"] >= 200 and told["added"]["added"] == 700 - told["known"]
+        after = site.call("GET", "/v1/namespaces/papers")[1]
+        assert len(after["queries"]) == 1 and after["documents"] == 700
         assert sorted(pubmed.records_sent()) == sorted(set(pubmed.records_sent()))
-        assert len(pubmed.records_sent()) == 700 - before["documents"]
+        assert len(pubmed.records_sent()) == 700 - told["known"]
         assert site.done(site.call("POST", "/v1/namespaces/papers/verify?wait=30", {}))["result"]["whole"]
 
 

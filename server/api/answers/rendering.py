@@ -34,7 +34,6 @@ from server.methods.base import (
     TranscriptDelta,
 )
 from server.methods.shared.call_lines import call_query
-from server.methods.shared.support.labels import support_record
 from server.middleware import host_name, is_local_name
 from server.wiring.services import ServedModel, Services
 
@@ -123,7 +122,7 @@ class Choice:
         if done and done.outcome:
             counted["outcome"] = done.outcome
         if done and done.support:
-            counted["support"] = support_record(done.support)
+            counted["support"] = done.support.record
         return (
             counted
             | {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from server.methods.base import AnswerOutcome, SentenceSupport, Source, Support
 from server.methods.shared.extractive import question_stems, stems_of
@@ -151,29 +151,3 @@ def _details(answer: str, support: Support) -> Iterator[str]:
 
 def _short(text: str, most: int = 80) -> str:
     return text.rstrip(".") if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} …"
-
-
-def support_record(support: Support) -> dict[str, Any]:
-    """Return the JSON form of the labels, for replies and traces."""
-    counts = {name: sum(one.verdict == name for one in support.sentences) for name in ("supported", "unchecked")}
-    record: dict[str, Any] = {
-        "sentences": [_sentence_record(one) for one in support.sentences],
-        **counts,
-        "unsupported": len(support.unsupported),
-    }
-    if support.rewritten or support.dropped:
-        record |= {"rewritten": support.rewritten, "dropped": list(support.dropped)}
-    return record
-
-
-def _sentence_record(one: SentenceSupport) -> dict[str, Any]:
-    return {
-        "start": one.start,
-        "end": one.end,
-        "verdict": one.verdict,
-        "probability": None if one.probability is None else round(one.probability, 4),
-        "citations": list(one.citations),
-        "quote": one.quote,
-        "checked": one.num_checked,
-        "mismatches": [{"kind": found.kind, "text": found.text, "detail": found.detail} for found in one.mismatches],
-    }

@@ -19,7 +19,8 @@ from scripts.training.trainer import Plan, Run
 
 PLAN = Plan(steps=6, seed=1, rate=1e-2, warm_up=1, decay=4, workers=1)
 NEVER = 1e9
-ALONE = "ARROWHEAD_TEST_ALONE"
+# Tests drop the variables of the product from their environment.
+ALONE = "TRAINER_TEST_ALONE"
 
 
 def _groups(step: int) -> list[list[Encoded]]:

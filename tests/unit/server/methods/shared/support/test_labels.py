@@ -15,7 +15,6 @@ from server.methods.shared.support.labels import (
     outcome_of,
     rests_on_nothing,
     sentence_spans,
-    support_record,
 )
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.units import Units
@@ -113,8 +112,8 @@ def test_an_answer_rests_on_a_citation_or_on_what_could_be_looked_up() -> None:
 def test_the_record_counts_and_lists() -> None:
     mismatch = Mismatch("citation", "[9]", 0, 3, "no source has the number 9")
     support = Support((label(probability=0.98765), label(verdict="unsupported", mismatches=(mismatch,))))
-    record = support_record(support)
+    record = support.record
     assert (record["supported"], record["unchecked"], record["unsupported"]) == (0, 1, 1)
     assert record["sentences"][0]["probability"] == 0.9877 and "dropped" not in record
     assert record["sentences"][1]["mismatches"][0]["kind"] == "citation"
-    assert support_record(Support(rewritten=1, dropped=("x",)))["dropped"] == ["x"]
+    assert Support(rewritten=1, dropped=("x",)).record["dropped"] == ["x"]
