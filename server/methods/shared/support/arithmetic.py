@@ -20,6 +20,13 @@ _EXACT: Final = 1e-6
 _ROUNDED: Final = 0.05
 _CALENDAR: Final = 0.09  # a month has 28 to 31 days, and four weeks are called one
 _MIN_COUNT: Final = 10
+_COUNT_PER_VOLUME: Final = "1 / [length] ** 3"
+_DAY: Final = 86_400.0
+_SHARES: Final = {
+    **dict.fromkeys("half halved halves hälfte halbe halben halber moitié mitad".split(), 50.0),
+    **dict.fromkeys("third drittel tiers tercio".split(), 100 / 3),
+    **dict.fromkeys("quarter viertel quart cuarto".split(), 25.0),
+}
 
 
 def support_of(quantity: Quantity, source: PreparedSource) -> Support | None:
@@ -48,6 +55,12 @@ def is_stated(quantity: Quantity, text: PreparedText) -> bool:
         _near(abs(quantity.values[0]), 100 * value, quantity.tolerance) for value in text.written if value < 1
     ):
         return True
+    if quantity.dimension == PROPORTION and any(
+        _near(quantity.values[0], share, quantity.tolerance) for word, share in _SHARES.items() if word in text.index.words
+    ):
+        return True
+    if quantity.dimension == _COUNT_PER_VOLUME and quantity.written[0] in text.written:
+        return True  # "100 white cells per microlitre"
     if _is_without_time(quantity, text):
         return True
     return _has_plain_number(quantity, text)
@@ -149,13 +162,66 @@ def _follows(quantity: Quantity, group: Sequence[Quantity]) -> bool:
         results.append(_ratios(quantity, stated))
     if quantity.dimension in _COUNTS:
         results.append(_numbers_needed(stated))
+        results.append(_points(quantity, stated))
     return any(is_result(quantity, value) for value in chain.from_iterable(results))
 
 
 def follows_from(quantity: Quantity, operands: Sequence[Quantity]) -> bool:
     """Return whether the quantity follows from operands that the answer itself names."""
-    ways = (_sums, _ratios, _compounds)
+    ways = (_same, _points, _sums, _ratios, _compounds, _over_days)
     return any(is_result(quantity, value) for way in ways for value in way(quantity, operands))
+
+
+def follows_by_rule(quantity: Quantity, operands: Sequence[Quantity], sources: Iterable[PreparedSource]) -> bool:
+    """Return whether the quantity is to an operand as two quantities of one sentence of a source are to one another.
+
+    "5 IU equal 1 µg" makes 300 µg of 1,500 IU, "a vial of 20 mg is dissolved in 60 mL" 600 mL of 200 mg.
+    """
+    return any(is_result(quantity, value) for source in sources for value in _by_rule(quantity, operands, source))
+
+
+def _by_rule(quantity: Quantity, operands: Sequence[Quantity], source: PreparedSource) -> Iterator[float]:
+    for group in source.sentences:
+        measured = [one for one in group if "[" in one.dimension and one.unit.factor is not None and one.values[0]]
+        for a, b in permutations(measured, 2):
+            if b.dimension != quantity.dimension or a.unit.expression == b.unit.expression:
+                continue
+            for operand in operands:
+                if operand.dimension == a.dimension and operand.unit.expression == a.unit.expression:
+                    yield operand.values[0] * b.values[0] / a.values[0]
+
+
+def is_share(a: Quantity, b: Quantity, texts: Iterable[PreparedText]) -> bool:
+    """Return whether two counts ("7 in 10,000") are a proportion of a text, of which the second is the round number."""
+    low, high = abs(a.written[0]), abs(b.written[0])
+    if a.dimension or b.dimension or not 0 < low < high:
+        return False
+    return any(_near(100 * low / high, one.values[0], 0.0) for text in texts for one in text.by_dimension.get(PROPORTION, ()))
+
+
+def _same(quantity: Quantity, group: Iterable[Quantity]) -> Iterator[float]:
+    """Yield the same quantity in another unit, and what a rate a day gives in a day."""
+    for one in group:
+        if one.dimension == quantity.dimension and one.dimension not in _COUNTS and one.unit != quantity.unit:
+            yield one.values[0]
+        if one.unit.expression.endswith(" / (day)") and _per_time(quantity.dimension) == one.dimension:
+            yield one.values[0] * _DAY
+        if not quantity.dimension and one.dimension:  # a number of a calculation without its unit
+            yield one.written[0]
+
+
+def _points(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield the differences of two proportions, which are called points."""
+    if quantity.dimension in _COUNTS and quantity.written[0] > _MIN_COUNT:
+        same = [one.values[0] for one in group if one.dimension == PROPORTION]
+        yield from (abs(a - b) for a, b in combinations(same, 2))
+
+
+def _over_days(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield what an amount comes to when it is taken once a day."""
+    amounts = [one for one in group if one.dimension == quantity.dimension and quantity.dimension not in (*_COUNTS, TIME)]
+    days = [one.values[0] / _DAY for one in group if one.dimension == TIME and one.unit.expression in ("day", "week")]
+    yield from (amount.values[0] * day for amount in amounts for day in days if day > 1)
 
 
 def is_result(quantity: Quantity, value: float) -> bool:
@@ -230,11 +296,24 @@ def _joined(a: frozenset[tuple[str, int]], b: frozenset[tuple[str, int]], sign: 
 def follows_for_body(quantity: Quantity, weights: Iterable[Quantity], sources: Iterable[PreparedSource]) -> bool:
     """Return whether the quantity is a dose per kilogram of a source, for one of the weights."""
     kilograms = [weight.written[0] for weight in weights if weight.unit.expression == "kilogram"]
-    return any(
-        is_result(quantity, dose.values[0] * kilogram)
+    doses = [
+        (dimension.replace(" / [body_mass]", ""), dose)
         for source in sources
         for dimension, doses in source.whole.by_dimension.items()
-        if "[body_mass]" in dimension and dimension.replace(" / [body_mass]", "") == quantity.dimension
+        if "[body_mass]" in dimension
         for dose in doses
+    ]
+    return any(
+        is_result(quantity, dose.values[0] * kilogram * scale)
+        for dimension, dose in doses
         for kilogram in kilograms
+        for scale in _scales(quantity, dimension, dose)
     )
+
+
+def _scales(quantity: Quantity, dimension: str, dose: Quantity) -> Iterator[float]:
+    """Yield what makes a dose of a dimension one of the quantity's: a dose a day may be called a dose."""
+    if dimension == quantity.dimension:
+        yield 1.0
+    elif dimension == _per_time(quantity.dimension) and dose.unit.expression.endswith(" / (day)"):
+        yield _DAY

@@ -27,6 +27,7 @@ _MIN_LEAD: Final = 0.3
 _VALUE: Final = "#"
 _TOKEN: Final = re.compile(r"\w+")
 _SHORT: Final = re.compile(r"\(([A-Z]\w{1,9})\)")  # stands for the words before it
+_NON: Final = re.compile(r"\bnon[- ](?=\w)", re.IGNORECASE)
 _UNJUDGED: Final = frozenset({"", "symbol"})  # plain numbers and symbols stand beside too many things
 
 CONJUNCTIONS: Final = frozenset(
@@ -134,6 +135,7 @@ class ProseBindings:
     def __init__(self, source: PreparedSource) -> None:
         self._text = source.whole
         self.title = content_of(tuple(_stems(source.source.title)))
+        self.words = frozenset(_stems(source.whole.text))
         self._bound: dict[str, list[_Bound]] = {}
 
     def of(self, value: Value) -> list[_Bound]:
@@ -159,6 +161,8 @@ class ProseBindings:
         """
         others = [one for one in self.of(value) if not is_same(value, one.value)]
         owns = self.clauses_of(value)
+        if words - self.words - asked:
+            asked = frozenset()  # other words for a name, or the name of something else
         rivals = [next((one for one in others if _is_nearer(words, asked, one, own)), None) for own in owns]
         return rivals[0] if rivals and all(rivals) else None
 
@@ -268,7 +272,24 @@ def _words_of(text: str, clause: Clause, others: Sequence[Value]) -> tuple[str, 
 
 
 def _stems(text: str) -> Iterator[str]:
-    return map(stem_of, tokens_of(text))
+    return map(stem_of, tokens_of(_NON.sub("non", text)))
+
+
+def _has_unknown_name(text: str, clause: Clause, known: Words) -> bool:
+    """Return whether a clause has a word with a capital that a source lacks: an abbreviation, a brand, a translation.
+
+    What it stands for cannot be told. The first word of a sentence counts where a capital stands within it.
+    """
+    begin = next((found.start() for found in _TOKEN.finditer(text)), 0)
+    spans = [(value.start, value.end) for value in clause.values]
+    for found in _TOKEN.finditer(text, clause.start, clause.end):
+        word = found[0][1:] if found.start() == begin else found[0]
+        if word.islower() or len(found[0]) < 2 or any(a <= found.start() < b for a, b in spans):
+            continue
+        stem = stem_of(plain(found[0]))
+        if stem.isalpha() and stem not in known and stem not in FUNCTION_WORDS:
+            return True
+    return False
 
 
 def misbound_in_prose(
@@ -284,16 +305,19 @@ def misbound_in_prose(
         if kind in _UNJUDGED:
             continue
         same = [one for one in values if kind_of(one) == kind]
-        for clause in cut_at(sentence, (0, len(sentence)), same):
+        clauses = list(cut_at(sentence, (0, len(sentence)), same))
+        for clause in clauses:
             words = _words_of(sentence, clause, values)
             value = clause.values[0]
-            if len(clause.values) > 1 and not all(source.is_range(clause.values) for source in sources):
+            if len(clause.values) > 1 and not any(source.is_range(clause.values) for source in sources):
                 yield from _crossed(words, clause.values, sources)
                 continue
             having = [source for source in sources if source.clauses_of(value)]
+            if any(_has_unknown_name(sentence, clause, source.words) for source in having):
+                continue
             others = [source for source in every if source not in having]
             beside = content_of(words)
-            rivals = [one.rival_of(value, beside, asked) or one.namesake_of(value, beside, others) for one in having]
+            rivals = [one.rival_of(value, beside, asked if len(clauses) == 1 else frozenset()) or one.namesake_of(value, beside, others) for one in having]
             if rivals and rivals[0] is not None and all(rivals):
                 detail = f"what stands beside {value.text} goes with {rivals[0].value.text} in the source"
                 yield Misbinding(value, detail)

@@ -36,6 +36,8 @@ _SYMBOL: Final = re.compile(
     r"p\d{2}|mi[rR]-?\d+\w*|C\d+orf\d+|[A-Z]{2,8}s"
 )
 _ROMAN: Final = re.compile(r"[IVX]+")
+# A symbol that says nothing of what it is: letters alone, or a hormone, a vitamin, a type ("T4", "T2D").
+_COMMON: Final = re.compile(r"\D+|[A-Z]\d[A-Z]?")
 _DASHES: Final = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
 _THOUSANDS: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
 _CHROMOSOMES: Final = re.compile(
@@ -88,6 +90,11 @@ def identifiers_in(text: str) -> Iterator[Identifier]:
 
 def is_symbol(word: str) -> bool:
     return _SYMBOL.fullmatch(word) is not None and not _ROMAN.fullmatch(word) and word.upper() not in _NO_RECORDS
+
+
+def is_common(one: Identifier) -> bool:
+    """Return whether an identifier is a symbol of a form that most abbreviations have."""
+    return one.kind == "symbol" and _COMMON.fullmatch(one.text) is not None
 
 
 @lru_cache(maxsize=256)

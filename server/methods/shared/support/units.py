@@ -22,6 +22,8 @@ _DEFINITIONS: Final = (
     "charge_equivalent = [charge_equivalent]",
     "fold = [fold]",
     "number = []",
+    # pint's sievert is a speed squared; the dose of a body is nothing else's.
+    "effective_dose = [effective_dose]",
 )
 _PREFIXES: Final = {
     "": "",
@@ -46,6 +48,7 @@ _SYMBOLS: Final = (
     ("Hz", "hertz", "kM"),
     ("Gy", "gray", "m"),
     ("Bq", "becquerel", "kM"),
+    ("Sv", "effective_dose", "nµum"),
     ("J", "joule", "kM"),
     ("cal", "calorie", "k"),
     ("eq", "charge_equivalent", "mµ"),
@@ -70,6 +73,7 @@ _OTHER_SYMBOLS: Final = {
 _WORDS: Final = (
     ("proportion", r"percent(?:age points?)?|per cent|prozent(?:punkte?n?)?|pour[ -]?cent|por ciento|p\.p\."),
     ("microgram", r"micro-?gram(?:me|o)?s?|mikrogramm"),
+    ("micromole", r"micro-?moles?|mikromol|micromole?s"),
     ("nanogram", r"nanogram(?:me|o)?s?|nanogramm"),
     ("milligram", r"milligram(?:me)?s?|milligramm|miligramos?"),
     ("kilogram", r"kilogram(?:me|o)?s?|kilogramm|kilos?"),
@@ -141,7 +145,7 @@ class Units:
         adverb = "|".join(f"(?i:{pattern})" for _, pattern in _ADVERBS)
         per = r"\s?/\s?|\s(?:per|pro|par|por|je|a|an|al|à la|each|every|jeden|jede|chaque|cada)\s"
         inverse = rf"day|hour|week|{_alternatives(self._symbols)}"
-        of_body = r"(?:\s(?:of |de )?(?:body[ -]?weight|bw|körpergewicht|poids(?: corporel)?|peso(?: corporal)?))?"
+        of_body = r"(?:\s(?:(?:of |de )?(?:[^\W\d_]{4,}\s)?body[ -]?weight|(?:of |de )?(?:bw|körpergewicht|poids(?: corporel)?|peso(?: corporal)?)))?"
         # "0.5 g of xylitol per kg": the substance stands within the unit.
         what = (
             r"\s(?:of\s|de\s)?[^\W\d_][\w-]*(?:\s[^\W\d_][\w-]*)?(?=\s(?:per|pro|par|por|je)\s(?:kg|kilo|m2|m²)(?!\w))"
