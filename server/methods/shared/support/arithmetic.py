@@ -20,7 +20,8 @@ _EXACT: Final = 1e-6
 _ROUNDED: Final = 0.05
 _CALENDAR: Final = 0.09  # a month has 28 to 31 days, and four weeks are called one
 _MIN_COUNT: Final = 10
-_COUNT_PER_VOLUME: Final = "1 / [length] ** 3"
+# "100 white cells per microlitre", "an eGFR of 60"
+_OFTEN_BARE: Final = frozenset({"1 / [length] ** 3", "[length] ** 3 / [time]"})
 _DAY: Final = 86_400.0
 _SHARES: Final = {
     **dict.fromkeys("half halved halves hälfte halbe halben halber moitié mitad".split(), 50.0),
@@ -59,8 +60,10 @@ def is_stated(quantity: Quantity, text: PreparedText) -> bool:
         _near(quantity.values[0], share, quantity.tolerance) for word, share in _SHARES.items() if word in text.index.words
     ):
         return True
-    if quantity.dimension == _COUNT_PER_VOLUME and quantity.written[0] in text.written:
-        return True  # "100 white cells per microlitre"
+    if quantity.dimension in _OFTEN_BARE and quantity.written[0] in text.written:
+        return True
+    if not quantity.tolerance and quantity.text.startswith("10") and text.by_dimension.get(quantity.dimension):
+        return True  # "20, 40 and 50 (× 10⁹/L)"
     if _is_without_time(quantity, text):
         return True
     return _has_plain_number(quantity, text)

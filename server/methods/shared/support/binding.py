@@ -7,6 +7,7 @@ they differ name what each value belongs to: of "of bupivacaine 2 mg/kg and of r
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -24,10 +25,12 @@ Value = Identifier | Quantity
 Words = frozenset[str]
 _MIN_SHARE: Final = 0.5
 _MIN_LEAD: Final = 0.3
+_MANY: Final = 3
 _VALUE: Final = "#"
 _TOKEN: Final = re.compile(r"\w+")
 _SHORT: Final = re.compile(r"\(([A-Z]\w{1,9})\)")  # stands for the words before it
 _NON: Final = re.compile(r"\bnon[- ](?=\w)", re.IGNORECASE)
+_DASH: Final = re.compile(r"\s?[-‐‑–—−]\s?[<>≤≥]?")
 _UNJUDGED: Final = frozenset({"", "symbol"})  # plain numbers and symbols stand beside too many things
 
 CONJUNCTIONS: Final = frozenset(
@@ -163,8 +166,17 @@ class ProseBindings:
         owns = self.clauses_of(value)
         if words - self.words - asked:
             asked = frozenset()  # other words for a name, or the name of something else
-        rivals = [next((one for one in others if _is_nearer(words, asked, one, own)), None) for own in owns]
+        common = self._common(value)
+        rivals = [
+            next((one for one in others if _is_nearer(words - (common - own.content), asked, one, own)), None)
+            for own in owns
+        ]
         return rivals[0] if rivals and all(rivals) else None
+
+    def _common(self, value: Value) -> Words:
+        """Return the words of the clauses of three values or more, which tell no two of them apart."""
+        counts = Counter(word for one in {c.words: c for c in self.of(value)}.values() for word in one.content)
+        return frozenset(word for word, count in counts.items() if count >= _MANY)
 
     def namesake_of(self, value: Value, words: Words, others: Sequence[ProseBindings]) -> _Bound | None:
         """Return the clause of another source that says the same of the name in its title, if that name is there."""
@@ -310,7 +322,9 @@ def misbound_in_prose(
             words = _words_of(sentence, clause, values)
             value = clause.values[0]
             if len(clause.values) > 1 and not any(source.is_range(clause.values) for source in sources):
-                yield from _crossed(words, clause.values, sources)
+                between = [sentence[a.end : b.start] for a, b in pairwise(clause.values)]
+                if not all(map(_DASH.fullmatch, between)):
+                    yield from _crossed(words, clause.values, sources)
                 continue
             having = [source for source in sources if source.clauses_of(value)]
             if any(_has_unknown_name(sentence, clause, source.words) for source in having):

@@ -167,7 +167,13 @@ class Evidence:
         """Return the numbers of the answer and of the question that stand in a source or in the question."""
         texts = [self._question, *(source.whole for source in self._sources)]
         named = (*statement.quantities, *answer.quantities)
-        stated = [quantity for quantity in named if any(is_stated(quantity, text) for text in texts)]
+        weights = [*named, *self._question.quantities]
+        stated = [
+            quantity
+            for quantity in named
+            if any(is_stated(quantity, text) for text in texts)
+            or follows_for_body(quantity, weights, self._sources)
+        ]
         return [*stated, *(quantity for quantity in self._question.quantities if not quantity.is_implied)]
 
     def _identifiers(self, statement: Statement, cited: Sequence[PreparedSource], context: str) -> Iterator[Mismatch]:

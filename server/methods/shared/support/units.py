@@ -66,7 +66,7 @@ _OTHER_SYMBOLS: Final = {
     "º": "arc", "m2": "meter**2", "m²": "meter**2", "m^2": "meter**2", "cm2": "centimeter**2", "cm²": "centimeter**2",
     "mm3": "millimeter**3", "mm³": "millimeter**3", "UI": "bioactivity", "IE": "bioactivity", "lb": "pound",
     "h": "hour", "hr": "hour", "hrs": "hour", "Std": "hour", "min": "minute", "mins": "minute", "Min": "minute",
-    "sec": "second", "d": "day", "wk": "week", "wks": "week", "mo": "month", "yr": "year", "yrs": "year",
+    "sec": "second", "d": "day", "j": "day", "wk": "week", "wks": "week", "mo": "month", "yr": "year", "yrs": "year",
     "kg": "kilogram", "kDa": "kilodalton", "mg": "milligram",
 }  # fmt: skip
 # Words in any case; a stem in "(…)" is optional.
@@ -152,6 +152,7 @@ class Units:
         )
         self._pattern = re.compile(
             rf"(?P<first>{one})(?:{what})?(?P<rest>(?:(?:{per})(?:{one}){of_body})*(?:\s?[·.]?(?:{inverse})(?:-1|⁻¹))*)"
+            rf"(?:(?:{per})1[.,]73\s?m(?:²|\^?2)(?!\w))?"
             rf"(?P<adverb>\s(?:{adverb})(?!\w))?"
         )
         # 5 ×10⁹/L and 50,000/µL: a count has no unit of its own.
