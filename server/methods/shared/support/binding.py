@@ -157,7 +157,7 @@ class ProseBindings:
         spots = [{(one.sentence, one.words) for one in self.clauses_of(value)} for value in values]
         return bool(set.intersection(*spots))
 
-    def rival_of(self, value: Value, words: Words, asked: Words) -> _Bound | None:
+    def rival_of(self, value: Value, words: Words, asked: Words, sentence: Words) -> _Bound | None:
         """Return the clause of another value whose names are among the words, where the value's own are not.
 
         Words that say nothing of any name speak of what was asked.
@@ -168,7 +168,7 @@ class ProseBindings:
             asked = frozenset()  # other words for a name, or the name of something else
         common = self._common(value)
         rivals = [
-            next((one for one in others if _is_nearer(words - (common - own.content), asked, one, own)), None)
+            next((one for one in others if _is_nearer(words - (common - own.content), asked, sentence, one, own)), None)
             for own in owns
         ]
         return rivals[0] if rivals and all(rivals) else None
@@ -195,7 +195,7 @@ def is_same(a: Value, b: Value) -> bool:
     return a.text.casefold() == b.text.casefold()
 
 
-def _is_nearer(words: Words, asked: Words, other: _Bound, own: _Bound) -> bool:
+def _is_nearer(words: Words, asked: Words, sentence: Words, other: _Bound, own: _Bound) -> bool:
     if not words & (own.content ^ other.content):
         words |= asked
     if not (other.content - own.content) & words:
@@ -203,10 +203,12 @@ def _is_nearer(words: Words, asked: Words, other: _Bound, own: _Bound) -> bool:
     if own.is_open and other.sentence < own.sentence:
         return False  # "It" may stand for a name of the sentences before
     contrasts = list(_contrasts(own, other))
+    if any(one.own & words and one.other & words for one in contrasts):
+        return False
     if any(one.is_other(words) for one in contrasts if one.is_aligned):
         return True
     loose = [one for one in contrasts if not one.is_aligned]
-    return any(one.is_other(words) for one in loose) and not any(one.own & words for one in contrasts)
+    return any(one.is_other(words) for one in loose) and not any(one.own & (words | sentence) for one in contrasts)
 
 
 def _contrasts(own: _Bound, other: _Bound) -> Iterator[_Contrast]:
@@ -312,7 +314,7 @@ def misbound_in_prose(
     every: Sequence[ProseBindings],
 ) -> Iterator[Misbinding]:
     """Yield the values that the sentence puts beside the names of another value of the same kind."""
-    asked = content_of(tuple(_stems(question)))
+    asked, named = content_of(tuple(_stems(question))), content_of(tuple(_stems(sentence)))
     for kind in dict.fromkeys(kind_of(one) for one in values):
         if kind in _UNJUDGED:
             continue
@@ -331,7 +333,7 @@ def misbound_in_prose(
                 continue
             others = [source for source in every if source not in having]
             beside = content_of(words)
-            rivals = [one.rival_of(value, beside, asked if len(clauses) == 1 else frozenset()) or one.namesake_of(value, beside, others) for one in having]
+            rivals = [one.rival_of(value, beside, asked if len(clauses) == 1 else frozenset(), named) or one.namesake_of(value, beside, others) for one in having]
             if rivals and rivals[0] is not None and all(rivals):
                 detail = f"what stands beside {value.text} goes with {rivals[0].value.text} in the source"
                 yield Misbinding(value, detail)

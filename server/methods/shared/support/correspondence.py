@@ -145,7 +145,7 @@ class Evidence:
         while rest:
             derived = [one for one in rest if _is_calculated(one, calculations)]
             derived = derived or [one for one in rest if follows_for_body(one, weights, sources)]
-            if derived and derived[0] not in known:
+            if any(follows_for_body(one, weights, sources) for one in derived):
                 # A weight that the answer takes as its example, with the dose that follows from it.
                 derived += [one for one in rest if one.unit.expression == "kilogram" and one not in derived]
             derived = derived or [
