@@ -145,9 +145,8 @@ class Evidence:
         while rest:
             derived = [one for one in rest if _is_calculated(one, calculations)]
             derived = derived or [one for one in rest if follows_for_body(one, weights, sources)]
-            if any(follows_for_body(one, weights, sources) for one in derived):
-                # A weight that the answer takes as its example, with the dose that follows from it.
-                derived += [one for one in rest if one.unit.expression == "kilogram" and one not in derived]
+            # A weight that the answer takes as its example, with the dose that follows from it.
+            derived += [one for one in rest if one not in derived and _is_weight(one, statement.quantities, sources)]
             derived = derived or [
                 one for one in rest if follows_from(one, [other for other in known if other.text != one.text])
             ]
@@ -296,6 +295,10 @@ def _is_calculated(quantity: Quantity, calculations: Sequence[Calculation]) -> b
         or (one.result is None and one.is_result and abs(one.value - quantity.written[0]) <= 0.005 * abs(one.value))
         for one in calculations
     )
+
+
+def _is_weight(one: Quantity, quantities: Sequence[Quantity], sources: Sequence[PreparedSource]) -> bool:
+    return one.unit.expression == "kilogram" and any(follows_for_body(dose, [one], sources) for dose in quantities)
 
 
 def _is_part(one: Quantity, rest: Sequence[Quantity], known: Sequence[Quantity]) -> bool:

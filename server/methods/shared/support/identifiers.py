@@ -51,7 +51,7 @@ _NO_RECORDS: Final = frozenset(
         "DNA RNA CDNA MRNA TRNA RRNA PCR SNP SNPS NCBI OMIM BLAST PMID DOI WHO FDA EMA NIH CDC USA GWAS MRI ECG EEG "
         "ICU BMI AIDS HIV COPD ADHD PTSD RCT RCTS TLDR FAQ PDF XML JSON HTML URL API YES NOT AND THE FOR ALL NONE NOTE "
         "ANSWER TRUE FALSE HGNC HGVS GRCH38 GRCH37 HG38 HG19 COVID-19 SARS-COV-2 B12 H2O CO2 BID TID QID TDS QDS NNT "
-        "NNH ARR RRR IQR SEM",
+        "NNH ARR RRR IQR SEM PO4 SO4 NH3 NH4 NO2 NO3 N2O O2 LN2 HCO3 NAHCO3 H2O2 CACL2 CACO3 MGSO4",
     )
 )
 # A whole number, also of a list of ids without spaces, but not of a decimal number.
@@ -136,6 +136,8 @@ class IdentifierIndex:
             return True  # a band holds its sub-bands
         if any(self.has_phrase(form) for form in _forms(text, identifier.kind)):
             return True
+        if re.fullmatch(r"[A-Z]\d{2,4}", identifier.text) and text[1:] in self._words:
+            return True  # an absorbance, a dilution, a day ("A595", "D28")
         parts = text.split("-") if identifier.kind == "symbol" else []
         return len(parts) > 1 and all(len(part) > 1 and self.has_phrase(part) for part in parts)
 
