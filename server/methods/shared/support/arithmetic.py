@@ -27,13 +27,15 @@ _DAY: Final = 86_400.0
 _CONCENTRATION: Final = "[mass] / [length] ** 3"
 _GRAMS_PER_LITRE: Final = 10.0
 _SHARES: Final = {
-    **dict.fromkeys("half halved halves hälfte halbe halben halber moitié mitad".split(), 50.0),
-    **dict.fromkeys("third drittel tiers tercio".split(), 100 / 3),
+    **dict.fromkeys(["half", "halved", "halves", "hälfte", "halbe", "halben", "halber", "moitié", "mitad"], 50.0),
+    **dict.fromkeys(["third", "drittel", "tiers", "tercio"], 100 / 3),
     **dict.fromkeys(("two thirds", "zwei drittel", "deux tiers", "dos tercios"), 200 / 3),
-    **dict.fromkeys("quarter viertel quart cuarto".split(), 25.0),
+    **dict.fromkeys(["quarter", "viertel", "quart", "cuarto"], 25.0),
     **dict.fromkeys(("three quarters", "drei viertel", "trois quarts", "tres cuartos"), 75.0),
 }
-_FOLDS: Final = dict(zip("twofold threefold fourfold fivefold sixfold".split(), (2.0, 3.0, 4.0, 5.0, 6.0), strict=True))
+_FOLDS: Final = dict(
+    zip(["twofold", "threefold", "fourfold", "fivefold", "sixfold"], (2.0, 3.0, 4.0, 5.0, 6.0), strict=True)
+)
 _WORDS: Final = {PROPORTION: _SHARES, _FOLD: _FOLDS}
 
 
@@ -63,7 +65,9 @@ def is_stated(quantity: Quantity, text: PreparedText) -> bool:
         _near(abs(quantity.values[0]), 100 * value, quantity.tolerance) for value in text.written if value < 1
     ):
         return True
-    return _is_otherwise_written(quantity, text) or _is_without_time(quantity, text) or _has_plain_number(quantity, text)
+    return (
+        _is_otherwise_written(quantity, text) or _is_without_time(quantity, text) or _has_plain_number(quantity, text)
+    )
 
 
 def _is_otherwise_written(quantity: Quantity, text: PreparedText) -> bool:
@@ -77,7 +81,8 @@ def _is_otherwise_written(quantity: Quantity, text: PreparedText) -> bool:
     if quantity.dimension in _OFTEN_BARE and quantity.written[0] in text.written:
         return True
     if quantity.dimension == _CONCENTRATION and any(
-        _near(quantity.values[0], _GRAMS_PER_LITRE * one.values[0], 0.0) for one in text.by_dimension.get(PROPORTION, ())
+        _near(quantity.values[0], _GRAMS_PER_LITRE * one.values[0], 0.0)
+        for one in text.by_dimension.get(PROPORTION, ())
     ):
         return True
     # "20, 40 and 50 (× 10⁹/L)"
@@ -148,7 +153,7 @@ def _recurs(quantity: Quantity, text: PreparedText) -> bool:
 
 
 def _is_without_time(quantity: Quantity, text: PreparedText) -> bool:
-    """Return whether the text gives the quantity as a rate, "10 mg" of "10 mg a day", or a rate beside others without."""
+    """Return whether the text gives a rate, "10 mg a day" for "10 mg", or for a rate its amount beside another rate."""
     if any(is_rate_of(rate, quantity) for rate in text.by_dimension.get(_per_time(quantity.dimension), ())):
         return True
     amount, _ = _of_a_day(quantity)
@@ -229,7 +234,9 @@ def is_share(a: Quantity, b: Quantity, texts: Iterable[PreparedText]) -> bool:
     low, high = abs(a.written[0]), abs(b.written[0])
     if a.dimension or b.dimension or not 0 < low < high:
         return False
-    return any(_near(100 * low / high, one.values[0], 0.0) for text in texts for one in text.by_dimension.get(PROPORTION, ()))
+    return any(
+        _near(100 * low / high, one.values[0], 0.0) for text in texts for one in text.by_dimension.get(PROPORTION, ())
+    )
 
 
 def _same(quantity: Quantity, group: Iterable[Quantity]) -> Iterator[float]:

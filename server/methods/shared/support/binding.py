@@ -203,8 +203,9 @@ def _is_nearer(words: Words, asked: Words, sentence: Words, other: _Bound, own: 
     if own.is_open and other.sentence < own.sentence:
         return False  # "It" may stand for a name of the sentences before
     contrasts = list(_contrasts(own, other))
-    if any(one.own & words and one.other & words for one in contrasts):
-        return False
+    is_first = other.sentence == own.sentence and _is_before(other, own)
+    if is_first and any(one.own & words and one.other & words for one in contrasts):
+        return False  # what the first clause says may hold for both
     if any(one.is_other(words) for one in contrasts if one.is_aligned):
         return True
     loose = [one for one in contrasts if not one.is_aligned]
@@ -333,7 +334,11 @@ def misbound_in_prose(
                 continue
             others = [source for source in every if source not in having]
             beside = content_of(words)
-            rivals = [one.rival_of(value, beside, asked if len(clauses) == 1 else frozenset(), named) or one.namesake_of(value, beside, others) for one in having]
+            rivals = [
+                one.rival_of(value, beside, asked if len(clauses) == 1 else frozenset(), named)
+                or one.namesake_of(value, beside, others)
+                for one in having
+            ]
             if rivals and rivals[0] is not None and all(rivals):
                 detail = f"what stands beside {value.text} goes with {rivals[0].value.text} in the source"
                 yield Misbinding(value, detail)

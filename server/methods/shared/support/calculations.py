@@ -24,7 +24,8 @@ Token = str | Quantity
 class Calculation:
     """Hold an expression as it is written, its value, and the number that is said to be its result, None for none.
 
-    ``steps`` are the numbers of the sides behind the first where all sides have one value: "6 / (0.2 × 2 + 0.2) = 6 / 0.6".
+    ``steps`` are the numbers of the sides behind the first where all sides have one value:
+    "6 / (0.2 × 2 + 0.2) = 6 / 0.6".
     """
 
     text: str

@@ -12,7 +12,15 @@ from itertools import pairwise
 from typing import Final
 
 from server.methods.base import Mismatch, MismatchKind, Source
-from server.methods.shared.support.arithmetic import Support, follows_by_rule, follows_for_body, follows_from, is_share, is_stated, support_of
+from server.methods.shared.support.arithmetic import (
+    Support,
+    follows_by_rule,
+    follows_for_body,
+    follows_from,
+    is_share,
+    is_stated,
+    support_of,
+)
 from server.methods.shared.support.binding import CLAUSE_END, ProseBindings, Value, misbound_in_prose
 from server.methods.shared.support.calculations import Calculation, calculations_in
 from server.methods.shared.support.exchange import exchanged, sentences_of
@@ -170,8 +178,7 @@ class Evidence:
         stated = [
             quantity
             for quantity in named
-            if any(is_stated(quantity, text) for text in texts)
-            or follows_for_body(quantity, weights, self._sources)
+            if any(is_stated(quantity, text) for text in texts) or follows_for_body(quantity, weights, self._sources)
         ]
         return [*stated, *(quantity for quantity in self._question.quantities if not quantity.is_implied)]
 
@@ -302,7 +309,7 @@ def _is_weight(one: Quantity, quantities: Sequence[Quantity], sources: Sequence[
 
 
 def _is_part(one: Quantity, rest: Sequence[Quantity], known: Sequence[Quantity]) -> bool:
-    """Return whether a dose and a frequency, neither of which is given, make up a rate that is ("300 mg three times")."""
+    """Return whether a dose and a frequency, neither of which is given, make up a rate ("300 mg three times")."""
     return any(
         FREQUENCY in (one.dimension, other.dimension) and follows_from(one, [rate, other])
         for other in rest

@@ -24,6 +24,9 @@ _DEFINITIONS: Final = (
     "number = []",
     # pint's sievert is a speed squared; the dose of a body is nothing else's.
     "effective_dose = [effective_dose]",
+    # An energy in mass, length and time would hide the day of "kcal a day".
+    "energy_joule = [energy_value]",
+    "energy_calorie = 4.184 * energy_joule",
 )
 _PREFIXES: Final = {
     "": "",
@@ -49,8 +52,8 @@ _SYMBOLS: Final = (
     ("Gy", "gray", "m"),
     ("Bq", "becquerel", "kM"),
     ("Sv", "effective_dose", "nµum"),
-    ("J", "joule", "kM"),
-    ("cal", "calorie", "k"),
+    ("J", "energy_joule", "kM"),
+    ("cal", "energy_calorie", "k"),
     ("eq", "charge_equivalent", "mµ"),
     ("Eq", "charge_equivalent", "mµ"),
     ("U", "bioactivity", "mkM"),
@@ -60,7 +63,8 @@ _SYMBOLS: Final = (
 )
 _OTHER_SYMBOLS: Final = {
     "%": "proportion", "ppm": "part_per_million", "mcg": "microgram", "cm": "centimeter", "dL": "deciliter",
-    "dl": "deciliter", "cc": "milliliter", "kb": "1e3 * base_pair", "Mb": "1e6 * base_pair", "kcal": "kilocalorie",
+    "dl": "deciliter", "cc": "milliliter", "kb": "1e3 * base_pair", "Mb": "1e6 * base_pair",
+    "kcal": "kiloenergy_calorie",
     "mmHg": "millimeter_Hg", "mm Hg": "millimeter_Hg", "cmH2O": "centimeter_H2O", "°C": "degree_Celsius",
     "° C": "degree_Celsius", "ºC": "degree_Celsius", "℃": "degree_Celsius", "°F": "degree_Fahrenheit", "°": "arc",
     "º": "arc", "m2": "meter**2", "m²": "meter**2", "m^2": "meter**2", "cm2": "centimeter**2", "cm²": "centimeter**2",
@@ -88,7 +92,7 @@ _WORDS: Final = (
     ("millimeter", r"millimet(?:er|re)s?|milímetros?"),
     ("centimeter", r"centimet(?:er|re)s?|zentimeter|centimètres?|centímetros?"),
     ("meter**2", r"square met(?:er|re)s?|quadratmetern?|mètres? carrés?|metros? cuadrados?"),
-    ("kilocalorie", r"kilo-?calor(?:ie|ía)s?|kilokalorien?"),
+    ("kiloenergy_calorie", r"kilo-?calor(?:ie|ía)s?|kilokalorien?"),
     ("bioactivity", r"(?:international )?units?|(?:internationale )?einheiten|uni(?:té|dade)s(?: interna[ct]ionales)?"),
     ("degree_Celsius", r"degrees? (?:celsius|centigrade)|grad celsius|degrés? celsius|grados? celsius"),
     ("arc", r"degrees?|grad|degrés?|grados?"),
@@ -145,7 +149,9 @@ class Units:
         adverb = "|".join(f"(?i:{pattern})" for _, pattern in _ADVERBS)
         per = r"\s?/\s?|\s(?:per|pro|par|por|je|a|an|al|à la|each|every|jeden|jede|chaque|cada)\s"
         inverse = rf"day|hour|week|{_alternatives(self._symbols)}"
-        of_body = r"(?:\s(?:(?:of |de )?(?:[^\W\d_]{4,}\s)?body[ -]?weight|(?:of |de )?(?:bw|körpergewicht|poids(?: corporel)?|peso(?: corporal)?)))?"
+        mass = r"bw|körpergewicht|poids(?: corporel)?|peso(?: corporal)?"
+        # "of real body weight": one word says which.
+        of_body = rf"(?:\s(?:of |de )?(?:(?:[^\W\d_]{{4,}}\s)?body[ -]?weight|{mass}))?"
         # "0.5 g of xylitol per kg": the substance stands within the unit.
         what = (
             r"\s(?:of\s|de\s)?[^\W\d_][\w-]*(?:\s[^\W\d_][\w-]*)?(?=\s(?:per|pro|par|por|je)\s(?:kg|kilo|m2|m²)(?!\w))"

@@ -70,7 +70,10 @@ def test_a_value_of_another_source_is_said_to_stand_there() -> None:
 def test_abbreviations_of_the_rest_of_the_answer_are_known() -> None:
     """An abbreviation that the answer has introduced is not looked up."""
     assert EVIDENCE.check("VGS1 was not seen [1].").mismatches != ()
-    assert EVIDENCE.check("VGS1 was not seen [1].", context="Very grave shock of type 1 (VGS1) is feared.").mismatches == ()
+    assert (
+        EVIDENCE.check("VGS1 was not seen [1].", context="Very grave shock of type 1 (VGS1) is feared.").mismatches
+        == ()
+    )
 
 
 @pytest.mark.parametrize("text", ["RRT is needed.", "T2D is rare.", "It is given in CKD."])

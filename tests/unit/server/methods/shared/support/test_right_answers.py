@@ -70,7 +70,9 @@ def alarms(row: dict[str, Any]) -> list[str]:
     evidence = Evidence(sources, row["question"], READER)
     sentences = (text[one.start : one.end] for one in split_sentences(text))
     return [
-        f"{one.kind} {one.text}: {one.detail}" for sentence in sentences for one in evidence.check(sentence, text).mismatches
+        f"{one.kind} {one.text}: {one.detail}"
+        for sentence in sentences
+        for one in evidence.check(sentence, text).mismatches
     ]
 
 
