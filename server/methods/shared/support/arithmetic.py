@@ -213,6 +213,8 @@ def follows_by_rule(quantity: Quantity, operands: Sequence[Quantity], sources: I
 
 def _by_rule(quantity: Quantity, operands: Sequence[Quantity], source: PreparedSource) -> Iterator[float]:
     wanted, per_day = _of_a_day(quantity)
+    if not per_day:
+        return
     for group in source.sentences:
         measured = [one for one in group if "[" in one.dimension and one.unit.factor is not None and one.values[0]]
         for a, b in permutations(measured, 2):

@@ -26,6 +26,7 @@ Words = frozenset[str]
 _MIN_SHARE: Final = 0.5
 _MIN_LEAD: Final = 0.3
 _MANY: Final = 3
+_MOST_UNKNOWN: Final = 2
 _VALUE: Final = "#"
 _TOKEN: Final = re.compile(r"\w+")
 _SHORT: Final = re.compile(r"\(([A-Z]\w{1,9})\)")  # stands for the words before it
@@ -164,8 +165,11 @@ class ProseBindings:
         """
         others = [one for one in self.of(value) if not is_same(value, one.value)]
         owns = self.clauses_of(value)
-        if words - self.words - asked:
+        unknown = words - self.words - asked
+        if unknown:
             asked = frozenset()  # other words for a name, or the name of something else
+        # What shares little with a rival and has much that no clause has speaks of another thing.
+        others = [one for one in others if _MOST_UNKNOWN * len(words & one.content) >= len(unknown)]
         common = self._common(value)
         rivals = [
             next((one for one in others if _is_nearer(words - (common - own.content), asked, sentence, one, own)), None)
