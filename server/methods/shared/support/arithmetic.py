@@ -20,6 +20,23 @@ _EXACT: Final = 1e-6
 _ROUNDED: Final = 0.05
 _CALENDAR: Final = 0.09  # a month has 28 to 31 days, and four weeks are called one
 _MIN_COUNT: Final = 10
+# "100 white cells per microlitre", "an eGFR of 60"
+_OFTEN_BARE: Final = frozenset({"1 / [length] ** 3", "[length] ** 3 / [time]"})
+_DAY: Final = 86_400.0
+# 4 percent by weight and volume are 40 mg/mL.
+_CONCENTRATION: Final = "[mass] / [length] ** 3"
+_GRAMS_PER_LITRE: Final = 10.0
+_SHARES: Final = {
+    **dict.fromkeys(["half", "halved", "halves", "hälfte", "halbe", "halben", "halber", "moitié", "mitad"], 50.0),
+    **dict.fromkeys(["third", "drittel", "tiers", "tercio"], 100 / 3),
+    **dict.fromkeys(("two thirds", "zwei drittel", "deux tiers", "dos tercios"), 200 / 3),
+    **dict.fromkeys(["quarter", "viertel", "quart", "cuarto"], 25.0),
+    **dict.fromkeys(("three quarters", "drei viertel", "trois quarts", "tres cuartos"), 75.0),
+}
+_FOLDS: Final = dict(
+    zip(["twofold", "threefold", "fourfold", "fivefold", "sixfold"], (2.0, 3.0, 4.0, 5.0, 6.0), strict=True)
+)
+_WORDS: Final = {PROPORTION: _SHARES, _FOLD: _FOLDS}
 
 
 def support_of(quantity: Quantity, source: PreparedSource) -> Support | None:
@@ -48,14 +65,37 @@ def is_stated(quantity: Quantity, text: PreparedText) -> bool:
         _near(abs(quantity.values[0]), 100 * value, quantity.tolerance) for value in text.written if value < 1
     ):
         return True
-    if _is_without_time(quantity, text):
+    return (
+        _is_otherwise_written(quantity, text) or _is_without_time(quantity, text) or _has_plain_number(quantity, text)
+    )
+
+
+def _is_otherwise_written(quantity: Quantity, text: PreparedText) -> bool:
+    """Return whether a text has the quantity in words, without its unit, or as a percentage by weight and volume."""
+    if any(
+        _near(quantity.values[0], value, quantity.tolerance)
+        for word, value in _WORDS.get(quantity.dimension, {}).items()
+        if text.index.has_phrase(word)
+    ):
         return True
-    return _has_plain_number(quantity, text)
+    if quantity.dimension in _OFTEN_BARE and quantity.written[0] in text.written:
+        return True
+    if quantity.dimension == _CONCENTRATION and any(
+        _near(quantity.values[0], _GRAMS_PER_LITRE * one.values[0], 0.0)
+        for one in text.by_dimension.get(PROPORTION, ())
+    ):
+        return True
+    # "20, 40 and 50 (× 10⁹/L)"
+    is_power = not quantity.tolerance and quantity.text.startswith("10")
+    return is_power and bool(text.by_dimension.get(quantity.dimension))
 
 
 def _has_number(quantity: Quantity, text: PreparedText) -> bool:
     values = {abs(value) for value in quantity.written}
     if not values.isdisjoint(text.written) or any(_digits(value) in text.index.words for value in values):
+        return True
+    shares = text.by_dimension.get(PROPORTION, ()) if 0 < min(values) < 1 else ()
+    if any(_near(100 * value, one.values[0], 0.0) for value in values for one in shares):
         return True
     # Only a number with decimals is rounded, or one of thousands.
     value, tolerance = abs(quantity.written[0]), quantity.tolerance
@@ -113,8 +153,12 @@ def _recurs(quantity: Quantity, text: PreparedText) -> bool:
 
 
 def _is_without_time(quantity: Quantity, text: PreparedText) -> bool:
-    """Return whether the text gives the quantity as a rate: "10 mg" of "10 mg a day"."""
-    return any(is_rate_of(rate, quantity) for rate in text.by_dimension.get(_per_time(quantity.dimension), ()))
+    """Return whether the text gives a rate, "10 mg a day" for "10 mg", or for a rate its amount beside another rate."""
+    if any(is_rate_of(rate, quantity) for rate in text.by_dimension.get(_per_time(quantity.dimension), ())):
+        return True
+    amount, _ = _of_a_day(quantity)
+    is_rate = amount != quantity.dimension and bool(text.by_dimension.get(quantity.dimension))
+    return is_rate and any(is_rate_of(quantity, other) for other in text.by_dimension.get(amount, ()))
 
 
 def is_rate_of(rate: Quantity, amount: Quantity) -> bool:
@@ -149,13 +193,78 @@ def _follows(quantity: Quantity, group: Sequence[Quantity]) -> bool:
         results.append(_ratios(quantity, stated))
     if quantity.dimension in _COUNTS:
         results.append(_numbers_needed(stated))
+        results.append(_points(quantity, stated))
     return any(is_result(quantity, value) for value in chain.from_iterable(results))
 
 
 def follows_from(quantity: Quantity, operands: Sequence[Quantity]) -> bool:
     """Return whether the quantity follows from operands that the answer itself names."""
-    ways = (_sums, _ratios, _compounds)
+    ways = (_same, _points, _sums, _ratios, _compounds, _over_days)
     return any(is_result(quantity, value) for way in ways for value in way(quantity, operands))
+
+
+def follows_by_rule(quantity: Quantity, operands: Sequence[Quantity], sources: Iterable[PreparedSource]) -> bool:
+    """Return whether the quantity is to an operand as two quantities of one sentence of a source are to one another.
+
+    "5 IU equal 1 µg" makes 300 µg of 1,500 IU, "a vial of 20 mg is dissolved in 60 mL" 600 mL of 200 mg.
+    """
+    return any(is_result(quantity, value) for source in sources for value in _by_rule(quantity, operands, source))
+
+
+def _by_rule(quantity: Quantity, operands: Sequence[Quantity], source: PreparedSource) -> Iterator[float]:
+    wanted, per_day = _of_a_day(quantity)
+    if not per_day:
+        return
+    for group in source.sentences:
+        measured = [one for one in group if "[" in one.dimension and one.unit.factor is not None and one.values[0]]
+        for a, b in permutations(measured, 2):
+            (first, low), (second, high) = _of_a_day(a), _of_a_day(b)
+            if second == wanted and a.unit.expression != b.unit.expression:
+                same = (value for dimension, value in map(_of_a_day, operands) if dimension == first)
+                yield from (value * high / low * quantity.values[0] / per_day for value in same)
+
+
+def _of_a_day(quantity: Quantity) -> tuple[str, float]:
+    """Return the dimension and the value of a quantity, of a rate a day those of a day's amount."""
+    if quantity.unit.expression.endswith(" / (day)"):
+        return quantity.dimension.replace(" / [time]", ""), quantity.values[0] * _DAY
+    return quantity.dimension, quantity.values[0]
+
+
+def is_share(a: Quantity, b: Quantity, texts: Iterable[PreparedText]) -> bool:
+    """Return whether two counts ("7 in 10,000") are a proportion of a text, of which the second is the round number."""
+    low, high = abs(a.written[0]), abs(b.written[0])
+    if a.dimension or b.dimension or not 0 < low < high:
+        return False
+    return any(
+        _near(100 * low / high, one.values[0], 0.0) for text in texts for one in text.by_dimension.get(PROPORTION, ())
+    )
+
+
+def _same(quantity: Quantity, group: Iterable[Quantity]) -> Iterator[float]:
+    """Yield the same quantity in another unit, and what a rate a day gives in a day."""
+    for one in group:
+        if one.dimension == quantity.dimension and one.dimension not in _COUNTS and one.unit != quantity.unit:
+            yield one.values[0]
+        if one.unit.expression.endswith(" / (day)") and _per_time(quantity.dimension) == one.dimension:
+            yield one.values[0] * _DAY
+        if not quantity.dimension and one.dimension:  # a number of a calculation without its unit
+            yield one.written[0]
+
+
+def _points(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield the differences of two proportions, which are called points."""
+    if quantity.dimension in _COUNTS and quantity.written[0] > _MIN_COUNT:
+        same = [one.values[0] for one in group if one.dimension == PROPORTION]
+        yield from (abs(a - b) for a, b in combinations(same, 2))
+
+
+def _over_days(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield what an amount comes to when it is taken once a day."""
+    amounts = [one for one in group if one.dimension == quantity.dimension and quantity.dimension != TIME]
+    amounts = [one for one in amounts if one.dimension not in _COUNTS or abs(one.written[0]) > _MIN_COUNT]
+    days = [one.values[0] / _DAY for one in group if one.dimension == TIME and one.unit.expression in ("day", "week")]
+    yield from (amount.values[0] * day for amount in amounts for day in days if day > 1)
 
 
 def is_result(quantity: Quantity, value: float) -> bool:
@@ -230,11 +339,23 @@ def _joined(a: frozenset[tuple[str, int]], b: frozenset[tuple[str, int]], sign: 
 def follows_for_body(quantity: Quantity, weights: Iterable[Quantity], sources: Iterable[PreparedSource]) -> bool:
     """Return whether the quantity is a dose per kilogram of a source, for one of the weights."""
     kilograms = [weight.written[0] for weight in weights if weight.unit.expression == "kilogram"]
-    return any(
-        is_result(quantity, dose.values[0] * kilogram)
+    doses = [
+        (dimension.replace(" / [body_mass]", ""), dose)
         for source in sources
         for dimension, doses in source.whole.by_dimension.items()
-        if "[body_mass]" in dimension and dimension.replace(" / [body_mass]", "") == quantity.dimension
+        if "[body_mass]" in dimension
         for dose in doses
+    ]
+    # A dose a day may be called a dose, and a dose beside others a day a dose a day.
+    is_daily = any(_of_a_day(dose)[0] != dose.dimension for _, dose in doses)
+    return any(
+        is_result(quantity, dose.values[0] * kilogram * scale)
+        for dimension, dose in doses
         for kilogram in kilograms
+        for is_equal_dimension, scale in (
+            (dimension == quantity.dimension, 1.0),
+            (dimension == _per_time(quantity.dimension) and _of_a_day(dose)[0] != dose.dimension, _DAY),
+            (is_daily and _per_time(dimension) == quantity.dimension, 1 / _DAY),
+        )
+        if is_equal_dimension
     )

@@ -7,6 +7,7 @@ they differ name what each value belongs to: of "of bupivacaine 2 mg/kg and of r
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -24,9 +25,13 @@ Value = Identifier | Quantity
 Words = frozenset[str]
 _MIN_SHARE: Final = 0.5
 _MIN_LEAD: Final = 0.3
+_MANY: Final = 3
+_MOST_UNKNOWN: Final = 2
 _VALUE: Final = "#"
 _TOKEN: Final = re.compile(r"\w+")
 _SHORT: Final = re.compile(r"\(([A-Z]\w{1,9})\)")  # stands for the words before it
+_NON: Final = re.compile(r"\bnon[- ](?=\w)", re.IGNORECASE)
+_DASH: Final = re.compile(r"\s?[-‐‑–—−]\s?[<>≤≥]?")
 _UNJUDGED: Final = frozenset({"", "symbol"})  # plain numbers and symbols stand beside too many things
 
 CONJUNCTIONS: Final = frozenset(
@@ -134,6 +139,7 @@ class ProseBindings:
     def __init__(self, source: PreparedSource) -> None:
         self._text = source.whole
         self.title = content_of(tuple(_stems(source.source.title)))
+        self.words = frozenset(_stems(source.whole.text))
         self._bound: dict[str, list[_Bound]] = {}
 
     def of(self, value: Value) -> list[_Bound]:
@@ -152,15 +158,29 @@ class ProseBindings:
         spots = [{(one.sentence, one.words) for one in self.clauses_of(value)} for value in values]
         return bool(set.intersection(*spots))
 
-    def rival_of(self, value: Value, words: Words, asked: Words) -> _Bound | None:
+    def rival_of(self, value: Value, words: Words, asked: Words, sentence: Words) -> _Bound | None:
         """Return the clause of another value whose names are among the words, where the value's own are not.
 
         Words that say nothing of any name speak of what was asked.
         """
         others = [one for one in self.of(value) if not is_same(value, one.value)]
         owns = self.clauses_of(value)
-        rivals = [next((one for one in others if _is_nearer(words, asked, one, own)), None) for own in owns]
+        unknown = words - self.words - asked
+        if unknown:
+            asked = frozenset()  # other words for a name, or the name of something else
+        # What shares little with a rival and has much that no clause has speaks of another thing.
+        others = [one for one in others if _MOST_UNKNOWN * len(words & one.content) >= len(unknown)]
+        common = self._common(value)
+        rivals = [
+            next((one for one in others if _is_nearer(words - (common - own.content), asked, sentence, one, own)), None)
+            for own in owns
+        ]
         return rivals[0] if rivals and all(rivals) else None
+
+    def _common(self, value: Value) -> Words:
+        """Return the words of the clauses of three values or more, which tell no two of them apart."""
+        counts = Counter(word for one in {c.words: c for c in self.of(value)}.values() for word in one.content)
+        return frozenset(word for word, count in counts.items() if count >= _MANY)
 
     def namesake_of(self, value: Value, words: Words, others: Sequence[ProseBindings]) -> _Bound | None:
         """Return the clause of another source that says the same of the name in its title, if that name is there."""
@@ -179,7 +199,7 @@ def is_same(a: Value, b: Value) -> bool:
     return a.text.casefold() == b.text.casefold()
 
 
-def _is_nearer(words: Words, asked: Words, other: _Bound, own: _Bound) -> bool:
+def _is_nearer(words: Words, asked: Words, sentence: Words, other: _Bound, own: _Bound) -> bool:
     if not words & (own.content ^ other.content):
         words |= asked
     if not (other.content - own.content) & words:
@@ -187,10 +207,13 @@ def _is_nearer(words: Words, asked: Words, other: _Bound, own: _Bound) -> bool:
     if own.is_open and other.sentence < own.sentence:
         return False  # "It" may stand for a name of the sentences before
     contrasts = list(_contrasts(own, other))
+    is_first = other.sentence == own.sentence and _is_before(other, own)
+    if is_first and any(one.own & words and one.other & words for one in contrasts):
+        return False  # what the first clause says may hold for both
     if any(one.is_other(words) for one in contrasts if one.is_aligned):
         return True
     loose = [one for one in contrasts if not one.is_aligned]
-    return any(one.is_other(words) for one in loose) and not any(one.own & words for one in contrasts)
+    return any(one.is_other(words) for one in loose) and not any(one.own & (words | sentence) for one in contrasts)
 
 
 def _contrasts(own: _Bound, other: _Bound) -> Iterator[_Contrast]:
@@ -268,7 +291,24 @@ def _words_of(text: str, clause: Clause, others: Sequence[Value]) -> tuple[str, 
 
 
 def _stems(text: str) -> Iterator[str]:
-    return map(stem_of, tokens_of(text))
+    return map(stem_of, tokens_of(_NON.sub("non", text)))
+
+
+def _has_unknown_name(text: str, clause: Clause, known: Words) -> bool:
+    """Return whether a clause has a word with a capital that a source lacks: an abbreviation, a brand, a translation.
+
+    What it stands for cannot be told. The first word of a sentence counts where a capital stands within it.
+    """
+    begin = next((found.start() for found in _TOKEN.finditer(text)), 0)
+    spans = [(value.start, value.end) for value in clause.values]
+    for found in _TOKEN.finditer(text, clause.start, clause.end):
+        word = found[0][1:] if found.start() == begin else found[0]
+        if word.islower() or len(found[0]) < 2 or any(a <= found.start() < b for a, b in spans):
+            continue
+        stem = stem_of(plain(found[0]))
+        if stem.isalpha() and stem not in known and stem not in FUNCTION_WORDS:
+            return True
+    return False
 
 
 def misbound_in_prose(
@@ -279,21 +319,30 @@ def misbound_in_prose(
     every: Sequence[ProseBindings],
 ) -> Iterator[Misbinding]:
     """Yield the values that the sentence puts beside the names of another value of the same kind."""
-    asked = content_of(tuple(_stems(question)))
+    asked, named = content_of(tuple(_stems(question))), content_of(tuple(_stems(sentence)))
     for kind in dict.fromkeys(kind_of(one) for one in values):
         if kind in _UNJUDGED:
             continue
         same = [one for one in values if kind_of(one) == kind]
-        for clause in cut_at(sentence, (0, len(sentence)), same):
+        clauses = list(cut_at(sentence, (0, len(sentence)), same))
+        for clause in clauses:
             words = _words_of(sentence, clause, values)
             value = clause.values[0]
-            if len(clause.values) > 1 and not all(source.is_range(clause.values) for source in sources):
-                yield from _crossed(words, clause.values, sources)
+            if len(clause.values) > 1 and not any(source.is_range(clause.values) for source in sources):
+                between = [sentence[a.end : b.start] for a, b in pairwise(clause.values)]
+                if not all(map(_DASH.fullmatch, between)):
+                    yield from _crossed(words, clause.values, sources)
                 continue
             having = [source for source in sources if source.clauses_of(value)]
+            if any(_has_unknown_name(sentence, clause, source.words) for source in having):
+                continue
             others = [source for source in every if source not in having]
             beside = content_of(words)
-            rivals = [one.rival_of(value, beside, asked) or one.namesake_of(value, beside, others) for one in having]
+            rivals = [
+                one.rival_of(value, beside, asked if len(clauses) == 1 else frozenset(), named)
+                or one.namesake_of(value, beside, others)
+                for one in having
+            ]
             if rivals and rivals[0] is not None and all(rivals):
                 detail = f"what stands beside {value.text} goes with {rivals[0].value.text} in the source"
                 yield Misbinding(value, detail)

@@ -22,12 +22,17 @@ Token = str | Quantity
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """Hold an expression as it is written, its value, and the number that is said to be its result, None for none."""
+    """Hold an expression as it is written, its value, and the number that is said to be its result, None for none.
+
+    ``steps`` are the numbers of the sides behind the first where all sides have one value:
+    "6 / (0.2 × 2 + 0.2) = 6 / 0.6".
+    """
 
     text: str
     value: float
     result: Quantity | None
     holds: bool
+    steps: tuple[float, ...] = ()
 
     @property
     def is_result(self) -> bool:
@@ -46,9 +51,19 @@ def calculations_in(text: str, quantities: Sequence[Quantity]) -> Iterator[Calcu
                 sides[-1].append(token)
         last = [token for token in sides[-1] if isinstance(token, Quantity)]
         result = last[0] if len(sides) > 1 and len(last) == 1 else None
+        steps = _steps(sides)
         for side in sides:
             if (value := _value_of(side, is_base=False)) is not None:
-                yield Calculation(_shown(side), value, result, result is not None and _holds(side, result))
+                yield Calculation(_shown(side), value, result, result is not None and _holds(side, result), steps)
+
+
+def _steps(sides: Sequence[Sequence[Token]]) -> tuple[float, ...]:
+    """Return the numbers of all sides but the first, where what each works out to is that of the first."""
+    values = [_value_of(side, is_base=False) for side in sides[:-1]]
+    first = values[0] if values else None
+    if first is None or any(value is None or abs(value - first) > _ROUNDED * abs(first) for value in values):
+        return ()
+    return tuple(abs(token.written[0]) for side in sides[1:-1] for token in side if isinstance(token, Quantity))
 
 
 def _runs(text: str, quantities: Sequence[Quantity]) -> Iterator[list[Token]]:

@@ -8,15 +8,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from server.methods.base import Mismatch, MismatchKind, Source
-from server.methods.shared.support.arithmetic import Support, follows_for_body, follows_from, is_stated, support_of
+from server.methods.shared.support.arithmetic import (
+    Support,
+    follows_by_rule,
+    follows_for_body,
+    follows_from,
+    is_share,
+    is_stated,
+    support_of,
+)
 from server.methods.shared.support.binding import CLAUSE_END, ProseBindings, Value, misbound_in_prose
 from server.methods.shared.support.calculations import Calculation, calculations_in
 from server.methods.shared.support.exchange import exchanged, sentences_of
-from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_symbol
-from server.methods.shared.support.quantities import Quantity, QuantityReader
+from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_common, is_symbol
+from server.methods.shared.support.quantities import FREQUENCY, Quantity, QuantityReader
 from server.methods.shared.support.record_binding import Record, misbound_in_records
 from server.methods.shared.support.sources import PreparedSource, PreparedText, stems_of, without_options
 
@@ -26,6 +35,7 @@ _RANGE: Final = re.compile(r"(\d{1,3})(?:\s?[–-]\s?(\d{1,3}))?")
 _LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*\d{1,3}[.)](?=\s)")
 _BEFORE_NAME: Final = re.compile(r"(?P<word>[^\W_][\w-]{3,})\*{0,2} \([^()\d]{0,20}$")
 _MAX_COUNT: Final = 10
+_MIN_SHARED: Final = 0.5
 _MAX_SOURCES: Final = 5
 
 
@@ -143,11 +153,15 @@ class Evidence:
         while rest:
             derived = [one for one in rest if _is_calculated(one, calculations)]
             derived = derived or [one for one in rest if follows_for_body(one, weights, sources)]
-            if derived and derived[0] not in known:
-                # A weight that the answer takes as its example, with the dose that follows from it.
-                derived += [one for one in rest if one.unit.expression == "kilogram" and one not in derived]
+            # A weight that the answer takes as its example, with the dose that follows from it.
+            derived += [one for one in rest if one not in derived and _is_weight(one, statement.quantities, sources)]
             derived = derived or [
                 one for one in rest if follows_from(one, [other for other in known if other.text != one.text])
+            ]
+            derived = derived or [one for one in rest if follows_by_rule(one, known, sources)]
+            derived = derived or [one for one in rest if _is_part(one, rest, known)]
+            derived = derived or [
+                b for a, b in pairwise(statement.quantities) if b in rest and is_share(a, b, [s.whole for s in sources])
             ]
             if not derived:
                 break
@@ -160,7 +174,12 @@ class Evidence:
         """Return the numbers of the answer and of the question that stand in a source or in the question."""
         texts = [self._question, *(source.whole for source in self._sources)]
         named = (*statement.quantities, *answer.quantities)
-        stated = [quantity for quantity in named if any(is_stated(quantity, text) for text in texts)]
+        weights = [*named, *self._question.quantities]
+        stated = [
+            quantity
+            for quantity in named
+            if any(is_stated(quantity, text) for text in texts) or follows_for_body(quantity, weights, self._sources)
+        ]
         return [*stated, *(quantity for quantity in self._question.quantities if not quantity.is_implied)]
 
     def _identifiers(self, statement: Statement, cited: Sequence[PreparedSource], context: str) -> Iterator[Mismatch]:
@@ -175,6 +194,8 @@ class Evidence:
             if one.kind == "symbol" and is_abbreviation(one.text, (*introduced, statement.text, context)):
                 continue
             if one.kind == "symbol" and _is_other_name(one, statement.text, sources):
+                continue
+            if is_common(one) and not _is_in_place_of_another(statement, sources):
                 continue
             others = [source for source in self._sources if source.whole.index.has(one)]
             yield _missing("identifier", one, others, cited)
@@ -227,6 +248,26 @@ def _is_other_name(one: Identifier, sentence: str, sources: Sequence[PreparedSou
     )
 
 
+def _is_in_place_of_another(statement: Statement, sources: Sequence[PreparedSource]) -> bool:
+    """Return whether a sentence says what a source says of a symbol, and has none of the source's symbols.
+
+    Else a symbol of letters alone may be any abbreviation. Of prose only symbols of letters are of its kind.
+    """
+    words = stems_of(statement.text)
+    for source in sources:
+        symbols = [one for one in source.whole.identifiers if one.kind == "symbol"]
+        known = symbols if source.records else list(filter(is_common, symbols))
+        named = [one for one in statement.identifiers if any(one.text == other.text for other in known)]
+        if named:
+            return False
+        if known and source.records:
+            return True
+        places = {source.whole.sentence_of(one.start) for one in known}
+        if any(len(words & stems_of(source.whole.sentence(place))) >= _MIN_SHARED * len(words) for place in places):
+            return True
+    return False
+
+
 def _citations(text: str) -> Iterator[tuple[int, int, int]]:
     for mark in _CITATION.finditer(text):
         for found in _RANGE.finditer(mark[1]):
@@ -236,9 +277,10 @@ def _citations(text: str) -> Iterator[tuple[int, int, int]]:
 
 def _is_checked(quantity: Quantity) -> bool:
     """Return whether a number says enough to be looked up: small counts do not."""
-    if quantity.dimension:
-        return True
     value = abs(quantity.written[0])
+    # "two units" may be of blood.
+    if quantity.dimension and not (quantity.unit.expression == "bioactivity" and value <= _MAX_COUNT):
+        return True
     return value > _MAX_COUNT or not value.is_integer()
 
 
@@ -255,10 +297,32 @@ def _stands_with(computed: Sequence[Quantity], value: Value, text: str) -> bool:
 def _is_calculated(quantity: Quantity, calculations: Sequence[Calculation]) -> bool:
     """Return whether a calculation that is written out gives the number, in the unit in which it is said."""
     return any(
-        (one.holds and one.result is not None and abs(one.result.written[0]) == abs(quantity.written[0]))
+        (one.holds and one.result is not None and _is_rounded(quantity, one.result.written[0]))
+        or (one.holds and abs(quantity.written[0]) in one.steps)
         or (one.result is None and one.is_result and abs(one.value - quantity.written[0]) <= 0.005 * abs(one.value))
         for one in calculations
     )
+
+
+def _is_weight(one: Quantity, quantities: Sequence[Quantity], sources: Sequence[PreparedSource]) -> bool:
+    return one.unit.expression == "kilogram" and any(follows_for_body(dose, [one], sources) for dose in quantities)
+
+
+def _is_part(one: Quantity, rest: Sequence[Quantity], known: Sequence[Quantity]) -> bool:
+    """Return whether a dose and a frequency, neither of which is given, make up a rate ("300 mg three times")."""
+    return any(
+        FREQUENCY in (one.dimension, other.dimension) and follows_from(one, [rate, other])
+        for other in rest
+        for rate in known
+        if other is not one and "[time]" in rate.dimension and rate.dimension != FREQUENCY
+    )
+
+
+def _is_rounded(quantity: Quantity, result: float) -> bool:
+    """Return whether a number is the result to the places to which it is written."""
+    place = quantity.tolerance / abs(quantity.unit.factor or 1.0)
+    gap = abs(abs(quantity.written[0]) - abs(result))
+    return gap <= place * 1.0001 and gap <= 0.05 * abs(result)
 
 
 def _out_of_date(

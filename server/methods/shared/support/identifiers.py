@@ -36,6 +36,8 @@ _SYMBOL: Final = re.compile(
     r"p\d{2}|mi[rR]-?\d+\w*|C\d+orf\d+|[A-Z]{2,8}s"
 )
 _ROMAN: Final = re.compile(r"[IVX]+")
+# A symbol that says nothing of what it is: letters alone, or a hormone, a vitamin, a type ("T4", "T2D").
+_COMMON: Final = re.compile(r"\D+|[A-Z]\d[A-Z]?")
 _DASHES: Final = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
 _THOUSANDS: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
 _CHROMOSOMES: Final = re.compile(
@@ -49,7 +51,7 @@ _NO_RECORDS: Final = frozenset(
         "DNA RNA CDNA MRNA TRNA RRNA PCR SNP SNPS NCBI OMIM BLAST PMID DOI WHO FDA EMA NIH CDC USA GWAS MRI ECG EEG "
         "ICU BMI AIDS HIV COPD ADHD PTSD RCT RCTS TLDR FAQ PDF XML JSON HTML URL API YES NOT AND THE FOR ALL NONE NOTE "
         "ANSWER TRUE FALSE HGNC HGVS GRCH38 GRCH37 HG38 HG19 COVID-19 SARS-COV-2 B12 H2O CO2 BID TID QID TDS QDS NNT "
-        "NNH ARR RRR IQR SEM",
+        "NNH ARR RRR IQR SEM PO4 SO4 NH3 NH4 NO2 NO3 N2O O2 LN2 HCO3 NAHCO3 H2O2 CACL2 CACO3 MGSO4",
     )
 )
 # A whole number, also of a list of ids without spaces, but not of a decimal number.
@@ -88,6 +90,11 @@ def identifiers_in(text: str) -> Iterator[Identifier]:
 
 def is_symbol(word: str) -> bool:
     return _SYMBOL.fullmatch(word) is not None and not _ROMAN.fullmatch(word) and word.upper() not in _NO_RECORDS
+
+
+def is_common(one: Identifier) -> bool:
+    """Return whether an identifier is a symbol of a form that most abbreviations have."""
+    return one.kind == "symbol" and _COMMON.fullmatch(one.text) is not None
 
 
 @lru_cache(maxsize=256)
@@ -129,6 +136,8 @@ class IdentifierIndex:
             return True  # a band holds its sub-bands
         if any(self.has_phrase(form) for form in _forms(text, identifier.kind)):
             return True
+        if re.fullmatch(r"[A-Z]\d{2,4}", identifier.text) and text[1:] in self._words:
+            return True  # an absorbance, a dilution, a day ("A595", "D28")
         parts = text.split("-") if identifier.kind == "symbol" else []
         return len(parts) > 1 and all(len(part) > 1 and self.has_phrase(part) for part in parts)
 

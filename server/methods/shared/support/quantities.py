@@ -31,8 +31,8 @@ _NUMBER: Final = re.compile(
     r"(?<![\w.])(?<![^\W\d_]-)(?<!\d,)(?P<sign>(?<![\d%)])-\s?(?=[\d.]))?"
     r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}(?!\d)|"
     r"\d{1,3}(?:[\xa0']\d{3})+(?:[.,]\d+)?(?!\d)|\d{1,3}(?: \d{3})+(?![\d.,])|\d+[.,·]\d+|\d+|(?<!\d)[.·]\d+)"
-    rf"(?P<fraction>[½¼¾⅓⅔])?(?:(?:[eE]|\s?[×x·*]\s?10\s?(?:\^|\*\*)?\s?)(?P<power>[-+]?\d{{1,3}})(?!\d)|"
-    rf"\s?[×x·*]\s?10(?P<raised>{_RAISED})|\^(?P<exponent>-?\d{{1,3}})(?!\d)|(?P<superscript>{_RAISED}))?|(?P<alone>[½¼¾⅓⅔])"
+    rf"(?P<fraction>[½¼¾⅓⅔])?(?:(?:[eE]|\s?[×x·*]\s?10\s?(?:\^|\*\*)?\s?)(?P<power>[-+]?(?!0)\d{{1,3}})(?!\d)|"
+    rf"\s?[×x·*]\s?10(?P<raised>{_RAISED})|\^(?P<exponent>-?\d{{1,3}})(?!\d)|(?P<superscript>{_RAISED}))?|(?<![^\W\d_])(?P<alone>[½¼¾⅓⅔])"
 )
 _ORDINAL: Final = re.compile(r"(?:st|nd|rd|th|er|e|ère|ème)\b")
 _MULTIPLE: Final = re.compile(
@@ -144,6 +144,8 @@ class QuantityReader:
         self._often = re.compile(interval)
         self._times = re.compile(_TIMES + interval)
         self._one = re.compile(units.one)
+        # "week 52 versus 14%": the unit of a number stands before it.
+        self._before = re.compile(rf"(?<!\d)(?<!\d[ -])(?<!\w)(?:{units.one})\s$")
         self._adverb = re.compile(rf"(?<!\w)(?:{units.adverb})")
 
     def read(self, text: str, masked: Sequence[tuple[int, int]] = (), *, is_evidence: bool = False) -> list[Quantity]:
@@ -177,7 +179,9 @@ class QuantityReader:
         for number, quantity in reversed(read):
             if not quantity.dimension and after is not None and after.dimension:
                 gap = text[quantity.end : after.start]
-                if _JOIN.fullmatch(gap):
+                # "dos", "ein": a word of another language may be none.
+                is_number = number.language in ("", "en") or is_evidence
+                if is_number and _JOIN.fullmatch(gap) and not self._before.search(text, 0, quantity.start):
                     quantity = self._of(text, number, after.unit, quantity.end, is_joined=True)
             if number.language not in ("", "en") and not quantity.dimension and not is_evidence:
                 continue

@@ -52,6 +52,11 @@ class PreparedText:
         """Return the number of the sentence that holds a place."""
         return max(0, bisect_right(self.sentence_starts, place) - 1)
 
+    def sentence(self, place: int) -> str:
+        """Return the sentence of a number."""
+        end = self.sentence_starts[place + 1] if place + 1 < len(self.sentence_starts) else len(self.text)
+        return self.text[self.sentence_starts[place] : end]
+
     def by_sentence(self) -> list[list[Quantity]]:
         """Return the quantities of each sentence."""
         groups: list[list[Quantity]] = [[] for _ in self.sentence_starts]

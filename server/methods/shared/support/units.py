@@ -22,6 +22,11 @@ _DEFINITIONS: Final = (
     "charge_equivalent = [charge_equivalent]",
     "fold = [fold]",
     "number = []",
+    # pint's sievert is a speed squared; the dose of a body is nothing else's.
+    "effective_dose = [effective_dose]",
+    # An energy in mass, length and time would hide the day of "kcal a day".
+    "energy_joule = [energy_value]",
+    "energy_calorie = 4.184 * energy_joule",
 )
 _PREFIXES: Final = {
     "": "",
@@ -46,8 +51,9 @@ _SYMBOLS: Final = (
     ("Hz", "hertz", "kM"),
     ("Gy", "gray", "m"),
     ("Bq", "becquerel", "kM"),
-    ("J", "joule", "kM"),
-    ("cal", "calorie", "k"),
+    ("Sv", "effective_dose", "nµum"),
+    ("J", "energy_joule", "kM"),
+    ("cal", "energy_calorie", "k"),
     ("eq", "charge_equivalent", "mµ"),
     ("Eq", "charge_equivalent", "mµ"),
     ("U", "bioactivity", "mkM"),
@@ -57,19 +63,21 @@ _SYMBOLS: Final = (
 )
 _OTHER_SYMBOLS: Final = {
     "%": "proportion", "ppm": "part_per_million", "mcg": "microgram", "cm": "centimeter", "dL": "deciliter",
-    "dl": "deciliter", "cc": "milliliter", "kb": "1e3 * base_pair", "Mb": "1e6 * base_pair", "kcal": "kilocalorie",
+    "dl": "deciliter", "cc": "milliliter", "kb": "1e3 * base_pair", "Mb": "1e6 * base_pair",
+    "kcal": "kiloenergy_calorie",
     "mmHg": "millimeter_Hg", "mm Hg": "millimeter_Hg", "cmH2O": "centimeter_H2O", "°C": "degree_Celsius",
     "° C": "degree_Celsius", "ºC": "degree_Celsius", "℃": "degree_Celsius", "°F": "degree_Fahrenheit", "°": "arc",
     "º": "arc", "m2": "meter**2", "m²": "meter**2", "m^2": "meter**2", "cm2": "centimeter**2", "cm²": "centimeter**2",
     "mm3": "millimeter**3", "mm³": "millimeter**3", "UI": "bioactivity", "IE": "bioactivity", "lb": "pound",
     "h": "hour", "hr": "hour", "hrs": "hour", "Std": "hour", "min": "minute", "mins": "minute", "Min": "minute",
-    "sec": "second", "d": "day", "wk": "week", "wks": "week", "mo": "month", "yr": "year", "yrs": "year",
+    "sec": "second", "d": "day", "j": "day", "wk": "week", "wks": "week", "mo": "month", "yr": "year", "yrs": "year",
     "kg": "kilogram", "kDa": "kilodalton", "mg": "milligram",
 }  # fmt: skip
 # Words in any case; a stem in "(…)" is optional.
 _WORDS: Final = (
     ("proportion", r"percent(?:age points?)?|per cent|prozent(?:punkte?n?)?|pour[ -]?cent|por ciento|p\.p\."),
     ("microgram", r"micro-?gram(?:me|o)?s?|mikrogramm"),
+    ("micromole", r"micro-?moles?|mikromol|micromole?s"),
     ("nanogram", r"nanogram(?:me|o)?s?|nanogramm"),
     ("milligram", r"milligram(?:me)?s?|milligramm|miligramos?"),
     ("kilogram", r"kilogram(?:me|o)?s?|kilogramm|kilos?"),
@@ -84,7 +92,7 @@ _WORDS: Final = (
     ("millimeter", r"millimet(?:er|re)s?|milímetros?"),
     ("centimeter", r"centimet(?:er|re)s?|zentimeter|centimètres?|centímetros?"),
     ("meter**2", r"square met(?:er|re)s?|quadratmetern?|mètres? carrés?|metros? cuadrados?"),
-    ("kilocalorie", r"kilo-?calor(?:ie|ía)s?|kilokalorien?"),
+    ("kiloenergy_calorie", r"kilo-?calor(?:ie|ía)s?|kilokalorien?"),
     ("bioactivity", r"(?:international )?units?|(?:internationale )?einheiten|uni(?:té|dade)s(?: interna[ct]ionales)?"),
     ("degree_Celsius", r"degrees? (?:celsius|centigrade)|grad celsius|degrés? celsius|grados? celsius"),
     ("arc", r"degrees?|grad|degrés?|grados?"),
@@ -141,13 +149,16 @@ class Units:
         adverb = "|".join(f"(?i:{pattern})" for _, pattern in _ADVERBS)
         per = r"\s?/\s?|\s(?:per|pro|par|por|je|a|an|al|à la|each|every|jeden|jede|chaque|cada)\s"
         inverse = rf"day|hour|week|{_alternatives(self._symbols)}"
-        of_body = r"(?:\s(?:of |de )?(?:body[ -]?weight|bw|körpergewicht|poids(?: corporel)?|peso(?: corporal)?))?"
+        mass = r"bw|körpergewicht|poids(?: corporel)?|peso(?: corporal)?"
+        # "of real body weight": one word says which.
+        of_body = rf"(?:\s(?:of |de )?(?:(?:[^\W\d_]{{4,}}\s)?body[ -]?weight|{mass}))?"
         # "0.5 g of xylitol per kg": the substance stands within the unit.
         what = (
             r"\s(?:of\s|de\s)?[^\W\d_][\w-]*(?:\s[^\W\d_][\w-]*)?(?=\s(?:per|pro|par|por|je)\s(?:kg|kilo|m2|m²)(?!\w))"
         )
         self._pattern = re.compile(
             rf"(?P<first>{one})(?:{what})?(?P<rest>(?:(?:{per})(?:{one}){of_body})*(?:\s?[·.]?(?:{inverse})(?:-1|⁻¹))*)"
+            rf"(?:(?:{per})1[.,]73\s?m(?:²|\^?2)(?!\w))?"
             rf"(?P<adverb>\s(?:{adverb})(?!\w))?"
         )
         # 5 ×10⁹/L and 50,000/µL: a count has no unit of its own.

@@ -69,8 +69,25 @@ def test_a_value_of_another_source_is_said_to_stand_there() -> None:
 
 def test_abbreviations_of_the_rest_of_the_answer_are_known() -> None:
     """An abbreviation that the answer has introduced is not looked up."""
-    assert EVIDENCE.check("VGS was not seen [1].").mismatches != ()
-    assert EVIDENCE.check("VGS was not seen [1].", context="Very grave shock (VGS) is feared.").mismatches == ()
+    assert EVIDENCE.check("VGS1 was not seen [1].").mismatches != ()
+    assert (
+        EVIDENCE.check("VGS1 was not seen [1].", context="Very grave shock of type 1 (VGS1) is feared.").mismatches
+        == ()
+    )
+
+
+@pytest.mark.parametrize("text", ["RRT is needed.", "T2D is rare.", "It is given in CKD."])
+def test_an_abbreviation_in_no_place_of_a_symbol_is_not_looked_up(text: str) -> None:
+    """Letters alone may stand for anything."""
+    assert EVIDENCE.check(text).mismatches == ()
+
+
+def test_a_symbol_in_the_place_of_the_sources_is_looked_up() -> None:
+    """A sentence that says of another symbol what the source says of its own is labelled."""
+    evidence = Evidence([Source("Orla disease is caused by variants of CTNS.", 1)], "", READER)
+
+    assert [one.text for one in evidence.check("Orla disease is caused by variants of ENG [1].").mismatches] == ["ENG"]
+    assert evidence.check("Orla disease (OD), by variants of CTNS, leads to RRT [1].").mismatches == ()
 
 
 def test_another_name_in_parentheses_is_not_looked_up() -> None:
@@ -78,7 +95,7 @@ def test_another_name_in_parentheses_is_not_looked_up() -> None:
     evidence = Evidence([Source("Compound Levothyroxine treats Disease hypothyroidism with variants")], "", READER)
 
     assert evidence.check("It is treated with levothyroxine (T4).").mismatches == ()
-    assert [one.text for one in evidence.check("It has variants (T4).").mismatches] == ["T4"]
+    assert [one.text for one in evidence.check("It has variants (TBG4).").mismatches] == ["TBG4"]
 
 
 def test_a_source_that_the_sentence_names_need_not_be_cited() -> None:
