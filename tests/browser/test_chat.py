@@ -171,6 +171,8 @@ def test_an_answer_can_be_stopped_and_asked_again(scripted: Any, page: Any) -> N
 
     assert page.get_by_role("button", name=TEXTS["ask.send"], exact=True).is_visible()
     page.get_by_role("button", name=TEXTS["turn.retry"]).click()
+    # The question is written down before it is asked again, and the steps of the first time still stand there.
+    page.get_by_role("button", name=TEXTS["ask.stop"], exact=True).wait_for()
     page.locator(".step", has_text="esearch gene: DEAD").wait_for(state="attached")
     page.locator("#question").focus()
     page.keyboard.press("Escape")

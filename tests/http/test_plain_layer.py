@@ -191,7 +191,7 @@ def test_methods_stay_ours(server: Any) -> None:
         ({"structured_outputs": {"regex": "(("}}, 400),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]}, 422),
         ({"messages": "x"}, 400),
-        ({"messages": []}, 400),
+        ({"messages": []}, 422),
     ],
 )
 def test_bad_requests_are_told_and_harm_nobody(server: Any, fields: dict[str, Any], status: int) -> None:

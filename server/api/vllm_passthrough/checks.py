@@ -125,6 +125,8 @@ def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
         UnsupportedField: the field is not served; ``param`` names it.
         InvalidRequest: the value is not valid; ``param`` names the field.
     """
+    if body.get("messages") == []:
+        raise InvalidRequest("messages: there is none; send at least one", param="messages")
     for name, value in body.items():
         if name in REFUSED and value not in (None, False, 0, [], {}):
             raise UnsupportedField(f"{name}: {REFUSED[name]}; leave {name} out", param=name)

@@ -179,7 +179,7 @@ class KgRag:
         prompt_ids = self._prompt_ids(ask, outcome.question, engine, outcome.context_text)
         yield Step(f"the model answers {'from' if outcome.context_text else 'WITHOUT'} the graph")
         yield EvidenceRead(report.sources_of(outcome))
-        params = self._params(ask, outcome.question, engine)
+        params = self._params(ask, outcome.question, engine, len(prompt_ids))
         async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
             async for event in events:
                 if not isinstance(event, Done):
@@ -215,10 +215,14 @@ class KgRag:
             return engine.tokenizer.encode_chat(self._prompts.chat_form(question, context, ask.instruction))
         return plain_ids(engine, self._prompts.base_form(question, context))
 
-    def _params(self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine) -> GenerateParams:
+    def _params(
+        self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine, prompt_tokens: int
+    ) -> GenerateParams:
         sampling = ask.sampling
+        limit = answer_limit(sampling.max_tokens, _ANSWER_TOKENS, self._max_answer_tokens, engine)
         return GenerateParams(
-            max_tokens=self._answer_tokens(ask, question, engine),
+            # An engine that keeps no grammar may write more than the answer to a closed question, which is shown too.
+            max_tokens=max(1, min(limit, engine.max_model_len - prompt_tokens)),
             # The paper sets temperature 0.
             temperature=sampling.temperature or 0.0,
             stop=(*sampling.stop, *(("\n",) if question.answers else ("\n\nQuestion:",))),

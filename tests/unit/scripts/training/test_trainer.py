@@ -51,6 +51,7 @@ def test_a_resumed_run_has_the_weights_of_an_uninterrupted_one(tiny_model: Calla
     assert [plan["from_step"] for plan in resumed.plans] == [0, 2]
 
 
+@pytest.mark.server
 @pytest.mark.skipif(ALONE not in os.environ, reason="runs in a process of its own, which the next test starts")
 def test_several_workers_add_the_same_gradients(tiny_model: Callable[[], Any], tmp_path: Path) -> None:
     one = _run(tiny_model(), tmp_path / "one")
