@@ -21,6 +21,7 @@ DOCUMENTS: list[dict[str, Any]] = [
      "types": ["randomized controlled trial"], "retracted_by": ["PMID:9"]},
     {"id": "PMID:3", "title": "Broken legs", "text": "A fracture of the femur heals in weeks."},
 ]  # fmt: skip
+pytestmark = pytest.mark.weights
 RETRIEVERS = ("dense", "bm25", "pes2", "hybrid")
 
 
@@ -46,7 +47,6 @@ def site(
         yield made
 
 
-@pytest.mark.weights
 def test_every_retriever_finds_the_passage_with_where_it_is_from(site: Site) -> None:
     """Nothing of the document is lost on the way; the id is a text, as 63 bits do not survive JavaScript."""
     for retriever in RETRIEVERS:
@@ -231,7 +231,6 @@ def test_without_any_namespace_the_remedy_is_told(
         assert (status, reply["error"]["param"]) == (422, "rerank")
 
 
-@pytest.mark.weights
 def test_an_encoder_with_weights_finds_by_meaning(site: Site) -> None:
     """No word of the question stands in the passage."""
     site.create("meaning", encoder="minilm", words="none", keywords=False)

@@ -29,6 +29,7 @@ from models.encoders.remote_encoder.references import probe_rows
 from models.encoders.resolve import resolve_encoder
 from models.errors import EncoderUnavailable, EncoderUnusable, ModelError
 
+pytestmark = pytest.mark.weights
 PASSAGES = [PassageText(f"Title {number % 5}", text) for number, text in enumerate(TEXTS * 5)]
 
 
