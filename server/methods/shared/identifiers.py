@@ -8,13 +8,11 @@ abbreviations of everyday medicine are not.
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
-from retrieval.formats.notation import typed_powers
+from server.methods.shared.support.identifiers import EVERYDAY, Identifier, plain
 
 _MAX_SMALL: Final = 10
 _UNITS: Final = (
@@ -49,16 +47,6 @@ _SYMBOL: Final = re.compile(
     r"(?=.*[A-Z].*[A-Z])(?=.*\d)[A-Za-z0-9_.\-‐–]+|[A-Z]{3,8}(?:[-‐–][A-Z0-9]+)*|rs\d{2,12}|[A-Z]\d{1,5}[A-Z]?|p\d{2}|mi[rR]-?\d+\w*|C\d+orf\d+"
 )
 _ROMAN: Final = re.compile(r"[IVX]+")
-# Abbreviations that stand for no record, and words that stand in capitals.
-_EVERYDAY_TEXT: Final = (
-    "DNA RNA CDNA MRNA TRNA RRNA PCR SNP SNPS NCBI OMIM BLAST PMID DOI WHO FDA EMA NIH CDC USA GWAS MRI "
-    "ECG EEG ICU BMI AIDS HIV COPD ADHD PTSD RCT RCTS TLDR FAQ PDF XML JSON HTML URL API YES NOT AND THE "
-    "FOR ALL NONE NOTE ANSWER TRUE FALSE HGNC HGVS GRCH38 GRCH37 HG38 HG19 COVID-19 SARS-COV-2 B12 H2O "
-    "CO2"
-)
-EVERYDAY: Final = frozenset(_EVERYDAY_TEXT.split())
-_DASHES: Final = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
-_THOUSANDS: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
 _CHROMOSOMES: Final = re.compile(
     r"(?:chr|chromosomes?\W{1,4})(\d{1,2}|x|y|mt?)(?![a-z0-9])|(?<![\w.])(\d{1,2}|x|y)[pq](?:\d|ter)|nc_0000(\d\d)"
 )
@@ -70,16 +58,6 @@ _RANGE: Final = re.compile(
     rf"({_NUMBER})(?=\s?(?:-|to|and|or|,|/|±)\s?(?:{_NUMBER})\s?({_UNITS})(?![\w]))", re.IGNORECASE
 )
 _UNIT_NAMES: Final = {"percent": "%", "per cent": "%", "mcg": "ug", "μg": "ug", "µg": "ug"}
-
-
-@dataclass(frozen=True, slots=True)
-class Identifier:
-    """Hold one identifier or number of a text, with its place there."""
-
-    text: str
-    kind: str
-    start: int
-    end: int
 
 
 def identifiers_in(text: str) -> Iterator[Identifier]:
@@ -115,16 +93,18 @@ class EvidenceIndex:
         self._chromosomes: set[str] = set()
 
     def add(self, text: str) -> None:
-        plain = _plain(text)
-        self._text += f"\n{plain}"
-        self._chromosomes.update(next(filter(None, one.groups())).lstrip("0") for one in _CHROMOSOMES.finditer(plain))
-        for found in _MEASURED.finditer(plain):
+        compared = plain(text)
+        self._text += f"\n{compared}"
+        self._chromosomes.update(
+            next(filter(None, one.groups())).lstrip("0") for one in _CHROMOSOMES.finditer(compared)
+        )
+        for found in _MEASURED.finditer(compared):
             value = float(found[1].replace(",", ""))
             self._numbers.add((float(f"{value}e{found[2]}") if found[2] else value, _unit(found[3] or "")))
         # A list of ids without spaces looks like one number with separators, so its parts count as well.
-        for number in (*re.finditer(_NUMBER, plain), *re.finditer(r"\d+", text)):
+        for number in (*re.finditer(_NUMBER, compared), *re.finditer(r"\d+", text)):
             self._numbers.add((float(number[0].replace(",", "")), ""))
-        for number in _RANGE.finditer(plain):
+        for number in _RANGE.finditer(compared):
             self._numbers.add((float(number[1].replace(",", "")), _unit(number[2])))
 
     def has(self, identifier: Identifier) -> bool:
@@ -132,9 +112,9 @@ class EvidenceIndex:
             case "number" | "p_value":
                 return all(value in self._numbers for value in _values(identifier.text))
             case "position":
-                return self._has_position(_plain(identifier.text))
+                return self._has_position(plain(identifier.text))
             case _:
-                return any(self._stands(form) for form in _forms(_plain(identifier.text), identifier.kind))
+                return any(self._stands(form) for form in _forms(plain(identifier.text), identifier.kind))
 
     def _has_position(self, text: str) -> bool:
         chromosome, _, place = re.sub(r"^(?:chromosome\s|chr)", "", text).partition(":")
@@ -149,11 +129,6 @@ class EvidenceIndex:
                 return True
             start = self._text.find(form, start + 1)
         return False
-
-
-def _plain(text: str) -> str:
-    text = unicodedata.normalize("NFKC", typed_powers(text)).translate(_DASHES).casefold()
-    return _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
 
 
 def _forms(text: str, kind: str) -> Iterator[str]:
@@ -173,9 +148,8 @@ def _forms(text: str, kind: str) -> Iterator[str]:
 
 def _values(text: str) -> list[tuple[float, str]]:
     """Return the numbers of a text with their units, "" for none."""
-    plain = _plain(text)
-    plain = re.sub(r"\s?[×x]\s?10\^?(-?\d+)", r"e\1", plain)
-    found = re.search(rf"({_NUMBER})(?:\s?e(-?\d+))?\s?(.*)$", plain)
+    compared = re.sub(r"\s?[×x]\s?10\^?(-?\d+)", r"e\1", plain(text))
+    found = re.search(rf"({_NUMBER})(?:\s?e(-?\d+))?\s?(.*)$", compared)
     if found is None:
         return []
     number = found[1].replace(",", "")
