@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
+from server.methods.shared.evidence_index import EvidenceIndex, identifiers_in
 from server.methods.shared.extractive import stems_of
-from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 
 _TOKEN: Final = re.compile(r"[a-z0-9]+")
 # "No significant difference …" is no verdict.

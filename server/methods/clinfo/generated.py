@@ -30,8 +30,8 @@ from server.methods.clinfo.queries import (
 )
 from server.methods.clinfo.screening import Screened
 from server.methods.clinfo.statements import Claim, Conclusion, is_verbatim, statements_of
+from server.methods.shared.evidence_index import EvidenceIndex, identifiers_in
 from server.methods.shared.evidence_table import FINDINGS, Finding
-from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
 from server.methods.shared.quoted import QuoteTask, Quoting
 
 # What the prompt asks the model to write where it finds no answer; labels and outcome follow it.

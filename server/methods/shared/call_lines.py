@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from models.decoding.types import CallReply
 from server.methods.base import Reference
-from server.methods.shared.identifiers import identifiers_in
+from server.methods.shared.evidence_index import identifiers_in
 
 # Parameters that carry the query; the short form omits the others.
 _QUERY_PARAMETERS = ("term", "id", "QUERY", "RID", "linkname")

@@ -23,8 +23,8 @@ from models.errors import ModelError
 from models.types import Delta, FinishReason, GenerateParams
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, plain_ids, uses_chat_template
-from server.methods.shared.identifiers import identifiers_in
-from server.methods.shared.support.identifiers import EVERYDAY
+from server.methods.shared.evidence_index import identifiers_in
+from server.methods.shared.identifiers import EVERYDAY
 
 log = logging.getLogger(__name__)
 _CLIENT_ASKS: Final = (

@@ -1,134 +1,165 @@
-"""Find the identifiers and numbers of a text, and look them up in other texts. Pure.
+"""Find the identifiers of a text, and look them up in other texts. Pure.
 
-Looked up are what a reader takes for a fact of a record: numbers, with their units, p-values, gene symbols, rs numbers,
-accessions, variants, positions, article numbers and addresses. Counts up to ten, list markers, citation markers and
-abbreviations of everyday medicine are not.
+Looked up are what a reader takes for a fact of a record: gene symbols, rs numbers, accessions, variants, bands,
+positions, article numbers and addresses. An abbreviation is none where words of the evidence have its initials.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-from server.methods.shared.support.identifiers import EVERYDAY, Identifier, plain
+from retrieval.formats.notation import typed_powers
 
-_MAX_SMALL: Final = 10
-_UNITS: Final = (
-    r"%|percent|per\s+cent|[munpµμk]?g(?:/(?:kg|d[lL]?|day|m[lL]|[lL]|h|m2))?|mcg|[munµμ]?[lL]|d[lL]|[munpµμ]?[mM]ol(?:/[lL])?|"
-    r"[munµμ]?M|IU(?:/[mk]?[lLg])?|U(?:/[lL])?|mEq|mmHg|kDa|Da|bp|[kM]b|Gy|[kM]?Hz|k?cal|kJ|[munckµμ]?m|°?C|K|"
-    r"years?|months?|weeks?|days?|hours?|h|minutes?|min|seconds?|s|fold|patients?|participants?"
-)
-_NUMBER: Final = r"\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+\.\d+|\.\d+|\d+"
+_BAND: Final = r"(?:\d{1,2}(?:\.\d{1,3})?|ter|cen)"
+_PLACE: Final = r"\d[\d,]*(?:[-–]\d[\d,]*)?"
+_PART: Final = r"[-‐–][A-Za-z0-9α-ω]+|_\d+(?:\.\d+)?|\.\d{1,2}(?=\b)"
 _KINDS: Final = (
     ("url", r"https?://[^\s<>\"'\])]+"),
     ("doi", r"\b10\.\d{4,9}/[^\s<>\"'\]),;]+"),
-    (
-        "p_value",
-        rf"\b[pP]\s?(?:-?\s?values?\s?)?(?:[=<>≤≥]|of|is)\s?(?:{_NUMBER})(?:\s?[eE][-−]?\d+|\s?[×x]\s?10\^?[-−]?\d+)?",
-    ),
-    ("article", r"\b(?:PMID|PMCID|PMC|NCT|OMIM|MIM)(?:\s?:\s?|\s)?(?:PMC)?\d{3,9}\b"),
+    ("article", r"\b(?:PM(?:ID|CID|C)|NCT|O?MIM|ISRCTN)\s?:?\s?(?:PMC)?\d{3,9}\b|\bEudraCT[\s:]+[\d-]{12,14}\b"),
     ("term", r"\b(?:DOID|GO|HP|MONDO|CHEBI|UBERON|MESH|HGNC|EFO|ORPHA|ORPHANET|CL|DrugBank):\s?[A-Z]{0,2}\d+\b"),
+    # Its number is read behind it.
+    ("id", r"(?<![\w-])(?:[iI][dD]s?|(?:[Gg]ene|Entrez)(?:[ -][iI][dD])?)(?:[\s*_`:=#]|ist?|est?){1,6}(?=\d{2,10}\b)"),
     ("variant", r"\b[cgpmnr]\.[A-Za-z0-9_>+*()=\-]*\d[A-Za-z0-9_>+*()=\-]*(?!\w)"),
-    ("position", r"\b(?:chr|[cC]hromosome\s)(?:\d{1,2}|[XYM]|MT)(?::\d[\d,]*(?:[-–]\d[\d,]*)?)?(?![\w:])"),
-    (
-        "band",
-        r"(?<![\w.])(?:chr)?(?:\d{1,2}|[XY])[pq](?:\d{1,2}(?:\.\d{1,3})?|ter)(?:[-–][pq]?(?:\d{1,2}(?:\.\d{1,3})?|ter))?(?![\w])",
-    ),
-    ("symbol", r"(?<![\w/])[A-Za-z][A-Za-z0-9]*(?:_\d+(?:\.\d+)?|[-‐–][A-Za-z0-9]+|\.\d{1,2}(?=\b))*(?![\w])"),
-    ("number", rf"(?<![\w.,/])(?:{_NUMBER})(?:\s?(?:e|E)[-−]?\d+)?(?:\s?(?:{_UNITS})(?![\w]))?(?![\w])"),
-)
+    ("position", rf"\b(?:chr|(?:[cC]h?romosom[ae]?[ns]?)\s)(?:\d{{1,2}}|[XYM]|MT)(?::{_PLACE})?(?![\w:])"),
+    ("band", rf"(?<![\w.])(?:chr)?(?:\d{{1,2}}|[XY])[pq]{_BAND}(?:[-–](?:\d{{1,2}}|[XY])?[pq]?{_BAND})?(?![\w])"),
+    ("symbol", rf"(?<![\w/])(?:\d(?=[A-Z]{{2}}))?[A-Za-zα-ω][A-Za-z0-9α-ω]*(?:{_PART})*(?![\w])"),
+)  # fmt: skip
 _PATTERN: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _KINDS))
-_LIST_MARKER: Final = re.compile(
-    r"(?:^|\n)[ \t]*(?:\d{1,3}[.)](?=\s)|\[\d{1,3}(?:\s?[,;]\s?\d{1,3})*\])|\[\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*\]"
-)
 _SYMBOL: Final = re.compile(
-    r"(?=.*[A-Z].*[A-Z])(?=.*\d)[A-Za-z0-9_.\-‐–]+|[A-Z]{3,8}(?:[-‐–][A-Z0-9]+)*|rs\d{2,12}|[A-Z]\d{1,5}[A-Z]?|p\d{2}|mi[rR]-?\d+\w*|C\d+orf\d+"
+    r"(?=.*[A-Z].*[A-Z])(?=.*\d)[A-Za-z0-9_.\-‐–]+|[A-Z]{3,8}(?:[-‐–][A-Z0-9]+)*|rs\d{2,12}|[A-Z]\d{1,5}[A-Z]?|"
+    r"p\d{2}|mi[rR]-?\d+\w*|C\d+orf\d+|[A-Z]{2,8}s"
 )
 _ROMAN: Final = re.compile(r"[IVX]+")
+# A symbol that says nothing of what it is: letters alone, or a hormone, a vitamin, a type ("T4", "T2D").
+_COMMON: Final = re.compile(r"\D+|[A-Z]\d[A-Z]?")
+_DASHES: Final = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
+_THOUSANDS: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
 _CHROMOSOMES: Final = re.compile(
-    r"(?:chr|chromosomes?\W{1,4})(\d{1,2}|x|y|mt?)(?![a-z0-9])|(?<![\w.])(\d{1,2}|x|y)[pq](?:\d|ter)|nc_0000(\d\d)"
+    r"(?:chr|chromosome?[ns]?\W{1,4}|cromosomas?\W{1,4})(\d{1,2}|x|y|mt?)(?![a-z0-9])|"
+    r"(?<![\w.])(\d{1,2}|x|y)[pq](?:\d|ter)|nc_0000(\d\d)"
 )
-_MEASURED: Final = re.compile(
-    rf"(?<![\w.])({_NUMBER})(?:\s?(?:e|[×x]\s?10\^?)(-?\d{{1,3}}))?(?:\s?-?({_UNITS}))?(?!\w)",
-    re.IGNORECASE,
+# Abbreviations that stand for no record, and words that stand in capitals.
+_EVERYDAY_TEXT: Final = (
+    "DNA RNA CDNA MRNA TRNA RRNA PCR SNP SNPS NCBI OMIM BLAST PMID DOI WHO FDA EMA NIH CDC USA GWAS MRI "
+    "ECG EEG ICU BMI AIDS HIV COPD ADHD PTSD RCT RCTS TLDR FAQ PDF XML JSON HTML URL API YES NOT AND THE "
+    "FOR ALL NONE NOTE ANSWER TRUE FALSE HGNC HGVS GRCH38 GRCH37 HG38 HG19 COVID-19 SARS-COV-2 B12 H2O "
+    "CO2"
 )
-_RANGE: Final = re.compile(
-    rf"({_NUMBER})(?=\s?(?:-|to|and|or|,|/|±)\s?(?:{_NUMBER})\s?({_UNITS})(?![\w]))", re.IGNORECASE
+EVERYDAY: Final = frozenset(_EVERYDAY_TEXT.split())
+_SHORT_FORMS: Final = (
+    "BID TID QID TDS QDS NNT NNH ARR RRR IQR SEM PO4 SO4 NH3 NH4 NO2 NO3 N2O O2 LN2 HCO3 NAHCO3 H2O2 CACL2 CACO3 MGSO4"
 )
-_UNIT_NAMES: Final = {"percent": "%", "per cent": "%", "mcg": "ug", "μg": "ug", "µg": "ug"}
+_NO_RECORDS: Final = EVERYDAY.union(_SHORT_FORMS.split())
+# A whole number, also of a list of ids without spaces, but not of a decimal number.
+INTEGER: Final = re.compile(r"(?<![\d.])\d+(?!\d|\.\d)")
+_TOKEN: Final = re.compile(r"[^\W_]+")
+_MAX_INITIALS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """Hold one identifier of a text, with its place there."""
+
+    text: str
+    kind: str
+    start: int
+    end: int
 
 
 def identifiers_in(text: str) -> Iterator[Identifier]:
-    """Yield the identifiers and numbers that have to stand in a source, in order, without overlaps."""
-    skipped = [found.span() for found in _LIST_MARKER.finditer(text)]
-    starts = [start for start, _ in skipped]
-    for found in _PATTERN.finditer(text):
-        kind, word = str(found.lastgroup), found[0]
-        before = bisect_left(starts, found.end()) - 1
-        if before >= 0 and found.start() < skipped[before][1] and kind == "number":
-            continue
+    """Yield the identifiers that have to stand in a source, in order, without overlaps."""
+    place = 0
+    while found := _PATTERN.search(text, place):
+        kind, word, start, place = str(found.lastgroup), found[0], found.start(), found.end()
         if kind in ("url", "doi"):
-            word = word.rstrip(".,;:")
-        if _is_checked(kind, word):
-            yield Identifier(word, kind, found.start(), found.start() + len(word))
+            word = word.rstrip(".,;:!?")
+        if kind == "variant":  # without the signs of markup and of a parenthesis around it
+            word = re.sub(r"(?:\*\*)+$", "", word)
+            word = word.rstrip(")") if word.count(")") > word.count("(") else word
+        if kind == "id":
+            number = re.compile(r"\d+").match(text, found.end())
+            if number is not None:
+                word, start, place = number[0], number.start(), number.end()
+        if kind != "symbol" or is_symbol(word):
+            yield Identifier(word, kind, start, start + len(word))
 
 
-def _is_checked(kind: str, word: str) -> bool:
-    if kind == "symbol":
-        is_symbol = _SYMBOL.fullmatch(word) is not None and not _ROMAN.fullmatch(word)
-        return is_symbol and word.upper() not in EVERYDAY
-    if kind == "number" and word.isdecimal():
-        return int(word) > _MAX_SMALL if len(word) < 9 else True
-    return True
+def is_symbol(word: str) -> bool:
+    return _SYMBOL.fullmatch(word) is not None and not _ROMAN.fullmatch(word) and word.upper() not in _NO_RECORDS
 
 
-class EvidenceIndex:
-    """Look up identifiers in texts, in any case, hyphenation and number format."""
+def is_common(one: Identifier) -> bool:
+    """Return whether an identifier is a symbol of a form that most abbreviations have."""
+    return one.kind == "symbol" and _COMMON.fullmatch(one.text) is not None
 
-    def __init__(self) -> None:
-        self._text = ""
-        self._numbers: set[tuple[float, str]] = set()
-        self._chromosomes: set[str] = set()
 
-    def add(self, text: str) -> None:
-        compared = plain(text)
-        self._text += f"\n{compared}"
-        self._chromosomes.update(
-            next(filter(None, one.groups())).lstrip("0") for one in _CHROMOSOMES.finditer(compared)
-        )
-        for found in _MEASURED.finditer(compared):
-            value = float(found[1].replace(",", ""))
-            self._numbers.add((float(f"{value}e{found[2]}") if found[2] else value, _unit(found[3] or "")))
-        # A list of ids without spaces looks like one number with separators, so its parts count as well.
-        for number in (*re.finditer(_NUMBER, compared), *re.finditer(r"\d+", text)):
-            self._numbers.add((float(number[0].replace(",", "")), ""))
-        for number in _RANGE.finditer(compared):
-            self._numbers.add((float(number[1].replace(",", "")), _unit(number[2])))
+@lru_cache(maxsize=256)
+def plain(text: str) -> str:
+    """Return the text as identifiers are compared: one case, plain dashes, no separators of thousands."""
+    text = unicodedata.normalize("NFKC", typed_powers(text)).translate(_DASHES).casefold()
+    return _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
+
+
+def tokens_of(text: str) -> list[str]:
+    """Return the words of a text, of letters and digits, in one case."""
+    return _TOKEN.findall(plain(text))
+
+
+class IdentifierIndex:
+    """Look up the identifiers of one text, in any case, hyphenation and number format."""
+
+    def __init__(self, text: str) -> None:
+        self._text = f"\n{plain(text)}\n"
+        self._joined = self._text.replace("-", "")
+        words = (word for word in _TOKEN.findall(self._text) if not word.isdecimal())
+        self._words = frozenset((*words, *INTEGER.findall(text), *INTEGER.findall(self._text)))
+        found = (next(filter(None, one.groups())) for one in _CHROMOSOMES.finditer(self._text))
+        self._chromosomes = frozenset(name.lstrip("0") for name in found)
+
+    @property
+    def words(self) -> frozenset[str]:
+        return self._words
 
     def has(self, identifier: Identifier) -> bool:
-        match identifier.kind:
-            case "number" | "p_value":
-                return all(value in self._numbers for value in _values(identifier.text))
-            case "position":
-                return self._has_position(plain(identifier.text))
-            case _:
-                return any(self._stands(form) for form in _forms(plain(identifier.text), identifier.kind))
+        text = plain(identifier.text)
+        if identifier.kind == "position":
+            return self._has_position(text)
+        if identifier.kind == "id":
+            return identifier.text in self._words
+        if identifier.kind == "band" and re.search(
+            rf"(?<![^\W_]){re.escape(text.removeprefix('chr'))}\.\d", self._text
+        ):
+            return True  # a band holds its sub-bands
+        if any(self.has_phrase(form) for form in _forms(text, identifier.kind)):
+            return True
+        if re.fullmatch(r"[A-Z]\d{2,4}", identifier.text) and text[1:] in self._words:
+            return True  # an absorbance, a dilution, a day ("A595", "D28")
+        parts = text.split("-") if identifier.kind == "symbol" else []
+        return len(parts) > 1 and all(len(part) > 1 and self.has_phrase(part) for part in parts)
+
+    def has_phrase(self, form: str) -> bool:
+        """Return whether a form stands in the text between other characters than letters and digits."""
+        return bool(form) and (_stands(form, self._text) or _stands(form, self._joined))
 
     def _has_position(self, text: str) -> bool:
-        chromosome, _, place = re.sub(r"^(?:chromosome\s|chr)", "", text).partition(":")
-        ends = [float(end) for end in place.split("-") if end]
-        return chromosome in self._chromosomes and all((end, "") in self._numbers for end in ends)
+        chromosome, _, place = re.sub(r"^(?:chromosome?[ns]?\s|cromosomas?\s|chr)", "", text).partition(":")
+        return chromosome in self._chromosomes and all(end in self._words for end in place.split("-") if end)
 
-    def _stands(self, form: str) -> bool:
-        start = self._text.find(form)
-        while start >= 0:
-            before, after = self._text[start - 1 : start], self._text[start + len(form) : start + len(form) + 1]
-            if not before.isalnum() and not after.isalnum():
-                return True
-            start = self._text.find(form, start + 1)
-        return False
+
+def _stands(form: str, text: str) -> bool:
+    start = text.find(form)
+    while start >= 0:
+        end = start + len(form)
+        if not text[start - 1].isalnum() and not text[end].isalnum():
+            return True
+        start = text.find(form, start + 1)
+    return False
 
 
 def _forms(text: str, kind: str) -> Iterator[str]:
@@ -140,24 +171,75 @@ def _forms(text: str, kind: str) -> Iterator[str]:
         if re.fullmatch(r"rs\d{4,12}", text):
             yield text[2:]
     if kind in ("article", "term"):
-        yield re.sub(r"\s", "", text)
+        yield re.sub(r"[\s:]", "", text)
         yield re.sub(r"^\D+", "", text)
     if kind == "band":
         yield text.removeprefix("chr")
 
 
-def _values(text: str) -> list[tuple[float, str]]:
-    """Return the numbers of a text with their units, "" for none."""
-    compared = re.sub(r"\s?[×x]\s?10\^?(-?\d+)", r"e\1", plain(text))
-    found = re.search(rf"({_NUMBER})(?:\s?e(-?\d+))?\s?(.*)$", compared)
-    if found is None:
-        return []
-    number = found[1].replace(",", "")
-    value = float(f"{number}e{found[2]}") if found[2] else float(number)
-    return [(value, _unit(found[3]))]
+def is_abbreviation(word: str, texts: tuple[str, ...]) -> bool:
+    """Return whether words that follow one another in a text have the word's letters as their initials.
+
+    Word parts count: "TXA" is "tranexamic acid". A number at the end has to stand in the text too: "HHT1" is of
+    "hereditary haemorrhagic telangiectasia (type 1)". One letter may lack its word ("OGTT" of "glucose tolerance
+    test") where the others begin words that stand side by side.
+    """
+    letters = re.sub(r"[\d\s-]+$", "", plain(word))
+    letters = letters[:-1] if len(letters) > 2 and word.endswith("s") and word[:-1].isupper() else letters
+    digits = re.findall(r"\d+", word)
+    if not 2 <= len(letters) <= _MAX_INITIALS or not letters.isalpha():
+        return False
+    return any(_has_initials(letters, text) and _holds(text, digits) for text in texts)
 
 
-def _unit(text: str) -> str:
-    unit = " ".join(text.split()).casefold()
-    unit = _UNIT_NAMES.get(unit, unit).replace("μ", "u").replace("µ", "u")
-    return unit.rstrip("s") if len(unit) > 2 else unit
+def _holds(text: str, digits: list[str]) -> bool:
+    words = _words_of(text)
+    return all(digit in words for digit in digits)
+
+
+@lru_cache(maxsize=256)
+def _words_of(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[^\W\d_]+|\d+", plain(text)))
+
+
+@lru_cache(maxsize=4096)
+def _has_initials(letters: str, text: str) -> bool:
+    words = _words_of(text)
+    starts = [place for place, word in enumerate(words) if word[0] == letters[0]]
+    if any(_spelled(letters, words, place, 0) for place in starts):
+        return True
+    initials = "".join(word[0] if len(word) > 3 else " " for word in words)
+    shorter = {letters[:at] + letters[at + 1 :] for at in range(len(letters))} if len(letters) > 2 else set()
+    return any(form in initials for form in shorter)
+
+
+def _spelled(letters: str, words: tuple[str, ...], place: int, num_words: int) -> bool:
+    """Return whether the letters, in order, begin the words from a place on or stand within them.
+
+    Every word between gives its initial or is short ("of", "the"). One word alone gives three letters or more.
+    """
+    if not letters:
+        return True
+    for at in range(place, min(place + (3 if num_words else 1), len(words))):
+        if at > place and len(words[at - 1]) > 3:
+            return False
+        word = words[at]
+        if word[0] != letters[0] or (not num_words and word == letters):
+            continue  # the abbreviation is not its own expansion
+        for taken in _within(letters, word):
+            is_one_word = not num_words and taken == len(letters)
+            if not (is_one_word and taken < 3) and _spelled(letters[taken:], words, at + 1, num_words + 1):
+                return True
+    return False
+
+
+def _within(letters: str, word: str) -> Iterator[int]:
+    """Yield how many of the first letters a word can give: its initial, then further letters in order."""
+    yield 1
+    at, taken = 0, 1
+    while taken < min(len(letters), 4):
+        at = word.find(letters[taken], at + 1)
+        if at < 0:
+            return
+        taken += 1
+        yield taken

@@ -16,8 +16,8 @@ from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import drugs_not_in, unusual_words
 from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.evidence_index import identifiers_in
 from server.methods.shared.extractive import ScoredSentence, Source, question_stems, stems_of
-from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.sentences import addresses_reader
 
 _LONGEST_ABBREVIATION: Final = 6

@@ -16,8 +16,8 @@ from itertools import pairwise, product
 from typing import Final
 
 from models.function_words import FUNCTION_WORDS
+from server.methods.shared.identifiers import Identifier, plain, tokens_of
 from server.methods.shared.support.arithmetic import is_equal, is_rate_of
-from server.methods.shared.support.identifiers import Identifier, plain, tokens_of
 from server.methods.shared.support.quantities import FREQUENCY, Quantity
 from server.methods.shared.support.sources import PreparedSource, PreparedText, stem_of, stems_of
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from server.methods.base import Mismatch, MismatchKind, Source
+from server.methods.shared.identifiers import Identifier, identifiers_in, is_abbreviation, is_common, is_symbol
 from server.methods.shared.support.arithmetic import (
     Support,
     follows_by_rule,
@@ -24,7 +25,6 @@ from server.methods.shared.support.arithmetic import (
 from server.methods.shared.support.binding import CLAUSE_END, ProseBindings, Value, misbound_in_prose
 from server.methods.shared.support.calculations import Calculation, calculations_in
 from server.methods.shared.support.exchange import exchanged, sentences_of
-from server.methods.shared.support.identifiers import Identifier, identifiers_in, is_abbreviation, is_common, is_symbol
 from server.methods.shared.support.quantities import FREQUENCY, Quantity, QuantityReader
 from server.methods.shared.support.record_binding import Record, misbound_in_records
 from server.methods.shared.support.sources import PreparedSource, PreparedText, stems_of, without_options

@@ -14,7 +14,7 @@ from typing import Final
 
 from text_to_num import find_numbers
 
-from server.methods.shared.support.identifiers import INTEGER
+from server.methods.shared.identifiers import INTEGER
 from server.methods.shared.support.units import NO_UNIT, Unit, Units
 
 TIME: Final = "[time]"

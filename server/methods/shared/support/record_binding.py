@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from server.methods.shared.identifiers import Identifier, identifiers_in
 from server.methods.shared.support.arithmetic import is_equal
 from server.methods.shared.support.binding import CLAUSE_END, Misbinding, Value
-from server.methods.shared.support.identifiers import Identifier, identifiers_in
 from server.methods.shared.support.quantities import Quantity
 from server.methods.shared.support.sources import PreparedText, stems_of
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from models.function_words import FUNCTION_WORDS
 from server.methods.base import Source
+from server.methods.shared.identifiers import Identifier, IdentifierIndex, identifiers_in, tokens_of
 from server.methods.shared.sentences import split_sentences
-from server.methods.shared.support.identifiers import Identifier, IdentifierIndex, identifiers_in, tokens_of
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 
 _OPTIONS: Final = re.compile(r"(?s)(?:^|\s)\(?A[.):]\s.*?\s\(?B[.):]\s.*")

@@ -10,7 +10,7 @@ from grammar_walks import BOTH, Walk, admits, written
 
 from models.decoding.grammar import MAX_LISTED, identifier_grammar, is_listable
 from models.errors import GrammarInvalid
-from server.methods.shared.identifiers import EvidenceIndex, identifiers_in
+from server.methods.shared.evidence_index import EvidenceIndex, identifiers_in
 
 LISTED = ("TP53", "5 mg", "chr17:7,674,220", "p < 0.001", "24.7%", "c.35G>A", "rs334", "IL-6", "DNA", "µg", "1–2 mg/kg")
 HARD = ('a\\b "c" [d] {e} (f)* | $^', "#x", "%llguidance")
