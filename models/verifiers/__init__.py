@@ -1,0 +1,1 @@
+"""Judge whether evidence answers a question and what it says to it."""
