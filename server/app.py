@@ -21,7 +21,7 @@ from server.api import system
 from server.api.openai import chat, completions, models
 from server.api.reference import document
 from server.api.responses import routes as responses
-from server.api.retrieval import documents, embeddings, namespaces, search, stored_documents
+from server.api.retrieval import documents, embeddings, namespaces, search, stored_documents, verify
 from server.api.vllm_passthrough import dispatch
 from server.error_mapping import error_reply
 from server.errors import EgressRaised
@@ -78,7 +78,7 @@ def create_app(services: Services) -> Application:
     app.state.services = services
     for module in (chat, completions, responses, dispatch, models):
         app.include_router(module.router)
-    for module in (embeddings, search, namespaces, stored_documents, documents, system, document, web):
+    for module in (embeddings, verify, search, namespaces, stored_documents, documents, system, document, web):
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -82,6 +82,7 @@ from server.errors import (
     Unauthorized,
     UnsupportedField,
     UploadNotWritten,
+    VerifierUnavailable,
 )
 from server.methods.base import MethodError, OptionInvalid
 from server.settings.loading import SettingsInvalid
@@ -152,6 +153,7 @@ TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
     ChangesRefused: (403, "permission_error", "changes_not_allowed"),
     StateUnavailable: (503, _SERVER, "state_unavailable"),
     DatabaseUnavailable: (503, _SERVER, "passages_unavailable"),
+    VerifierUnavailable: (503, _SERVER, "verifier_unavailable"),
     UploadNotWritten: (507, _SERVER, "upload_not_written"),
     EgressRaised: (403, "permission_error", "egress_not_allowed"),
     RateExceeded: (429, _BUSY, "rate_limit_exceeded"),

@@ -32,6 +32,7 @@ AnswerTimeout                    an answer met its deadline; also right below Ar
 ServerStopping                   the process ends; also right below ArrowheadError
 UploadNotWritten                 this machine cannot store an uploaded file; also right below ArrowheadError
 StateUnavailable                 the database of shared state does not answer; also right below ArrowheadError
+VerifierUnavailable              the model that judges evidence is not there, or failed; also right below ArrowheadError
 
 Knows nothing of FastAPI. Texts of unknown exceptions never reach a client: they can hold paths or questions.
 """
@@ -90,6 +91,13 @@ class StateUnavailable(ArrowheadError):
     """Signal that the database of shared state does not answer."""
 
     hint = "state.url names the database; repeat the request when it is back"
+
+
+class VerifierUnavailable(ArrowheadError):
+    """Signal that the model that judges evidence cannot be loaded, failed or took too long."""
+
+    retryable = True
+    hint = "the server's log has the cause; verifier.model names another model"
 
 
 class Unauthorized(RequestError):

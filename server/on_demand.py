@@ -7,7 +7,7 @@ searches, the answers or another key's requests. Knows nothing of HTTP.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Final, TypeVar
@@ -52,6 +52,11 @@ class OnDemand:
             else:
                 task.cancel()
             raise
+
+    async def hold(self, key_id: str, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Return the result of ``work``, which computes elsewhere, in the turn of the key; raises as ``run`` does."""
+        async with self._admission.place(Ticket(key_id)):
+            return await work()
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

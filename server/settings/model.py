@@ -45,9 +45,6 @@ class ModelSettings(SettingsGroup):
     script: Path | None = Field(default=None, description="replies of the scripted engine (tests and development)")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
-    verifier: Literal["auto", "off"] = Field(
-        default="auto", description="the model judges whether sources state its sentences, where a check finds it able"
-    )
     max_model_len: int | None = Field(default=None, ge=16, description="tokens of prompt and answer together")
     max_num_seqs: int | None = Field(
         default=None, ge=1, le=4096, description="sequences decoded together; unset: vLLM's choice on a GPU, else 32"

@@ -30,6 +30,7 @@ from server.settings.server import (
     TracingSettings,
     is_loopback,
 )
+from server.settings.verifier import VerifierSettings
 from server.types import key_id
 
 
@@ -57,6 +58,7 @@ class Settings(BaseSettings):
     loop: LoopSettings = LoopSettings()
     gateway: GatewaySettings = GatewaySettings()
     retrieval: RetrievalSettings = RetrievalSettings()
+    verifier: VerifierSettings = VerifierSettings()
     graph: GraphSettings = GraphSettings()
     traces: TraceSettings = TraceSettings()
     log: LogSettings = LogSettings()

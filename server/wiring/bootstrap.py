@@ -31,6 +31,7 @@ from server.evidence.messages import MessageKinds, message_kinds
 from server.evidence.names import GraphNames
 from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
+from server.evidence.verifier import verifier_service
 from server.methods.base import Method
 from server.methods.clinfo.method import Clinfo, Library
 from server.methods.direct import Direct, LoraAdapterMethod
@@ -107,9 +108,9 @@ def build_services(
     ncbi = build_ncbi(settings, key_lookup, observability.observer)
     observability.set_sender(ncbi.sender)
     evidence = _evidence(settings, ncbi, observability, opened)
-    is_able = card.is_general and settings.model.verifier == "auto"
-    verifier = ModelVerifier(lifecycle) if is_able else None
-    methods = _methods(settings, lifecycle, evidence, verifier)
+    is_able = card.is_general and settings.verifier.served_model == "auto"
+    of_model = ModelVerifier(lifecycle) if is_able else None
+    methods = _methods(settings, lifecycle, evidence, of_model)
     ncbi.begin()
     return Services(
         Components(
@@ -121,10 +122,11 @@ def build_services(
             rates=state.rates,
             retrieval=evidence.retrieval,
             passages=evidence.passages,
+            verifier=verifier_service(settings.verifier, observability.observer),
             egress=ncbi.egress,
             key_lookup=key_lookup,
             closers=(
-                *((verifier.close,) if verifier else ()),
+                *((of_model.close,) if of_model else ()),
                 *state.closers,
                 *ncbi.closers,
                 *observability.closers,

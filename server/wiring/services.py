@@ -25,6 +25,8 @@ from server.engine.lifecycle import EngineLifecycle
 from server.errors import ModelUnknown, Unauthorized
 from server.evidence.pages import PageViews
 from server.evidence.passages import PassageService, Retrieval
+from server.evidence.verification import Verification, verify
+from server.evidence.verifier import VerifierService, verifier_service
 from server.jobs.corpus_changes import CorpusChanges
 from server.methods.base import NAMESPACE_METHODS, AnswerRequest, Method
 from server.methods.shared.synthesis import Synthesis, served_syntheses
@@ -63,7 +65,7 @@ class Components:
 
     ``methods`` by name, the plain model under ``direct``; ``adapters`` of the plain model by the name of each.
     ``egress`` None: no method makes calls. ``closers`` run at shutdown, last one first. ``key_lookup`` None: the keys
-    of the settings alone. ``passages`` None: over ``retrieval``.
+    of the settings alone. ``passages`` None: over ``retrieval``. ``verifier`` None: the one that the settings name.
     """
 
     settings: Settings
@@ -74,6 +76,7 @@ class Components:
     styles: ReferenceStyles = field(default_factory=ReferenceStyles)
     adapters: Mapping[str, Method] = field(default_factory=dict)
     passages: PassageService | None = None
+    verifier: VerifierService | None = None
     egress: Egress | None = None
     key_lookup: ApiKeyLookup | None = None
     rates: RateLimiter = field(default_factory=LocalRateLimiter)
@@ -104,6 +107,7 @@ class Services:
         self.access = NamespaceAccess(components.retrieval.namespaces)
         self.observability = components.observability
         self.observer = components.observability.observer
+        self.verifier = components.verifier or verifier_service(self.settings.verifier, self.observer)
         self._served = _served(components)
         self.adapters = frozenset(components.adapters)
         self._closers = components.closers
@@ -111,6 +115,7 @@ class Services:
         self.admission = Admission(admission_limits(components.settings))
         self._computing = OnDemand("compute")
         self._drawing = OnDemand("page")
+        self._verifying = OnDemand("verify")
         self.pages = PageViews(self._drawing)
         self.lifecycle.when_loaded(self._fit_admission)
         self.drained_at: int | None = None
@@ -205,15 +210,28 @@ class Services:
         """
         return await self.waited_for(self._computing.run(id_of_digest(owner), work))
 
-    async def waited_for(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def verify(self, owner: str, query: str, pieces: Sequence[str], deadline: float) -> Verification:
+        """Return what pieces of evidence say of a question or claim; of one key, one verification runs at a time.
+
+        ``owner`` is the digest of the key.
+
+        Raises:
+            InvalidRequest, VerifierUnavailable: as ``server.evidence.verification.verify``.
+            ServerOverloaded, KeyOverloaded, ServerStopping, AnswerTimeout: as ``waited_for`` and ``compute``.
+        """
+        work = self._verifying.hold(id_of_digest(owner), lambda: verify(self.verifier, query, pieces))
+        return await self.waited_for(work, deadline)
+
+    async def waited_for(self, work: Coroutine[Any, Any, _T], deadline: float | None = None) -> _T:
         """Return the result of work that needs no place among the answers; the server's end ends the wait.
 
         Raises:
             ServerStopping: the server is draining or ended the request.
+            AnswerTimeout: the deadline, on the event loop's clock, passed first.
         """
         try:
             self.admission.check()
-            async with self.admission.held() as cancel_scope:
+            async with self.admission.held(deadline) as cancel_scope:
                 with cancel_scope:
                     return await work
         finally:
@@ -262,8 +280,9 @@ class Services:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
         await self.lifecycle.close()
-        for pool in (self._computing, self._drawing):
+        for pool in (self._computing, self._drawing, self._verifying):
             await pool.close()
+        await self.verifier.close()
         for closer in reversed(self._closers):
             await closer()
         self.key_lookup.close()

@@ -45,14 +45,19 @@ def minilm_folder() -> Path:
     return Path(spec.origin).parent / "model"
 
 
-def build_bert(directory: Path, *, seed: int = 0, shape: Shape = "small", labels: int = 0) -> Path:
-    """A plain folder: config.json, tokenizer, model.safetensors. ``labels`` makes it a classifier."""
+def build_bert(
+    directory: Path, *, seed: int = 0, shape: Shape = "small", labels: int = 0, names: Sequence[str] = ()
+) -> Path:
+    """A plain folder: config.json, tokenizer, model.safetensors. ``labels``, or ``names``, make a classifier."""
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
     directory.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(minilm_folder() / name, directory / name)
+    labels = len(names) or labels
     config = BertConfig(vocab_size=30522, **_SHAPES[shape], **({"num_labels": labels} if labels else {}))
+    if names:
+        config.id2label = dict(enumerate(names))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = BertForSequenceClassification(config) if labels else BertModel(config)

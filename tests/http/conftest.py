@@ -117,7 +117,7 @@ def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "XDG_CONFIG_HOME": str(home / "config"),
         "ARROWHEAD_MODEL__ENGINE": "scripted",
         "ARROWHEAD_MODEL__SCRIPT": str(script),
-        "ARROWHEAD_MODEL__VERIFIER": "off",
+        "ARROWHEAD_VERIFIER__SERVED_MODEL": "off",
         "ARROWHEAD_NCBI__EUTILS_URL": ncbi,
         "ARROWHEAD_NCBI__BLAST_URL": ncbi,
         # It needs no weights; a test of the default encoder names it.

@@ -1,4 +1,4 @@
-"""Serve ``GET /v1/models`` (answers, embeds and re-ranks), ``POST /tokenize`` and ``POST /detokenize``.
+"""Serve ``GET /v1/models`` (what answers, embeds, re-ranks and verifies), ``POST /tokenize`` and ``POST /detokenize``.
 
 The latter two have vLLM's fields and the served model's tokens. A chat has the tokens that the plain model gets for it:
 by the model's chat template or, for a base model, as plain text. Special tokens have no text: they are "" in
@@ -34,7 +34,7 @@ class Capability(Reply):
 
 
 class Model(Reply):
-    """Describe a base model, a method over it, or what embeds or re-ranks texts, which has the first fields alone."""
+    """Describe a base model, a method over it, or what embeds, ranks or verifies texts: the first fields alone."""
 
     id: str
     object: Literal["model"]
@@ -52,6 +52,7 @@ class Model(Reply):
 _ANSWERS: Final = ("/v1/chat/completions", "/v1/responses", "/v1/completions")
 _EMBEDS: Final = ("/v1/embeddings",)
 _RERANKS: Final = ("/v1/rerank",)
+_VERIFIES: Final = ("/v1/verify",)
 
 
 class ModelList(Reply):
@@ -78,13 +79,14 @@ async def get_model(request: Request, model: str) -> Response:
 
 
 def _encoders(services: Services) -> list[dict[str, Any]]:
-    """Return what embeds and what re-ranks, each loaded at its first use."""
+    """Return what embeds, re-ranks and verifies, each loaded at its first use."""
     pool = services.encoders
     embedders = dict.fromkeys(pool.embedders, ("Embeds texts as vectors.", _EMBEDS))
     rerankers = dict.fromkeys(pool.rerankers, ("Ranks texts by their relevance to a query.", _RERANKS))
+    verifiers = {services.verifier.name: ("Tells whether evidence supports a claim.", _VERIFIES)}
     return [
         _entry(services, name, description, ready=True) | {"arrowhead": {"routes": list(routes), "synthesis": []}}
-        for name, (description, routes) in (embedders | rerankers).items()
+        for name, (description, routes) in (embedders | rerankers | verifiers).items()
     ]
 
 

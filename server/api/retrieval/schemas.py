@@ -30,7 +30,7 @@ def _text(value: str) -> str:
     return value
 
 
-def _words(value: str) -> str:
+def words(value: str) -> str:
     if not _WORD.search(value):
         raise ValueError("there are no words in it")
     return _text(value)
@@ -90,11 +90,11 @@ _KEYWORD: Final = f"^{_NAME_IN_QUERY}(/{_NAME_IN_QUERY})*$"
 _RETRIEVERS: Final[dict[str, JsonValue]] = {
     "anyOf": [{"enum": list(retriever_names())}, {"pattern": r"^((bm25|pes2)\+)?dense:[a-z][a-z0-9/-]*$"}]
 }
-Query = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_WORDS), AfterValidator(_words)]
+Query = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_WORDS), AfterValidator(words)]
 Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_text)]
 Line = Annotated[str, Field(max_length=2000), AfterValidator(_text)]
 Day = Annotated[str, Field(json_schema_extra={"pattern": r"^\d{4}-?\d\d-?\d\d$"}), AfterValidator(_day)]
-Keyword = Annotated[str, Field(max_length=200, json_schema_extra=HAS_WORDS), AfterValidator(_words)]
+Keyword = Annotated[str, Field(max_length=200, json_schema_extra=HAS_WORDS), AfterValidator(words)]
 DocumentId = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_text)]
 Types = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_text)]], Field(max_length=100)
@@ -238,9 +238,9 @@ class QueryBody(UpdateBody):
             ],
         }
     )
-    term: Annotated[str, Field(max_length=100_000, json_schema_extra=HAS_WORDS), AfterValidator(_words)] | None = None
+    term: Annotated[str, Field(max_length=100_000, json_schema_extra=HAS_WORDS), AfterValidator(words)] | None = None
     keywords: Annotated[
-        list[Annotated[str, Field(max_length=500, json_schema_extra={"pattern": _KEYWORD}), AfterValidator(_words)]],
+        list[Annotated[str, Field(max_length=500, json_schema_extra={"pattern": _KEYWORD}), AfterValidator(words)]],
         Field(max_length=50),
     ] = []
     with_reviews: bool = True
