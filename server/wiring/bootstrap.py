@@ -31,7 +31,7 @@ from server.evidence.messages import MessageKinds, message_kinds
 from server.evidence.names import GraphNames
 from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
-from server.evidence.verifier import verifier_service
+from server.evidence.verifier import VerifierService, verifier_service
 from server.methods.base import Method
 from server.methods.clinfo.method import Clinfo, Library
 from server.methods.direct import Direct, LoraAdapterMethod
@@ -42,6 +42,7 @@ from server.methods.medrag.method import MedRag
 from server.methods.shared.conversation.method import ConversationMethod
 from server.methods.shared.conversation.notes import NotedMethod, load_numbers
 from server.methods.shared.generation import GrammarRewriter
+from server.methods.shared.reading.gate import Gate
 from server.methods.shared.support.method import SupportedMethod
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.units import Units
@@ -122,7 +123,7 @@ def build_services(
             rates=state.rates,
             retrieval=evidence.retrieval,
             passages=evidence.passages,
-            verifier=verifier_service(settings.verifier, observability.observer),
+            verifier=evidence.verifier,
             egress=ncbi.egress,
             key_lookup=key_lookup,
             closers=(
@@ -148,6 +149,7 @@ class _Evidence:
     names: StoreSynonyms
     articles: ArticleFinder | None
     messages: MessageKinds
+    verifier: VerifierService
     parts: Tracer
 
     @property
@@ -180,6 +182,7 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
         names,
         article_finder(settings, retrieval.encoders),
         message_kinds(settings.retrieval),
+        verifier_service(settings.verifier, observer),
         observer,
     )
 
@@ -229,16 +232,17 @@ def _methods(
     """Return the methods by name, each with what all share: conversation, notes and labels."""
     passages, graph, longest = evidence.passages, evidence.graph, settings.loop.max_answer_tokens
     genegpt = _genegpt(settings, lifecycle, evidence.ncbi, evidence.parts)
-    i_medrag = IMedRag(lifecycle, passages, longest, evidence.parts)
+    gate = Gate(evidence.verifier)
+    i_medrag = IMedRag(lifecycle, passages, gate, longest, evidence.parts)
     lifecycle.when_loaded(i_medrag.warm_up)
     literature = LiteratureService(evidence.ncbi.egress, passages, evidence.retrieval.encoders, evidence.articles)
     built: tuple[Method, ...] = (
         genegpt,
         KgRag(lifecycle, graph, graph, longest),
-        MedRag(lifecycle, passages, longest),
+        MedRag(lifecycle, passages, gate, longest),
         i_medrag,
-        Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles()), longest),
-        WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.names), longest),
+        Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles(), gate), longest),
+        WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.names), gate, longest),
     )
     lifecycle.when_loaded(evidence.messages.warm_up)
     reader, rewriter = QuantityReader(Units()), GrammarRewriter(lifecycle)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lexical_verifier import lexical_gate
 from ncbi_files import pubmed_record, pubmed_set
 from ncbi_server import Answer, NcbiServer, Seen
 
@@ -157,7 +158,9 @@ class ClinfoBench:
         self.retrieval = build_retrieval(retrieval, self._folder)
         self.passages = PassageService(self.retrieval, retrieval)
         literature = LiteratureService(self.ncbi.egress, self.passages, self.retrieval.encoders)
-        self.method = Clinfo(lifecycle, Library(literature, self.passages, self._names, ReferenceStyles()), 1000)
+        self.method = Clinfo(
+            lifecycle, Library(literature, self.passages, self._names, ReferenceStyles(), lexical_gate()), 1000
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

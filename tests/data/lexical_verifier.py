@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from models.verifiers.base import Judgement, OperatingPoints, Pair
+from server.methods.shared.reading.gate import Gate
 
 _WORD = re.compile(r"\w+")
 _NOT = frozenset({"not", "no", "never", "without"})
@@ -15,7 +16,7 @@ class LexicalVerifier:
     """Relevance is the share of the query's words that the evidence has."""
 
     name = "lexical"
-    points = OperatingPoints(quote=0.5, answer=0.6, verdict=0.9, label=0.9, screen=0.4)
+    points = OperatingPoints(quote=0.5, answer=0.5, verdict=0.8, label=0.9, screen=0.4)
 
     def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
         return [_judgement(pair) for pair in pairs]
@@ -27,3 +28,16 @@ def _judgement(pair: Pair) -> Judgement:
     share = len(content & told) / len(content) if content else 0.0
     is_turned = bool(asked & _NOT) != bool(told & _NOT)
     return Judgement(share, 0.0 if is_turned else share, share if is_turned else 0.0)
+
+
+class LexicalJudge:
+    """Judges as ``LexicalVerifier`` does, for callers that wait."""
+
+    points = LexicalVerifier.points
+
+    async def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
+        return LexicalVerifier().judge(pairs)
+
+
+def lexical_gate() -> Gate:
+    return Gate(LexicalJudge())

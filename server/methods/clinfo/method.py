@@ -45,6 +45,7 @@ from server.methods.base import (
     TranscriptDelta,
     answer_limit,
 )
+from server.methods.clinfo.extraction import extract
 from server.methods.clinfo.generated import Reader
 from server.methods.clinfo.judging import Judge, Prompts, decided
 from server.methods.clinfo.literature import ArticleSource, Citations, Literature
@@ -96,17 +97,17 @@ from server.methods.clinfo.search import (
     with_full_texts,
 )
 from server.methods.clinfo.stages import Deadline, as_they_come, finished
-from server.methods.clinfo.statements import Conclusion, extract, missing_in
+from server.methods.clinfo.statements import Conclusion
 from server.methods.clinfo.written import WrittenSynthesis, by_number, source_of
 from server.methods.shared.call_lines import call_line
 from server.methods.shared.choices import one_line
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
-from server.methods.shared.subjects import unnamed_in
+from server.methods.shared.reading.gate import Gate
 from server.methods.shared.support.labels import bare
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
-from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, lacking, verdict_reader
+from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 
 # Of the synthesis, as in the paper.
 ANSWER_TOKENS: Final = 1024
@@ -188,6 +189,7 @@ class Library:
     passages: PassageSource
     names: Names
     citations: Citations
+    gate: Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,17 +251,17 @@ class Review:
         self._tell(Step(screened_step(self._flow, screened)))
         report = self._report(searched, screened, kept)
         if not kept:
-            self._tell(*abstention(await self._with_unnamed(report), *lack_of(report), self._use.usage))
+            self._tell(*abstention(report, *lack_of(report), self._use.usage))
             return
         self._tell(
             Step(included_step(kept)),
             Retrieved(tuple(run.query for run in searched.runs), tuple(one.article.url for one in kept)),
             EvidenceRead(tuple(source_of(one.article) for one in kept)),
         )
-        conclusion = await self._concluded(kept, screened)
+        conclusion = await self._concluded(kept)
         self._tell(Step(conclusion.step))
         if conclusion.lack:
-            report = (await self._with_unnamed(report)).concluded(conclusion)
+            report = report.concluded(conclusion)
             self._tell(*abstention(report, conclusion.lack, conclusion.outcome, self._use.usage))
             return
         self._tell(*self._shown(report, conclusion))
@@ -274,12 +276,6 @@ class Review:
             kept=kept,
             flow=self._flow,
         )
-
-    async def _with_unnamed(self, report: Report) -> Report:
-        """Return the report with a drug or symbol of the question that none of the articles screened has."""
-        text = "\n".join(f"{one.article.title}\n{one.article.text}" for one in report.screened)[:_MAX_SCREENED_CHARS]
-        name = await asyncio.to_thread(unnamed_in, text, self._question) if text else ""
-        return replace(report, unnamed=name)
 
     # --- 1. queries
 
@@ -396,7 +392,7 @@ class Review:
 
     # --- 4. and 5. evidence table and synthesis
 
-    async def _concluded(self, kept: Sequence[Screened], screened: Sequence[Screened]) -> Conclusion:
+    async def _concluded(self, kept: Sequence[Screened]) -> Conclusion:
         """Return the synthesis in the way of the request; where the model fails, its sentences are quoted instead."""
         ranked = sorted(kept, key=lambda one: -one.score)
         best_first = level_first(ranked, lambda one: logit(one.score), lambda one: one.article.level)
@@ -408,8 +404,8 @@ class Review:
                 return await self._within("synthesis", self._quoted(self._reader, best_first), late)
             except ModelError as error:
                 self._flow.faults.append(f"the model failed: {error.message}")
-        extracted = extract(self._question, best_first, screened, self._library.literature, self._options.sentences)
-        return await self._with_verdict(await self._within("quotes", extracted, late), kept)
+        extracted = extract(self._question, best_first, self._library.gate, self._options.sentences)
+        return await self._with_verdict(await self._within("quotes", extracted, late))
 
     async def _quoted(self, reader: Reader, kept: Sequence[Screened]) -> Conclusion:
         return await reader.quoted(self._question, kept, self._options.sentences)
@@ -425,15 +421,11 @@ class Review:
         finally:
             filling.cancel()
 
-    async def _with_verdict(self, conclusion: Conclusion, kept: Sequence[Screened]) -> Conclusion:
+    async def _with_verdict(self, conclusion: Conclusion) -> Conclusion:
         """Return the conclusion with the model's yes or no where the question asks for it and the quotes allow one."""
         verdicts = self._use.verdicts
         if verdicts is None or not is_quoted_on_yes_or_no(conclusion, self._question):
             return conclusion
-        articles = [one.article for one in kept]
-        missing = await asyncio.to_thread(missing_in, self._question, conclusion, articles)
-        if missing:
-            return replace(conclusion, undecided=lacking(missing))
         try:
             return await self._within("yes or no", decided(self._question, conclusion, verdicts), conclusion)
         except ModelError as error:

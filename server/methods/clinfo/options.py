@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 from retrieval.corpus.store.base import is_name
 from retrieval.references.csl import STYLES, Style
 from server.methods.base import OptionInvalid
-from server.methods.shared.extractive import MAX_SENTENCES
+from server.methods.shared.reading.gate import MAX_SENTENCES
 from server.methods.shared.synthesis import SYNTHESES, Synthesis
 from server.types import EGRESS_MODES, EgressMode
 

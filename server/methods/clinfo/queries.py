@@ -17,7 +17,7 @@ from retrieval.graph.types import Linked
 from retrieval.lexical.tokens import GREEK
 from retrieval.ncbi.calls.parameter_classes import clauses_of
 from server.methods.clinfo.options import ClinfoOptions
-from server.methods.shared.extractive import stem_of
+from server.methods.shared.word_overlap import stem_of
 
 Writer = Literal["model", "rules", "request"]
 MAX_TERM: Final = 1200

@@ -146,8 +146,7 @@ class Report:
     """Hold all of a review that its end is built from.
 
     ``kept`` is in the order of evidence. ``numbers`` has the number of each cited article by its key, in the order of
-    citation. ``results`` is the best sentence of an article, by key. ``unnamed`` is a name of the question that no
-    article screened has.
+    citation. ``results`` is the best sentence of an article, by key.
     """
 
     question: str
@@ -164,7 +163,6 @@ class Report:
     results: Mapping[str, Finding] = field(default_factory=dict)
     cells: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
-    unnamed: str = ""
 
     def concluded(self, conclusion: Conclusion) -> Report:
         """Return the report with what the synthesis ended in."""
@@ -303,7 +301,7 @@ def citations_of(conclusion: Conclusion, articles: Mapping[str, Article]) -> lis
     for first, other in conclusion.disagreeing:
         if other not in listed:
             denied = next(claim.text for claim in conclusion.claims if first in claim.keys)
-            quote = nearest_sentence(denied, articles[other], may_deny=True)
+            quote = nearest_sentence(denied, articles[other])
             rows.append(
                 {"number": numbers[other], "key": other, "url": articles[other].url, "text": "", "quote": quote}
             )
@@ -376,7 +374,6 @@ def lack_of(report: Report) -> tuple[str, AnswerOutcome]:
 def abstention(report: Report, reason: str, outcome: AnswerOutcome, usage: LoopUsage) -> Iterator[Event]:
     """Yield a whole answer without evidence: why, and what was searched."""
     parts = [reason, searched_where(report.runs, report.flow)]
-    parts += [f"No article that was screened names “{report.unnamed}”."] if report.unnamed else []
     parts += [
         f"{remark[:1].upper()}{remark[1:]}." for remark in dict.fromkeys(run.note for run in report.runs) if remark
     ]

@@ -24,8 +24,8 @@ from typing import Any, Final, Literal, TypeVar
 from server.methods.clinfo.literature import LEVELS, Article, Level
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.clinfo.search import Candidate
-from server.methods.shared.extractive import question_stems, rarity, share_of, stemmed
 from server.methods.shared.passages import SentenceScores
+from server.methods.shared.word_overlap import question_stems, rarity, share_of, stemmed
 
 _T = TypeVar("_T")
 Reason = Literal[

@@ -56,7 +56,9 @@ from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import evidence_of
+from server.methods.medrag.extraction import Extraction
 from server.methods.medrag.method import refuse_logprobs
+from server.methods.medrag.quotation import Quotation
 from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of
 from server.methods.medrag.report import abstention, closing_events, retrieved
 from server.methods.medrag.request import (
@@ -67,10 +69,10 @@ from server.methods.medrag.request import (
     read_question,
     refuse_unread,
 )
-from server.methods.medrag.verbatim import Extraction, Quotation
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.quoted import Quoting
+from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 
 # Minimum number of tokens for a useful answer.
@@ -84,10 +86,16 @@ class IMedRag:
     description = "i-MedRAG: answers medical questions by rounds of follow-up questions to this server's namespaces"
 
     def __init__(
-        self, lifecycle: EngineLifecycle, passages: PassageSource, max_answer_tokens: int, parts: Tracer | None = None
+        self,
+        lifecycle: EngineLifecycle,
+        passages: PassageSource,
+        gate: Gate,
+        max_answer_tokens: int,
+        parts: Tracer | None = None,
     ) -> None:
         self._lifecycle = lifecycle
         self._passages = passages
+        self._gate = gate
         self._parts = parts or NullObserver()
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
@@ -116,12 +124,9 @@ class IMedRag:
         options = parse_iterated(ask.options, self._lifecycle.card)
         question = read_question(ask.question, options)
         synthesis = self._synthesis(options)
-        if synthesis == "generated" and not self._lifecycle.card.writes(self.name):
-            yield Step("this model asks no questions of its own: it reads the passages for the question as it is")
-            answering = self._reader.read(ask, question, options, self.name, self._passages.open(ask))
-        elif synthesis == "extractive":
+        if synthesis == "extractive":
             verdicts = self._reader.verdicts(ask)
-            extraction = Extraction(self.name, question, options, self._passages.open(ask), verdicts=verdicts)
+            extraction = Extraction(self.name, question, options, self._passages.open(ask), self._gate, verdicts)
             answering = extraction.events(_queries_without_model(question))
         else:
             answering = self._run(ask, question, options).events()
@@ -339,9 +344,7 @@ class _Run:
         cited = [n for record in self.details["rounds"] for sub in record["answers"] for n in sub.get("cited", ())]
         # Where no sub-answer cites a passage, the references are the best passage of each.
         fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_passages)))
-        closing = Closing(self.question, self.library.by_number, fallback, self.options.references, lack, self.details)
-        closing = replace(closing, relied=tuple(cited), withholds=not self.layout.card.is_general)
-        return replace(closing, abstains=self.options.without_passages == "abstain")
+        return Closing(self.question, self.library.by_number, fallback, self.options.references, lack, self.details)
 
     def _history(self, writing: int) -> str:
         """Return the history as prompt text, without its oldest pairs where the context length has no room for them.

@@ -16,8 +16,8 @@ from models.types import Grammar
 from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices, listed_choices, one_line, regex_of
-from server.methods.shared.extractive import MAX_SENTENCES
 from server.methods.shared.generation import with_instruction
+from server.methods.shared.reading.gate import MAX_SENTENCES
 from server.methods.shared.synthesis import SYNTHESES, Synthesis
 from server.types import EGRESS_MODES, EgressMode
 

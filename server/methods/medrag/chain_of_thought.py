@@ -6,9 +6,9 @@ generated under a grammar.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Final
 
@@ -76,19 +76,13 @@ def _text(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Hold one chain: ``answer`` as it was written, ``letter`` "" where it matches none of the choices.
-
-    ``quotes`` are the sentences that it was written from, by the number of their passage, where the server chose them;
-    ``undecided`` says why they decide neither yes nor no, "" where they do or are not asked.
-    """
+    """Hold one chain: ``answer`` as it was written, ``letter`` "" where it matches none of the choices."""
 
     reasoning: str
     answer: str
     letter: str
     finish_reason: LoopFinish
     stop_reason: str | int | None
-    quotes: Mapping[int, str] = field(default_factory=dict)
-    undecided: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from models.types import REPETITION
@@ -13,8 +13,6 @@ from server.methods.medrag.chain_of_thought import Chain
 from server.methods.medrag.request import ParsedQuestion
 
 NO_TEXT: Final = "The model wrote no answer."
-# What is answered for a model that finds the question answered by none of its passages.
-NO_PASSAGE: Final = "The passages do not say."
 NO_CHOICE: Final = "What the model wrote is none of the choices."
 
 
@@ -23,10 +21,8 @@ class Closing:
     """Hold the data for the end of an answer.
 
     ``passages`` are by number. ``fallback`` lists the numbers of the passages that were read, best first. ``without``
-    is the reason why the answer rests on no passage, "" where it may rest on one. ``relied`` are the numbers that
-    sub-answers cite. ``refusal``: what the prompt asks the model to write where nothing answers. ``withholds``: the
-    model cannot write, so that a choice is judged by the passages; with ``abstains`` one that none supports is
-    withheld.
+    is the reason why the answer rests on no passage, "" where it may rest on one. ``refusal``: what the prompt asks the
+    model to write where nothing answers.
     """
 
     question: ParsedQuestion
@@ -35,24 +31,15 @@ class Closing:
     references: bool
     without: str
     details: Mapping[str, Any]
-    relied: Sequence[int] = ()
     refusal: str = ""
-    withholds: bool = False
-    abstains: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """State an outcome and the sentence that tells it, "" for a whole answer.
-
-    ``basis`` has the sentence on which an answer rests, "" for none in particular, by the number of its passage.
-    ``withholds``: the reason stands in place of the choice.
-    """
+    """State an outcome and the sentence that tells it, "" for a whole answer."""
 
     outcome: AnswerOutcome
     reason: str = ""
-    basis: Mapping[int, str] = field(default_factory=dict)
-    withholds: bool = False
 
 
 def is_cut(closing: Closing, chain: Chain) -> bool:

@@ -26,6 +26,8 @@ from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event, EvidenceRead, OptionInvalid, Step
 from server.methods.medrag import report
 from server.methods.medrag.context import evidence_of
+from server.methods.medrag.extraction import Extraction
+from server.methods.medrag.quotation import Quotation
 from server.methods.medrag.reading import PassageReader
 from server.methods.medrag.report import Outcome
 from server.methods.medrag.request import (
@@ -35,9 +37,9 @@ from server.methods.medrag.request import (
     read_question,
     refuse_unread,
 )
-from server.methods.medrag.verbatim import Extraction, Quotation
 from server.methods.shared.passages import PassageSource
 from server.methods.shared.quoted import Quoting
+from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 
 
@@ -47,9 +49,10 @@ class MedRag:
     name = "medrag"
     description = "MedRAG: answers medical questions from passages of this server's namespaces, with their sources"
 
-    def __init__(self, lifecycle: EngineLifecycle, passages: PassageSource, max_answer_tokens: int) -> None:
+    def __init__(self, lifecycle: EngineLifecycle, passages: PassageSource, gate: Gate, max_answer_tokens: int) -> None:
         self._lifecycle = lifecycle
         self._passages = passages
+        self._gate = gate
         self._reader = PassageReader(lifecycle, max_answer_tokens)
 
     def check(self, ask: AnswerRequest) -> None:
@@ -73,7 +76,7 @@ class MedRag:
         match self._synthesis(options):
             case "extractive":
                 verdicts = self._reader.verdicts(ask)
-                extraction = Extraction(self.name, question, options, self._passages.open(ask), verdicts=verdicts)
+                extraction = Extraction(self.name, question, options, self._passages.open(ask), self._gate, verdicts)
                 answering = extraction.events([question.stem])
             case "quoted":
                 answering = self._quoted(ask, question, options)

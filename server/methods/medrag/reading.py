@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from typing import Final
 
@@ -20,8 +19,6 @@ from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
-from server.methods.medrag.evidence_reasoning import EvidenceChain, best_sentences
-from server.methods.medrag.judging import asking_part
 from server.methods.medrag.report import Ballot, Outcome
 from server.methods.medrag.request import MAX_CONTEXT_TOKENS, MedRagOptions, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
@@ -72,7 +69,7 @@ class PassageReader:
             return
         inputs = self._prompts.answering(question, options.reasoning, context.text)
         chain: Chain | None = None
-        writing = await self._writing(chains, inputs, outcome, passages)
+        writing = _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
         async with aclosing(writing) as events:
             async for event in events:
                 match event:
@@ -83,34 +80,12 @@ class PassageReader:
                     case _:
                         yield event
         closing = Closing(question, outcome.numbered, context.best_first, options.references, outcome.lack, details)
-        if not self._lifecycle.card.is_general:
-            closing = replace(closing, withholds=True, abstains=options.without_passages == "abstain")
         for final_event in await report.closing_events(closing, chain, chains.generations.usage) if chain else ():
             yield final_event
-
-    async def _writing(
-        self, chains: Chains, inputs: PromptInputs, outcome: Outcome, passages: Passages
-    ) -> AsyncGenerator[Event | Ballot | Chain, None]:
-        """Return the events of one chain, of several that vote, or of one that answers with chosen sentences."""
-        card, options, gathered = self._lifecycle.card, outcome.options, outcome.gathered
-        is_read = not chains.question.choices or bool(chains.question.verdict_letters)
-        if card.evidence_reasoning and chains.reasoned and is_read and gathered is not None:
-            compare = partial(passages.compare, names=gathered.namespaces)
-            asking = asking_part(chains.question.stem)
-            sentences = await best_sentences(asking, outcome.context, compare, options.sentences)
-            if sentences is not None:
-                return EvidenceChain(chains, sentences, self._verdicts_of(chains)).events(inputs)
-        return _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
 
     def verdicts(self, ask: AnswerRequest) -> VerdictReader | None:
         """Return what decides yes or no from quotes that are chosen without the model, None where nothing can."""
         return verdict_reader(self._lifecycle, ask, self._verdict_prompt)
-
-    def _verdicts_of(self, chains: Chains) -> VerdictReader | None:
-        card = self._lifecycle.card
-        if not card.verdicts:
-            return None
-        return VerdictReader(chains.generations, chains.layout, self._verdict_prompt, card, chains.params.cache_salt)
 
     def chains(self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions) -> Chains:
         """Return what writes one answer.

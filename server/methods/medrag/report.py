@@ -14,7 +14,6 @@ from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved,
 from server.methods.medrag.chain_of_thought import Chain
 from server.methods.medrag.closing import NO_CHOICE, NO_TEXT, Closing, Verdict, is_cut
 from server.methods.medrag.context import Context, Numbered, passage_record, render, supporting_sentence
-from server.methods.medrag.judging import judged
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.outcomes import notice, why_cut
 from server.methods.shared.passages import Gathered
@@ -127,19 +126,16 @@ def abstention(
 
 
 async def closing_events(closing: Closing, chain: Chain, usage: LoopUsage) -> list[Event]:
-    """Return the events that follow the model's text.
-
-    Made on a thread, since a choice is compared with every sentence that was read.
-    """
+    """Return the events that follow the model's text; made on a thread, since they hold it against what was read."""
     return await asyncio.to_thread(lambda: list(_ending(closing, chain, usage)))
 
 
 def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     question = closing.question
-    verdict = judged(closing, chain) if closing.withholds else _told(closing, chain)
+    verdict = _told(closing, chain)
     answer, num_chars = chain.answer.strip(), len(chain.answer)
     if question.choices:
-        answer = "" if verdict.withholds else question.shown(chain.letter) if chain.letter else answer
+        answer = question.shown(chain.letter) if chain.letter else answer
         num_chars = len(answer)
         yield from [TextDelta(answer)] if answer else ()
     if verdict.reason:
@@ -148,9 +144,9 @@ def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]
         yield note
     is_answer = verdict.outcome != "abstained"
     named = numbers_in(chain.answer) or numbers_in(chain.reasoning) if is_answer else ()
-    known = [number for number in named if number in closing.passages] or [*verdict.basis]
+    known = [number for number in named if number in closing.passages]
     sources = [Numbered(number, closing.passages[number]) for number in known or closing.fallback]
-    support = _sentences(closing, chain, verdict.basis, known)
+    support = {n: supporting_sentence(chain.answer, n, closing.passages[n]) for n in known}
     is_listed = closing.references and bool(answer) and is_answer
     text, references = render(sources, bool(known), num_chars, _beside(answer, support)) if is_listed else ("", ())
     if references:
@@ -192,12 +188,6 @@ def _told(closing: Closing, chain: Chain) -> Verdict:
 
 def _plain(text: str) -> str:
     return text.strip().rstrip(".").replace("’", "'")
-
-
-def _sentences(closing: Closing, chain: Chain, basis: Mapping[int, str], known: Sequence[int]) -> dict[int, str]:
-    """Return the sentence that supports the answer in each passage that it cites."""
-    given = {**chain.quotes, **basis}
-    return {n: given.get(n) or supporting_sentence(chain.answer, n, closing.passages[n]) for n in known}
 
 
 def _beside(answer: str, support: Mapping[int, str]) -> dict[int, str]:

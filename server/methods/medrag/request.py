@@ -18,8 +18,8 @@ from retrieval.corpus.store.base import is_name
 from server.methods.base import OptionInvalid
 from server.methods.medrag.context import ORDERS, PassageOrder
 from server.methods.shared.choices import MAX_CHOICES, are_choices, listed_choices, one_line
-from server.methods.shared.extractive import DEFAULT_SENTENCES, MAX_SENTENCES
 from server.methods.shared.passages import PassageQuery
+from server.methods.shared.reading.gate import DEFAULT_SENTENCES, MAX_SENTENCES
 from server.methods.shared.synthesis import SYNTHESES, Synthesis
 
 Form = Literal["open", "multiple_choice"]

@@ -1,7 +1,8 @@
 """Say in which ways a method's answers can be made with the served model, and refuse those that cannot.
 
 ``generated``: the model writes the answer. ``quoted``: it chooses verbatim quotes under a grammar. ``extractive``: the
-server chooses verbatim sentences or statements, without the model.
+server chooses verbatim sentences or statements by the verifier; a model that was trained for it reads yes or no from
+them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ _FURTHER: Final[Mapping[str, tuple[Synthesis, ...]]] = {
     "clinfo": ("extractive",),
     "weiseeule": ("extractive",),
 }
-# With a model that was trained to read passages for MedRAG alone, these methods read what they find as MedRAG does.
-_READ_AS: Final[Mapping[str, str]] = {"i-medrag": "medrag", "weiseeule": "medrag"}
 
 
 def chats(card: ModelCard) -> bool:
@@ -44,12 +43,10 @@ def unable_to_chat(card: ModelCard) -> str:
 def served_syntheses(method: str, card: ModelCard) -> tuple[Synthesis, ...]:
     """Return the ways that work with this model, the default first; () where the method cannot be served with it."""
     written: tuple[Synthesis, ...] = ()
-    if card.writes(method):
+    if card.writes(method) and not (card.evidence_reasoning and method in _QUOTED):
         quoted: tuple[Synthesis, ...] = ("quoted",) if method in _QUOTED else ()
         # A model whose card says that it quotes reliably does so by default.
         written = (*quoted, "generated") if card.quotes else ("generated", *quoted)
-    elif card.evidence_reasoning and card.writes(_READ_AS.get(method, method)):
-        written = ("generated",)
     return (*written, *_FURTHER.get(method, ()))
 
 

@@ -31,7 +31,6 @@ SMALL_VERDICT: Final = (
     "Yes or no is how a small model reads these sentences; it is wrong more often than a reader would be, so judge by "
     "them."
 )
-_LACKING: Final = "What is quoted does not name “{}”, so it decides neither yes nor no."
 UNSETTLED: Final = (
     "The model finds neither yes nor no in these sentences; whether they say it is for the reader to judge."
 )
@@ -71,11 +70,6 @@ class EvidenceSentence:
     @property
     def _about(self) -> str:
         return f"{quoted_line(self.subject)}: " if self.subject else ""
-
-
-def lacking(name: str) -> str:
-    """Return the sentence that says why quotes without a name of the question decide nothing, "" without a name."""
-    return _LACKING.format(name) if name else ""
 
 
 def shortened(sentence: str) -> str:

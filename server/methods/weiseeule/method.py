@@ -32,14 +32,16 @@ from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
 from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import Context, evidence_of, passage_record
+from server.methods.medrag.extraction import Extraction
 from server.methods.medrag.method import refuse_logprobs
+from server.methods.medrag.quotation import Quotation
 from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of, read_passages
 from server.methods.medrag.report import counted, listed
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
-from server.methods.medrag.verbatim import Extraction, Quotation
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
 from server.methods.shared.quoted import Quoting
+from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis, unable
 from server.methods.weiseeule.library import (
     RETRIEVERS,
@@ -80,8 +82,9 @@ class WeiseEule:
     name = "weiseeule"
     description = "WeiseEule: answers from your own literature by keywords that you can see and fix, cited per sentence"
 
-    def __init__(self, lifecycle: EngineLifecycle, library: LibrarySource, max_answer_tokens: int) -> None:
+    def __init__(self, lifecycle: EngineLifecycle, library: LibrarySource, gate: Gate, max_answer_tokens: int) -> None:
         self._lifecycle = lifecycle
+        self._gate = gate
         self._library = library
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
@@ -108,7 +111,9 @@ class WeiseEule:
         request = _WeiseRequest(ask, options, question, library)
         if question.recommend:
             summarizer = self._summarizer(request)
-            events: AsyncIterator[Event] = Recommendation(self.name, question, options, library, summarizer).events()
+            events: AsyncIterator[Event] = Recommendation(
+                self.name, question, options, library, self._gate, summarizer
+            ).events()
         else:
             events = self._answered(request)
         async with aclosing(events) as answering:  # type: ignore[type-var]
@@ -129,12 +134,9 @@ class WeiseEule:
         passages = _FoundPassagesOnly(request.library, found.gathered)
         if writing is not None and found.gathered.lists[0]:
             events = self._written(request, writing, found.gathered)
-        elif synthesis == "generated" and found.gathered.lists[0]:
-            # A model that was trained to read passages for MedRAG.
-            events = self._reader.read(request.ask, stem, inner, self.name, passages)
         else:
             verdicts = self._reader.verdicts(request.ask)
-            extraction = Extraction(self.name, stem, inner, passages, by_paper=True, verdicts=verdicts)
+            extraction = Extraction(self.name, stem, inner, passages, self._gate, verdicts, by_paper=True)
             events = extraction.events([request.question.text])
         async with aclosing(events) as answering:
             async for event in answering:

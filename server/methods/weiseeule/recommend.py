@@ -10,7 +10,6 @@ it names has half of its words; what a limit cut off is left out, too.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -33,9 +32,10 @@ from server.methods.medrag.context import (
 )
 from server.methods.medrag.reading import SLACK, read_passages
 from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, retrieved
-from server.methods.shared.extractive import ScoredSentence, Source, candidates_of, scored
 from server.methods.shared.passages import Gathered
 from server.methods.shared.quoted import QuoteTask, Quoting
+from server.methods.shared.reading.evidence import EvidenceText
+from server.methods.shared.reading.gate import Gate, JudgedSentence
 from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
 from server.methods.shared.synthesis import Synthesis
 from server.methods.weiseeule.library import Library, TextSearch, WeiseRetriever
@@ -161,7 +161,7 @@ class Article:
     """
 
     passages: tuple[RankedPassage, ...]
-    sentences: tuple[ScoredSentence, ...] = ()
+    sentences: tuple[JudgedSentence, ...] = ()
     summary: Summary | None = None
 
     @property
@@ -173,7 +173,9 @@ class Article:
         """Return the sentences of the summary, else the article's own."""
         if self.summary is not None and self.summary.statements:
             return self.summary.statements
-        return tuple(Statement(plain_marks(one.line), (one.line,), is_quote=True) for one in self.sentences)
+        return tuple(
+            Statement(plain_marks(one.evidence.line), (one.evidence.line,), is_quote=True) for one in self.sentences
+        )
 
     @property
     def text(self) -> str:
@@ -194,6 +196,7 @@ class Recommendation:
     question: KeywordQuestion
     options: WeiseOptions
     library: Library
+    gate: Gate
     summarizer: Summarizer | None = None
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -214,7 +217,7 @@ class Recommendation:
         yield EvidenceRead(evidence_of(every))
         described = []
         for number, article in enumerate(articles, 1):
-            described.append(await self._read(article, gathered))
+            described.append(await self._read(article))
             if described[-1].summary is not None:
                 yield Step(f"summary {number} of {len(articles)}: {_told_of(described[-1])}")
                 yield TranscriptDelta(described[-1].summary.written)
@@ -247,18 +250,16 @@ class Recommendation:
             where=options.where,
         )
 
-    async def _read(self, article: Article, gathered: Gathered) -> Article:
+    async def _read(self, article: Article) -> Article:
         """Return the article with its summary or, where there is none, its best sentences."""
         summary = None
         if self.summarizer is not None:
             summary = await self.summarizer.summary(self.question.text, article.passages)
             if summary.statements:
                 return Article(article.passages, summary=summary)
-        sources = [Source(embedded_title(one.passage), one.passage.text) for one in article.passages]
-        candidates = await asyncio.to_thread(candidates_of, self.question.text, sources)
-        lines = [one.compared for one in candidates.sentences]
-        scores = await self.library.compare(self.question.text, lines, gathered.namespaces)
-        return Article(article.passages, tuple(scored(candidates.sentences, scores)[: self._num_sentences]), summary)
+        texts = [EvidenceText(embedded_title(one.passage), one.passage.text) for one in article.passages]
+        reading = await self.gate.read(self.question.text, texts)
+        return Article(article.passages, reading.ranked[: self._num_sentences], summary)
 
     @property
     def _num_sentences(self) -> int:

@@ -20,9 +20,9 @@ from retrieval.corpus.search.ranking import MAX_K
 from retrieval.lexical.question_keywords import parse_marked
 from server.methods.base import OptionInvalid
 from server.methods.medrag.request import MAX_CONTEXT_TOKENS, are_names
-from server.methods.shared.extractive import DEFAULT_SENTENCES, MAX_SENTENCES
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import PassageQuery
+from server.methods.shared.reading.gate import DEFAULT_SENTENCES, MAX_SENTENCES
 from server.methods.shared.synthesis import SYNTHESES, Synthesis
 from server.methods.weiseeule.library import (
     MATCHINGS,

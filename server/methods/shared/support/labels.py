@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from server.methods.base import AnswerOutcome, SentenceSupport, Source, Support
-from server.methods.shared.extractive import question_stems, stems_of
 from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
 from server.methods.shared.support.correspondence import Evidence
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.verifier import Claim
+from server.methods.shared.word_overlap import question_stems, stems_of
 
 _MAX_DETAILS: Final = 3
 _MAX_EVIDENCE_CHARS: Final = 8_000

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from lexical_verifier import lexical_gate
 from loop_scripts import Replies, make_engine, make_request
 from slow_database import SlowDatabase
 
@@ -168,7 +169,7 @@ def _services(folder: Path, database: SlowDatabase) -> Services:
         Components(
             settings=settings,
             lifecycle=lifecycle,
-            methods={"direct": Direct(lifecycle), "medrag": MedRag(lifecycle, passages, 100)},
+            methods={"direct": Direct(lifecycle), "medrag": MedRag(lifecycle, passages, lexical_gate(), 100)},
             traces=MemoryTraceStore(max_traces=9, max_bytes=1_000_000),
             retrieval=retrieval,
             passages=passages,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lexical_verifier import lexical_gate
 from passage_bench import DRUGS, PassageBench, done, fill, references, shown, steps
 
 from models.engines.scripted_engine import ScriptedBehaviour
@@ -56,7 +57,9 @@ class Model:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Any:
-    return lambda script, **more: PassageBench(lambda s, p: IMedRag(s, p, 400), tmp_path, script, **more)
+    return lambda script, **more: PassageBench(
+        lambda s, p: IMedRag(s, p, lexical_gate(), 400), tmp_path, script, **more
+    )
 
 
 TWO_ROUNDS = (plan("What is warfarin?", "What is heparin?"), plan("What is aspirin?"))
@@ -333,22 +336,3 @@ async def test_the_last_answer_is_shown_as_it_is(bench: Any) -> None:
     async with bench(Model(*TWO_ROUNDS, sub=lambda _: " It is told [1].", answer=" B")) as made:
         events = await made.ask(CHOICE, rounds=1)
     assert shown(events).startswith("B. ") and done(events).outcome == "answered"
-
-
-@pytest.mark.parametrize(
-    ("question", "options", "has_read"),
-    [
-        ("What reverses heparin?", {}, True),
-        ("What reverses heparin?", {"synthesis": "extractive"}, False),
-    ],
-)
-async def test_a_model_that_cannot_plan_but_reads_answers_as_medrag_does(
-    bench: Any, question: str, options: dict[str, Any], has_read: bool
-) -> None:
-    """And says so; who asks for an extractive answer gets one."""
-    facts = {"trained_for": ("medrag",), "evidence_reasoning": True}
-    async with bench(lambda prompt: re.findall(r"\[\d+\]", prompt)[-1] + " says:", facts=facts) as made:
-        events = await made.ask(question, k=3, **options)
-    assert "Protamine" in done(events).answer and done(events).outcome == "answered"
-    assert any("asks no questions of its own" in step for step in steps(events)) is has_read
-    assert bool(made.engine.requests) is has_read and done(events).details["method"] == "i-medrag"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lexical_verifier import lexical_gate
 from passage_bench import DRUGS, PassageBench, Script, done, fill, references, shown, steps
 
 from models.engines.scripted_engine import ScriptedBehaviour
@@ -26,7 +27,7 @@ CHOICE = "Which enzyme does warfarin inhibit?\nA. Cyclooxygenase\nB. VKORC1\nC. 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Any:
-    return lambda script, **more: PassageBench(lambda s, p: MedRag(s, p, 400), tmp_path, script, **more)
+    return lambda script, **more: PassageBench(lambda s, p: MedRag(s, p, lexical_gate(), 400), tmp_path, script, **more)
 
 
 def chain(reasoning: str, answer: str) -> Script:
@@ -446,7 +447,9 @@ async def test_an_answer_has_a_usual_length_and_the_servers_limit(tmp_path: Path
     """The client's number counts up to the server's limit."""
     for asked, most in ((None, 1024), (1500, 1500), (9000, 2048)):
         folder = tmp_path / str(most)
-        async with PassageBench(lambda s, p: MedRag(s, p, 2048), folder, chain(" Hm.", " Protamine.")) as made:
+        async with PassageBench(
+            lambda s, p: MedRag(s, p, lexical_gate(), 2048), folder, chain(" Hm.", " Protamine.")
+        ) as made:
             await made.ask(OPEN, sampling=Sampling(max_tokens=asked), reasoning="direct")
         assert made.engine.requests[0].params.max_tokens == most
 
@@ -467,19 +470,3 @@ async def test_the_letter_of_a_general_model_stands(bench: Any) -> None:
     async with bench(chain(" Hm.", " C")) as made:
         events = await made.ask(CHOICE)
     assert shown(events).startswith("C. Thrombin\n\nRead, not cited:") and done(events).outcome == "answered"
-
-
-async def test_a_choice_of_a_model_that_cannot_write_rests_on_a_sentence(bench: Any) -> None:
-    """Its sentence is quoted; a choice that nothing supports is withheld, or shown as such where that is asked for."""
-    facts = {"trained_for": ("medrag",)}
-    async with bench(chain(" Hm.", " B"), facts=facts) as made:
-        events = await made.ask(CHOICE, synthesis="generated")
-    assert (done(events).outcome, done(events).answer) == ("answered", "B. VKORC1")
-    assert "“Warfarin inhibits vitamin K epoxide reductase (VKORC1).”" in shown(events)
-    async with bench(chain(" Hm.", " C"), facts=facts) as made:
-        withheld = await made.ask(CHOICE, synthesis="generated")
-        told = await made.ask(CHOICE, synthesis="generated", without_passages="answer")
-    assert shown(withheld).startswith("No choice is given: nothing that was read supports “C. Thrombin”")
-    assert (done(withheld).outcome, references(withheld)) == ("abstained", [])
-    assert shown(told).startswith("C. Thrombin\n\n(Nothing that was read supports this choice.)")
-    assert done(told).outcome == "partial"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lexical_verifier import lexical_gate
 from passage_bench import PassageBench, Script, done, references, shown
 
 from server.methods.base import OptionInvalid, Sampling
@@ -20,7 +21,9 @@ CHOICE = "Which enzyme does warfarin inhibit?\nA. Cyclooxygenase\nB. VKORC1\nC. 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Any:
-    return lambda script, method=MedRag, **more: PassageBench(lambda s, p: method(s, p, 400), tmp_path, script, **more)
+    return lambda script, method=MedRag, **more: PassageBench(
+        lambda s, p: method(s, p, lexical_gate(), 400), tmp_path, script, **more
+    )
 
 
 def quotes(text: str, ending: str = "") -> Script:

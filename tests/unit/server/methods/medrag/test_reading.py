@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lexical_verifier import lexical_gate
 from passage_bench import PassageBench, done, shown, steps
 
 from models.errors import EngineUnavailable
@@ -43,10 +44,9 @@ def bench(tmp_path: Path) -> Any:
 
     def make(slot: Any, service: Any) -> MedRag:
         readers.append(PassageReader(slot, 400))
-        return MedRag(slot, service, 400)
+        return MedRag(slot, service, lexical_gate(), 400)
 
-    facts = {"evidence_reasoning": True}
-    return PassageBench(make, tmp_path, lambda prompt: " [", facts=facts), readers
+    return PassageBench(make, tmp_path, lambda prompt: " Clopidogrel [1]."), readers
 
 
 async def _read(made: PassageBench, reader: PassageReader, ask: AnswerRequest) -> list[Any]:

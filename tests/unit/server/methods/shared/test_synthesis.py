@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from models.catalog import ModelCard
@@ -24,12 +22,12 @@ def test_a_general_model_generates_and_a_trained_one_does_what_it_learned() -> N
     assert served_syntheses("genegpt", ModelCard(name="x", source="x", trained_for=("medrag",))) == ()
 
 
-def test_a_model_that_reads_for_medrag_answers_i_medrag_too() -> None:
-    """Not one that was trained for MedRAG without learning what passages do not say."""
-    reads = ModelCard(name="m", source="x", trained_for=("medrag",), evidence_reasoning=True)
-    assert served_syntheses("i-medrag", reads) == ("generated", "extractive")
-    assert served_syntheses("i-medrag", replace(reads, evidence_reasoning=False)) == ("extractive",)
-    assert served_syntheses("clinfo", reads) == ("extractive",)
+def test_a_model_that_reads_verdicts_has_its_quotes_chosen() -> None:
+    """The verifier chooses them, and the model says yes or no."""
+    reads = ModelCard(name="m", source="x", trained_for=("genegpt", "medrag"), evidence_reasoning=True)
+    for method in ("medrag", "i-medrag", "clinfo", "weiseeule", "kg-rag"):
+        assert served_syntheses(method, reads) == ("extractive",)
+    assert served_syntheses("genegpt", reads) == ("generated",)
 
 
 def test_the_default_and_what_is_asked_for() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lexical_verifier import lexical_gate
 from passage_bench import PassageBench, Script, done, fill, references, shown, steps
 
 from retrieval.corpus.ingest.add import add_items
@@ -40,7 +41,9 @@ class Genes:
 def bench(tmp_path: Path) -> Any:
     def make(script: Script = lambda prompt: " nonsense", **more: Any) -> PassageBench:
         found = PassageBench(
-            lambda slot, service: WeiseEule(slot, KeywordService(found.retrieval, service, Genes()), 400),
+            lambda slot, service: WeiseEule(
+                slot, KeywordService(found.retrieval, service, Genes()), lexical_gate(), 400
+            ),
             tmp_path,
             script,
             **({"documents": PAPERS} | more),
@@ -324,24 +327,6 @@ async def test_a_question_of_marks_alone_is_refused(bench: Any) -> None:
 
 
 READS = {"evidence_reasoning": True, "trained_for": ("genegpt", "medrag")}
-
-
-async def test_a_model_that_reads_passages_for_medrag_reads_these_too(bench: Any) -> None:
-    """It decides whether they say what was asked; the sentence that says it is quoted."""
-    question = "#How does **SWR1** change the *mutation* rate at *CAN1*?"
-    async with bench(lambda prompt: " [", facts=READS) as made:
-        events = await made.ask(question)
-        (request,) = made.engine.requests
-    assert request.params.grammar is not None and "No passage says it" in request.params.grammar.spec
-    assert shown(events).startswith("“Without SWR1 the mutation rate at CAN1 rises in EXO1 cells.” [1]\n")
-    assert done(events).outcome == "answered"
-    assert done(events).details["method"] == "weiseeule" and titles(events) == ["Swr1", "Exo1"]
-
-
-async def test_where_the_passages_do_not_say_it_nothing_is_quoted(bench: Any) -> None:
-    async with bench(lambda prompt: " No passage says it.", facts=READS) as made:
-        events = await made.ask("#Does *SWR1* treat anaemia?")
-    assert done(events).outcome == "abstained" and "SWR1 deletion" not in shown(events)
 
 
 async def test_such_a_model_writes_no_summary_and_chooses_no_keywords(bench: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lexical_verifier import lexical_gate
 from passage_bench import DRUGS, PassageBench, done, references, shown, steps
 
 from models.catalog import ModelCard
@@ -18,7 +19,6 @@ from retrieval.passages import Document
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import EvidenceRead, OptionInvalid, TextDelta
 from server.methods.i_medrag.method import IMedRag
-from server.methods.medrag.judging import NO_VERDICT
 from server.methods.medrag.method import MedRag
 from server.methods.shared.verdicts import SMALL_VERDICT, UNSETTLED
 
@@ -28,7 +28,9 @@ HEPARIN = "Which drug reverses heparin?"
 @pytest.fixture
 def bench(tmp_path: Path) -> Any:
     def make(method: Any = MedRag, **more: Any) -> PassageBench:
-        return PassageBench(lambda s, p: method(s, p, 400), tmp_path, lambda prompt: " nonsense", **more)
+        return PassageBench(
+            lambda s, p: method(s, p, lexical_gate(), 400), tmp_path, lambda prompt: " nonsense", **more
+        )
 
     return make
 
@@ -53,25 +55,26 @@ async def test_the_sentence_that_answers_is_quoted_with_its_passage(bench: Any, 
     assert read < next(place for place, event in enumerate(events) if isinstance(event, TextDelta))
 
 
-async def test_what_no_passage_answers_is_abstained_from(bench: Any) -> None:
-    """The text says what was searched; near passages are not an answer."""
+async def test_what_no_passage_answers_is_not_found(bench: Any) -> None:
+    """The nearest sentence is shown as such, with its source; it is not an answer."""
     async with bench() as made:
-        events = await made.ask("What is the half-life of amiodarone?", synthesis="extractive")
-    assert shown(events) == (
-        "No passage that was found answers this question. Searched: drugs (4 passages, 5 sentences)."
-    )
-    assert (done(events).outcome, done(events).details["abstained"]) == ("abstained", True)
-    assert references(events) == []
+        events = await made.ask("Which drug reverses the effects of amiodarone on the thyroid?", synthesis="extractive")
+    assert shown(events).startswith("Nothing that was found answers this question. Nearest: ")
+    last = done(events)
+    assert (last.outcome, last.details["abstained"]) == ("not_found", True)
+    assert len(references(events)) == 1 and "Read, not cited:" in shown(events)
+    assert all(event.is_ours for event in events if isinstance(event, TextDelta) and event.channel == "answer")
 
 
-async def test_yes_and_no_are_left_to_the_reader(bench: Any) -> None:
-    """A sentence that fits may say the contrary."""
-    documents = [("Statins", "Statins do not reverse heparin in any dose.", "")]
-    async with bench(documents=documents) as made:
-        events = await made.ask("Do statins reverse heparin?", synthesis="extractive")
-    assert shown(events).startswith("“Statins do not reverse heparin in any dose.” [1]\n\n(")
-    assert NO_VERDICT in shown(events) and done(events).outcome == "partial"
-    assert not done(events).answer.lower().startswith(("yes", "no"))
+async def test_yes_and_no_are_said_where_the_verifier_is_sure(bench: Any) -> None:
+    """Where it is not, both are left open."""
+    async with bench(documents=STATINS) as made:
+        sure = await made.ask("Do statins reverse heparin in any dose?", synthesis="extractive")
+        unsure = await made.ask("Do statins reverse or block heparin?", synthesis="extractive")
+    assert shown(sure).startswith("No, probably [1].\n“Statins do not reverse heparin in any dose.” [1]")
+    assert shown(unsure).startswith("“Statins do not reverse heparin in any dose.” [1]\n\n(")
+    assert SMALL_VERDICT in shown(sure) and UNSETTLED in shown(unsure)
+    assert done(sure).outcome == done(unsure).outcome == "partial"
 
 
 STATINS = [("Statins", "Statins do not reverse heparin in any dose.", "")]
@@ -83,7 +86,9 @@ def trained(tmp_path: Path) -> Any:
 
     def make(verdict: str, method: Any = MedRag, **more: Any) -> PassageBench:
         facts = {"evidence_reasoning": True}
-        return PassageBench(lambda s, p: method(s, p, 400), tmp_path, lambda _: verdict, facts=facts, **more)
+        return PassageBench(
+            lambda s, p: method(s, p, lexical_gate(), 400), tmp_path, lambda _: verdict, facts=facts, **more
+        )
 
     return make
 
@@ -98,7 +103,7 @@ async def test_a_model_that_was_trained_for_it_decides_yes_or_no(trained: Any, m
     assert "[1] says: Statins do not reverse heparin in any dose." in prompt
     assert shown(events).startswith(f"{verdict}, probably [1].\n“Statins do not reverse heparin in any dose.” [1]\n")
     last = done(events)
-    assert last.outcome == "partial" and SMALL_VERDICT in shown(events) and NO_VERDICT not in shown(events)
+    assert last.outcome == "partial" and SMALL_VERDICT in shown(events)
     assert last.answer.startswith(f"{verdict}, probably. Statins") and last.usage.sampled_tokens > 0
 
 
@@ -115,51 +120,44 @@ async def test_an_open_question_is_not_decided(trained: Any) -> None:
         assert made.engine.requests == [] and done(events).outcome == "answered"
 
 
-async def test_a_passage_without_a_name_of_the_question_decides_nothing(trained: Any) -> None:
-    """The name is told."""
-    documents = [("Statins", "Statins, as is known, may reverse obscure effects of heparin.", "")]
-    async with trained("Yes", documents=documents) as made:
-        events = await made.ask("Do statins reverse effects of obscuraxaban?", synthesis="extractive")
-        assert made.engine.requests == []
-    assert "does not name “obscuraxaban”" in shown(events) and done(events).outcome == "partial"
-
-
 async def test_quotes_stand_without_an_engine(trained: Any) -> None:
     """One that fails is told as a step."""
     async with trained("Yes", documents=STATINS, behaviour=ScriptedBehaviour(fail_after_tokens=0)) as made:
-        failed = await made.ask("Do statins reverse heparin?", synthesis="extractive")
+        failed = await made.ask("Do statins reverse or block heparin?", synthesis="extractive")
     assert any("yes or no is left open" in step for step in steps(failed))
     async with trained("Yes", documents=STATINS) as made:
         await made.engine.close()
-        down = await made.ask("Do statins reverse heparin?", synthesis="extractive")
+        down = await made.ask("Do statins reverse or block heparin?", synthesis="extractive")
     for events in (failed, down):
-        assert shown(events).startswith("“Statins do not reverse heparin") and NO_VERDICT in shown(events)
+        assert shown(events).startswith("“Statins do not reverse heparin") and UNSETTLED in shown(events)
 
 
-async def test_a_choice_rests_on_a_sentence_that_names_it(bench: Any) -> None:
-    """Named alone, and not negated; otherwise no choice is made."""
-    question = "Which receptor does clopidogrel block?\nA. VKORC1\nB. P2Y12\nC. Thrombin"
-    async with bench() as made:
-        events = await made.ask(question, synthesis="extractive")
-    assert shown(events).startswith("B. P2Y12\n\n“Clopidogrel blocks the P2Y12 receptor of platelets.” [1]")
-    assert (done(events).answer, done(events).details["answer_letter"]) == ("B. P2Y12", "B")
+P2Y12 = "Which receptor of platelets does clopidogrel block?\nA. VKORC1\nB. P2Y12\nC. Thrombin"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Clopidogrel does not block the P2Y12 receptor of platelets.",
-        "Clopidogrel blocks the receptors P2Y12 and VKORC1 of platelets.",
-        "Clopidogrel blocks a receptor of platelets.",
-    ],
-)
-async def test_no_choice_is_guessed(bench: Any, text: str) -> None:
-    """A negated sentence, one that names two choices, and one that names none support no choice."""
-    question = "Which receptor does clopidogrel block?\nA. VKORC1\nB. P2Y12"
+async def test_a_choice_is_the_one_that_a_sentence_supports(bench: Any) -> None:
+    """Each is judged as a statement behind the question."""
+    text = "Which receptor of platelets does clopidogrel block is a question whose answer is P2Y12."
     async with bench(documents=[("Clopidogrel", text, "")]) as made:
-        events = await made.ask(question, synthesis="extractive")
-    assert (done(events).outcome, done(events).details["answer_letter"]) == ("abstained", "")
-    assert "names exactly one of the choices" in shown(events)
+        events = await made.ask(P2Y12, synthesis="extractive")
+    assert shown(events).startswith("B. P2Y12 [1]\n\n")
+    assert (done(events).answer, done(events).details["answer_letter"]) == ("B. P2Y12", "B")
+    assert done(events).outcome == "partial"
+
+
+async def test_no_choice_is_guessed(bench: Any) -> None:
+    """Where nothing supports one above the bar, or two alike, the nearest sentence stands without a letter."""
+    async with bench() as made:
+        events = await made.ask(P2Y12, synthesis="extractive")
+    assert (done(events).outcome, done(events).details["answer_letter"]) == ("not_found", "")
+    assert "support none of the choices more than the others" in shown(events)
+
+
+@pytest.mark.parametrize(("verdict", "letter"), [("No", "B"), ("Unclear", "")])
+async def test_yes_and_no_as_choices_are_read_as_a_verdict(trained: Any, verdict: str, letter: str) -> None:
+    async with trained(verdict, documents=STATINS) as made:
+        events = await made.ask("Do statins reverse heparin?\nA. Yes\nB. No\nC. Maybe", synthesis="extractive")
+    assert done(events).details["answer_letter"] == letter and done(events).outcome == "partial"
 
 
 async def test_a_passage_that_numbers_its_own_sources_keeps_ours_apart(bench: Any) -> None:
@@ -184,7 +182,6 @@ async def test_the_second_choice_of_a_case_is_searched_for(bench: Any) -> None:
     async with bench(IMedRag) as made:
         events = await made.ask(question, synthesis="extractive")
     assert sum("passages in drugs by hybrid" in line for line in steps(events)) == 3
-    assert done(events).answer == "B. P2Y12"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +211,7 @@ async def test_a_model_that_cannot_write_is_not_asked(tmp_path: Path, method: An
     lifecycle = EngineLifecycle(card, lambda: engine)
     await lifecycle.load()
     async with PassageBench(
-        lambda _, p: method(lifecycle, p, 400), tmp_path, lambda prompt: "", documents=DRUGS
+        lambda _, p: method(lifecycle, p, lexical_gate(), 400), tmp_path, lambda prompt: "", documents=DRUGS
     ) as made:
         events = await made.ask(HEPARIN)
         with pytest.raises(OptionInvalid, match=r"tiny was not trained to write answers.*serve a model that can"):

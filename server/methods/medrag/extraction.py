@@ -1,0 +1,284 @@
+"""Answer a medical question with verbatim sentences of the passages found, chosen by the verifier.
+
+Used by MedRAG, i-MedRAG and WeiseEule where the model cannot write, or on request:
+
+1. the sentences of the passages are judged by the verifier            ``Gate.read``
+2. those that answer are quoted, each with its passage's number         ``_open``
+3. yes or no is read from them, by the model where it was trained to    ``_worded``
+4. a choice is the one whose statement they support                     ``_chosen``
+
+Where no sentence reaches the verifier's bar, the nearest one is shown as such, and the outcome is ``not_found``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from models.decoding.types import LoopUsage
+from models.errors import ModelError
+from retrieval.corpus.namespaces.settings import embedded_title
+from retrieval.corpus.search.ranking import RankedPassage
+from server.methods.base import AnswerOutcome, Done, Event, Evidence, EvidenceRead, Step, TextDelta, TranscriptDelta
+from server.methods.medrag.context import Numbered, distinct, evidence_of, passage_record, render
+from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, retrieved, searched
+from server.methods.medrag.request import MedRagOptions, ParsedQuestion
+from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.outcomes import notice
+from server.methods.shared.passages import Gathered, Passages
+from server.methods.shared.reading.evidence import EvidenceText
+from server.methods.shared.reading.gate import Gate, JudgedSentence, Reading
+from server.methods.shared.sentences import quoted_line
+from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, UNCLEAR, UNSETTLED, EvidenceSentence, VerdictReader
+
+_NEAREST: Final = "Nothing that was found answers this question. Nearest:"
+_OPEN_CHOICE: Final = "The sentences that were read support none of the choices more than the others."
+# How examinations mark a question that asks for what does not hold.
+_NEGATED_STEM: Final = re.compile(r"\b(?:NOT|EXCEPT|LEAST)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """Hold what is needed for one extractive answer.
+
+    ``method`` is the name for the trace. ``verdicts`` reads yes or no from the quotes; with None the verifier does.
+    ``by_paper``: the quotes of one paper are next to each other.
+    """
+
+    method: str
+    question: ParsedQuestion
+    options: MedRagOptions
+    passages: Passages
+    gate: Gate
+    verdicts: VerdictReader | None = None
+    by_paper: bool = False
+
+    async def events(self, queries: Sequence[str]) -> AsyncGenerator[Event, None]:
+        """Search all queries and yield the whole answer; the first query is the question."""
+        gathered = await self.passages.find(queries, self.options.passage_query)
+        for place in range(len(queries)):
+            yield Step(searched(gathered, place))
+        found = _usable(gathered)
+        if not found:
+            reason, outcome = _why_nothing(gathered)
+            for event in abstention(reason, self._details(gathered), outcome=outcome):
+                yield event
+            return
+        yield retrieved(queries, found)
+        yield EvidenceRead(evidence_of(found))
+        texts = [EvidenceText(embedded_title(one.passage), one.passage.text) for one in found]
+        reading = await self.gate.read(self.question.stem, texts)
+        yield Step(_read_step(reading))
+        extract = await self._extract(reading, found)
+        if extract.fault:
+            yield Step(f"yes or no is left open: the model failed: {extract.fault}")
+        for event in self._ending(extract, self._details(gathered) | _record_of(reading, found)):
+            yield event
+
+    async def _extract(self, reading: Reading, found: Sequence[RankedPassage]) -> Extract:
+        question = self.question
+        if question.choices and not question.verdict_letters:
+            return await self._chosen(reading, found)
+        quotes = reading.quotes(self.options.sentences)
+        if not quotes or not reading.is_answered:
+            return _nearest(reading, found)
+        if self.by_paper:
+            papers = [found[one.evidence.source].document.paper for one in quotes]
+            quotes = [
+                one for _, one in sorted(zip(papers, quotes, strict=True), key=lambda pair: papers.index(pair[0]))
+            ]
+        if question.choices or asks_yes_or_no(question.stem):
+            return await self._worded(reading, quotes, found)
+        return Extract(tuple(quotes), found)
+
+    async def _worded(
+        self, reading: Reading, quotes: Sequence[JudgedSentence], found: Sequence[RankedPassage]
+    ) -> Extract:
+        """Return the quotes behind the yes or no that they say, where they say one."""
+        word, usage, fault = reading.verdict, NO_USAGE, ""
+        if self.verdicts is not None:
+            best = [
+                EvidenceSentence(place, one.evidence.line, one.evidence.subject)
+                for place, one in enumerate(reading.quotes(MOST_READ), 1)
+            ]
+            try:
+                word = (await self.verdicts.verdict(self.question.stem, best)).word
+            except ModelError as error:
+                word, fault = "", error.message
+            word, usage = "" if word == UNCLEAR else word, self.verdicts.generations.usage
+        note = SMALL_VERDICT if word else UNSETTLED
+        letter = self.question.verdict_letters.get(word.casefold(), "")
+        return Extract(tuple(quotes), found, word, "partial", note, letter, usage, fault)
+
+    async def _chosen(self, reading: Reading, found: Sequence[RankedPassage]) -> Extract:
+        """Return the choice that the sentences support, above the verifier's bar and before the others."""
+        question = self.question
+        is_negated = bool(_NEGATED_STEM.search(question.stem))
+        support = await self.gate.choose(question.stem, question.choices, reading, is_negated=is_negated)
+        if support is None:
+            return _nearest(reading, found)
+        is_clear = (
+            support.rival >= reading.points.verdict
+            if is_negated
+            else (support.probability >= reading.points.verdict and support.probability > support.rival)
+        )
+        if not is_clear:
+            return Extract((support.sentence,), found, "", "not_found", _OPEN_CHOICE)
+        letter = question.letters[support.place]
+        return Extract((support.sentence,), found, question.shown(letter), "partial", "", letter)
+
+    def _ending(self, extract: Extract, details: dict[str, Any]) -> Iterator[Event]:
+        shown = extract.text
+        yield TranscriptDelta(shown, "injected")
+        yield TextDelta(shown, is_ours=extract.is_refusal)
+        if extract.note and not extract.is_refusal:
+            note = notice(extract.note, shown)
+            shown += note.text
+            yield note
+        if self.options.references and extract.quotes:
+            text, references = render(extract.numbered, not extract.is_refusal, len(shown))
+            yield TextDelta(text, is_ours=True)
+            yield Evidence(references)
+        details |= {"abstained": extract.is_refusal, "citations": extract.records, "cited": list(extract.numbers)}
+        details |= {"reason": extract.note} if extract.is_refusal else {}
+        details |= {"answer_letter": extract.letter} if self.question.choices else {}
+        yield Done(
+            answer=extract.plain,
+            finish_reason="stop",
+            stop_reason=None,
+            usage=extract.usage,
+            details=details,
+            outcome=extract.outcome,
+        )
+
+    def _details(self, gathered: Gathered) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "synthesis": "extractive",
+            "options": asdict(self.options),
+            "form": self.question.form,
+            "choices": list(self.question.choices),
+            "namespaces": list(gathered.namespaces),
+            "retriever": gathered.retriever,
+            "rankers": list(gathered.rankers),
+            "missing_rankers": list(gathered.missing),
+            "expanded": gathered.expanded_record,
+            "retrieval_s": round(gathered.seconds, 4),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """Hold the sentences of an answer, and the word or choice before them; passages are numbered as they are quoted.
+
+    ``note`` is the sentence that tells what keeps it from being a whole answer. ``fault``: the model's error, ""
+    without one.
+    """
+
+    quotes: tuple[JudgedSentence, ...]
+    found: Sequence[RankedPassage]
+    opening: str = ""
+    outcome: AnswerOutcome = "answered"
+    note: str = ""
+    letter: str = ""
+    usage: LoopUsage = NO_USAGE
+    fault: str = ""
+    numbers: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        places = dict.fromkeys(one.evidence.source for one in self.quotes)
+        object.__setattr__(self, "numbers", dict(enumerate(places, 1)))
+
+    @property
+    def is_refusal(self) -> bool:
+        return self.outcome == "not_found"
+
+    @property
+    def text(self) -> str:
+        """Return the answer as it is shown."""
+        if self.is_refusal:
+            return f"{self.note} {' '.join(self._lines)}".strip()
+        marks = " ".join(f"[{number}]" for number in self.numbers)
+        if self.letter and self.opening:
+            return "\n".join([f"{self.opening} {marks}", "", *self._lines])
+        opening = [f"{self.opening}, probably {marks}."] if self.opening else []
+        return "\n".join([*opening, *self._lines])
+
+    @property
+    def _lines(self) -> list[str]:
+        numbers = {place: number for number, place in self.numbers.items()}
+        return [
+            f"{_about(one)}“{quoted_line(one.evidence.line)}” [{numbers[one.evidence.source]}]" for one in self.quotes
+        ]
+
+    @property
+    def plain(self) -> str:
+        """Return the answer without marks; of a choice, the choice alone."""
+        if self.letter and not self.is_refusal:
+            return self.opening
+        quotes = " ".join(f"{_about(one)}{quoted_line(one.evidence.line)}" for one in self.quotes)
+        return (
+            f"{self.note} {quotes}"
+            if self.is_refusal
+            else f"{self.opening}, probably. {quotes}"
+            if self.opening
+            else quotes
+        )
+
+    @property
+    def numbered(self) -> list[Numbered]:
+        return [Numbered(number, self.found[place]) for number, place in self.numbers.items()]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Return the passages that are quoted, each with its sentences and their offsets."""
+        return [
+            passage_record(self.found[place], number=number, sentences=self._spans(place))
+            for number, place in self.numbers.items()
+        ]
+
+    def _spans(self, place: int) -> list[dict[str, Any]]:
+        return [
+            {"text": one.evidence.line, "start": one.evidence.sentence.start, "end": one.evidence.sentence.end}
+            for one in self.quotes
+            if one.evidence.source == place
+        ]
+
+
+def _about(one: JudgedSentence) -> str:
+    """Return what the quote is about, where it does not name it itself."""
+    return f"{one.evidence.subject}: " if one.evidence.subject else ""
+
+
+def _nearest(reading: Reading, found: Sequence[RankedPassage]) -> Extract:
+    return Extract(reading.ranked[:1], found, "", "not_found", _NEAREST if reading.ranked else _NEAREST.split(" N")[0])
+
+
+def _read_step(reading: Reading) -> str:
+    return (
+        f"{counted(reading.num_sentences, 'sentence')}, {len(reading.ranked)} judged; the best answers the question "
+        f"with a probability of {reading.best:.2f}, {reading.points.answer:.2f} is needed"
+    )
+
+
+def _record_of(reading: Reading, found: Sequence[RankedPassage]) -> dict[str, Any]:
+    best = [{"text": one.evidence.line, "score": round(one.relevance, 4)} for one in reading.ranked[:10]]
+    return {"num_passages": len(found), "bar": reading.points.answer, "sentences": best}
+
+
+def _usable(gathered: Gathered) -> list[RankedPassage]:
+    """Return the passages of all queries by rank, each text once, without those of retracted articles."""
+    depth = max(map(len, gathered.lists), default=0)
+    in_turn = [found[rank] for rank in range(depth) for found in gathered.lists if rank < len(found)]
+    return [one for _, one in distinct(in_turn) if not one.document.retracted_by]
+
+
+def _why_nothing(gathered: Gathered) -> tuple[str, AnswerOutcome]:
+    if not gathered.namespaces:
+        return "There is no namespace on this server that this request may read.", "abstained"
+    where = listed(gathered.namespaces)
+    if any(gathered.lists):
+        return f"All that was found in {where} has been retracted.", "abstained"
+    return f"Nothing was found in {where}.", "not_found"

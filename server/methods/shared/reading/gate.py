@@ -1,0 +1,141 @@
+"""Judge by a verifier which sentences answer a question, what they say to it, and which choice they support.
+
+One gate for every method: a sentence is quoted from the verifier's bar ``quote`` on, a question counts as answered from
+``answer`` on, yes or no is said from ``verdict`` on. There is no other bar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from models.verifiers.base import Judgement, OperatingPoints, Pair
+from server.methods.shared.reading.evidence import EvidenceSentence, EvidenceText, nearest, sentences_of
+
+# Of a reading without sentences.
+_NEVER: Final = OperatingPoints(1.0, 1.0, 1.0, 1.0, 1.0)
+# Quotes of an answer.
+MAX_SENTENCES: Final = 8
+DEFAULT_SENTENCES: Final = 3
+# Sentences by which each choice is judged.
+_OF_A_CHOICE: Final = 6
+
+
+class Judge(Protocol):
+    """Judge pairs off the event loop."""
+
+    @property
+    def points(self) -> OperatingPoints: ...
+
+    async def judge(self, pairs: Sequence[Pair]) -> Sequence[Judgement]:
+        """Return a judgement for each pair, in order.
+
+        Raises:
+            ModelError: the verifier failed, or has no room for them.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSentence:
+    """Hold a sentence with what it is to the question."""
+
+    evidence: EvidenceSentence
+    judgement: Judgement
+
+    @property
+    def relevance(self) -> float:
+        return self.judgement.relevance
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Hold the judged sentences, the most relevant first, of ``num_sentences`` in all."""
+
+    ranked: tuple[JudgedSentence, ...]
+    num_sentences: int
+    points: OperatingPoints
+
+    @property
+    def best(self) -> float:
+        return self.ranked[0].relevance if self.ranked else 0.0
+
+    @property
+    def is_answered(self) -> bool:
+        return self.best >= self.points.answer
+
+    def quotes(self, most: int) -> list[JudgedSentence]:
+        """Return at most ``most`` sentences above the bar, without those that repeat a better one."""
+        chosen: list[JudgedSentence] = []
+        for one in self.ranked:
+            if one.relevance < self.points.quote or len(chosen) == most:
+                break
+            if not any(one.evidence.says_the_same(other.evidence) for other in chosen):
+                chosen.append(one)
+        return chosen
+
+    @property
+    def verdict(self) -> str:
+        """Return "Yes" or "No" as the surest sentence above the bar of quotes says it, "" where none is sure."""
+        judged = [one.judgement for one in self.ranked if one.relevance >= self.points.quote]
+        yes = max((one.supports for one in judged), default=0.0)
+        no = max((one.contradicts for one in judged), default=0.0)
+        if max(yes, no) < self.points.verdict:
+            return ""
+        return "Yes" if yes >= no else "No"
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceSupport:
+    """Hold the choice at ``place`` and the sentence that says it, with its probability and that of the next choice."""
+
+    place: int
+    sentence: JudgedSentence
+    probability: float
+    rival: float
+
+
+class Gate:
+    """Read texts for questions by one verifier."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    async def read(self, question: str, texts: Sequence[EvidenceText]) -> Reading:
+        """Return the sentences of the texts by their relevance to the question.
+
+        Raises:
+            ModelError: the verifier failed.
+        """
+        sentences = sentences_of(texts)
+        near = nearest(question, sentences)
+        if not near:
+            return Reading((), 0, _NEVER)
+        found = await self._judge.judge([Pair(question, one.in_context) for one in near])
+        judged = [JudgedSentence(one, judgement) for one, judgement in zip(near, found, strict=True)]
+        ranked = tuple(sorted(judged, key=lambda one: one.relevance, reverse=True))
+        return Reading(ranked, len(sentences), self._judge.points)
+
+    async def choose(
+        self, stem: str, choices: Sequence[str], reading: Reading, *, is_negated: bool = False
+    ) -> ChoiceSupport | None:
+        """Return the choice that the best sentences support most, of a negated question the one that they do least.
+
+        None where nothing was read. Each choice is judged as a statement behind the stem.
+
+        Raises:
+            ModelError: the verifier failed.
+        """
+        read = reading.ranked[:_OF_A_CHOICE]
+        if not read:
+            return None
+        pairs = [Pair(f"{stem} {choice}", one.evidence.in_context) for choice in choices for one in read]
+        found = await self._judge.judge(pairs)
+        best = []
+        for place in range(len(choices)):
+            own = found[place * len(read) : (place + 1) * len(read)]
+            best.append(max(zip((one.supports for one in own), read, strict=True), key=lambda pair: pair[0]))
+        order = sorted(range(len(choices)), key=lambda place: best[place][0], reverse=not is_negated)
+        first, second = order[0], order[1]
+        return ChoiceSupport(first, best[first][1], best[first][0], best[second][0])
