@@ -152,7 +152,7 @@ def _nothing(made_from: Transcript) -> Verdict:
     if any(one.num_records and one.endpoint != "esearch" for one in lookups):
         reason = f"The model read {_counted(lookups)} and found no answer in them. {looked_up(lookups)}"
         return Verdict("abstained", reason, is_shown=False)
-    stray = [one for one in lookups if not is_searched_rightly(one, made_from.question)]
+    stray = _stray(made_from)
     if any(one.has_ignored for one in lookups):
         reason = f"Not found: NCBI has nothing of a word that was searched for. {looked_up(lookups)}"
         return Verdict("not_found", reason, is_shown=False)
@@ -200,7 +200,18 @@ def is_searched_rightly(lookup: Lookup, question: str) -> bool:
 def _strayed(made_from: Transcript) -> bool:
     """Return whether there were searches, and none for what the question names: what they found is something else."""
     searches = [one for one in made_from.lookups if one.endpoint == "esearch"]
-    return bool(searches) and not any(is_searched_rightly(one, made_from.question) for one in searches)
+    stray = _stray(made_from)
+    return bool(searches) and all(one in stray for one in searches)
+
+
+def _stray(made_from: Transcript) -> list[Lookup]:
+    """Return the calls for what neither the question names nor the reply to an earlier call that is none of them."""
+    stray: list[Lookup] = []
+    for place, one in enumerate(made_from.lookups):
+        follows = one.is_of_reply and len(stray) < place
+        if not follows and not is_searched_rightly(one, made_from.question):
+            stray.append(one)
+    return stray
 
 
 def _strayed_text(lookups: Sequence[Lookup]) -> str:

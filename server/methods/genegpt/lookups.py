@@ -17,7 +17,10 @@ _TAG: Final = re.compile(r"\[[^\]]*\]|\b(?:AND|OR|NOT)\b")
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Hold one call: what it asked for, in which database, and how it went."""
+    """Hold one call: what it asked for, in which database, and how it went.
+
+    ``is_of_reply``: what it asked for stands in an earlier reply of the same answer.
+    """
 
     endpoint: str
     db: str
@@ -27,20 +30,24 @@ class Lookup:
     result: str
     # Words of the search that NCBI dropped, so that its records are not of them.
     has_ignored: bool = False
+    is_of_reply: bool = False
 
     @classmethod
-    def of(cls, step: CallFinished) -> Lookup:
+    def of(cls, step: CallFinished, read: str = "") -> Lookup:
+        """Return the look-up of a call; ``read`` is the text of the replies before it."""
         record = step.reply.record
         params = dict(parse_qsl(step.call.text.partition("?")[2]))
+        term = _TAG.sub(" ", params.get("term") or params.get("id") or "").replace('"', " ").strip()
         return cls(
             endpoint=str(record.get("endpoint") or ""),
             db=str(record.get("db") or params.get("db") or ""),
-            term=_TAG.sub(" ", params.get("term") or params.get("id") or "").replace('"', " ").strip(),
+            term=term,
             status=step.reply.status,
             # Records that NCBI could not give count as records of the reply.
             num_records=int(record.get("num_records") or 0) if step.reply.status in ("ok", "duplicate") else 0,
             result=summary(step.reply),
             has_ignored=bool(record.get("ignored_words")),
+            is_of_reply=_stands_in(term, read),
         )
 
     @property
@@ -64,6 +71,11 @@ class Transcript:
     question: str
     lookups: Sequence[Lookup]
     read: str
+
+
+def _stands_in(term: str, read: str) -> bool:
+    whole = re.compile(rf"(?<![\w-]){re.escape(' '.join(term.split()))}(?![\w-])", re.IGNORECASE)
+    return bool(term) and whole.search(" ".join(read.split())) is not None
 
 
 def looked_up(lookups: Sequence[Lookup]) -> str:

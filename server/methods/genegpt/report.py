@@ -108,7 +108,7 @@ class Ledger:
         self._citations = InlineCitations(self._standing)
 
     def add(self, step: CallFinished) -> None:
-        self._lookups.append(Lookup.of(step))
+        self._lookups.append(Lookup.of(step, self._read))
         if step.reply.status in ("ok", "empty"):
             self._records.append(step.reply.record)
             self._read += f"\n{step.injected}"

@@ -214,6 +214,16 @@ def test_a_search_for_a_part_of_a_name_is_not_right() -> None:
     assert not is_searched_rightly(lookup(db="snp", term="rs99"), "Where is rs999?")
 
 
+def test_a_name_of_an_earlier_reply_is_searched_for_rightly() -> None:
+    """As the gene that an alignment has found is; not where the reply is to a search for something else."""
+    question = "What are the aliases of the gene with the sequence ACGTACGTACGT?"
+    hit = Lookup("blast", "nt", "", "ok", 1, "1 hit")
+    gene = replace(lookup(term="BRCA1"), is_of_reply=True)
+    assert judge("FANCS", "stop", made(question, hit, gene, READ)).outcome == "answered"
+    stray = judge("FANCS", "stop", made(question, lookup(term="TP53"), gene, READ))
+    assert (stray.outcome, stray.is_shown) == ("abstained", False)
+
+
 @pytest.mark.parametrize("finish", ["length", "call_limit"])
 def test_an_answer_that_repeats_itself_says_so(finish: str) -> None:
     """Not that it was too long or had no calls left."""
