@@ -46,7 +46,7 @@ from server.methods.shared.reading.gate import Gate
 from server.methods.shared.support.method import SupportedMethod
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.units import Units
-from server.methods.shared.support.verifier import ModelVerifier
+from server.methods.shared.support.verifier import ModelVerifier, TrainedVerifier, Verifier
 from server.methods.shared.synthesis import for_model
 from server.methods.weiseeule.method import WeiseEule
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
@@ -111,7 +111,8 @@ def build_services(
     evidence = _evidence(settings, ncbi, observability, opened)
     is_able = card.is_general and settings.verifier.served_model == "auto"
     of_model = ModelVerifier(lifecycle) if is_able else None
-    methods = _methods(settings, lifecycle, evidence, of_model)
+    labelling = TrainedVerifier(evidence.verifier, of_model) if card.is_general else None
+    methods = _methods(settings, lifecycle, evidence, labelling)
     ncbi.begin()
     return Services(
         Components(
@@ -227,7 +228,7 @@ async def _not_for_an_answer(_: OutboundCall) -> None:
 
 
 def _methods(
-    settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence, verifier: ModelVerifier | None
+    settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence, verifier: Verifier | None
 ) -> dict[str, Method]:
     """Return the methods by name, each with what all share: conversation, notes and labels."""
     passages, graph, longest = evidence.passages, evidence.graph, settings.loop.max_answer_tokens

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from passage_bench import PassageBench
+from server.methods.medrag.evidence_reasoning import SILENT
 
 from scripts.evals.corpus_reading import ask
 from scripts.evals.default_model import scores
 from scripts.training.tasks.bioasq import Question, Snippet
-from server.methods.medrag.evidence_reasoning import SILENT
 from server.methods.medrag.method import MedRag
 
 DOCUMENTS = (("1", "Protamine reverses heparin.", ""), ("2", "Warfarin inhibits VKORC1.", ""))

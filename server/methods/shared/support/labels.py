@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from server.methods.base import AnswerOutcome, SentenceSupport, Source, Support
+from server.methods.base import AnswerOutcome, SentenceSupport, Source, Support, SupportVerdict
 from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
 from server.methods.shared.support.correspondence import Evidence
 from server.methods.shared.support.quantities import QuantityReader
-from server.methods.shared.support.verifier import Claim
+from server.methods.shared.support.verifier import Claim, Verification
 from server.methods.shared.word_overlap import question_stems, stems_of
 
 _MAX_DETAILS: Final = 3
@@ -88,15 +88,16 @@ class AnswerLabels:
                 found.append((place, Claim(bare(self._answer[one.start : one.end]), "\n\n".join(texts))))
         return found
 
-    def verified(self, probabilities: Mapping[int, float | None], bar: float) -> tuple[SentenceSupport, ...]:
-        """Return the labels with a verifier's probabilities, by the sentence's place; from ``bar`` on it is stated."""
-        return tuple(_judged(one, probabilities.get(place), bar) for place, one in enumerate(self.sentences))
-
-
-def _judged(one: SentenceSupport, probability: float | None, bar: float) -> SentenceSupport:
-    if probability is None:
-        return one
-    return replace(one, probability=probability, verdict="supported" if probability >= bar else "unsupported")
+    def verified(self, places: Sequence[int], verification: Verification) -> tuple[SentenceSupport, ...]:
+        """Return the labels with what a verifier found of the sentences at these places."""
+        sentences = list(self.sentences)
+        for claim, (place, probability) in enumerate(zip(places, verification.probabilities, strict=True)):
+            if probability is not None:
+                is_stated = probability >= verification.bar
+                verdict: SupportVerdict = "supported" if is_stated else "unsupported"
+                verdict = "contradicted" if claim in verification.contradicted else verdict
+                sentences[place] = replace(sentences[place], probability=probability, verdict=verdict)
+        return tuple(sentences)
 
 
 def _whole(source: Source) -> str:
@@ -145,7 +146,8 @@ def _details(answer: str, support: Support) -> Iterator[str]:
         if one.mismatches:
             clauses |= dict.fromkeys(mismatch.detail for mismatch in one.mismatches)
         else:
-            clauses[f"“{_short(bare(answer[one.start : one.end]))}” is not stated there"] = None
+            said = "the contrary is" if one.verdict == "contradicted" else "is not"
+            clauses[f"“{_short(bare(answer[one.start : one.end]))}” {said} stated there"] = None
     yield from clauses
 
 

@@ -106,8 +106,7 @@ class SupportedMethod:
         claims = labels.claims() if self._verifier is not None else []
         if self._verifier is not None and claims:
             verification = await self._verifier.verify(ask, [claim for _, claim in claims])
-            places = (place for place, _ in claims)
-            sentences = labels.verified(dict(zip(places, verification.probabilities, strict=True)), verification.bar)
+            sentences = labels.verified([place for place, _ in claims], verification)
             usage = verification.usage
         can_cite = any(source.number is not None for source in answer.sources)
         return _Labels(Support(sentences), can_cite and rests_on_nothing(sentences), usage)

@@ -1,7 +1,8 @@
-"""Let the served model tell whether a text states a sentence, where a measured check finds that it is able to.
+"""Tell whether what a sentence cites states it: by the served model where it is able to, else by the trained verifier.
 
-One token of yes or no for each sentence, all at once. The check asks about short texts of our own, each with a sentence
-that it states and one that differs in a name, a number, a negation or a direction.
+The served model writes one token of yes or no for each sentence, all at once. A measured check says whether it is able:
+it asks about short texts of our own, each with a sentence that it states and one that differs in a name, a number, a
+negation or a direction.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from typing import Final, Protocol
 
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError
+from models.verifiers.base import Pair
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.reading.evidence import EvidenceText, nearest, sentences_of
+from server.methods.shared.reading.gate import Judge
 from server.methods.shared.verdicts import probabilities_of
 
 log = logging.getLogger(__name__)
@@ -30,6 +34,8 @@ _TIMEOUT: Final = 20.0
 # Of the sentences that are stated, the check's bar lets so many fall below it.
 _MISSED: Final = 0.05
 _MOST_BAR: Final = 0.5
+# Sentences of the evidence that a claim is held against by the trained verifier.
+_NEAREST: Final = 8
 # The least share of sentences that are not stated which fall below the bar.
 _ABLE: Final = 0.8
 
@@ -46,11 +52,12 @@ class Claim:
 class Verification:
     """Hold the probability that each claim is stated by its evidence, None where it was not judged, and the usage.
 
-    From ``bar`` on a claim counts as stated.
+    From ``bar`` on a claim counts as stated. ``contradicted`` are the places of those whose evidence says the contrary.
     """
 
     probabilities: tuple[float | None, ...] = ()
     bar: float = _MOST_BAR
+    contradicted: frozenset[int] = frozenset()
     usage: LoopUsage = field(default_factory=LoopUsage)
 
 
@@ -79,6 +86,37 @@ def ability_of(stated: Sequence[float], not_stated: Sequence[float]) -> Ability:
     return Ability(bar, sum(one < bar for one in not_stated) / len(not_stated))
 
 
+class TrainedVerifier:
+    """Judge each claim by the nearest sentences of its evidence; ``able`` judges in its place wherever it can."""
+
+    def __init__(self, judge: Judge, able: Verifier | None = None) -> None:
+        self._judge = judge
+        self._able = able
+
+    async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification:
+        """Return the verification; without probabilities where the verifier fails, which its service logs."""
+        if self._able is not None:
+            found = await self._able.verify(ask, claims)
+            if any(one is not None for one in found.probabilities):
+                return found
+        near = [nearest(one.sentence, sentences_of([EvidenceText("", one.evidence)]), _NEAREST) for one in claims]
+        pairs = [Pair(one.sentence, each.line) for one, own in zip(claims, near, strict=True) for each in own]
+        try:
+            judged = iter(await self._judge.judge(pairs))
+        except ArrowheadError:
+            return Verification((None,) * len(claims))
+        supports, contradicted = list[float | None](), set[int]()
+        for place, own in enumerate(near):
+            judgements = [next(judged) for _ in own]
+            best = max((one.supports for one in judgements), default=None)
+            supports.append(best)
+            worst = max((one.contradicts for one in judgements), default=0.0)
+            if best is not None and worst >= self._judge.points.verdict and worst > best:
+                contradicted.add(place)
+        bar = self._judge.points.label if pairs else _MOST_BAR
+        return Verification(tuple(supports), bar, frozenset(contradicted))
+
+
 class ModelVerifier:
     """Ask the served model, once it has passed the check, which the first answer starts beside itself."""
 
@@ -99,7 +137,7 @@ class ModelVerifier:
             return Verification((None,) * len(claims))
         generations = Generations(self._lifecycle.get(), f"{ask.request_id}.support")
         shares = await self._shares(generations, claims, ask.cache_salt)
-        return Verification(tuple(shares), ability.bar, generations.usage)
+        return Verification(tuple(shares), ability.bar, usage=generations.usage)
 
     async def close(self) -> None:
         """Stop the check."""

@@ -40,11 +40,11 @@ async def test_nothing_is_quoted_where_nothing_answers() -> None:
 async def test_of_nearly_equal_quotes_the_better_evidence_goes_first() -> None:
     rows = kept(
         (
-            "One man who was seen on a ward of our town last winter tells that steroids do lower mortality in severe disease.",
+            "A man of our ward told last winter that steroids do lower mortality in severe disease.",
             "case reports",
         ),
         (
-            "By nine trials with many hundred people, followed for years after early care, steroids do lower mortality in severe disease.",
+            "By nine trials with hundreds of people, steroids do lower mortality in severe disease.",
             "meta-analysis",
         ),
     )

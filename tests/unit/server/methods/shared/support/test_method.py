@@ -81,7 +81,7 @@ class Doubting:
     async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification:
         self.claims += claims
         shares = tuple(0.1 if self.word in claim.sentence else 0.9 for claim in claims)
-        return Verification(shares, 0.5, LoopUsage(sampled_tokens=len(claims)))
+        return Verification(shares, 0.5, usage=LoopUsage(sampled_tokens=len(claims)))
 
 
 async def labelled(*events: Event, mode: str = "label", second: Second | None = None, **more: Any) -> list[Event]:

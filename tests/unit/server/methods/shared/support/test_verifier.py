@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from lexical_verifier import LexicalJudge
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
+from models.errors import EncoderUnavailable
+from models.verifiers.base import Judgement, Pair
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Message
-from server.methods.shared.support.verifier import Claim, ModelVerifier, ability_of
+from server.methods.shared.support.verifier import Claim, ModelVerifier, TrainedVerifier, Verification, ability_of
 
 ASK = AnswerRequest(request_id="r", messages=(Message("user", "?"),))
 CLAIMS = [Claim("Protamine reverses heparin.", "Protamine reverses heparin."), Claim("It is red.", "It is blue.")]
@@ -78,3 +81,38 @@ def test_the_bar_is_what_nearly_all_stated_sentences_reach() -> None:
     assert (good.bar, good.share, good.is_enough) == (0.3, 0.9, True)
     assert ability_of([0.9] * 20, [0.6] * 20).bar == 0.5
     assert not ability_of([0.9] * 20, [0.1] * 15 + [0.8] * 5).is_enough
+
+
+class Failing(LexicalJudge):
+    async def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
+        raise EncoderUnavailable("the verifier is down")
+
+
+async def test_the_trained_verifier_reads_the_nearest_sentences_of_each_claim() -> None:
+    """What they state, what they do not, and what they say the contrary of."""
+    evidence = "It is given twice. Protamine reverses heparin. Statins do not lower sodium in any dose."
+    claims = [
+        Claim(text, evidence)
+        for text in ("Protamine reverses heparin.", "Insulin lowers potassium.", "Statins do lower sodium in any dose.")
+    ]
+    found = await TrainedVerifier(LexicalJudge()).verify(ASK, claims)
+    assert found.probabilities[0] == 1.0 and (found.probabilities[1] or 0) < found.bar
+    assert found.contradicted == {2}
+    assert await TrainedVerifier(LexicalJudge()).verify(ASK, []) == Verification()
+
+
+async def test_a_verifier_that_fails_labels_nothing() -> None:
+    assert (await TrainedVerifier(Failing()).verify(ASK, CLAIMS)).probabilities == (None, None)
+
+
+async def test_a_model_that_is_able_judges_in_its_place() -> None:
+    class Able:
+        async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification:
+            return Verification((0.9,) * len(claims), 0.4)
+
+    class Unable:
+        async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification:
+            return Verification((None,) * len(claims))
+
+    assert (await TrainedVerifier(LexicalJudge(), Able()).verify(ASK, CLAIMS)).probabilities == (0.9, 0.9)
+    assert (await TrainedVerifier(LexicalJudge(), Unable()).verify(ASK, CLAIMS)).probabilities[0] == 1.0
