@@ -218,7 +218,7 @@ def load_shipped(device: str = "auto") -> Verifier:
         module = import_module(_SHIPPED_MODULE)
     except ModuleNotFoundError as error:
         raise ModelNotFound("this installation ships no verifier: name a model with verifier.model") from error
-    verifier: Verifier = module.load_verifier(device=device)
+    verifier: Verifier = module.load_verifier(options=EncoderOptions(device=device))
     return verifier
 
 

@@ -72,7 +72,7 @@ def test_judgements_are_probabilities(verifier: Verifier) -> None:
     """Of long, empty and foreign texts too; supports, contradicts and neither make one."""
     for one in verifier.judge(PAIRS):
         assert all(0.0 <= number <= 1.0 for number in (*numbers(one), one.neither))
-        assert one.supports + one.contradicts <= 1.0 + 1e-9
+        assert one.supports + one.contradicts <= 1.0 + 1e-6
         assert one.supports + one.contradicts + one.neither == pytest.approx(1.0)
 
 

@@ -22,6 +22,7 @@ GOOD: Final[Mapping[str, Mapping[str, Any]]] = {
     "/v1/rerank": {"query": TEXT, "documents": [TEXT, "a gene"]},
     "/v2/rerank": {"query": TEXT, "documents": [TEXT]},
     "/rerank": {"query": TEXT, "documents": [TEXT]},
+    "/v1/verify": {"claim": TEXT, "evidence": [TEXT, {"passage": "1"}]},
     "/v1/search": {"query": TEXT, "k": 3},
     "/v1/namespaces": {"name": "another"},
     "/v1/namespaces/target/documents": {"documents": [{"id": "a", "text": TEXT}]},
