@@ -51,6 +51,7 @@ class CheckedClaim:
         return None if self.found is None else self.passages[self.found.index]
 
 
+# Longer than forty lines by its options: typer reads them from this signature.
 def verify(
     file: Annotated[
         Path | None, typer.Argument(help="text whose sentences are checked; - reads standard input", show_default=False)
@@ -66,7 +67,7 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="one object, with all probabilities")] = False,
     config: ConfigFile = None,
 ) -> int:
-    if (file is None) == (not claim):
+    if (file is None) == (not claim.strip()):
         raise typer.BadParameter("either a file or --claim is needed", param_hint="FILE")
     if bool(evidence) == bool(namespace):
         raise typer.BadParameter("either --evidence or --namespace is needed", param_hint="--evidence")
@@ -90,14 +91,14 @@ def verify(
 
 
 def claims_of(text: str) -> list[str]:
-    """Return the sentences of a text without their marks of citations.
+    """Return the sentences of a text, of two words or more, without their marks of citations.
 
     Raises:
         BadParameter: it has none.
     """
     from server.methods.shared.sentences import renumbered, split_sentences
 
-    claims = [renumbered(one.line, {}).strip() for one in split_sentences(text, longest=None)]
+    claims = [renumbered(one.line, {}).strip() for one in split_sentences(text, least_words=2, longest=None)]
     if not claims:
         raise typer.BadParameter("there is no sentence in it", param_hint="FILE")
     return claims

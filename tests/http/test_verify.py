@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
+from jsonschema import Draft202012Validator
 from lexical_verifier import LexicalVerifier
 
 from models.catalog import ModelCard
@@ -132,6 +133,19 @@ async def test_each_piece_has_a_result_and_the_surest_decides(site: Site) -> Non
     assert reply["results"][1]["relevance"] == 1.0
 
 
+async def test_the_reply_is_as_the_document_says(site: Site) -> None:
+    status, reply = await site.verify({"claim": CLAIM, "evidence": ["Blood.", YES]})
+    document = (await site.http.get("/openapi.json", headers={"Authorization": f"Bearer {OPERATOR}"})).json()
+    described = document["paths"]["/v1/verify"]["post"]
+    schema = described["responses"]["200"]["content"]["application/json"]["schema"]
+    whole = schema | {"components": document["components"]}
+
+    assert status == 200
+    assert [error.message for error in Draft202012Validator(whole).iter_errors(reply)] == []
+    assert {"422", "429", "503", "504"} <= set(described["responses"])
+    assert [one["name"] for one in described["parameters"]] == ["X-Request-Timeout"]
+
+
 async def test_to_a_question_supports_is_yes(site: Site) -> None:
     """And contradicts no; what says neither tells nothing."""
     question = "Aspirin lowers the risk of stroke?"
@@ -223,10 +237,10 @@ async def test_two_keys_are_served_at_once_and_one_key_in_turn(site: Site) -> No
 
 
 async def test_a_model_that_cannot_be_loaded_is_a_clear_503(tmp_path: Path) -> None:
-    """The setting is named; the list of models has the verifier all the same."""
+    """The setting is named, and no path; the list of models has the verifier all the same."""
 
     def load() -> LexicalVerifier:
-        raise ModelNotFound("no such model here")
+        raise ModelNotFound("/srv/nli is not here")
 
     services = _services(tmp_path, VerifierService("nli", load))
     transport = httpx.ASGITransport(create_app(services))
@@ -235,7 +249,7 @@ async def test_a_model_that_cannot_be_loaded_is_a_clear_503(tmp_path: Path) -> N
         reply = await http.post("/v1/verify", json={"claim": CLAIM, "evidence": [YES]})
         error = reply.json()["error"]
         assert (reply.status_code, error["code"]) == (503, "verifier_unavailable")
-        assert "no such model here" in error["message"]
+        assert "/srv/nli" not in error["message"]
         assert "verifier.model" in error["message"]
         assert reply.headers["Retry-After"]
         models = (await http.get("/v1/models")).json()["data"]

@@ -17,7 +17,7 @@ from server.api.declarations import HAS_WORDS, RETRIEVAL_ERRORS, TIMEOUT, Reads,
 from server.api.http_io import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import Body, words
 from server.auth.authentication import Principal
-from server.errors import EncoderUnknown, InvalidRequest, PassageNotFound
+from server.errors import InvalidRequest, ModelUnknown, PassageNotFound
 from server.evidence.verification import Verdict, Verification
 from server.wiring.services import Services
 
@@ -128,14 +128,14 @@ def _check(body: VerifyRequest, limit: int, verifier: str) -> None:
     """Check what the schema alone does not; ``limit`` is of pieces.
 
     Raises:
-        InvalidRequest, EncoderUnknown: a value is not valid; ``param`` names the field.
+        InvalidRequest, ModelUnknown: a value is not valid; ``param`` names the field.
     """
     if (body.question is None) == (body.claim is None):
         raise InvalidRequest("claim: send either a claim or a question", param="claim")
     if len(body.evidence) > limit:
         raise InvalidRequest(f"evidence: {len(body.evidence)} pieces, at most {limit} are taken", param="evidence")
     if body.model not in ("", verifier):
-        raise EncoderUnknown(f"there is no verifier {body.model[:100]!r}; there is {verifier}", param="model")
+        raise ModelUnknown(f"there is no verifier {body.model[:100]!r}; there is {verifier}", param="model")
 
 
 def _check_size(pieces: Sequence[str]) -> None:

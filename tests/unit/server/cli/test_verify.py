@@ -77,6 +77,12 @@ def test_each_sentence_has_its_verdict_quote_and_place(
     assert "Discussion" in shown
 
 
+def test_short_sentences_are_claims_too() -> None:
+    """A heading of one word is none, nor is what is left of a mark."""
+    answer = "# Results\n\nAspirin kills. It helps [1].\n\n- Heparin works (see 5).\n\n[2]"
+    assert claims_of(answer) == ["Aspirin kills.", "It helps.", "Heparin works (see 5)."]
+
+
 def test_a_pdfs_quote_has_its_page(tmp_path: Path) -> None:
     """And the text of another file beside it is evidence too."""
     file = saved_pdf(tmp_path / "trial.pdf", pdf("The trial was large.", "Aspirin lowers the risk of stroke."))
