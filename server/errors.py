@@ -97,7 +97,7 @@ class VerifierUnavailable(ArrowheadError):
     """Signal that the model that judges evidence cannot be loaded, failed or took too long."""
 
     retryable = True
-    hint = "the server's log has the cause; verifier.model names another model"
+    hint = "the log has the cause; verifier.model names another model"
 
 
 class Unauthorized(RequestError):

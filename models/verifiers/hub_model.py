@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from models.encoders.base import EncoderOptions
-from models.encoders.model_files import ModelFolder, locate, read_json, weight_files
+from models.encoders.model_files import ModelFolder, read_json, weight_files
 from models.encoders.resolve import max_tokens
 from models.encoders.transformers_encoder.loading import Placement, place
 from models.errors import EncoderUnavailable, EncoderUnusable
@@ -126,15 +125,6 @@ class HubVerifier:
         place = self._places.contradicts
         contradicts = 0.0 if place is None else min(float(row[place]), 1.0 - supports)
         return Judgement(min(1.0, supports + contradicts), supports, contradicts)
-
-
-def load_hub_model(source: str, options: EncoderOptions, bar: float = DEFAULT_BAR) -> HubVerifier:
-    """Load a folder or a hub id; what is not on this machine is fetched where the options allow it.
-
-    Raises as ``HubVerifier`` does.
-    """
-    folder = locate(source, revision=options.revision, allow_download=options.allow_download)
-    return HubVerifier(folder, Path(source).name, options, bar)
 
 
 def _loaded(folder: ModelFolder, placement: Placement) -> Any:

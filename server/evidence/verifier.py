@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from models.encoders.base import EncoderOptions
+from models.encoders.model_files import locate
 from models.errors import ArrowheadError, ModelNotFound
 from models.verifiers.base import Judgement, OperatingPoints, Pair, Verifier
 from retrieval.observer import NullObserver, RetrievalObserver
@@ -68,7 +69,7 @@ class VerifierService:
         self._observer = observer or NullObserver()
         self._limits = limits or VerifierLimits()
         self._verifier: Verifier | None = None
-        self._failure: tuple[float, str] | None = None
+        self._retry_at = 0.0
         self._waiting: deque[_Part] = deque()
         self._work: asyncio.Task[None] | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="verifier")
@@ -178,18 +179,21 @@ class VerifierService:
     def _loaded(self) -> Verifier:
         if self._verifier is not None:
             return self._verifier
-        if self._failure is not None and time.monotonic() < self._failure[0]:
-            raise VerifierUnavailable(self._failure[1])
+        if time.monotonic() < self._retry_at:
+            raise self._not_loaded()
         began = time.monotonic()
         try:
             self._verifier = self._load()
         except Exception as error:
             log.warning("the verifier cannot be loaded: name=%s cause=%s", self.name, _cause(error))
-            message = f"the verifier {self.name} cannot be loaded: {_told(error)}"
-            self._failure = (time.monotonic() + self._limits.retry_s, message)
-            raise VerifierUnavailable(message) from error
+            self._retry_at = time.monotonic() + self._limits.retry_s
+            raise self._not_loaded() from error
         log.info("verifier ready: name=%s seconds=%.1f", self.name, time.monotonic() - began)
         return self._verifier
+
+    def _not_loaded(self) -> VerifierUnavailable:
+        """Return the error for clients, which are told of no path; the cause is in the log."""
+        return VerifierUnavailable(f"the verifier {self.name} cannot be loaded")
 
 
 def _fail(parts: Sequence[_Part], error: ArrowheadError) -> None:
@@ -200,12 +204,9 @@ def _fail(parts: Sequence[_Part], error: ArrowheadError) -> None:
 
 
 def _cause(error: Exception) -> str:
-    return f"{type(error).__name__}: {_told(error)}"
-
-
-def _told(error: Exception) -> str:
-    """Return what may be told of an error: texts of libraries can hold paths and what was judged."""
-    return error.message if isinstance(error, ArrowheadError) else type(error).__name__
+    """Return what the log may hold of an error: texts of libraries can hold what was judged."""
+    kind = type(error).__name__
+    return f"{kind}: {error.message}" if isinstance(error, ArrowheadError) else kind
 
 
 def load_shipped(device: str = "auto") -> Verifier:
@@ -218,7 +219,7 @@ def load_shipped(device: str = "auto") -> Verifier:
         module = import_module(_SHIPPED_MODULE)
     except ModuleNotFoundError as error:
         raise ModelNotFound("this installation ships no verifier: name a model with verifier.model") from error
-    verifier: Verifier = module.load_verifier(device=device)
+    verifier: Verifier = module.load_verifier(options=EncoderOptions(device=device))
     return verifier
 
 
@@ -227,11 +228,13 @@ def verifier_service(settings: VerifierSettings, observer: RetrievalObserver | N
     source = settings.model
     if source is None:
         return VerifierService(SHIPPED, lambda: load_shipped(settings.device), observer)
-    options = EncoderOptions(device=settings.device, allow_download=settings.allow_download, revision=settings.revision)
+    name = Path(source).name
 
     def load() -> Verifier:
-        from models.verifiers.hub_model import DEFAULT_BAR, load_hub_model
+        # Before the import, which brings torch.
+        folder = locate(source, revision=settings.revision, allow_download=settings.allow_download)
+        from models.verifiers.hub_model import DEFAULT_BAR, HubVerifier
 
-        return load_hub_model(source, options, settings.bar or DEFAULT_BAR)
+        return HubVerifier(folder, name, EncoderOptions(device=settings.device), settings.bar or DEFAULT_BAR)
 
-    return VerifierService(Path(source).name, load, observer)
+    return VerifierService(name, load, observer)

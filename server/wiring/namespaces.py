@@ -73,11 +73,13 @@ def search_device(settings: RetrievalSettings) -> str:
 
 
 def uses_card(settings: RetrievalSettings) -> bool:
-    """Return whether encoders, and with them indices, run on a GPU.
+    """Return whether encoders, and with them indices, run on a GPU."""
+    return is_on_card(settings.device)
 
-    The check looks for the driver, as importing torch would take seconds.
-    """
-    return settings.device.startswith("cuda") or (settings.device == "auto" and _DRIVER.exists())
+
+def is_on_card(device: str) -> bool:
+    """Return whether a device is a GPU; looks for the driver, as importing torch would take seconds."""
+    return device.startswith("cuda") or (device == "auto" and _DRIVER.exists())
 
 
 class _VectorOpener:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from models.encoders.base import EncoderOptions, Floats, PassageText
 from models.encoders.registry import cross_encoder_memory, encoder_memory
+from models.encoders.specs import DEFAULT_ENCODER
 from models.errors import ArrowheadError
 from retrieval.corpus.items import FileLimits, PdfLimits, ReadOptions
 from retrieval.corpus.namespaces.dense import fingerprint_key
@@ -41,7 +42,7 @@ from server.jobs.uploads import Uploads
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.wiring.models import engine_options
-from server.wiring.namespaces import build_namespaces, uses_card
+from server.wiring.namespaces import build_namespaces, is_on_card, uses_card
 
 if TYPE_CHECKING:
     from retrieval.corpus.ingest.cited_works import Grobid
@@ -131,12 +132,27 @@ def preload(retrieval: Retrieval) -> None:
 
 
 def engine_reserve(settings: Settings) -> int:
-    """Return the bytes that encoders allocate at work on the engine's GPU, beyond their weights.
+    """Return the bytes that encoders allocate at work on the engine's GPU, beyond the weights that are loaded first.
 
     0 where they run elsewhere. An encoder whose files are not here counts as 0: its loading reports why.
     """
+    return _verifier_bytes(settings) + _encoder_bytes(settings)
+
+
+def _verifier_bytes(settings: Settings) -> int:
+    """Return what the verifier needs, which is loaded after the engine; the one that ships is as large as MiniLM."""
+    chosen = settings.verifier
+    options = EncoderOptions(device=_CARD, revision=chosen.revision)
+    if _shares_device(settings, chosen.device):
+        with suppress(ArrowheadError):
+            estimate_of = cross_encoder_memory if chosen.model else encoder_memory
+            return estimate_of(chosen.model or DEFAULT_ENCODER, options).total
+    return 0
+
+
+def _encoder_bytes(settings: Settings) -> int:
     chosen = settings.retrieval
-    if not uses_card(chosen) or not _shares_device(settings):
+    if not _shares_device(settings, chosen.device):
         return 0
     options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
     total = 0
@@ -186,9 +202,10 @@ def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]
         yield MemoryClaim("key-value cache", "engine", _CARD, int(settings.model.kv_cache_gib * GIB))
 
 
-def _shares_device(settings: Settings) -> bool:
-    _, _, number = settings.retrieval.device.partition(":")
-    if settings.model.engine == "remote":
+def _shares_device(settings: Settings, device: str) -> bool:
+    """Return whether what runs on ``device`` takes memory of a GPU of the engine."""
+    _, _, number = device.partition(":")
+    if not is_on_card(device) or settings.model.engine == "remote":
         return False
     return settings.model.device != "cpu" and int(number or 0) in engine_options(settings.model).device_indices
 

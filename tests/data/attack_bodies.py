@@ -22,6 +22,7 @@ GOOD: Final[Mapping[str, Mapping[str, Any]]] = {
     "/v1/rerank": {"query": TEXT, "documents": [TEXT, "a gene"]},
     "/v2/rerank": {"query": TEXT, "documents": [TEXT]},
     "/rerank": {"query": TEXT, "documents": [TEXT]},
+    "/v1/verify": {"claim": TEXT, "evidence": [TEXT]},
     "/v1/search": {"query": TEXT, "k": 3},
     "/v1/namespaces": {"name": "another"},
     "/v1/namespaces/target/documents": {"documents": [{"id": "a", "text": TEXT}]},
@@ -29,7 +30,14 @@ GOOD: Final[Mapping[str, Mapping[str, Any]]] = {
     "/v1/namespaces/target/update": {},
     "/v1/namespaces/target/verify": {},
 }
-MODELS: Final = {"/v1/embeddings": "hashing", "/v1/rerank": "overlap", "/v2/rerank": "overlap", "/rerank": "overlap"}
+MODELS: Final = {
+    "/v1/embeddings": "hashing",
+    "/v1/rerank": "overlap",
+    "/v2/rerank": "overlap",
+    "/rerank": "overlap",
+    # Of the settings of these tests, without weights.
+    "/v1/verify": "has-this",
+}
 WITH_MODEL: Final = frozenset(GOOD) - {path for path in GOOD if "namespaces" in path or path == "/v1/search"}
 # Fields of OpenAI, vLLM and this server that numbers, lists, tables or texts may be sent in.
 _FIELDS: Final = (

@@ -118,6 +118,8 @@ def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "ARROWHEAD_MODEL__ENGINE": "scripted",
         "ARROWHEAD_MODEL__SCRIPT": str(script),
         "ARROWHEAD_VERIFIER__SERVED_MODEL": "off",
+        # Not here, so that no test loads the weights of the one that ships; a test of it names it.
+        "ARROWHEAD_VERIFIER__MODEL": "nobody/has-this",
         "ARROWHEAD_NCBI__EUTILS_URL": ncbi,
         "ARROWHEAD_NCBI__BLAST_URL": ncbi,
         # It needs no weights; a test of the default encoder names it.

@@ -93,6 +93,8 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("post", "/detokenize", {"tokens": [10_000_000]}),
     ("post", "/v1/embeddings", {"model": "hashing", "input": ["a", "b"]}),
     ("post", "/v1/rerank", {"query": "q", "documents": ["d"]}),
+    ("post", "/v1/verify", {"claim": "PSMB10 is a gene.", "evidence": ["PSMB10, also LMP10, is a gene."]}),
+    ("post", "/v1/verify", {"claim": "PSMB10 is a gene."}),
     ("get", "/v1/namespaces", None),
     ("post", "/v1/namespaces", {"name": "described"}),
     ("post", "/v1/namespaces", {"name": "described"}),

@@ -142,7 +142,8 @@ def test_no_value_is_too_bad_for_a_field(target: Target, path: str) -> None:
     """Numbers of any size and kind, text with anything in it, lists and objects where none belong."""
     model = {"model": MODELS.get(path, "scripted")} if path in WITH_MODEL else {}
     status, text = target.post(path, json.dumps(dict(GOOD[path]) | model).encode())
-    assert status < 300 or "alone" in text or "namespace_exists" in text, text  # Anthropic's form wants vLLM
+    # Anthropic's form wants vLLM, and no verifier is loaded here.
+    assert status < 300 or any(ended in text for ended in ("alone", "namespace_exists", "verifier_unavailable")), text
     faults: dict[str, str] = {}
     for name, body in field_values(path):
         status, text = target.post(path, body)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
 from models.verifiers.base import Judgement
 from retrieval.corpus.namespaces.registry import Namespaces
@@ -17,7 +17,7 @@ from server.api.declarations import HAS_WORDS, RETRIEVAL_ERRORS, TIMEOUT, Reads,
 from server.api.http_io import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import Body, words
 from server.auth.authentication import Principal
-from server.errors import EncoderUnknown, InvalidRequest, PassageNotFound
+from server.errors import InvalidRequest, ModelUnknown, PassageNotFound
 from server.evidence.verification import Verdict, Verification
 from server.wiring.services import Services
 
@@ -38,6 +38,13 @@ class StoredPassage(Body):
     namespace: Annotated[str, Field(max_length=63)] | None = None
 
 
+# The brackets keep the branch out of a wrong field's name.
+_Piece = Annotated[
+    Annotated[_Text, Tag("[text]")] | Annotated[StoredPassage, Tag("[passage]")],
+    Discriminator(lambda piece: "[passage]" if isinstance(piece, dict | StoredPassage) else "[text]"),
+]
+
+
 class VerifyRequest(Body):
     """Ask what pieces of evidence say of a claim, or of a question of yes or no."""
 
@@ -50,7 +57,7 @@ class VerifyRequest(Body):
     model: str = ""
     question: _Query | None = None
     claim: _Query | None = None
-    evidence: Annotated[list[_Text | StoredPassage], Field(min_length=1)]
+    evidence: Annotated[list[_Piece], Field(min_length=1)]
 
     @property
     def query(self) -> str:
@@ -108,7 +115,7 @@ class VerificationReply(Reply):
 async def verify(request: Request) -> Response:
     services: Services = request.app.state.services
     body = parse_body(VerifyRequest, await read_json(request, services.settings.server.max_body_bytes))
-    _check(services, body)
+    _check(body, services.settings.retrieval.max_inputs, services.verifier.name)
     deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
     async with cancel_on_disconnect(request.receive):
         pieces = await _texts(services, request.state.principal, body.evidence)
@@ -117,19 +124,18 @@ async def verify(request: Request) -> Response:
     return JSONResponse(_reply(services.verifier.name, found))
 
 
-def _check(services: Services, body: VerifyRequest) -> None:
-    """Check what the schema alone does not.
+def _check(body: VerifyRequest, limit: int, verifier: str) -> None:
+    """Check what the schema alone does not; ``limit`` is of pieces.
 
     Raises:
-        InvalidRequest, EncoderUnknown: a value is not valid; ``param`` names the field.
+        InvalidRequest, ModelUnknown: a value is not valid; ``param`` names the field.
     """
     if (body.question is None) == (body.claim is None):
         raise InvalidRequest("claim: send either a claim or a question", param="claim")
-    limit = services.settings.retrieval.max_inputs
     if len(body.evidence) > limit:
         raise InvalidRequest(f"evidence: {len(body.evidence)} pieces, at most {limit} are taken", param="evidence")
-    if body.model not in ("", name := services.verifier.name):
-        raise EncoderUnknown(f"there is no verifier {body.model[:100]!r}; there is {name}", param="model")
+    if body.model not in ("", verifier):
+        raise ModelUnknown(f"there is no verifier {body.model[:100]!r}; there is {verifier}", param="model")
 
 
 def _check_size(pieces: Sequence[str]) -> None:

@@ -10,9 +10,10 @@ from bert_models import build_bert
 from safetensors.numpy import load_file, save_file
 
 from models.encoders.base import EncoderOptions
-from models.errors import EncoderUnusable, ModelNotFound
+from models.encoders.model_files import ModelFolder
+from models.errors import EncoderUnusable
 from models.verifiers.base import Judgement, Pair
-from models.verifiers.hub_model import LabelPlaces, label_places, load_hub_model
+from models.verifiers.hub_model import DEFAULT_BAR, HubVerifier, LabelPlaces, label_places
 
 OPTIONS = EncoderOptions(device="cpu", dtype="float32")
 PAIR = Pair("Aspirin lowers the risk of stroke.", "In the trial aspirin lowered the risk of stroke.")
@@ -41,8 +42,12 @@ def test_labels_that_leave_it_open_are_refused(names: list[str]) -> None:
         label_places(dict(enumerate(names)))
 
 
+def load(folder: Path, bar: float = DEFAULT_BAR) -> HubVerifier:
+    return HubVerifier(ModelFolder(folder), folder.name, OPTIONS, bar)
+
+
 def judged(folder: Path) -> Judgement:
-    return load_hub_model(str(folder), OPTIONS).judge([PAIR])[0]
+    return load(folder).judge([PAIR])[0]
 
 
 @pytest.mark.weights
@@ -69,7 +74,7 @@ def test_a_model_that_only_supports_never_contradicts(tmp_path: Path, labels: in
 def test_premise_and_claim_are_read_in_the_order_of_an_nli(tmp_path: Path) -> None:
     """So that exchanging them gives other numbers; the bar is that of the settings."""
     folder = build_bert(tmp_path / "model", names=("contradiction", "entailment", "neutral"))
-    verifier = load_hub_model(str(folder), OPTIONS, bar=0.8)
+    verifier = load(folder, bar=0.8)
     there, back = verifier.judge([PAIR, Pair(PAIR.evidence, PAIR.query)])
 
     assert there.supports != pytest.approx(back.supports, abs=1e-6)
@@ -81,19 +86,19 @@ def test_folders_that_would_judge_at_random_are_refused(tmp_path: Path) -> None:
     """An encoder without a classifier, one that labels tokens, and one whose classifier is not in its files."""
     plain = build_bert(tmp_path / "plain")
     with pytest.raises(EncoderUnusable, match="architecture BertModel"):
-        load_hub_model(str(plain), OPTIONS)
+        load(plain)
 
     headless = build_bert(tmp_path / "headless", names=("contradiction", "entailment", "neutral"))
     weights = headless / "model.safetensors"
     kept = {name: tensor for name, tensor in load_file(weights).items() if not name.startswith("classifier")}
     save_file(kept, weights, metadata={"format": "pt"})
     with pytest.raises(EncoderUnusable, match=r"not in its files: classifier\.bias"):
-        load_hub_model(str(headless), OPTIONS)
+        load(headless)
 
     config = json.loads((headless / "config.json").read_text())
     (headless / "config.json").write_text(json.dumps(config | {"architectures": ["BertForTokenClassification"]}))
     with pytest.raises(EncoderUnusable, match="BertForTokenClassification"):
-        load_hub_model(str(headless), OPTIONS)
+        load(headless)
 
 
 def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
@@ -101,9 +106,4 @@ def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"x")
     (tmp_path / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
     with pytest.raises(EncoderUnusable, match=r"scripts/convert_weights\.py"):
-        load_hub_model(str(tmp_path), OPTIONS)
-
-
-def test_a_hub_id_is_not_fetched_unless_that_is_allowed() -> None:
-    with pytest.raises(ModelNotFound, match="not on this machine"):
-        load_hub_model("nobody/has-this", OPTIONS)
+        load(tmp_path)

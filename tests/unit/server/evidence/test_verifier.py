@@ -132,10 +132,12 @@ async def test_a_model_that_cannot_be_loaded_is_told_and_tried_again_later(caplo
     with caplog.at_level(logging.WARNING):
         await service.warm_up()
         for _ in range(2):
-            with pytest.raises(VerifierUnavailable, match="nli cannot be loaded: no weights"):
+            with pytest.raises(VerifierUnavailable, match=r"nli cannot be loaded$"):
                 await service.judge(pairs(1))
     assert len(tries) == 1
-    assert caplog.text.count("the verifier cannot be loaded") == 1
+    assert (
+        caplog.text.count("the verifier cannot be loaded: name=nli cause=ModelNotFound: no weights in /somewhere") == 1
+    )
     with pytest.raises(VerifierUnavailable, match="not loaded"):
         _ = service.points
 
@@ -200,6 +202,16 @@ async def test_the_settings_name_the_model(tmp_path: Path) -> None:
     with pytest.raises(VerifierUnavailable, match="my-nli cannot be loaded"):
         await service.judge(pairs(1))
     assert verifier_service(VerifierSettings()).name == "arrowhead-verifier"
+    await service.close()
+
+
+async def test_a_hub_id_is_not_fetched_unless_that_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the remedy."""
+    service = verifier_service(VerifierSettings(model="nobody/has-this"))
+    with caplog.at_level(logging.WARNING), pytest.raises(VerifierUnavailable):
+        await service.judge(pairs(1))
+    assert "nobody/has-this (main) is not on this machine" in caplog.text
+    assert "allow the download" in caplog.text
     await service.close()
 
 

@@ -19,6 +19,7 @@ from server.evidence.passages import Retrieval
 from server.settings.model import ModelSettings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
+from server.settings.verifier import VerifierSettings
 from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve, preload
 
 TEXT = "IL-6 drives the acute phase."
@@ -86,7 +87,8 @@ def test_the_engine_leaves_free_what_encoders_allocate_at_work() -> None:
     def reserve(device: str, engine: str = "auto", gpus: int = 1, cross_encoder: str | None = None) -> int:
         retrieval = RetrievalSettings(encoder="minilm", device=device, cross_encoder=cross_encoder)
         model = ModelSettings(device=engine, tensor_parallel_size=gpus)
-        return engine_reserve(Settings(retrieval=retrieval, model=model))
+        elsewhere = VerifierSettings(device="cpu")
+        return engine_reserve(Settings(retrieval=retrieval, model=model, verifier=elsewhere))
 
     shared = reserve("cuda")
     assert shared > 100 * 2**20
@@ -94,3 +96,17 @@ def test_the_engine_leaves_free_what_encoders_allocate_at_work() -> None:
     assert reserve("cuda:1", "cuda", gpus=2) == reserve("cuda:1", "cuda:1") == shared
     # Not here: its loading says so.
     assert reserve("cuda", cross_encoder="nobody/has-this") == shared
+
+
+def test_the_engine_leaves_free_what_the_verifier_needs() -> None:
+    """With its weights, as it is loaded after the engine; one that is not here says so when it is loaded."""
+
+    def reserve(**fields: str) -> int:
+        retrieval = RetrievalSettings(encoder="hashing", device="cpu")
+        model = ModelSettings(device="auto")
+        return engine_reserve(
+            Settings(retrieval=retrieval, model=model, verifier=VerifierSettings.model_validate(fields))
+        )
+
+    assert reserve(device="cuda") > 100 * 2**20
+    assert reserve(device="cpu") == reserve(device="cuda", model="nobody/has-this") == 0

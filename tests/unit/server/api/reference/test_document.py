@@ -25,6 +25,7 @@ from server.api.responses.schemas import parse_responses
 from server.api.retrieval.embeddings import EmbeddingsRequest, RerankRequest
 from server.api.retrieval.schemas import DocumentsBody, NamespaceBody, QueryBody, RemoveBody, SearchBody
 from server.api.retrieval.search import _checked
+from server.api.retrieval.verify import VerifyRequest, _check
 from server.app import Application, create_app
 from server.auth.authentication import ApiKeyLookup
 from server.auth.rate_limits import LocalRateLimiter
@@ -224,6 +225,13 @@ BODIES: list[tuple[str, Any]] = [
     ("RemoveBody", {"ids": []}),
     ("QueryBody", {"term": "asthma", "arrowhead": {"egress": "off"}, "limit": 5}),
     ("QueryBody", {"term": "asthma", "date_to": "2020"}),
+    ("VerifyRequest", {"claim": "x", "evidence": ["a", {"passage": "1", "namespace": "mine"}]}),
+    ("VerifyRequest", {"claim": "x", "question": "y", "evidence": ["a"]}),
+    ("VerifyRequest", {"question": "y", "claim": None, "evidence": ["a"]}),
+    ("VerifyRequest", {"evidence": ["a"]}),
+    ("VerifyRequest", {"claim": "x", "evidence": []}),
+    ("VerifyRequest", {"claim": "x", "evidence": ["?"]}),
+    ("VerifyRequest", {"claim": "x", "evidence": [{"passage": "0"}]}),
 ]  # fmt: skip
 MODELS = {
     kind.__name__: kind
@@ -250,6 +258,8 @@ def _is_taken(kind: str, body: Any) -> bool:
             return parse_chat(body).n in range(1, MAX_CHOICES + 1) or body.get("n") is None
         elif kind == "CompletionRequest":
             parse_completion(body)
+        elif kind == "VerifyRequest":
+            _check(parse_body(VerifyRequest, body), Settings().retrieval.max_inputs, "")
         elif kind == "SearchBody":
             _checked(parse_body(SearchBody, body), Settings().retrieval)
         else:
