@@ -39,7 +39,8 @@ class OperatingPoints:
 
     ``quote`` is of relevance, for a sentence that is quoted; ``answer`` of relevance, for what counts as answered;
     ``verdict`` of supports or contradicts, for yes or no; ``label`` of supports, below which a sentence of an answer is
-    labelled as not supported; ``screen`` of relevance, for an article that is kept.
+    labelled as not supported; ``screen`` of relevance, for an article that is kept; ``choice`` of a choice's share
+    among the choices.
     """
 
     quote: float
@@ -47,6 +48,7 @@ class OperatingPoints:
     verdict: float
     label: float
     screen: float
+    choice: float = 0.6
 
 
 class Verifier(Protocol):

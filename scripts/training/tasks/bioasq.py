@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from server.methods.shared.extractive import question_stems, stems_of
+from server.methods.shared.word_overlap import question_stems, stems_of
 from server.methods.shared.sentences import split_sentences
 
 FILE: Final = "questions_dev.jsonl.gz"

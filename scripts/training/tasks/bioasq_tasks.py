@@ -10,7 +10,7 @@ from typing import Final
 from scripts.training.tasks.bioasq import Question, Snippet, has_phrase
 from scripts.training.tasks.reading import Asked, ReadingTasks, Source, draw_way
 from scripts.training.tasks.samples import Sample
-from server.methods.shared.extractive import stems_of
+from server.methods.shared.word_overlap import stems_of
 
 _PER_CONTEXT: Final = 4
 _NEAR: Final = 0.5

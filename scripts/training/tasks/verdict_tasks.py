@@ -33,7 +33,7 @@ from scripts.training.tasks.turned_questions import (
     statement_of,
     whether,
 )
-from server.methods.shared.extractive import stems_of
+from server.methods.shared.word_overlap import stems_of
 from server.methods.shared.sentences import split_sentences
 from server.methods.shared.verdicts import UNCLEAR, EvidenceSentence, VerdictPrompt
 

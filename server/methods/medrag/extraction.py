@@ -12,7 +12,6 @@ Where no sentence reaches the verifier's bar, the nearest one is shown as such, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -35,8 +34,6 @@ from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, UNCLEAR, UN
 
 _NEAREST: Final = "Nothing that was found answers this question. Nearest:"
 _OPEN_CHOICE: Final = "The sentences that were read support none of the choices more than the others."
-# How examinations mark a question that asks for what does not hold.
-_NEGATED_STEM: Final = re.compile(r"\b(?:NOT|EXCEPT|LEAST)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,32 +96,38 @@ class Extraction:
         """Return the quotes behind the yes or no that they say, where they say one."""
         word, usage, fault = reading.verdict, NO_USAGE, ""
         if self.verdicts is not None:
-            best = [
-                EvidenceSentence(place, one.evidence.line, one.evidence.subject)
-                for place, one in enumerate(reading.quotes(MOST_READ), 1)
-            ]
             try:
-                word = (await self.verdicts.verdict(self.question.stem, best)).word
+                word = await self._read_by_model(self.verdicts, reading.quotes(MOST_READ))
             except ModelError as error:
                 word, fault = "", error.message
-            word, usage = "" if word == UNCLEAR else word, self.verdicts.generations.usage
+            usage = self.verdicts.generations.usage
         note = SMALL_VERDICT if word else UNSETTLED
         letter = self.question.verdict_letters.get(word.casefold(), "")
         return Extract(tuple(quotes), found, word, "partial", note, letter, usage, fault)
 
+    async def _read_by_model(self, verdicts: VerdictReader, quotes: Sequence[JudgedSentence]) -> str:
+        """Return "Yes" or "No" as the model reads the best sentence or, where that leaves it open, all of them.
+
+        Raises:
+            ModelError: the engine failed.
+        """
+        sentences = [
+            EvidenceSentence(place, one.evidence.line, one.evidence.subject) for place, one in enumerate(quotes, 1)
+        ]
+        for read in (sentences[:1], sentences[1:] and sentences):
+            word = (await verdicts.verdict(self.question.stem, read)).word if read else UNCLEAR
+            if word != UNCLEAR:
+                return word
+        return ""
+
     async def _chosen(self, reading: Reading, found: Sequence[RankedPassage]) -> Extract:
         """Return the choice that the sentences support, above the verifier's bar and before the others."""
         question = self.question
-        is_negated = bool(_NEGATED_STEM.search(question.stem))
-        support = await self.gate.choose(question.stem, question.choices, reading, is_negated=is_negated)
+        support = await self.gate.choose(question.stem, question.choices, reading)
         if support is None:
             return _nearest(reading, found)
-        is_clear = (
-            support.rival >= reading.points.verdict
-            if is_negated
-            else (support.probability >= reading.points.verdict and support.probability > support.rival)
-        )
-        if not is_clear:
+        points = reading.points
+        if support.relevance < points.answer or support.probability < points.choice:
             return Extract((support.sentence,), found, "", "not_found", _OPEN_CHOICE)
         letter = question.letters[support.place]
         return Extract((support.sentence,), found, question.shown(letter), "partial", "", letter)

@@ -51,9 +51,9 @@ class EvidenceSentence:
 
     @property
     def in_context(self) -> str:
-        """Return the sentence behind its title, as a verifier reads it."""
-        title = quoted_line(self.title)
-        return f"{title}: {self.line}" if title and title.casefold() not in self.line.casefold() else self.line
+        """Return the sentence behind the title of its text, as a verifier reads it."""
+        title = quoted_line(self.title).rstrip(".")
+        return f"{title}. {self.line}" if title else self.line
 
     def says_the_same(self, other: EvidenceSentence) -> bool:
         mine, theirs = set(index_terms(self.line)), set(index_terms(other.line))

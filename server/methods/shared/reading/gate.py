@@ -1,7 +1,7 @@
 """Judge by a verifier which sentences answer a question, what they say to it, and which choice they support.
 
 One gate for every method: a sentence is quoted from the verifier's bar ``quote`` on, a question counts as answered from
-``answer`` on, yes or no is said from ``verdict`` on. There is no other bar.
+``answer`` on, yes or no is said from ``verdict`` on and a choice from ``choice`` on. There is no other bar.
 """
 
 from __future__ import annotations
@@ -88,12 +88,15 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceSupport:
-    """Hold the choice at ``place`` and the sentence that says it, with its probability and that of the next choice."""
+    """Hold the choice at ``place`` and the sentence that says it.
+
+    ``relevance`` is that of the sentence to this choice, ``probability`` that of the choice among all.
+    """
 
     place: int
     sentence: JudgedSentence
+    relevance: float
     probability: float
-    rival: float
 
 
 class Gate:
@@ -117,12 +120,11 @@ class Gate:
         ranked = tuple(sorted(judged, key=lambda one: one.relevance, reverse=True))
         return Reading(ranked, len(sentences), self._judge.points)
 
-    async def choose(
-        self, stem: str, choices: Sequence[str], reading: Reading, *, is_negated: bool = False
-    ) -> ChoiceSupport | None:
-        """Return the choice that the best sentences support most, of a negated question the one that they do least.
+    async def choose(self, stem: str, choices: Sequence[str], reading: Reading) -> ChoiceSupport | None:
+        """Return the choice that the best sentences support most, None where nothing was read.
 
-        None where nothing was read. Each choice is judged as a statement behind the stem.
+        Each choice is judged as a question of yes or no before the stem; the probabilities are those of the choices
+        against one another.
 
         Raises:
             ModelError: the verifier failed.
@@ -130,12 +132,17 @@ class Gate:
         read = reading.ranked[:_OF_A_CHOICE]
         if not read:
             return None
-        pairs = [Pair(f"{stem} {choice}", one.evidence.in_context) for choice in choices for one in read]
+        pairs = [Pair(f"Is it {choice}? {stem}", one.evidence.in_context) for choice in choices for one in read]
         found = await self._judge.judge(pairs)
         best = []
         for place in range(len(choices)):
             own = found[place * len(read) : (place + 1) * len(read)]
-            best.append(max(zip((one.supports for one in own), read, strict=True), key=lambda pair: pair[0]))
-        order = sorted(range(len(choices)), key=lambda place: best[place][0], reverse=not is_negated)
-        first, second = order[0], order[1]
-        return ChoiceSupport(first, best[first][1], best[first][0], best[second][0])
+            best.append(max(zip(own, read, strict=True), key=lambda pair: _weight(pair[0])))
+        weights = [_weight(judgement) for judgement, _ in best]
+        place = weights.index(max(weights))
+        judgement, sentence = best[place]
+        return ChoiceSupport(place, sentence, judgement.relevance, weights[place] / (sum(weights) or 1.0))
+
+
+def _weight(judgement: Judgement) -> float:
+    return judgement.relevance * judgement.supports

@@ -147,7 +147,7 @@ async def test_a_choice_is_the_one_that_a_sentence_supports(bench: Any) -> None:
 
 async def test_no_choice_is_guessed(bench: Any) -> None:
     """Where nothing supports one above the bar, or two alike, the nearest sentence stands without a letter."""
-    async with bench() as made:
+    async with bench(documents=[("Clopidogrel", "Clopidogrel does block one receptor of platelets.", "")]) as made:
         events = await made.ask(P2Y12, synthesis="extractive")
     assert (done(events).outcome, done(events).details["answer_letter"]) == ("not_found", "")
     assert "support none of the choices more than the others" in shown(events)

@@ -6,13 +6,13 @@ from server.methods.shared.reading.evidence import MOST_JUDGED, EvidenceText, ne
 
 
 def test_each_sentence_is_read_behind_the_title_of_its_text() -> None:
-    """Not where it names the title itself; a long title is no subject."""
+    """A short title is its subject, where the sentence does not name it itself."""
     (own, named), (long,) = (
         sentences_of([EvidenceText("Heparin", "It is reversed by protamine. Heparin is given by vein.")]),
         sentences_of([EvidenceText("A trial of heparin in many people of our town", "Nobody bled at all.")]),
     )
-    assert own.in_context == "Heparin: It is reversed by protamine." and own.subject == "Heparin"
-    assert named.in_context == "Heparin is given by vein." and named.subject == ""
+    assert own.in_context == "Heparin. It is reversed by protamine." and own.subject == "Heparin"
+    assert named.in_context == "Heparin. Heparin is given by vein." and named.subject == ""
     assert long.subject == "" and long.in_context.startswith("A trial of heparin")
 
 

@@ -24,7 +24,7 @@ class Told:
 
     async def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
         self.pairs += pairs
-        return [self._judgements[pair.evidence.rpartition(": ")[2]] for pair in pairs]
+        return [self._judgements[pair.evidence.removeprefix("Drugs. ")] for pair in pairs]
 
 
 FIRST, SECOND, THIRD = "Aspirin blocks cyclooxygenase.", "Aspirin is a salicylate drug.", "Warfarin blocks VKORC1."
@@ -43,7 +43,7 @@ async def test_sentences_are_ranked_and_quoted_above_the_bar() -> None:
     assert [one.evidence.line for one in reading.ranked] == [SECOND, FIRST, THIRD]
     assert [one.evidence.line for one in reading.quotes(3)] == [SECOND, FIRST] and reading.is_answered
     assert len(reading.quotes(1)) == 1
-    assert [pair.evidence for pair in told.pairs] == [f"Drugs: {FIRST}", f"Drugs: {SECOND}", THIRD]
+    assert [pair.evidence for pair in told.pairs] == [f"Drugs. {FIRST}", f"Drugs. {SECOND}", THIRD]
 
 
 async def test_a_sentence_that_repeats_a_better_one_is_not_quoted() -> None:
@@ -73,12 +73,10 @@ async def test_yes_or_no_is_that_of_the_surest_sentence_that_is_relevant() -> No
 
 
 async def test_the_choice_is_the_one_whose_statement_is_supported_most() -> None:
-    """Of a negated question, the one that is supported least."""
-    gate, texts = lexical_gate(), [EvidenceText("", "Which drug blocks VKORC1 is answered by warfarin.")]
-    question, choices = "Which drug blocks VKORC1", ("aspirin", "warfarin")
+    """Against the others; nothing is chosen where nothing was read."""
+    gate, texts = lexical_gate(), [EvidenceText("", "Which drug blocks VKORC1 is known, and it is warfarin.")]
+    question, choices = "Which drug blocks VKORC1?", ("aspirin", "warfarin")
     reading = await gate.read(question, texts)
     support = await gate.choose(question, choices, reading)
-    assert support is not None and (support.place, support.probability) == (1, 1.0) and support.rival < 1.0
-    negated = await gate.choose(question, choices, reading, is_negated=True)
-    assert negated is not None and negated.place == 0 and negated.rival == 1.0
+    assert support is not None and support.place == 1 and 0.5 < support.probability < 1.0
     assert await gate.choose(question, choices, await gate.read(question, [])) is None
