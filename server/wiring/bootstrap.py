@@ -239,7 +239,7 @@ def _methods(
     literature = LiteratureService(evidence.ncbi.egress, passages, evidence.retrieval.encoders, evidence.articles)
     built: tuple[Method, ...] = (
         genegpt,
-        KgRag(lifecycle, graph, graph, longest),
+        KgRag(lifecycle, graph, graph, evidence.verifier, longest),
         MedRag(lifecycle, passages, gate, longest),
         i_medrag,
         Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles(), gate), longest),

@@ -55,7 +55,10 @@ _NOT_FALSE: Final = "which does not mean that it is false: no graph is complete.
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Hold what was found for one question; ``where`` names the graph."""
+    """Hold what was found for one question; ``where`` names the graph.
+
+    ``contradicting`` are the texts of statements that the verifier takes for the contrary of the question's statement.
+    """
 
     question: ParsedQuestion
     options: KgRagOptions
@@ -63,6 +66,7 @@ class Reading:
     gathered: ContextCandidates
     vectors: Vectors
     where: str
+    contradicting: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,14 @@ def events(reading: Reading, finding: Finding) -> Iterator[Event]:
     yield _done(reading, finding)
 
 
+def decisive(reading: Reading) -> tuple[Statement, ...]:
+    """Return the statements between the names of a true-or-false question that are of the relation it names."""
+    if reading.question.form != "true_false":
+        return ()
+    parsed = _ParsedQuestion.of(reading)
+    return tuple(statement for statement in parsed.between if parsed.says(statement))
+
+
 def find(reading: Reading) -> Finding:
     """Return the answer that the statements give."""
     match reading.question.form:
@@ -114,8 +126,7 @@ def find(reading: Reading) -> Finding:
 def _true_or_unknown(reading: Reading) -> Finding:
     unknown = reading.question.abstention
     if _NEGATED.search(reading.question.text):
-        reason = "The statement is negated, and a graph has no statements about what does not hold."
-        return Finding(outcome="abstained", verdict=unknown, reason=reason)
+        return _negated(reading)
     if asks_identifier(reading.question.text):
         return _identifier(reading)
     parsed = _ParsedQuestion.of(reading)
@@ -132,6 +143,15 @@ def _true_or_unknown(reading: Reading) -> Finding:
         return Finding(outcome="abstained", verdict=unknown, reason=reason)
     reason = f"{reading.where} has no such statement, {_NOT_FALSE}"
     return Finding(outcome="not_found", verdict=unknown, reason=reason)
+
+
+def _negated(reading: Reading) -> Finding:
+    """Return that a denial is false where the graph states what it denies, and that it is open elsewhere."""
+    found = tuple(one for one in decisive(reading) if one.text in reading.contradicting)
+    if found:
+        return Finding(outcome="answered", verdict="False", statements=found[: reading.options.sentences])
+    reason = "The statement is negated, and a graph has no statements about what does not hold."
+    return Finding(outcome="abstained", verdict=reading.question.abstention, reason=reason)
 
 
 def _one_name(reading: Reading) -> str:

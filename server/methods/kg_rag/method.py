@@ -31,6 +31,7 @@ from models.encoders.base import Floats
 from models.engines.base import Engine
 from models.errors import ArrowheadError
 from models.types import Delta, GenerateParams
+from models.verifiers.base import Pair
 from retrieval.graph.context.select import (
     PAPER_VOLUME,
     PAPER_VOLUME_TRUE_FALSE,
@@ -63,6 +64,7 @@ from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoo
 from server.methods.kg_rag.extractive import Finding, Reading, graph_name
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.report import Outcome
+from server.methods.shared.reading.gate import Judge
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.types import EgressMode
 
@@ -73,6 +75,8 @@ _ANSWER_TOKENS: Final = 512
 _MAX_ARTICLES: Final = 200
 # So many characters of an answer are searched for names.
 _MAX_LINKED: Final = 4000
+# Statements between two names that the verifier reads.
+_MAX_JUDGED: Final = 8
 _NOTHING: Final = np.zeros(0, np.float32)
 
 
@@ -110,8 +114,11 @@ class KgRag:
     name = "kg-rag"
     description = "KG-RAG: answers biomedical questions from the statements of a knowledge graph, with their sources"
 
-    def __init__(self, lifecycle: EngineLifecycle, graphs: Graphs, linker: Linker, max_answer_tokens: int) -> None:
+    def __init__(
+        self, lifecycle: EngineLifecycle, graphs: Graphs, linker: Linker, judge: Judge, max_answer_tokens: int
+    ) -> None:
         self._lifecycle = lifecycle
+        self._judge = judge
         self._graphs = graphs
         self._linker = linker
         self._max_answer_tokens = max_answer_tokens
@@ -145,6 +152,7 @@ class KgRag:
         vectors = await _vectors(graph, question, gathered)
         if self._synthesis(options) == "extractive":
             reading = Reading(question, options, recognised, gathered, vectors, graph_name(graph.name, graph.release))
+            reading = replace(reading, contradicting=await self._contradicting(reading))
             for event in extractive.events(reading, await _found(graph, reading)):
                 yield event
             return
@@ -166,6 +174,17 @@ class KgRag:
         async with aclosing(self._from_model(ask, outcome, engine)) as events:
             async for event in events:
                 yield event
+
+    async def _contradicting(self, reading: Reading) -> frozenset[str]:
+        """Return the statements that decide the question and say the contrary, as the verifier reads them."""
+        texts = [one.text for one in extractive.decisive(reading)[:_MAX_JUDGED]]
+        if not texts:
+            return frozenset()
+        judged = await self._judge.judge([Pair(reading.question.text, text) for text in texts])
+        bar = self._judge.points.verdict
+        return frozenset(
+            text for text, one in zip(texts, judged, strict=True) if one.contradicts >= max(bar, one.supports)
+        )
 
     def _synthesis(self, options: KgRagOptions) -> Synthesis:
         return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from graph_doubles import GENES, PSORIASIS, STATEMENTS, ExactLinker, MemoryGraph, make_node, make_statement
+from lexical_verifier import LexicalJudge
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
@@ -51,7 +52,7 @@ class Bench:
 
     async def ask(self, question: str = QUESTION, **options: Any) -> list[Event]:
         await self.lifecycle.load()
-        method = KgRag(self.lifecycle, self.graph, self.linker, max_answer_tokens=200)
+        method = KgRag(self.lifecycle, self.graph, self.linker, LexicalJudge(), max_answer_tokens=200)
         ask = AnswerRequest(request_id="r", messages=(Message("user", question),), options=options)
         method.check(ask)
         try:

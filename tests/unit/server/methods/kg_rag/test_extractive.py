@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from graph_doubles import GENES, METHOTREXATE, PSORIASIS, STATEMENTS, ExactLinker, MemoryGraph, make_statement
+from lexical_verifier import LexicalJudge
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
@@ -22,7 +23,7 @@ async def asked(question: str, graph: MemoryGraph | None = None, **options: Any)
     await lifecycle.load()
     graph = graph or MemoryGraph()
     linker = ExactLinker(graph, kinds=("Disease", "Compound", "Gene", "Symptom"))
-    method = KgRag(lifecycle, graph, linker, max_answer_tokens=200)
+    method = KgRag(lifecycle, graph, linker, LexicalJudge(), max_answer_tokens=200)
     ask = AnswerRequest(request_id="r", messages=(Message("user", question),), options=options)
     try:
         method.check(ask)
@@ -60,7 +61,7 @@ async def test_true_rests_on_a_statement_that_is_quoted() -> None:
     ("statement", "outcome", "told"),
     [
         ("acyclovir treats psoriasis", "not_found", "has no such statement, which does not mean that it is false"),
-        ("methotrexate does not treat psoriasis", "abstained", "The statement is negated"),
+        ("methotrexate never treats herpes zoster", "abstained", "The statement is negated"),
         ("methotrexate resembles psoriasis", "not_found", "has no such statement"),
         ("methotrexate is good for psoriasis", "abstained", "but not by a relation that the statement names"),
         ("aspirin treats Parkinson disease", "abstained", "nothing is linked to an entry of the knowledge graph"),
@@ -69,11 +70,18 @@ async def test_true_rests_on_a_statement_that_is_quoted() -> None:
     ],
 )
 async def test_true_is_not_said_without_one(statement: str, outcome: str, told: str) -> None:
-    """And "false" never."""
     events = await asked(f"True or false: {statement}.")
     assert (done(events).answer, done(events).outcome) == ("unknown", outcome)
     assert shown(events).startswith("unknown\n\n(") and told in shown(events)
     assert not any(isinstance(event, Evidence) for event in events)
+
+
+async def test_a_denial_is_false_where_the_graph_states_what_it_denies() -> None:
+    """The verifier takes the statement for the contrary of what is denied."""
+    statement = make_statement(METHOTREXATE, "TREATS_CtD", PSORIASIS)
+    events = await asked("True or false: Compound methotrexate not treats Disease psoriasis.", MemoryGraph([statement]))
+    assert (done(events).answer, done(events).outcome) == ("False", "answered")
+    assert "“Compound Methotrexate treats Disease psoriasis.”" in shown(events)
 
 
 async def test_the_order_of_two_genes_matters() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from graph_doubles import PSORIASIS, ExactLinker, MemoryGraph, make_node, make_statement
+from lexical_verifier import LexicalJudge
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
@@ -52,7 +53,9 @@ class Bench:
         self.engine = ScriptedEngine(card, options, self.script, tokenizer=ByteTokenizer(()))
         lifecycle = EngineLifecycle(card, lambda: self.engine)
         await lifecycle.load()
-        self.method = KgRag(lifecycle, self.graph, self.linker or ExactLinker(self.graph), max_answer_tokens=200)
+        self.method = KgRag(
+            lifecycle, self.graph, self.linker or ExactLinker(self.graph), LexicalJudge(), max_answer_tokens=200
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
