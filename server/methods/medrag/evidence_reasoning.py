@@ -3,7 +3,7 @@
 Such a model reasons in one line, ``[2] says: SENTENCE`` or ``No passage says it.`` The sentence is chosen by its score,
 as for extractive answers: this finds the right passage more often than a small model does, and saves the tokens of the
 quote. The model decides whether a passage says it, and yes or no. Everything else is answered with the sentence itself,
-since a small model's own words are wrong more often than the sentence is (docs/evals.md).
+since a small model's own words are wrong more often than the sentence is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from server.methods.shared.verdicts import (
 Compare = Callable[[str, Sequence[str]], Awaitable[SentenceScores]]
 # As the training writes them.
 SILENT: Final = "No passage says it."
-# Of a sentence that is quoted (docs/evals.md). In a question of more words than the training has, such as a case, the
+# Of a sentence that is quoted. In a question of more words than the training has, such as a case, the
 # probability has to be higher: with less, sentences about other things are quoted.
 _SAID: Final = 0.05
 _SAID_IN_LONG: Final = 0.5

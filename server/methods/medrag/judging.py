@@ -32,7 +32,7 @@ from server.methods.shared.verdicts import SMALL_VERDICT
 NO_VERDICT: Final = (
     "These sentences are quoted from the passages; whether they mean yes or no is for the reader to judge."
 )
-# Set by ``scripts/evals/choice_support.py`` on one half of BioASQ's development questions (docs/evals.md).
+# Set on one half of BioASQ's development questions.
 CHOICE_BAR: Final = 0.25
 # Where numbers alone tell the choices apart, or words of the question.
 _BAR_OF_NUMBERS: Final = 0.5

@@ -5,7 +5,7 @@ A sentence is scored by a logistic function of two features:
 - ``cosine`` of the question's and the sentence's vectors;
 - ``covered``: which share of the question's words the sentence has, each by its rarity (idf) among the sentences found.
 
-``CALIBRATIONS`` has the constants, fitted by ``scripts/evals/extractive.py`` on BioASQ questions (docs/evals.md): one
+``CALIBRATIONS`` has the constants, fitted on BioASQ questions: one
 row for the built-in encoder, one without vectors for all other encoders, whose cosines have scales of their own. Below
 ``bar`` no sentence counts as an answer. Vectors of other encoders and the logits of a cross-encoder, for which nothing
 is fitted, change the order of the sentences alone: they are added as z-scores.

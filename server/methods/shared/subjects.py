@@ -21,7 +21,7 @@ from server.methods.shared.extractive import ScoredSentence, Source, question_st
 from server.methods.shared.sentences import addresses_reader
 
 _LONGEST_ABBREVIATION: Final = 6
-# Of the question's words, which a passage has that yes or no is decided from (docs/evals.md).
+# Of the question's words, which a passage has that yes or no is decided from.
 _SHARE_OF_QUESTION: Final = 0.3
 _ALIKE: Final = 0.8
 # A title of so few words names what its passage is about.
