@@ -15,17 +15,15 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Final
 
-from rich.console import Console
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, execute, plan_of, records_of
-from scripts.evals.harness.errors import DatasetInvalid, EvalError
+from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, evaluate
+from scripts.evals.harness.errors import DatasetInvalid
 from scripts.evals.harness.intervals import bootstrap_mean
 from scripts.evals.harness.records import Question, Record, digest_of
-from scripts.evals.harness.tables import markdown_table, print_plain
+from scripts.evals.harness.tables import markdown_table
 from scripts.training.tasks.bioasq import FILE, has_phrase, read_questions
 
 FORMS: Final = ("yesno", "factoid")
@@ -93,24 +91,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS)
     parser.add_argument("--limit", type=int, help="the first questions of the file")
     add_endpoint_arguments(parser, model="arrowhead-small:medrag", out=Path("runs/bioasq.jsonl"))
-    args, console = parser.parse_args(argv), Console()
-    try:
+    args = parser.parse_args(argv)
+
+    def evaluation() -> Evaluation:
         everything = load(args.folder)
         asked = [question for question in everything if question.group in args.forms][: args.limit]
-        evaluation = Evaluation(
-            name="bioasq", dataset=digest_of(everything), questions=asked, score=lambda one: float(is_right(one))
-        )
-        code = execute(plan_of(args, evaluation), console)
-        if code == 2:
-            return code
-        records = records_of(args.out, asked)
-    except EvalError as error:
-        print_plain(console, str(error), "red")
-        return 2
-    print_plain(console, table(records))
-    if records:
-        print_plain(console, f"\nmedian {median(record.reply.seconds for record in records):.1f} s an answer")
-    return code
+        return Evaluation(name="bioasq", dataset=digest_of(everything), questions=asked, score=score)
+
+    return evaluate(args, evaluation, table)
+
+
+def score(record: Record) -> float:
+    return float(is_right(record))
 
 
 if __name__ == "__main__":

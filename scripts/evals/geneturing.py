@@ -19,15 +19,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
-from statistics import fmean, median
-
-from rich.console import Console
+from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, execute, plan_of, records_of
-from scripts.evals.harness.errors import DatasetInvalid, EvalError
+from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, evaluate
+from scripts.evals.harness.errors import DatasetInvalid
 from scripts.evals.harness.records import Question, Record, digest_of, rows_of
-from scripts.evals.harness.tables import markdown_table, print_plain
+from scripts.evals.harness.tables import markdown_table
 
 _SPECIES = {
     "homo sapiens": "human",
@@ -155,24 +153,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("questions", type=Path)
     parser.add_argument("--task", action="append", default=[], help="only this task (may be given several times)")
     add_endpoint_arguments(parser, model="arrowhead-small:genegpt", out=Path("runs/geneturing.jsonl"))
-    args, console = parser.parse_args(argv), Console()
-    try:
-        everything = load(args.questions)
-        chosen = [question for question in everything if not args.task or question.group in args.task]
-        if not chosen:
-            raise DatasetInvalid("no question matches")
-        evaluation = Evaluation(name="geneturing", dataset=digest_of(everything), questions=chosen, score=scored)
-        code = execute(plan_of(args, evaluation), console)
-        if code == 2:
-            return code
-        records = records_of(args.out, chosen)
-    except EvalError as error:
-        print_plain(console, str(error), "red")
-        return 2
-    if records:
-        seconds = median(record.reply.seconds for record in records)
-        print_plain(console, f"{table(records)}\n\n{len(records)} questions, median {seconds:.2f} s each")
-    return code
+    args = parser.parse_args(argv)
+    return evaluate(args, lambda: evaluation_of(args.questions, args.task), table)
+
+
+def evaluation_of(path: Path, tasks: Sequence[str]) -> Evaluation:
+    """Raises DatasetInvalid."""
+    everything = load(path)
+    chosen = [question for question in everything if not tasks or question.group in tasks]
+    if not chosen:
+        raise DatasetInvalid("no question matches")
+    return Evaluation(name="geneturing", dataset=digest_of(everything), questions=chosen, score=scored)
 
 
 if __name__ == "__main__":

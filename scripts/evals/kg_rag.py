@@ -19,15 +19,13 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final, Literal
 
-from rich.console import Console
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from scripts.evals.harness.choices import folded, read_choice
-from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, execute, plan_of, records_of
-from scripts.evals.harness.errors import DatasetInvalid, EvalError
+from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, evaluate
+from scripts.evals.harness.errors import DatasetInvalid
 from scripts.evals.harness.intervals import wilson
 from scripts.evals.harness.records import Message, Question, Record, Row, digest_of, rows_of
-from scripts.evals.harness.tables import interval_cell, markdown_table, print_plain, share_cell
+from scripts.evals.harness.tables import interval_cell, markdown_table, share_cell
 
 # method: form and choices as options of KG-RAG; plain: in the text alone; direct: with an instruction for a bare model.
 Form = Literal["method", "plain", "direct"]
@@ -258,29 +256,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, help="the first questions of each set")
     parser.add_argument("--ask", choices=FORMS, help="method: options of KG-RAG; plain: text alone; direct: bare model")
     add_endpoint_arguments(parser, model="arrowhead-small:kg-rag", out=Path("runs/kg_rag.jsonl"))
-    args, console = parser.parse_args(argv), Console()
+    args = parser.parse_args(argv)
     method = args.model.rpartition(":")[2] if ":" in args.model else ""
     form: Form = args.ask or ("method" if method.startswith("kg-rag") else "plain" if method else "direct")
-    try:
+    rows: dict[str, list[Row]] = {}
+
+    def evaluation() -> Evaluation:
         found = load(args.folder, form)
         if missing := [name for name in args.sets if name not in found]:
             raise DatasetInvalid(f"no such set: {', '.join(missing)}; there are {', '.join(found)}")
-        chosen = args.sets or list(found)
+        rows.update({name: found[name][0] for name in args.sets or found})
         everything = [question for _, questions in found.values() for question in questions]
-        asked = [question for name in chosen for question in found[name][1][: args.limit]]
-        evaluation = Evaluation(name="kg-rag", dataset=digest_of(everything), questions=asked, score=score, form=form)
-        code = execute(plan_of(args, evaluation), console)
-        if code == 2:
-            return code
-        records = records_of(args.out, asked)
-    except EvalError as error:
-        print_plain(console, str(error), "red")
-        return 2
-    floors = [(f"{name}: {rule}", rows) for name in chosen for rule, rows in baselines(name, found[name][0]).items()]
-    floor_rows = [(rule, f"{sum(right)}/{len(right)}", f"{fmean(right):.3f}") for rule, right in floors]
-    print_plain(console, f"{table(records)}\n\nWithout model and graph, over all rows of the file:\n")
-    print_plain(console, markdown_table(("rule", "right", "share"), floor_rows))
-    return code
+        asked = [question for name in rows for question in found[name][1][: args.limit]]
+        return Evaluation(name="kg-rag", dataset=digest_of(everything), questions=asked, score=score, form=form)
+
+    return evaluate(args, evaluation, lambda records: f"{table(records)}\n\n{floor_table(rows)}")
+
+
+def floor_table(rows: Mapping[str, Sequence[Row]]) -> str:
+    """What rules without model and graph have right, over all rows of the files."""
+    rules = [
+        (f"{name}: {rule}", right) for name, found in rows.items() for rule, right in baselines(name, found).items()
+    ]
+    cells = [(rule, f"{sum(right)}/{len(right)}", f"{fmean(right):.3f}") for rule, right in rules]
+    return markdown_table(("without model and graph", "right", "share"), cells)
 
 
 if __name__ == "__main__":

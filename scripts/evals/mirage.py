@@ -2,11 +2,9 @@
 
     python scripts/evals/mirage.py benchmark.json --model NAME:medrag --options '{"k": 16}' --out runs/medrag.jsonl
     python scripts/evals/mirage.py benchmark.json --model NAME --ask cot --base-url http://127.0.0.1:8000/v1
-    python scripts/evals/mirage.py benchmark.json --predictions prediction/medqa/cot/OpenAI/gpt-4 --datasets medqa
 
 Questions: MIRAGE's benchmark.json, {dataset: {id: {"question", "options", "answer"}}}, or JSON Lines of the same with
-"dataset" and "id". Every record is written to --out at once; the same command resumes after a kill. --predictions
-scores a folder of published prediction files instead of asking.
+"dataset" and "id". Every record is written to --out at once; the same command resumes after a kill.
 """
 
 from __future__ import annotations
@@ -21,15 +19,13 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final, Literal
 
-from rich.console import Console
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from scripts.evals.harness.choices import mirage_letter, read_choice
-from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, execute, plan_of, records_of
-from scripts.evals.harness.errors import DatasetInvalid, EvalError
+from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, evaluate
+from scripts.evals.harness.errors import DatasetInvalid
 from scripts.evals.harness.intervals import wilson
-from scripts.evals.harness.records import Message, Question, Record, Reply, digest_of, rows_of
-from scripts.evals.harness.tables import interval_cell, markdown_table, print_plain, share_cell
+from scripts.evals.harness.records import Message, Question, Record, digest_of, rows_of
+from scripts.evals.harness.tables import interval_cell, markdown_table, share_cell
 
 SETS: Final = ("mmlu", "medqa", "medmcqa", "pubmedqa", "bioasq")
 Form = Literal["plain", "direct", "cot"]
@@ -187,56 +183,22 @@ def table(summary: Sequence[dict[str, Any]]) -> str:
     return markdown_table(columns, rows)
 
 
-def records_of_predictions(folder: Path, questions: Iterable[Question]) -> Iterator[Record]:
-    """MIRAGE's published files, {split}_{id}.json: a list of texts that a model wrote, of which the first counts.
-
-    A file without one, or that is cut off, is an empty reply, which is wrong, as the published evaluation counts it.
-    """
-    for question in questions:
-        name = question.id.partition("/")[2]
-        file = next((path for split in ("test", "dev") if (path := folder / f"{split}_{name}.json").exists()), None)
-        if file is not None:
-            yield Record(question, Reply(text=_first_text(file)))
-
-
-def _first_text(file: Path) -> str:
-    try:
-        texts = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ""
-    return str(texts[0]) if isinstance(texts, list) and texts and texts[0] is not None else ""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("questions", type=Path)
     parser.add_argument("--datasets", type=lambda text: text.split(","), default=[], help="medqa,mmlu; by default all")
     parser.add_argument("--limit", type=int, help="questions of each set, chosen by chance and always the same")
     parser.add_argument("--ask", choices=FORMS, help="by default plain for MODEL:METHOD and direct for a bare model")
-    parser.add_argument("--predictions", type=Path, help="score this folder of published predictions; asks nothing")
-    parser.add_argument("--json", type=Path, help="write the summary there")
     add_endpoint_arguments(parser, model="arrowhead-small:medrag", out=Path("runs/mirage.jsonl"))
-    args, console = parser.parse_args(argv), Console()
+    args = parser.parse_args(argv)
     form: Form = args.ask or ("plain" if ":" in args.model else "direct")
-    try:
+
+    def evaluation() -> Evaluation:
         everything = load(args.questions, form)
         asked = select(everything, args.datasets, args.limit)
-        evaluation = Evaluation(name="mirage", dataset=digest_of(everything), questions=asked, score=strict, form=form)
-        code = 0 if args.predictions else execute(plan_of(args, evaluation), console)
-        if code == 2:
-            return code
-        from_files = records_of_predictions(args.predictions, asked) if args.predictions else ()
-        summary = summarise(from_files or records_of(args.out, asked))
-    except EvalError as error:
-        print_plain(console, str(error), "red")
-        return 2
-    print_plain(console, table(summary))
-    have = summary[-1]["replies"] + summary[-1]["failed"]
-    if have < len(asked):
-        print_plain(console, f"{have} of {len(asked)} questions have a record", "red")
-    if args.json:
-        args.json.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    return code
+        return Evaluation(name="mirage", dataset=digest_of(everything), questions=asked, score=strict, form=form)
+
+    return evaluate(args, evaluation, lambda records: table(summarise(records)))
 
 
 if __name__ == "__main__":

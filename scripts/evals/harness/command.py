@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from rich.console import Console
@@ -188,6 +189,27 @@ def execute(plan: Plan, console: Console) -> int:
         notes.append(f"{len(plan.questions) - session.count} questions not asked yet")
     for note in notes:
         print_plain(console, note, "red")
+    return code
+
+
+def evaluate(args: argparse.Namespace, make: Callable[[], Evaluation], table: Callable[[list[Record]], str]) -> int:
+    """Ask the questions of ``make`` that have no record yet, and print the table of all records; returns the exit code.
+
+    ``make`` may raise EvalError.
+    """
+    console = Console()
+    try:
+        evaluation = make()
+        code = execute(plan_of(args, evaluation), console)
+        if code == 2:
+            return code
+        records = records_of(args.out, evaluation.questions)
+    except EvalError as error:
+        print_plain(console, str(error), "red")
+        return 2
+    if records:
+        seconds = median(record.reply.seconds for record in records)
+        print_plain(console, f"{table(records)}\n\nmedian {seconds:.1f} s an answer")
     return code
 
 

@@ -140,26 +140,6 @@ def test_the_official_score_is_the_mean_over_sets() -> None:
     assert (medqa["constant"], mmlu["constant"]) == (0.75, 1.0)
 
 
-def test_published_prediction_files_are_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A list of texts for each question, of which the first counts; medmcqa's are called dev."""
-    folder = tmp_path / "prediction"
-    folder.mkdir()
-    (folder / "test_1.json").write_text(json.dumps(['{"step_by_step_thinking": "x", "answer_choice": "B"}']))
-    (folder / "dev_2.json").write_text(json.dumps(['{"answer_choice": "Cannot be determined"}', "A"]))
-    for number, content in enumerate(("", "[]", '["cut', "[null]"), 4):
-        (folder / f"test_{number}.json").write_text(content)
-    source = write(tmp_path / "d.jsonl", [row("medqa", "1"), row("medqa", "2", "A"), row("medqa", "3")])
-    summary = tmp_path / "summary.json"
-    assert mirage.main([str(source), "--predictions", str(folder), "--json", str(summary)]) == 0
-    found = json.loads(summary.read_text())[0]
-    assert (found["replies"], found["strict"], found["lenient"]) == (2, 0.5, 1.0)
-    assert "2 of 3 questions have a record" in capsys.readouterr().out
-    empty = write(tmp_path / "e.jsonl", [row("medqa", str(number)) for number in range(4, 8)])
-    assert mirage.main([str(empty), "--predictions", str(folder), "--json", str(summary)]) == 0
-    found = json.loads(summary.read_text())[0]
-    assert (found["replies"], found["unanswered"], found["strict"]) == (4, 4, 0.0)
-
-
 def test_a_run_prints_scores_and_refuses_another_runs_file(
     endpoint: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
