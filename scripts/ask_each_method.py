@@ -12,22 +12,18 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Final
 
 import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from scripts.served import ROOT, NotServed, served
 from server.settings.loading import xdg_dir
 
-_ROOT: Final = Path(__file__).resolve().parents[1]
 # Answered from the data that come with Arrowhead.
 QUESTIONS: Final = {
     "genegpt": "What is the official gene symbol of LMP10?",
@@ -37,13 +33,7 @@ QUESTIONS: Final = {
     "clinfo": "Is lasmiditan effective for the acute treatment of migraine?",
     "weiseeule": "#Which drug reverses **heparin**?",
 }
-_LOAD_S: Final = 300.0
 _ANSWER_S: Final = 300.0
-_STOP_S: Final = 30.0
-
-
-class NotServed(Exception):
-    """The server did not start; the text ends with what it said."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,68 +42,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     model = parser.parse_args(argv).model
     # Ends the server too, as an interrupt does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "server.log").open("w+") as log:
-        try:
-            with running_server(["--model", model] if model else [], Path(folder), log) as address:
-                return ask_each(address)
-        except NotServed as error:
-            print(error, file=sys.stderr)
-            return 1
-
-
-@contextmanager
-def running_server(flags: Sequence[str], folder: Path, log: IO[str]) -> Iterator[str]:
-    """Yield the address of a server that is ready and keeps its data in ``folder``, but for converted models.
-
-    Raises:
-        NotServed: it ended or was not ready in time.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "server", "serve", "--port", str(port), "--egress", "off", *flags]
-    child = subprocess.Popen(command, cwd=_ROOT, stdout=log, stderr=log, env=_environment(folder))
-    try:
-        address = f"http://127.0.0.1:{port}"
-        _wait_until_ready(address, child, log)
-        yield address
-    finally:
-        child.terminate()
-        try:
-            child.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
+    # Converted models stay. In float32 everywhere: bfloat16, the default of some processors, finds a passage more or
+    # less.
     models = os.environ.get("ARROWHEAD_MODEL__DATA_DIR") or str(xdg_dir("data") / "models")
-    kinds = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "STATE")}
-    # In float32 everywhere: bfloat16, the default of some processors, finds a passage more or less.
-    return own | kinds | {"ARROWHEAD_MODEL__DATA_DIR": models, "ARROWHEAD_RETRIEVAL__DTYPE": "float32"}
-
-
-def _wait_until_ready(address: str, child: subprocess.Popen[bytes], log: IO[str]) -> None:
-    until = time.monotonic() + _LOAD_S
-    while time.monotonic() < until and child.poll() is None:
-        try:
-            reply = httpx.get(f"{address}/ready", trust_env=False)
-            if reply.status_code == 200:
-                return
-            if reply.json().get("state") == "failed":
-                break
-        except (httpx.HTTPError, ValueError):
-            pass
-        time.sleep(0.3)
-    log.seek(0)
-    raise NotServed("the server did not become ready:\n" + "".join(log.readlines()[-5:]))
+    settings = {"MODEL__DATA_DIR": models, "RETRIEVAL__DTYPE": "float32"}
+    try:
+        with served(["--egress", "off", *(["--model", model] if model else [])], settings) as server:
+            return ask_each(server.url)
+    except NotServed as error:
+        print(error, file=sys.stderr)
+        return 1
 
 
 def ask_each(address: str) -> int:
     """Print one answer of each method that is served, and return 1 where one of them failed."""
+    reply = httpx.get(f"{address}/v1/models", trust_env=False)
+    reply.raise_for_status()
     status = 0
-    for model in _models(address):
+    for model in reply.json()["data"]:
         # Encoders and re-rankers are listed too, without a method.
         method = model.get("method", "")
         question = QUESTIONS.get(method)
@@ -123,23 +69,12 @@ def ask_each(address: str) -> int:
             print(f"{model['id']} is not served with this model", file=sys.stderr)
             continue
         print(f"== {method} ({model['arrowhead']['synthesis'][0]})", flush=True)
-        status = max(status, _ask(address, model["id"], question))
+        # With the command line, whose sources follow the answer.
+        command = [sys.executable, "-m", "server", "ask", question, "--url", address, "--model", model["id"]]
+        done = subprocess.run(command, cwd=ROOT, stderr=subprocess.STDOUT, timeout=_ANSWER_S, check=False)
+        status = max(status, int(done.returncode != 0))
         print(flush=True)
     return status
-
-
-def _models(address: str) -> list[dict[str, Any]]:
-    reply = httpx.get(f"{address}/v1/models", trust_env=False)
-    reply.raise_for_status()
-    models: list[dict[str, Any]] = reply.json()["data"]
-    return models
-
-
-def _ask(address: str, model: str, question: str) -> int:
-    """Ask with the command line, whose sources follow the answer."""
-    command = [sys.executable, "-m", "server", "ask", question, "--url", address, "--model", model]
-    done = subprocess.run(command, cwd=_ROOT, stderr=subprocess.STDOUT, timeout=_ANSWER_S, check=False)
-    return 1 if done.returncode else 0
 
 
 if __name__ == "__main__":

@@ -11,135 +11,79 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import re
 import subprocess
 import sys
 import tempfile
-import threading
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from scripts.served import served
+
 CHECKS: Final = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,"
     "response_headers_conformance"
 )
 # Busy, draining or without its model; a deadline; NCBI, or whoever stands for it, failed; the disk is full.
 EXPECTED: Final = ("2xx", "3xx", "4xx", "502", "503", "504", "507")
-_SCRIPT: Final = [{"regex": "(?s).", "text": " An answer."}]
+_SETTINGS: Final = {
+    "MODEL__ENGINE": "scripted",
+    "RETRIEVAL__ENCODER": "hashing",
+    "RETRIEVAL__CROSS_ENCODER": "overlap",
+    "SERVER__DRAIN_NOTICE_S": "0",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """``cases``: of all operations together. ``path``: of the document, None for all. ``report`` is schemathesis' own,
-    as JSON lines."""
-
-    cases: int = 100_000
-    max_seconds: int | None = None
-    seed: int = 1
-    path: str | None = None
-    report: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    status: int
-    cases: int
-    said: str
-
-
-def server_environment(folder: Path) -> Mapping[str, str]:
-    """Settings of a server that costs little and keeps everything in ``folder``."""
-    script = folder / "script.json"
-    script.write_text(json.dumps(_SCRIPT))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
-    return kept | {
-        "HOME": str(folder),
-        "XDG_CONFIG_HOME": str(folder / "config"),
-        "XDG_DATA_HOME": str(folder / "data"),
-        "XDG_CACHE_HOME": str(folder / "cache"),
-        "ARROWHEAD_MODEL__ENGINE": "scripted",
-        "ARROWHEAD_MODEL__SCRIPT": str(script),
-        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
-        "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap",
-        "ARROWHEAD_SERVER__DRAIN_NOTICE_S": "0",
-    }
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The address of a server process that runs until the block ends."""
-    command = [sys.executable, "-m", "server", "serve", "--port", "0"]
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=dict(server_environment(folder)), stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if found := re.search(r"ready after [\d.]+ s: (http://\S+)/v1", line):
-                threading.Thread(target=_told, args=(process.stderr,), daemon=True).start()
-                yield found[1]
-                return
-        raise SystemExit(f"the server ended with {process.wait()}")
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _told(lines: Iterator[str]) -> None:
-    """What went wrong in the server, with where; the rest of its log is taken, so that it does not stop for it."""
-    is_trace = False
-    for line in lines:
-        is_trace = "unexpected" in line or (is_trace and line.startswith(" "))
-        if is_trace:
-            sys.stderr.write(line)
-
-
-def fuzz(url: str, folder: Path, wishes: Wishes) -> Outcome:
-    """Runs schemathesis in ``folder``."""
+def fuzz(url: str, folder: Path, given: argparse.Namespace) -> int:
+    """Run schemathesis in ``folder``, and return its exit status."""
     document = json.loads(urllib.request.urlopen(f"{url}/openapi.json", timeout=30).read())
-    operations = sum(len(path) for name, path in document["paths"].items() if wishes.path in (None, name))
+    operations = sum(len(path) for name, path in document["paths"].items() if given.path in (None, name))
     if not operations:
-        raise SystemExit(f"--path: the document has no {wishes.path}")
+        raise SystemExit(f"--path: the document has no {given.path}")
     statuses = ", ".join(f'"{status}"' for status in EXPECTED)
     (folder / "schemathesis.toml").write_text(f"[checks.not_a_server_error]\nexpected-statuses = [{statuses}]\n")
-    report = wishes.report or folder / "report.json"
+    report = given.report.resolve() if given.report else folder / "report.json"
     command = [
         *(sys.executable, "-m", "schemathesis.cli"),
         *("--config-file", str(folder / "schemathesis.toml"), "run", f"{url}/openapi.json"),
-        *("--checks", CHECKS, "--max-examples", str(max(1, wishes.cases // operations)), "--seed", str(wishes.seed)),
+        *("--checks", CHECKS, "--max-examples", str(max(1, given.cases // operations)), "--seed", str(given.seed)),
         *("--report", "json", "--report-json-path", str(report), "--request-timeout", "60", "--no-color"),
         *("--generation-database", "none", "--warnings", "off", "--continue-on-failure"),
         # They are about the tool: one of them gave an operation with large bodies up.
         *("--suppress-health-check", "all"),
-        *(() if wishes.path is None else ("--include-path", wishes.path)),
-        *(() if wishes.max_seconds is None else ("--max-time", str(wishes.max_seconds))),
+        *(() if given.path is None else ("--include-path", given.path)),
+        *(() if given.max_seconds is None else ("--max-time", str(given.max_seconds))),
     ]
-    ended = subprocess.run(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    made = re.search(r"([\d,]+) generated", ended.stdout)
-    return Outcome(ended.returncode, int(made[1].replace(",", "")) if made else 0, ended.stdout)
+    return subprocess.run(command, cwd=folder, stderr=subprocess.STDOUT, check=False).returncode
+
+
+def failures_in(log: Path) -> Iterator[str]:
+    """What went wrong in the server, with where."""
+    is_trace = False
+    for line in log.read_text(errors="replace").splitlines():
+        is_trace = "unexpected" in line or (is_trace and line.startswith(" "))
+        if is_trace:
+            yield line
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--cases", type=int, default=100_000)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=100_000, help="of all operations together")
     parser.add_argument("--max-seconds", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--path", help="this one of the document alone")
-    parser.add_argument("--report", type=Path)
+    parser.add_argument("--report", type=Path, help="of schemathesis, as JSON lines")
     given = parser.parse_args(words)
-    wishes = Wishes(**vars(given))
-    with tempfile.TemporaryDirectory(prefix="arrowhead-fuzz-") as name, served(Path(name)) as url:
-        outcome = fuzz(url, Path(name), wishes)
-    print(outcome.said)
-    return outcome.status
+    with tempfile.TemporaryDirectory(prefix="arrowhead-fuzz-") as name:
+        script = Path(name) / "script.json"
+        script.write_text(json.dumps([{"regex": "(?s).", "text": " An answer."}]))
+        with served(settings=_SETTINGS | {"MODEL__SCRIPT": str(script)}) as server:
+            status = fuzz(server.url, Path(name), given)
+            for line in failures_in(server.log):
+                print(line, file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":

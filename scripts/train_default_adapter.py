@@ -4,9 +4,8 @@
 
 Reproducible by its seed on one machine, resumable at any moment (``--resume``), on CPU or GPU. ``--from ADAPTER``
 begins a new run at an adapter, such as the one in the repository, whose checkpoints are gone. At the end the adapter is
-written to ``--out`` in PEFT's format; ``scripts/evals/default_model.py`` measures it for its card. Without BioASQ's
-files, generated passages take their place. ``--prepare FILE`` only writes the samples of the steps to a file, from
-which another machine trains by ``--prepared FILE``:
+written to ``--out`` in PEFT's format. Without BioASQ's files, generated passages take their place. ``--prepare FILE``
+only writes the samples of the steps to a file, from which another machine trains by ``--prepared FILE``:
 
     python -m scripts.train_default_adapter --prepare steps.npz --contexts 16 --steps 2500 --bioasq FOLDER
     python -m scripts.train_default_adapter --prepared steps.npz --contexts 16 --steps 2500 --base FOLDER
@@ -50,7 +49,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--workers", type=int, default=2, help="processes on CPU; 1 on a GPU")
     parser.add_argument("--without", nargs="*", default=[], help="tasks to leave out")
     parser.add_argument("--every", type=float, default=300.0, help="seconds between checkpoints")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -105,12 +103,8 @@ def main(argv: list[str] | None = None) -> None:
     if args.prepare is not None:
         write_steps(args.prepare, (groups(step) for step in track(range(args.steps))))
         return
-    is_cpu = args.device == "cpu"
-    if is_cpu:
-        # One thread a process: with several, each waits for the slowest at every operation.
-        torch.set_num_threads(1)
-    plan = Plan(args.steps, args.seed, args.rate, decay=args.decay,
-                workers=args.workers if is_cpu else 1, at_once=1 if is_cpu else args.contexts)  # fmt: skip
+    at_once = 1 if args.device == "cpu" else args.contexts
+    plan = Plan(args.steps, args.seed, args.rate, decay=args.decay, at_once=at_once)
     model = AutoModelForCausalLM.from_pretrained(base, dtype=base_dtype(args.device)).to(args.device)
     shape = shape_of(args.start) if args.start else LoraShape(args.rank, args.rank)
     add_adapter(model, shape, args.seed)
@@ -126,7 +120,7 @@ def main(argv: list[str] | None = None) -> None:
     save_adapter(model, shape, BASE_NAME, args.out)
     loss_curve(run.log, args.out / "loss.svg")
     write_facts(args.out, base_sha256)
-    print(f"{args.out}: {run.step} steps, {run.tokens:,} tokens; its card's scores: scripts/evals/default_model.py")
+    print(f"{args.out}: {run.step} steps, {run.tokens:,} tokens")
 
 
 if __name__ == "__main__":

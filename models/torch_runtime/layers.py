@@ -2,7 +2,7 @@
 
 torch computes a plain float32 layer with a matrix routine that is slow for a few rows, as in a decode step: three
 sequences cost two to three times as much as one. oneDNN reads its own layout at the speed of memory, whatever the
-number of rows (docs/benchmarks.md). torch has the two operators for its compiler and no public name for them, so each
+number of rows. torch has the two operators for its compiler and no public name for them, so each
 packed layer is compared with the plain one before it replaces it.
 """
 

@@ -2,8 +2,8 @@
 
 Every thread that computes with torch on the CPU gets its own OpenMP helper threads, which live as long as the thread.
 As soon as a process has more helpers than cores, OpenMP puts them to sleep after every parallel region instead of
-letting them spin until the next: a decode step then takes almost twice as long, even while no other thread computes
-(docs/benchmarks.md). So the engine's thread is the only permanent one that computes; the others are short-lived.
+letting them spin until the next: a decode step then takes almost twice as long, even while no other thread computes.
+So the engine's thread is the only permanent one that computes; the others are short-lived.
 
 A helper spins for up to 300,000 iterations before it sleeps: on cores that other programs use too, it then burns the
 time in which the thread that it waits for could have run. The helpers of numpy's OpenBLAS spin for 2^26 cycles, some
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 _T = TypeVar("_T")
-# Long enough for the pause between two layers, short enough not to slow other programs (docs/benchmarks.md).
+# Long enough for the pause between two layers, short enough not to slow other programs.
 _SPINS: Final = "20000"
 _DEFAULT_SPINS: Final = "300000"
 # OpenBLAS spins for 2 to this power, in cycles; 26 where nothing is set.

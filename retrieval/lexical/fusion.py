@@ -117,7 +117,7 @@ def leaning(query: str, weights: FusionWeights) -> FusionWeights:
     """Return the weights for a query: those given, but words alone in place of vectors for identifiers.
 
     The vector of an identifier says little: with even weights, hits for identifiers of BioASQ's documents are ordered
-    much worse than by BM25 (docs/benchmarks.md).
+    much worse than by BM25.
     """
     return replace(weights, words=1.0) if is_identifier_like(query) else weights
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
 import sys
 import threading
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -29,7 +28,6 @@ PACKAGES: Final = ("server", "retrieval", "models")
 TIMEOUT_S: Final = 120.0
 # Longer than the periods of what runs without requests.
 IDLE_S: Final = 3.0
-_SENDER: Final = "HttpSender.send"
 _QUESTION: Final = "What is the official gene symbol of LMP10?"
 
 
@@ -57,14 +55,10 @@ REQUESTS: Final = {
 
 @dataclass(slots=True)
 class Trace:
-    """Record which code runs while ``recording`` is set, in every thread.
-
-    ``in_line`` holds the classes of the objects between the interception loop and the sender of NCBI calls.
-    """
+    """Record which code runs while ``recording`` is set, in every thread."""
 
     recording: bool = False
     entered: set[tuple[str, str]] = field(default_factory=set)
-    in_line: list[str] = field(default_factory=list)
     _names: dict[CodeType, tuple[str, str] | None] = field(default_factory=dict)
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
@@ -73,12 +67,8 @@ class Trace:
         code = frame.f_code
         if code not in self._names:
             self._names[code] = _own_name(code)
-        name = self._names[code]
-        if name is None:
-            return
-        self.entered.add(name)
-        if name[1] == _SENDER:
-            self.in_line = self.in_line or _objects_in_line(frame)
+        if name := self._names[code]:
+            self.entered.add(name)
 
     @property
     def files(self) -> dict[str, list[str]]:
@@ -97,51 +87,6 @@ def _own_name(code: CodeType) -> tuple[str, str] | None:
     while parts and parts[-1].startswith("<"):
         parts.pop()
     return str(path.relative_to(ROOT)), ".".join(parts) or code.co_qualname
-
-
-def _objects_in_line(frame: FrameType) -> list[str]:
-    """Return the classes of our objects that wait for ``frame``, from the interception loop inwards.
-
-    A task that another one waits for, as in a shared request, is in line behind it.
-    """
-    waiting = [_frames_of(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    loops = [frames for frames in waiting if any(_is_loop(one) for one in frames)]
-    stack: list[FrameType] = []
-    at: FrameType | None = frame
-    while at is not None:
-        stack.insert(0, at)
-        at = at.f_back
-    found: list[object] = []
-    for one in (*(loops[0] if loops else ()), *stack):
-        if _is_loop(one):
-            found = []
-        owner = one.f_locals.get("self")
-        if _own_name(one.f_code) is not None and owner is not None and all(owner is not known for known in found):
-            found.append(owner)
-    return [type(one).__name__ for one in found]
-
-
-def _is_loop(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.endswith("decoding/driver.py")
-
-
-def _frames_of(task: asyncio.Task[Any]) -> list[FrameType]:
-    """Return the frames of a suspended task, the outermost first."""
-    frames: list[FrameType] = []
-    at: Any = task.get_coro()
-    while at is not None:
-        match at:
-            case CoroutineType(cr_frame=frame, cr_await=awaited):
-                pass
-            case AsyncGeneratorType(ag_frame=frame, ag_await=awaited):
-                pass
-            case _:  # the awaitable of a step of an asynchronous generator, which only the collector sees through
-                frame = None
-                awaited = next((one for one in gc.get_referents(at) if isinstance(one, AsyncGeneratorType)), None)
-        if frame is not None:
-            frames.append(frame)
-        at = awaited
-    return frames
 
 
 async def trace(requests: dict[str, Request]) -> dict[str, Trace]:
@@ -194,9 +139,6 @@ def report(traces: dict[str, Trace], *, listed: bool) -> str:
     """Return a Markdown table, and below it each file with its functions if ``listed``."""
     lines = ["| request | files | functions |", "| --- | --- | --- |"]
     lines += [f"| {name} | {len(one.files)} | {len(one.entered)} |" for name, one in traces.items()]
-    for name, one in traces.items():
-        if one.in_line:
-            lines.append(f"\n{name}, objects in line from the arrow to NCBI's body: {' > '.join(one.in_line)}")
     for name, one in traces.items() if listed else ():
         lines.append(f"\n{name}:")
         lines += [f"  {path}: {', '.join(names)}" for path, names in one.files.items()]

@@ -10,29 +10,56 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, execute, plan_of, target_of
+from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, execute, plan_of, records_of, target_of
 from scripts.evals.harness.errors import DatasetInvalid, EvalError
-from scripts.evals.harness.records import Question, Record, digest_of
-from scripts.evals.harness.run_file import last_records
-from scripts.evals.harness.tables import print_plain
-from scripts.evals.outcomes.items import FILE, KINDS, NOTES, PASSAGE_METHODS, Item, load
-from scripts.evals.outcomes.judging import judge
-from scripts.evals.outcomes.notes import temporary_namespace
-from scripts.evals.outcomes.summary import Judged, failure_lines, failures, json_summary, summarise, table_of
+from scripts.evals.harness.records import Record, Reply, digest_of
+from scripts.evals.harness.tables import markdown_table, print_plain, share_cell
+from scripts.evals.outcomes.items import (
+    FILE,
+    KINDS,
+    NO_REPLY,
+    NOTES,
+    PASSAGE_METHODS,
+    Item,
+    documents_in,
+    load,
+    temporary_namespace,
+)
+from scripts.evals.outcomes.judging import Verdict, judge
 from server.methods.base import METHOD_NAMES
 
 TIMEOUT_S: Final = 25.0
 _ENDED_EARLY: Final = (1, 130)
+_SHOWN_CHARS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One question, asked of one method."""
+
+    method: str
+    item: Item
+    reply: Reply
+    verdict: Verdict
+
+    @property
+    def gravity(self) -> int:
+        """0 for an answer that is right and has nothing made up in it."""
+        verdict = self.verdict
+        made_up = 20 * len(verdict.unmarked) + 10 * len(verdict.false_quotes) + 5 * len(verdict.wrong_citations)
+        return 100 * verdict.confidently_wrong + made_up + 2 * (not verdict.is_right) + verdict.is_empty
 
 
 def chosen(items: Sequence[Item], method: str, kinds: Sequence[str], limit: int | None) -> list[Item]:
@@ -48,67 +75,130 @@ def chosen(items: Sequence[Item], method: str, kinds: Sequence[str], limit: int 
 
 def ask(args: argparse.Namespace, items: Sequence[Item], console: Console) -> int:
     """Ask each method's questions in turn. Raises EvalError."""
+    by_id = {item.id: item for item in items}
+
+    def is_right(record: Record) -> float:
+        return float(judge(by_id[record.question.id], record.reply).is_right)
+
     code = 0
     needs_notes = not PASSAGE_METHODS.isdisjoint(args.method)
-    with temporary_namespace(target_of(args), args.notes) if needs_notes else nullcontext("") as namespace:
+    notes = temporary_namespace(target_of(args), documents_in(args.notes)) if needs_notes else nullcontext("")
+    with notes as namespace:
         for method in args.method:
-            questions = _questions(items, method, namespace)
+            reads = method in PASSAGE_METHODS
+            questions = [item.question(namespace, reads) for item in items if method in item.methods]
             wanted = {item.id for item in chosen(items, method, args.kind, args.limit)}
-            evaluation = Evaluation(
-                name="answers",
-                dataset=digest_of(questions),
-                questions=[question for question in questions if question.id in wanted],
-                score=_Scorer(items),
-            )
-            own = argparse.Namespace(**{**vars(args), "model": f"{args.model}:{method}", "out": _path(args, method)})
-            code = max(code, execute(plan_of(own, evaluation), console, method))
+            asked = [question for question in questions if question.id in wanted]
+            evaluation = Evaluation(name="answers", dataset=digest_of(questions), questions=asked, score=is_right)
+            own = vars(args) | {"model": f"{args.model}:{method}", "out": args.out / f"{method}.jsonl"}
+            code = max(code, execute(plan_of(argparse.Namespace(**own), evaluation), console))
             if code:
                 break
     return code
-
-
-def _questions(items: Sequence[Item], method: str, namespace: str) -> list[Question]:
-    return [item.question(namespace, method in PASSAGE_METHODS) for item in items if method in item.methods]
-
-
-def _path(args: argparse.Namespace, method: str) -> Path:
-    folder: Path = args.out
-    return folder / f"{method}.jsonl"
-
-
-class _Scorer:
-    """1 for a right answer, for the progress line alone."""
-
-    def __init__(self, items: Sequence[Item]) -> None:
-        self._items = {item.id: item for item in items}
-
-    def __call__(self, record: Record) -> float:
-        return float(judge(self._items[record.question.id], record.reply).is_right)
 
 
 def judged_of(args: argparse.Namespace, items: Sequence[Item]) -> list[Judged]:
     """All records of the chosen questions. Raises EvalError."""
     judged: list[Judged] = []
     for method in args.method:
-        if not (path := _path(args, method)).exists():
-            continue
+        path = args.out / f"{method}.jsonl"
         wanted = {item.id: item for item in chosen(items, method, args.kind, args.limit)}
-        found = ((wanted.get(record.question.id), record.reply) for record in last_records(path))
-        judged.extend(Judged(method, item, reply, judge(item, reply)) for item, reply in found if item)
+        records = records_of(path, [item.question("", False) for item in wanted.values()]) if path.exists() else []
+        for record in records:
+            item = wanted[record.question.id]
+            judged.append(Judged(method, item, record.reply, judge(item, record.reply)))
     return judged
 
 
+def row_of(judged: Sequence[Judged]) -> dict[str, Any]:
+    """Counts over at least one answer; ``unsupported`` and ``unmarked`` are of identifiers."""
+    verdicts = [one.verdict for one in judged]
+    seconds = sorted(one.reply.seconds for one in judged)
+    return {
+        "n": len(judged),
+        "outcome expected": sum(verdict.outcome_expected for verdict in verdicts),
+        "right": sum(verdict.is_right for verdict in verdicts),
+        "confident wrong": sum(verdict.confidently_wrong for verdict in verdicts),
+        "unsupported": sum(len(verdict.unsupported) for verdict in verdicts),
+        "unmarked": sum(len(verdict.unmarked) for verdict in verdicts),
+        "citations": sum(verdict.citations for verdict in verdicts),
+        "wrong citations": sum(len(verdict.wrong_citations) for verdict in verdicts),
+        "quotes": sum(verdict.quotes for verdict in verdicts),
+        "false quotes": sum(len(verdict.false_quotes) for verdict in verdicts),
+        "empty": sum(verdict.is_empty for verdict in verdicts),
+        "no reply": sum(verdict.outcome == NO_REPLY for verdict in verdicts),
+        "median s": quantile(seconds, 0.5),
+        "p95 s": quantile(seconds, 0.95),
+        "max s": seconds[-1],
+        "outcomes": dict(Counter(verdict.outcome for verdict in verdicts)),
+    }
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The least value that at least this share of the values does not exceed."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def summarise(judged: Sequence[Judged]) -> dict[str, dict[str, dict[str, Any]]]:
+    """By method, then by kind, with a row for all kinds; ``all`` is also a method where there are several."""
+    methods = list(dict.fromkeys(one.method for one in judged))
+    groups = {method: [one for one in judged if one.method == method] for method in methods}
+    groups |= {"all": list(judged)} if len(methods) > 1 else {}
+    return {
+        method: {
+            kind: row_of(ones)
+            for kind in (*KINDS, "all")
+            if (ones := [one for one in of_method if kind in ("all", one.item.kind)])
+        }
+        for method, of_method in groups.items()
+    }
+
+
+def table_of(rows: dict[str, dict[str, Any]]) -> str:
+    counts = ("confident wrong", "unsupported", "unmarked", "wrong citations", "false quotes", "empty", "no reply")
+    columns = ("kind", "n", "outcome expected", "right", *counts, "median s", "p95 s", "max s")
+    lines = []
+    for kind, row in rows.items():
+        shares = (share_cell(row[name] / row["n"], row["n"]) for name in ("outcome expected", "right"))
+        of = {"wrong citations": f"/{row['citations']}", "false quotes": f"/{row['quotes']}"}
+        cells = (f"{row[name]}{of.get(name, '')}" for name in counts)
+        lines.append((kind, str(row["n"]), *shares, *cells, *(f"{row[name]:.1f}" for name in columns[-3:])))
+    return markdown_table(columns, lines)
+
+
+def failure_lines(one: Judged) -> str:
+    """A few lines for a person: what was asked, expected and told."""
+    verdict = one.verdict
+    named = {"unmarked": verdict.unmarked, "wrong citations": verdict.wrong_citations, "quotes": verdict.false_quotes}
+    head = f"{one.method} {one.item.id}: {verdict.outcome}, expected {' or '.join(sorted(one.item.expected))}"
+    marks = [head + (" - CONFIDENTLY WRONG" if verdict.confidently_wrong else ""), f"{one.reply.seconds:.1f} s"]
+    marks += [f"{name}: {', '.join(values)}" for name, values in named.items() if values]
+    told = one.reply.text or str((one.reply.error or {}).get("message", ""))
+    return f"{'; '.join(marks)}\n  Q: {_short(one.item.text)}\n  A: {_short(told)}"
+
+
+def _short(text: str) -> str:
+    """Its end where it is long, where the last question stands."""
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS // 2]} … {line[-_SHOWN_CHARS // 2 :]}"
+
+
 def show(judged: Sequence[Judged], args: argparse.Namespace, console: Console) -> None:
-    for method, rows in summarise(judged).items():
-        counted = ", ".join(f"{name} {number}" for name, number in sorted(rows["all"].outcomes.items()))
+    summary = summarise(judged)
+    for method, rows in summary.items():
+        counted = ", ".join(f"{name} {number}" for name, number in sorted(rows["all"]["outcomes"].items()))
         print_plain(console, f"\n{method} ({counted})\n\n{table_of(rows)}")
-    worst = failures(judged)
+    worst = sorted((one for one in judged if one.gravity), key=lambda one: -one.gravity)
     if args.failures and worst:
         print_plain(console, f"\n{len(worst)} answers with failures, the worst first:")
         for one in worst[: args.failures]:
             print_plain(console, failure_lines(one))
     if args.json:
-        args.json.write_text(json.dumps(json_summary(judged), indent=1, ensure_ascii=False) + "\n")
+        failures = [
+            {"method": one.method, "id": one.item.id, "text": one.reply.text} | asdict(one.verdict) for one in worst
+        ]
+        told = {"methods": summary, "failures": failures}
+        args.json.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 def parser_of() -> argparse.ArgumentParser:
@@ -116,7 +206,7 @@ def parser_of() -> argparse.ArgumentParser:
     add_endpoint_arguments(parser, model="arrowhead-small", out=Path("runs/answers"))
     # One question at a time: the times are those of an idle server, and the slowest of them are told.
     parser.set_defaults(concurrency=1, timeout=TIMEOUT_S, retries=1, max_failures=10_000)
-    parser.add_argument("--method", action="append", choices=METHOD_NAMES, help="by default all four")
+    parser.add_argument("--method", action="append", choices=METHOD_NAMES, help="by default all that have questions")
     parser.add_argument("--kind", action="append", choices=KINDS, help="by default all ten")
     parser.add_argument("--limit", type=int, help="questions of each kind and method")
     parser.add_argument("--questions", type=Path, default=FILE)
@@ -132,7 +222,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.method, args.kind = args.method or list(METHOD_NAMES), args.kind or []
     try:
         items = load(args.questions)
-        if not any(chosen(items, method, args.kind, args.limit) for method in args.method):
+        args.method = [method for method in args.method if chosen(items, method, args.kind, args.limit)]
+        if not args.method:
             raise DatasetInvalid("no question matches")
         code = 0 if args.score_only else ask(args, items, console)
         if code and code not in _ENDED_EARLY:

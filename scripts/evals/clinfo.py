@@ -1,14 +1,13 @@
-"""Evaluate literature reviews: BioASQ, PubMedRS-200, the gateway's own sample, and the paper's recorded runs.
+"""Evaluate literature reviews: BioASQ, PubMedRS-200 and the gateway's own sample.
 
     python scripts/evals/clinfo.py corpus bioasq/corpus.jsonl.gz --xml corpus.xml   # then: arrowhead gateway import
     python scripts/evals/clinfo.py bioasq bioasq/questions_dev.jsonl.gz --corpus bioasq/corpus.jsonl.gz \
-        --model NAME:clinfo --options '{"sources": ["gateway"]}' --out runs/clinfo.jsonl --plots runs/figures
+        --model NAME:clinfo --options '{"sources": ["gateway"]}' --out runs/clinfo.jsonl
     python scripts/evals/clinfo.py bioasq questions.jsonl.gz --without-gold --out runs/without.jsonl
     python scripts/evals/clinfo.py reviews pubmedrs200.jsonl.gz --regime rs --out runs/rs.jsonl
     python scripts/evals/clinfo.py sample --out runs/sample.jsonl
-    python scripts/evals/clinfo.py recorded clinfo_recorded_runs.jsonl.gz --reviews pubmedrs200.jsonl.gz --paper-compat
 
-Asking writes each record at once; the same command goes on after a kill. ``recorded`` asks nothing.
+Asking writes each record at once; the same command goes on after a kill.
 """
 
 from __future__ import annotations
@@ -18,45 +17,112 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import correlation, mean
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
+from xml.sax.saxutils import escape
 
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from models.encoders.base import TokenEncoder
-from models.encoders.registry import create_encoder
-from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, execute, plan_of
-from scripts.evals.harness.errors import EvalError
-from scripts.evals.harness.records import Question, Record, digest_of
-from scripts.evals.harness.run_file import last_records
+from scripts.evals.clinfo_measures import Measure, answered, measure, recall, summarise
+from scripts.evals.harness.command import Evaluation, add_endpoint_arguments, execute, plan_of, records_of
+from scripts.evals.harness.errors import DatasetInvalid, EvalError
+from scripts.evals.harness.records import Question, Record, Row, digest_of, rows_of
 from scripts.evals.harness.tables import markdown_table, print_plain
-from scripts.evals.review import recorded
-from scripts.evals.review.bertscore import bert_score
-from scripts.evals.review.data import (
-    REGIMES,
-    bioasq,
-    reviews,
-    rows_of,
-    sample_questions,
-    spread,
-    texts_of,
-    write_pubmed_xml,
-)
-from scripts.evals.review.plots import draw
-from scripts.evals.review.scoring import (
-    Measure,
-    answered,
-    measure,
-    progress_scorer,
-    recall_curve,
-    reliability,
-    summarise,
-)
 
 SAMPLE: Final = Path(__file__).parent / "questions" / "articles.jsonl"
-# Who wrote articles that recorded runs cite by an author's name.
-KNOWN_AUTHORS: Final = Path(__file__).parent / "questions" / "cited_authors.json"
+# How the paper keeps a review that a question comes from out of the evidence: search up to the day before it (RS), all
+# but the review itself (SD), everything (US).
+Regime = Literal["rs", "sd", "us"]
+REGIMES: Final[tuple[Regime, ...]] = get_args(Regime)
+
+
+def bioasq(path: Path, *, without_gold: bool = False) -> list[Question]:
+    """BioASQ's questions; ``without_gold`` removes their articles, so that the right answer is an abstention.
+
+    Raises:
+        DatasetInvalid
+    """
+    found = []
+    for row in rows_of(path):
+        try:
+            gold = [str(pmid) for pmid in row["gold_pmids"]]
+            exact, meta = row.get("exact"), {"ideal": row.get("ideal") or [], "snippets": row.get("snippets") or []}
+            limits = {"exclude_pmids": gold} if without_gold and gold else {}
+            found.append(_question(row, str(row["type"]), exact, limits, {"gold": gold, **meta}))
+        except (KeyError, TypeError) as error:
+            raise DatasetInvalid(f"a question without {error}") from error
+    return found
+
+
+def sample_questions(path: Path) -> list[Question]:
+    """The questions on the gateway's own sample; those on retracted articles alone have no evidence.
+
+    Raises:
+        DatasetInvalid
+    """
+    return [
+        _question(row, row["type"], row["exact"], {}, {"gold": [] if row["type"] == "retracted" else row["pmids"]})
+        for row in rows_of(path)
+    ]
+
+
+def reviews(path: Path, regime: Regime) -> list[Question]:
+    """The questions of PubMedRS-200, under one regime. Raises DatasetInvalid."""
+    found = []
+    for row in rows_of(path):
+        limits: dict[str, Any] = {"rs": {"date_to": row.get("restrict_until")}, "sd": {"exclude_pmids": [row["pmid"]]}}
+        meta = {"gold": row["reference_pmids"], "ideal": [row["answer"]]}
+        found.append(_question(row, regime, row["answer"], limits.get(regime, {}), meta))
+    return found
+
+
+def _question(row: Row, group: str, key: Any, limits: Mapping[str, Any], meta: Mapping[str, Any]) -> Question:
+    return Question(
+        id=str(row["id"] if "id" in row else row["pmid"]),
+        group=group,
+        text=row["question"],
+        key=key,
+        messages=({"role": "user", "content": row["question"]},),
+        arrowhead=limits,
+        meta={"ideal": [], "snippets": [], **meta},
+    )
+
+
+def spread(questions: Sequence[Question], limit: int | None) -> list[Question]:
+    """At most ``limit`` of each group, evenly over the file."""
+    if not limit:
+        return list(questions)
+    chosen: list[Question] = []
+    for group in dict.fromkeys(one.group for one in questions):
+        of_group = [one for one in questions if one.group == group]
+        chosen += of_group[:: max(1, len(of_group) // limit)][:limit]
+    return chosen
+
+
+def write_pubmed_xml(path: Path, out: Path) -> int:
+    """Write a collection as PubMed's XML, for ``arrowhead gateway import``, and return the number of articles.
+
+    A date is not in the collection, except for reviews. Raises DatasetInvalid.
+    """
+    number = 0
+    with out.open("w", encoding="utf-8") as file:
+        file.write("<?xml version='1.0' encoding='utf-8'?>\n<PubmedArticleSet>\n")
+        for number, row in enumerate(rows_of(path), 1):  # noqa: B007 - the count of the last one
+            file.write(_element(row))
+        file.write("</PubmedArticleSet>\n")
+    return number
+
+
+def _element(row: Row) -> str:
+    published = str(row.get("published") or "")
+    date = f"<PubDate><Year>{published[:4]}</Year></PubDate>" if published else "<PubDate></PubDate>"
+    types = "".join(f"<PublicationType>{escape(name)}</PublicationType>" for name in row.get("types") or ())
+    return (
+        f"<PubmedArticle><MedlineCitation><PMID>{row['pmid']}</PMID><Article><Journal><JournalIssue>{date}"
+        f"</JournalIssue></Journal><ArticleTitle>{escape(row['title'])}</ArticleTitle><Abstract><AbstractText>"
+        f"{escape(row['abstract'])}</AbstractText></Abstract><PublicationTypeList>{types}</PublicationTypeList>"
+        "</Article></MedlineCitation></PubmedArticle>\n"
+    )
 
 
 def ask(args: argparse.Namespace, everything: list[Question], console: Console) -> int:
@@ -66,58 +132,38 @@ def ask(args: argparse.Namespace, everything: list[Question], console: Console) 
         name=f"clinfo-{args.what}",
         dataset=digest_of(everything),
         questions=chosen,
-        score=progress_scorer(),
+        score=lambda record: recall(answered(record).kept, record.question.meta["gold"]),
         form="without-gold" if getattr(args, "without_gold", False) else "plain",
     )
-    code = 0 if args.score_only else execute(plan_of(args, evaluation), console, "questions")
+    code = 0 if args.score_only else execute(plan_of(args, evaluation), console)
     if code == 2 or not args.out.exists():
         return code
-    wanted = {one.id for one in chosen}
-    records = [record for record in last_records(args.out) if record.question.id in wanted]
-    texts = texts_of(args.corpus) if args.corpus else {}
+    records = records_of(args.out, chosen)
+    texts = (
+        {str(row["pmid"]): f"{row['title']}\n{row['abstract']}" for row in rows_of(args.corpus)} if args.corpus else {}
+    )
     measures = summarise(records, texts)
     if args.what == "reviews":
-        measures |= _both_ways(records, paper_compat=args.paper_compat)
-    if args.bertscore:
-        measures |= _bert_measures(records)
+        measures |= _paper_measures(records)
     print_plain(console, table_of(measures))
     if len(records) < len(chosen):
         print_plain(console, f"{len(records)} of {len(chosen)} questions have a record", "red")
-    failed = sum(record.failed for record in records)
-    if failed:
-        print_plain(console, f"{failed} requests failed and are in no score", "red")
-    if args.plots:
-        for path in draw(recall_curve(records), reliability(records), args.plots):
-            print_plain(console, str(path))
     if args.json:
         told = {name: [one.value, one.low, one.high, one.total] for name, one in measures.items()}
         args.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     return code
 
 
-def _both_ways(records: Sequence[Record], *, paper_compat: bool) -> dict[str, Measure]:
-    found: dict[str, list[float]] = {}
-    for one in map(answered, (record for record in records if not record.failed)):
-        for name, value in recorded.text_scores(
-            one.text, one.record.question.meta["ideal"][0], paper_compat=paper_compat
-        ).items():
-            found.setdefault(f"{name}{' (swapped, as published)' if paper_compat else ''}", []).append(value)
-    return {name: measure(values) for name, values in found.items()}
+def _paper_measures(records: Sequence[Record]) -> dict[str, Measure]:
+    """chrF and ROUGE-L of the answers against the reviews' own, by the libraries that the paper used."""
+    from rouge_score.rouge_scorer import RougeScorer
+    from sacrebleu import sentence_chrf
 
-
-def _bert_measures(records: Sequence[Record]) -> dict[str, Measure]:
-    """Return BERTScore of the answers against the reference that each fits best."""
-    encoder = token_encoder()
-    told = [one for one in map(answered, (record for record in records if not record.failed)) if one.is_answer]
-    best = [
-        max((bert_score(encoder, one.text, gold) for gold in one.record.question.meta["ideal"]), key=lambda s: s.f1)
-        for one in told
-        if one.record.question.meta["ideal"]
-    ]
+    told = [(answered(record).text, record.question.meta["ideal"][0]) for record in records if not record.failed]
+    scorer = RougeScorer(["rougeL"])
     return {
-        "ideal answer: BERTScore with MiniLM, precision": measure([one.precision for one in best]),
-        "ideal answer: BERTScore with MiniLM, recall": measure([one.recall for one in best]),
-        "ideal answer: BERTScore with MiniLM, F1": measure([one.f1 for one in best]),
+        "chrF": measure([sentence_chrf(text, [gold]).score for text, gold in told]),
+        "ROUGE-L": measure([scorer.score(gold, text)["rougeL"].fmeasure for text, gold in told]),
     }
 
 
@@ -128,68 +174,6 @@ def table_of(measures: Mapping[str, Measure]) -> str:
             interval = f"{one.low:.3f}-{one.high:.3f}" if one.high > one.low else ""
             rows.append((name, f"{one.value:.3f}", interval, str(one.total)))
     return markdown_table(("measure", "value", "95 %", "of"), rows)
-
-
-def recorded_runs(args: argparse.Namespace, console: Console) -> int:
-    """Score the recorded runs again. Raises EvalError."""
-    runs, rows = list(rows_of(args.runs)), list(rows_of(args.reviews))
-    references = {row["pmid"]: row["reference_pmids"] for row in rows}
-    answers = {row["pmid"]: row["answer"] for row in rows}
-    items = {**_items(KNOWN_AUTHORS), **_items(args.items)}
-    found = recorded.retrieval(runs, references)
-    print_plain(console, "Found articles against the references of the review:\n")
-    names = ("runs", "precision", "recall", "candidates")
-    cells = [(short, *(f"{told[name]:.3f}" if name != "runs" else f"{told[name]:.0f}" for name in names)) for short, told in found.items()]  # fmt: skip  # noqa: E501
-    print_plain(console, markdown_table(("regime", "runs", "precision", "recall", "recall of candidates"), cells))
-    print_plain(console, "\nCitations of the recorded answers:\n")
-    faults = recorded.wrong_citations(runs, items)
-    first = next(iter(faults.values()))
-    print_plain(
-        console,
-        markdown_table(("regime", *first), [(short, *told.values()) for short, told in faults.items()]),
-    )
-    for pmid, regime, one in recorded.foreign_citations(runs, items):
-        print_plain(console, f"{pmid} {regime}: {one.name} is named for PMID {one.pmid or '?'}, which others wrote")
-    for swapped in (False, True) if args.paper_compat else (False,):
-        way = "gold and answer swapped, as published" if swapped else "answer against gold"
-        print_plain(console, f"\nTexts, {way}:\n")
-        compared = recorded.against_recorded(runs, answers, paper_compat=swapped)
-        lines = [
-            (name, f"{one.computed:.3f}", f"{one.recorded:.3f}", f"{one.same} of {one.total}")
-            for name, one in compared.items()
-        ]
-        print_plain(console, markdown_table(("measure", "computed", "recorded", "within 0.01"), lines))
-        if args.bertscore:
-            print_plain(console, _bert_line(runs, answers, paper_compat=swapped))
-    return 0
-
-
-def _bert_line(runs: Sequence[Mapping[str, Any]], answers: Mapping[str, str], *, paper_compat: bool) -> str:
-    ours, theirs = recorded.bert_scores(runs, answers, token_encoder(), paper_compat=paper_compat)
-    alike = correlation([one.f1 for one in ours], theirs)
-    means = (mean(values) for values in zip(*((one.precision, one.recall, one.f1) for one in ours), strict=True))
-    return (
-        "\nBERTScore with MiniLM: precision {:.3f}, recall {:.3f}, F1 {:.3f}".format(*means)
-        + f" of {len(ours)}; recorded F1, by another model, {mean(theirs):.3f}, correlation {alike:.2f}"
-    )
-
-
-def token_encoder() -> TokenEncoder:
-    """Return the built-in encoder. Raises EvalError."""
-    encoder = create_encoder()
-    if not isinstance(encoder, TokenEncoder):
-        raise EvalError(f"{encoder.name} has no token vectors")
-    return encoder
-
-
-def _items(path: Path | None) -> dict[str, Mapping[str, Any]]:
-    """Return CSL items by PMID, from a CSL-JSON array. Raises EvalError."""
-    if path is None:
-        return {}
-    try:
-        return {str(item["PMID"]): item for item in json.loads(path.read_text(encoding="utf-8")) if item.get("PMID")}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise EvalError(f"{path}: no CSL-JSON ({error})") from error
 
 
 def parser_of() -> argparse.ArgumentParser:
@@ -205,21 +189,12 @@ def parser_of() -> argparse.ArgumentParser:
         command.add_argument("--limit", type=int, help="questions of each type, spread over the file")
         command.add_argument("--corpus", type=Path, help="the collection, to check quotes and snippets")
         command.add_argument("--score-only", action="store_true", help="ask nothing, score the records there are")
-        command.add_argument("--bertscore", action="store_true", help="also BERTScore, with the built-in encoder")
-        command.add_argument("--plots", type=Path, help="write figures into this folder")
         command.add_argument("--json", type=Path, help="write the measures there")
         add_endpoint_arguments(command, model="arrowhead-small:clinfo", out=Path(f"runs/clinfo-{name}.jsonl"))
         if name == "bioasq":
             command.add_argument("--without-gold", action="store_true", help="exclude the gold articles")
         if name == "reviews":
             command.add_argument("--regime", choices=REGIMES, default="rs")
-            command.add_argument("--paper-compat", action="store_true", help="swap answer and gold in chrF")
-    runs = commands.add_parser("recorded", help="score the paper's recorded runs again")
-    runs.add_argument("runs", type=Path)
-    runs.add_argument("--reviews", type=Path, required=True)
-    runs.add_argument("--items", type=Path, help="CSL-JSON of further articles, to check the named authors")
-    runs.add_argument("--bertscore", action="store_true", help="also BERTScore, with the built-in encoder")
-    runs.add_argument("--paper-compat", action="store_true", help="also with answer and gold swapped")
     return parser
 
 
@@ -235,8 +210,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             number = write_pubmed_xml(args.collection, args.xml)
             print_plain(console, f"{number} articles in {args.xml}; arrowhead gateway import takes them in")
             return 0
-        if args.what == "recorded":
-            return recorded_runs(args, console)
         return ask(args, questions[args.what](), console)
     except EvalError as error:
         print_plain(console, str(error), "red")

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.gpu.serving import ROOT, figure
+from scripts.gpu.serving import figure
+from scripts.served import ROOT
 
 _BENCHMARK = "scripts/benchmarks/decoding/plain_model.py"
 # Both servers run at once.

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +11,9 @@ from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[2]
+from scripts.served import served as any_served
+
 NAME = "verified"
-_STOP_S = 60.0
 
 
 @contextmanager
@@ -27,50 +21,12 @@ def served(model: Path, start_s: float = 600.0) -> Iterator[str]:
     """Run ``arrowhead serve`` over vLLM on the GPU, and give its address once the model is loaded.
 
     Raises:
-        RuntimeError: it ended, or was not ready in time; its output is on ours.
+        NotServed: it ended, or was not ready in time.
     """
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "server", "serve", "--model", str(model), "--served-name", NAME]
-    command += ["--engine", "vllm", "--device", "cuda", "--port", str(port)]
-    url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryDirectory(prefix="verify-gpu-home-") as home:
-        child = subprocess.Popen(command, cwd=ROOT, env=_environment(home))
-        try:
-            _wait(child, url, start_s)
-            yield url
-        finally:
-            _end(child)
-
-
-def _environment(home: str) -> dict[str, str]:
-    """Without the settings, namespaces and keys of whoever runs the check."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
-    folders = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"), home)
-    return own | folders | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-
-
-def _wait(child: subprocess.Popen[bytes], url: str, start_s: float) -> None:
-    deadline = time.monotonic() + start_s
-    while not is_ready(url):
-        if child.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the server was not ready within {start_s:.0f} s; it ended: {child.poll()}")
-        time.sleep(0.5)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    child.send_signal(signal.SIGTERM)
-    try:
-        child.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-
-
-def is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/ready", timeout=5, trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False
+    arguments = ["--model", str(model), "--served-name", NAME, "--engine", "vllm", "--device", "cuda"]
+    os.environ.update({"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"})
+    with any_served(arguments, start_s=start_s) as server:
+        yield server.url
 
 
 def post(url: str, path: str, body: Mapping[str, Any], timeout: float = 120.0) -> tuple[int, dict[str, Any]]:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scripts.gpu.serving import NAME, figure, is_ready, post, served, vocabulary
+from scripts.gpu.serving import NAME, figure, post, served, vocabulary
+from scripts.served import is_ready
 
 Post = Callable[[str, Mapping[str, Any]], tuple[int, dict[str, Any]]]
 _PATH = "/v1/completions"
@@ -100,7 +101,7 @@ def main() -> int:
 
         found = [] if args.answer_only else failures(send, vocabulary(args.model))
         figure("tokens/s of one answer", f"{answer_speed(send):.1f}")
-        if not is_ready(url):
+        if not is_ready(f"{url}/ready"):
             found.append("the server is no longer ready")
         print("\n".join(found))
     return 1 if found else 0

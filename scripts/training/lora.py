@@ -86,17 +86,6 @@ def load_adapter(model: nn.Module, folder: Path) -> None:
     restore(adapter_parameters(model), load_file(folder / WEIGHTS_FILE))
 
 
-def merge_adapter(model: nn.Module) -> None:
-    """Add the updates to the base weights, in place, and take the wrappers off."""
-    found = [(name, module) for name, module in model.named_modules() if isinstance(module, LoraLinear)]
-    for name, module in found:
-        update = module.scale * (module.lora_B @ module.lora_A)
-        with torch.no_grad():
-            module.base.weight += update.to(module.base.weight.dtype)
-        parent, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(parent), leaf, module.base)
-
-
 def restore(parameters: Mapping[str, nn.Parameter], tensors: Mapping[str, torch.Tensor]) -> None:
     """Copy tensors into the parameters of the same names.
 

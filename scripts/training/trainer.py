@@ -22,8 +22,7 @@ from torch import nn
 from torch.nn import functional
 
 from scripts.training.lora import adapter_parameters, restore
-from scripts.training.packing import Encoded, Packed
-from scripts.training.workers import Workers
+from scripts.training.packing import Encoded, Packed, pack, stacked, total_weight
 
 Groups = Callable[[int], Sequence[Sequence[Encoded]]]
 _BETAS: Final = (0.9, 0.98)
@@ -42,7 +41,6 @@ class Plan:
     rate: float = 8e-4
     warm_up: int = 10
     decay: int = 100
-    workers: int = 2
     # Contexts in one pass of the model: one on a CPU, as many as a step has on a GPU.
     at_once: int = 1
 
@@ -95,8 +93,7 @@ class Run:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self.plans.append({"from_step": self.step, **asdict(self.plan), **self.notes})
         saved = begun = time.monotonic()
-        workers = Workers(self.plan.workers, list(self.parameters.values()), self._gradients, self.plan.at_once)
-        with Progress(*columns, refresh_per_second=0.5) as progress, workers, ThreadPoolExecutor(1) as drawing:
+        with Progress(*columns, refresh_per_second=0.5) as progress, ThreadPoolExecutor(1) as drawing:
             bar = progress.add_task("training", total=end, completed=self.step)
             drawn = drawing.submit(self.groups, self.step)
             while self.step < end:
@@ -104,7 +101,7 @@ class Run:
                 if self.step + 1 < end:
                     # The samples of the next step are made while this one is computed.
                     drawn = drawing.submit(self.groups, self.step + 1)
-                loss, tokens = self._step(groups, workers)
+                loss, tokens = self._step(groups)
                 seconds = round(time.monotonic() - begun, 1)
                 self.log.append({"step": self.step, "loss": round(loss, 4), "tokens": tokens, "seconds": seconds})
                 print(f"step {self.step} loss {loss:.4f} tokens {tokens} seconds {seconds}", flush=True)
@@ -114,8 +111,8 @@ class Run:
                     saved = time.monotonic()
         self.save()
 
-    def _step(self, groups: Sequence[Sequence[Encoded]], workers: Workers) -> tuple[float, int]:
-        loss = workers.step(groups)
+    def _step(self, groups: Sequence[Sequence[Encoded]]) -> tuple[float, int]:
+        loss = self._backward(groups)
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), _CLIP)
         for group in self.optimizer.param_groups:
             group["lr"] = self.plan.rate_at(self.step)
@@ -127,10 +124,17 @@ class Run:
             raise SystemExit(f"the run diverged at step {self.step}; its last checkpoint is whole")
         return loss, tokens
 
-    def _gradients(self, packed: Packed, whole: float) -> tuple[float, tuple[torch.Tensor, ...]]:
-        packed = packed.to(self.device)
-        loss = (token_losses(self.model, packed) * packed.weights).sum() / whole
-        return float(loss.detach()), torch.autograd.grad(loss, list(self.parameters.values()))
+    def _backward(self, groups: Sequence[Sequence[Encoded]]) -> float:
+        """Set the gradient of each parameter for these groups, and return their mean loss."""
+        whole, total = sum(total_weight(group) for group in groups), 0.0
+        self.optimizer.zero_grad()
+        for start in range(0, len(groups), self.plan.at_once):
+            some = [pack(group) for group in groups[start : start + self.plan.at_once]]
+            packed = (some[0] if len(some) == 1 else stacked(some)).to(self.device)
+            loss = (token_losses(self.model, packed) * packed.weights).sum() / whole
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            total += float(loss.detach())
+        return total
 
     def _optimizer_tensors(self) -> dict[str, torch.Tensor]:
         """Return all state as named tensors, so that no pickle is needed."""

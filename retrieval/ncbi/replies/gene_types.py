@@ -6,7 +6,7 @@ import re
 
 from retrieval.ncbi.replies.records import GeneType
 
-# Held against the locus types of HGNC's 43,000 approved names (docs/benchmarks.md). "(gene/pseudogene)" is a gene of
+# Held against the locus types of HGNC's 43,000 approved names. "(gene/pseudogene)" is a gene of
 # which some people have the pseudogene.
 _PSEUDOGENE = re.compile(r"(?<!gene/)pseudogene", re.IGNORECASE)
 _RNA = re.compile(

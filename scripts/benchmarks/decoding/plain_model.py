@@ -21,9 +21,10 @@ import os
 import random
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from subprocess import Popen
@@ -32,8 +33,10 @@ from typing import Any
 import httpx
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[3]
-_START_S = 300
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+from scripts.served import running, wait_until_ready
+
+_START_S = 300.0
 FIGURES = ("tokens_per_s", "ttft_p50", "ttft_p99", "cpu_ms")
 
 
@@ -45,28 +48,6 @@ class Measured:
     ttft_p50: float
     ttft_p99: float
     cpu_ms: float
-
-
-@contextmanager
-def server(arguments: list[str], environment: dict[str, str], url: str) -> Iterator[Popen[bytes]]:
-    child = Popen([sys.executable, *arguments], env=os.environ | environment, cwd=ROOT)
-    try:
-        deadline = time.monotonic() + _START_S
-        while not _answers(url):
-            if child.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"{' '.join(arguments[:3])} did not start")
-            time.sleep(0.5)
-        yield child
-    finally:
-        child.terminate()
-        child.wait(60)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=2, trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 @dataclass(frozen=True)
@@ -236,8 +217,16 @@ def main() -> None:
     ours, theirs = commands(args)
     with ExitStack() as stack:
         environment = {"ARROWHEAD_MODEL__KV_CACHE_GIB": str(args.kv_gib), "ARROWHEAD_LOG__LEVEL": "INFO"}
-        mine = stack.enter_context(server(ours, quiet | environment, f"{urls['ours']}/ready"))
-        other = stack.enter_context(server(theirs, quiet, f"{urls['vllm']}/health"))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        children: list[Popen[bytes]] = []
+        for command, more, address in (
+            (ours, environment, f"{urls['ours']}/ready"),
+            (theirs, {}, f"{urls['vllm']}/health"),
+        ):
+            log = folder / f"{len(children)}.log"
+            children.append(stack.enter_context(running(command, os.environ | quiet | more, log)))
+            wait_until_ready(children[-1], address, _START_S, log)
+        mine, other = children
         report = {"idle_mb": {"ours": resident_mb(mine.pid), "vllm": resident_mb(other.pid)}}
         print(f"memory before the first request, MB: {report['idle_mb']}", flush=True)
         asked = {"ours": Asked(urls["ours"], mine.pid), "vllm": Asked(urls["vllm"], other.pid)}

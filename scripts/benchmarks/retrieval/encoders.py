@@ -1,19 +1,16 @@
 """Measure the texts per second of encoders: unsorted float32 batches of 32 against sorted batches under a token budget.
 
-Random texts of word lengths like those of abstracts; all-MiniLM-L6-v2 with its own weights, and a BERT-base with random
-weights (the shape of MedCPT). Every row of a model is measured in turn in each round, so that the ratios are valid on a
-machine with other work; the best round counts. Tokenising is part of the time.
+Random texts of word lengths like those of abstracts. Every row of a model is measured in turn in each round, so that
+the ratios are valid on a machine with other work; the best round counts. Tokenising is part of the time.
 
-    python scripts/benchmarks/retrieval/encoders.py [--texts 128] [--rounds 1] [--threads 1] [--models minilm bert-base]
+    python scripts/benchmarks/retrieval/encoders.py [--texts 128] [--rounds 1] [--threads 1] [--models minilm NAME …]
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,11 +23,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import EncoderOptions, Floats, PassageText
 from models.encoders.resolve import ResolvedEncoder, resolve_encoder
-from models.encoders.specs import EncoderSpec
 from models.encoders.transformers_encoder.encoder import TransformersEncoder
 from models.encoders.transformers_encoder.loading import place
 
-MODELS: Final = ("minilm", "bert-base")
 PLAIN_BATCH: Final = 32
 # Of an abstract with its title: median 160 words and 245 tokens on average, few very long.
 MEDIAN_WORDS: Final = 160
@@ -121,26 +116,6 @@ def _cosines(first: Floats, second: Floats) -> Floats:
     return products
 
 
-def random_bert_base(directory: Path) -> EncoderSpec:
-    """Speed does not depend on what the numbers are. The tokenizer is all-MiniLM's, of the same size."""
-    from transformers import BertConfig, BertModel
-
-    tokenizer = resolve_encoder("minilm", EncoderOptions()).query.path
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tokenizer / name, directory / name)
-    torch.manual_seed(0)
-    BertModel(BertConfig(vocab_size=30522)).save_pretrained(directory)
-    return EncoderSpec(
-        name="bert-base",
-        query=str(directory),
-        passage=str(directory),
-        pooling="mean",
-        normalise=False,
-        max_query=64,
-        max_passage=512,
-    )
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=128, help="texts per row and round")
@@ -148,17 +123,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="of the CPU")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-tokens", type=int, help="budget of one batch; the device's own by default")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--models", nargs="+", default=["minilm"], help="names or folders of encoders")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
     options = EncoderOptions(device=arguments.device, batch_tokens=arguments.batch_tokens, threads=arguments.threads)
     texts = abstracts(arguments.texts)
     print("| model | batches | texts/s | times faster | least cosine to the first |")
     print("| --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory() as directory:
-        for name in arguments.models:
-            spec = "minilm" if name == "minilm" else random_bert_base(Path(directory))
-            measure(name, resolve_encoder(spec, options), texts, arguments.rounds, options)
+    for name in arguments.models:
+        measure(name, resolve_encoder(name, options), texts, arguments.rounds, options)
     return 0
 
 

@@ -3,13 +3,11 @@
 For each type of index and each share of the rows that pass: recall at 10 against a scan, and milliseconds a query, of
 "gather" (score the rows that pass), of "scan" (of a copy of all rows that the structure has, skipping the others; the
 structure where it has none), of "structure" (search it, skipping the others) and of "rule", the choice that the product
-makes. The rows that pass are scattered, the worse case for gathering; with ``--along`` they are those at one
-end of a direction and the questions lie at the other, as where subjects change with the years: the worse case for a
-structure, whose parts near the question may have no row that passes. Times are processor time, which other work on the
-machine changes little, the minimum of ``--repeats`` passes over the queries, one at a time.
+makes. The rows that pass are scattered. Times are processor time, which other work on the machine changes little, the
+minimum of ``--repeats`` passes over the queries, one at a time.
 
     python scripts/benchmarks/retrieval/filtered_search.py [--rows 100000] [--dim 384] [--kinds ivf-rabitq hnsw]
-        [--shares 0.001 0.01 0.1 0.5] [--threads 1] [--queries 50] [--along]
+        [--shares 0.001 0.01 0.1 0.5] [--threads 1] [--queries 50]
 """
 
 from __future__ import annotations
@@ -43,44 +41,21 @@ _WAYS: Final[dict[str, FilteredSearch | None]] = {
 }
 
 
-def dated(data: Data, along: bool) -> Iterator[Rows]:
-    """Yield the blocks with a day for each row, spread evenly over ``_DAYS`` days.
-
-    They are scattered or, with ``along``, ascend in one direction of the vectors (quantiles of the first block).
-    """
-    bounds: np.ndarray | None = None
+def dated(data: Data) -> Iterator[Rows]:
+    """Yield the blocks with a day for each row, scattered evenly over ``_DAYS`` days."""
     for block in data.blocks():
-        if along:
-            places = block.vectors @ direction_of(data)
-            if bounds is None:
-                bounds = np.quantile(places, np.arange(1, _DAYS) / _DAYS)
-            days = (1 + np.searchsorted(bounds, places)).astype(np.int32)
-        else:
-            days = np.random.default_rng(int(block.ids[0])).integers(1, _DAYS + 1, len(block.ids)).astype(np.int32)
+        days = np.random.default_rng(int(block.ids[0])).integers(1, _DAYS + 1, len(block.ids)).astype(np.int32)
         yield replace(block, dates=days)
-
-
-def asked(data: Data, arguments: argparse.Namespace) -> np.ndarray:
-    """Return the queries; with ``along``, of ten times as many those farthest from the rows that pass."""
-    if not arguments.along:
-        return data.queries(arguments.queries)
-    many = data.queries(10 * arguments.queries)
-    found: np.ndarray = many[np.argsort(-(many @ direction_of(data)))[: arguments.queries]]
-    return found
-
-
-def direction_of(data: Data) -> np.ndarray:
-    return np.random.default_rng(5).standard_normal(data.dim).astype(np.float32)
 
 
 def filter_for(share: float) -> RowFilter:
     return RowFilter(date_from=1, date_to=max(1, round(share * _DAYS)))
 
 
-def truth(data: Data, queries: np.ndarray, where: RowFilter, along: bool) -> tuple[Ids, int]:
+def truth(data: Data, queries: np.ndarray, where: RowFilter) -> tuple[Ids, int]:
     """Return the nearest rows that pass, by a scan of every block, and how many pass."""
     parts, count = [], 0
-    for block in dated(data, along):
+    for block in dated(data):
         assert block.dates is not None
         rows = np.flatnonzero((block.dates >= where.date_from) & (block.dates <= where.date_to))
         count += len(rows)
@@ -110,12 +85,12 @@ def measure(data: Data, kind: Kind, arguments: argparse.Namespace, folder: Path)
     spec = IndexSpec(dim=data.dim, metric="inner_product", kind=kind)
     options = OpenOptions(threads=arguments.threads, tail_rows=data.rows)
     index = create_index(folder, spec, options)
-    for block in dated(data, arguments.along):
+    for block in dated(data):
         index.add(block)
     index.commit()
     index.close()
-    queries = asked(data, arguments)
-    truths = {share: truth(data, queries, filter_for(share), arguments.along) for share in arguments.shares}
+    queries = data.queries(arguments.queries)
+    truths = {share: truth(data, queries, filter_for(share)) for share in arguments.shares}
     results: dict[float, list[str]] = {share: [] for share in arguments.shares}
     for way in _WAYS.values():
         index = open_index(folder, spec, replace(options, filtered=way))
@@ -142,7 +117,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--along", action="store_true", help="the rows that pass lie at one end of a direction")
     parser.add_argument("--spread", type=float, default=2.0, help="distance from a centre over that between centres")
     arguments = parser.parse_args()
     ways = " | ".join(f"recall, {way} | ms, {way}" for way in _WAYS)

@@ -6,7 +6,7 @@ Vectors are unit vectors with a few dominant directions, like those of encoders,
 
     python scripts/benchmarks/retrieval/vector_index.py [--rows 200000] [--dim 768] [--kinds flat sq8 ...]
         [--backend faiss] [--metric inner_product] [--threads 1] [--queries 200]
-        [--probe-share 0.0625 0.25] [--plot recall.png]
+        [--probe-share 0.0625 0.25]
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -162,23 +161,6 @@ def _least_ms(work: Callable[[], object], arguments: argparse.Namespace) -> floa
     return min(times) * 1_000 / int(arguments.queries)
 
 
-def plot(results: Sequence[Result], path: Path, title: str) -> None:
-    """Recall over time per query, one point for each type."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7.5, 3.8))
-    for result, marker in zip(results, cycle("os^v<>DPX*h"), strict=False):
-        axes.scatter(result.ms_one, result.recall, marker=marker, label=result.name)
-    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small", frameon=False)
-    axes.set(xscale="log", xlabel="ms per query, one at a time", ylabel="recall at 10", title=title)
-    axes.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
@@ -192,7 +174,6 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--probe-share", type=float, nargs="+", default=[0.0625, 0.25])
     parser.add_argument("--spread", type=float, default=2.0, help="distance from a centre over that between centres")
-    parser.add_argument("--plot", type=Path)
     parser.add_argument("--folder", type=Path, help="where the indices are built; a temporary folder otherwise")
     arguments = parser.parse_args()
     data = Data(arguments.rows, arguments.dim, arguments.spread)
@@ -203,17 +184,13 @@ def main() -> None:
     )
     print(f"{title}\n\n{HEADER}")
     home = Path(tempfile.mkdtemp(prefix="vector-index-", dir=arguments.folder))
-    results = []
     try:
         for kind in arguments.kinds:
             for result in measure(data, kind, arguments, home / kind, truths):
-                results.append(result)
                 print(result.line(), flush=True)
             shutil.rmtree(home / kind)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    if arguments.plot is not None:
-        plot(results, arguments.plot, title)
 
 
 if __name__ == "__main__":

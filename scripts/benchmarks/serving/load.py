@@ -16,10 +16,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import re
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,8 +32,8 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from scripts.benchmarks.serving.streams import Outcome, Target
+from scripts.served import served
 
-ROOT: Final = Path(__file__).resolve().parents[3]
 WORDS: Final = "".join(f" w{number:03}" for number in range(40))
 DELAY_S: Final = 0.02
 
@@ -61,22 +59,9 @@ class Server:
 
 
 @contextmanager
-def serving(settings: Mapping[str, str], port: int = 0) -> Iterator[Server]:
-    """A server process with ``settings``, names as of the environment without the prefix; ``port`` 0 is a free one."""
-    named = {f"ARROWHEAD_{name}": value for name, value in settings.items()}
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
-    command = [sys.executable, "-m", "server", "serve", "--port", str(port)]
-    with tempfile.NamedTemporaryFile("w+", suffix=".log") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=clean | named, stderr=log, stdout=subprocess.DEVNULL)
-        try:
-            while not (found := re.search(r"ready after [\d.]+ s: (http://\S+)/v1", Path(log.name).read_text())):
-                if process.poll() is not None:
-                    sys.exit(Path(log.name).read_text())
-                time.sleep(0.2)
-            yield Server(found[1], process.pid)
-        finally:
-            process.terminate()
-            process.wait()
+def serving(settings: Mapping[str, str]) -> Iterator[Server]:
+    with served(settings=settings) as one:
+        yield Server(one.url, one.pid)
 
 
 @contextmanager

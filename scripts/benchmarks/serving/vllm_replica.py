@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from scripts.served import free_port
 
 # What `vllm serve` calls; the command itself needs a package called vllm, which the CPU build is not.
 _SERVE = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
@@ -111,10 +112,3 @@ def wait_until_healthy(replica: VllmReplica) -> None:
                 return
         time.sleep(0.5)
     raise AssertionError(f"the replica was not healthy in {_START_S:g} s")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

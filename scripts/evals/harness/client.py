@@ -8,8 +8,6 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -105,7 +103,7 @@ class Asker:
             raise EndpointRefuses(f"HTTP {response.status_code}: {(failure.error or {})['message']}")
         if response.status_code not in _BUSY:
             return failure, None
-        named = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
+        named = retry_after(response.headers.get("Retry-After"))
         return failure, own if named is None else named
 
     async def _trace(self, reply: Reply) -> Any:
@@ -140,18 +138,12 @@ def reply_of(body: bytes) -> Reply:
         return _failure("malformed", f"no chat completion: {body[:_SHOWN].decode(errors='replace')}")
 
 
-def retry_after(header: str | None, now: datetime) -> float | None:
-    """Seconds, at most MAX_WAIT_S; None without a readable header. It may hold seconds or a date (RFC 9110, 10.2.3)."""
-    if not header:
-        return None
+def retry_after(header: str | None) -> float | None:
+    """Seconds, at most MAX_WAIT_S; None without a number of them."""
     try:
-        seconds = float(header)
+        seconds = float(header or "")
     except ValueError:
-        try:
-            until = parsedate_to_datetime(header)
-        except ValueError:
-            return None
-        seconds = (until if until.tzinfo else until.replace(tzinfo=UTC)).timestamp() - now.timestamp()
+        return None
     return min(MAX_WAIT_S, max(0.0, seconds)) if seconds == seconds else None
 
 

@@ -1,4 +1,4 @@
-"""Compute intervals and comparisons of scores. Pure; bootstraps have a fixed seed."""
+"""Compute intervals of scores at 95 %. Pure; bootstraps have a fixed seed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,6 @@ class Interval:
 
     low: float
     high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """``difference``: second minus first. ``p``: McNemar's exact test, two-sided; None where scores are not 0 or 1."""
-
-    pairs: int
-    first: float
-    second: float
-    difference: float
-    interval: Interval
-    gained: int
-    lost: int
-    p: float | None
 
 
 def wilson(right: float, total: int) -> Interval:
@@ -61,51 +47,7 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
     return Interval(float(low), float(high))
 
 
-def macro_interval(shares: Sequence[tuple[float, int]]) -> Interval:
-    """Of the unweighted mean of (right, total) shares of independent sets, from their Wilson intervals (Zou and Donner
-    2008), so that sets with all right or all wrong keep their uncertainty.
-    """
-    known = [(right / total, wilson(right, total)) for right, total in shares if total]
-    if not known:
-        return Interval(0.0, 1.0)
-    mean = sum(share for share, _ in known) / len(known)
-    below = math.sqrt(sum((share - interval.low) ** 2 for share, interval in known)) / len(known)
-    above = math.sqrt(sum((interval.high - share) ** 2 for share, interval in known)) / len(known)
-    return Interval(mean - below, mean + above)
-
-
-def mcnemar_exact(gained: int, lost: int) -> float:
-    """Two-sided p of the changes under "a change goes either way alike" (McNemar's test with the binomial)."""
-    changes = gained + lost
-    if changes == 0:
-        return 1.0
-    tail = sum(math.comb(changes, n) for n in range(min(gained, lost) + 1))
-    return float(min(1.0, 2 * tail / 2**changes)) if changes <= 1000 else _mcnemar_large(gained, lost)
-
-
-def _mcnemar_large(gained: int, lost: int) -> float:
-    """The same, from logarithms: 2 to the power of thousands is no float."""
-    changes = gained + lost
-    logs = [
-        math.lgamma(changes + 1) - math.lgamma(n + 1) - math.lgamma(changes - n + 1) - changes * math.log(2)
-        for n in range(min(gained, lost) + 1)
-    ]
-    top = max(logs)
-    return min(1.0, 2 * math.exp(top) * sum(math.exp(value - top) for value in logs))
-
-
-def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
-    """``first`` and ``second``: scores of the same questions in the same order, at least one."""
+def paired_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, Interval]:
+    """Second minus first, of the scores of the same questions in the same order."""
     differences = [b - a for a, b in zip(first, second, strict=True)]
-    gained, lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    binary = all(score in (0.0, 1.0) for score in (*first, *second))
-    return Paired(
-        pairs=len(differences),
-        first=sum(first) / len(first),
-        second=sum(second) / len(second),
-        difference=sum(differences) / len(differences),
-        interval=bootstrap_mean(differences),
-        gained=gained,
-        lost=lost,
-        p=mcnemar_exact(gained, lost) if binary else None,
-    )
+    return sum(differences) / max(1, len(differences)), bootstrap_mean(differences)

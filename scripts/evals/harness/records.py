@@ -1,14 +1,16 @@
-"""Convert questions and replies to and from one JSON line each. Pure."""
+"""Convert questions and replies to and from one JSON line each, and read JSON Lines. Pure but for reading files."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from scripts.evals.harness.errors import RunFileInvalid
+from scripts.evals.harness.errors import DatasetInvalid, RunFileInvalid
 
 Row = dict[str, Any]
 Message = dict[str, str]
@@ -69,41 +71,19 @@ class Record:
 
     def line(self) -> str:
         """Without a line break."""
-        asked, told = asdict(self.question), asdict(self.reply)
-        asked["question"], asked["sent_options"] = asked.pop("text"), asked.pop("arrowhead")
-        told["reply"] = told.pop("text")
-        row = asked | told
-        return json.dumps(row, ensure_ascii=False)
+        return json.dumps({"question": asdict(self.question), "reply": asdict(self.reply)}, ensure_ascii=False)
 
 
 def record_of(row: Mapping[str, Any]) -> Record:
     """Raises RunFileInvalid for a row without the fields of a record."""
     try:
-        question = Question(
-            id=row["id"],
-            group=row["group"],
-            text=row["question"],
-            key=row["key"],
-            messages=tuple(row["messages"]),
-            options=row["options"],
-            arrowhead=row["sent_options"],
-            meta=row["meta"],
+        question, reply = row["question"], row["reply"]
+        return Record(
+            Question(**question | {"messages": tuple(question["messages"])}),
+            Reply(**reply | {"annotations": tuple(reply["annotations"])}),
         )
-        names = (
-            "reasoning",
-            "finish_reason",
-            "reply_id",
-            "arrowhead",
-            "usage",
-            "trace",
-            "seconds",
-            "attempts",
-            "error",
-        )
-        told = {name: row[name] for name in names}
-        return Record(question, Reply(text=row["reply"], annotations=tuple(row["annotations"]), **told))
     except (KeyError, TypeError) as error:
-        raise RunFileInvalid(f"a record without {error}") from error
+        raise RunFileInvalid(f"no record: {error!r}") from error
 
 
 def digest_of(questions: Iterable[Question]) -> str:
@@ -113,3 +93,14 @@ def digest_of(questions: Iterable[Question]) -> str:
         for q in questions
     )
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+def rows_of(path: Path) -> Iterator[Row]:
+    """The lines of a JSON Lines file, also of a gzipped one. Raises DatasetInvalid."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.strip():
+                    yield json.loads(line)
+    except (OSError, ValueError, EOFError) as error:
+        raise DatasetInvalid(f"{path}: {error}") from error

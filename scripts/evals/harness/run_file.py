@@ -14,17 +14,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from scripts.evals.harness.errors import RunBusy, RunFileInvalid, RunMismatch
+from scripts.evals.harness.errors import RunFileInvalid
 from scripts.evals.harness.records import Record, Row, record_of
 
-FORMAT: Final = "arrowhead-eval-run/1"
-_BLOCK: Final = 65_536
+FORMAT: Final = "arrowhead-eval-run/2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What makes two runs the same one. ``form``: how questions are put. ``sampling``: fields of the body. ``dataset``:
-    digest of all questions of the dataset, also of those left out. ``about`` is told and not compared.
+    digest of all questions of the dataset, also of those left out.
     """
 
     evaluation: str
@@ -33,7 +32,6 @@ class Run:
     form: str = "plain"
     options: Mapping[str, Any] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    about: Mapping[str, Any] = field(default_factory=dict)
 
     def header(self) -> Row:
         return {"format": FORMAT} | asdict(self)
@@ -86,13 +84,16 @@ class RunFile:
     """A record file open for writing; a context manager. Only one process writes it."""
 
     def __init__(self, path: Path, run: Run) -> None:
-        """Raises RunMismatch, RunBusy, RunFileInvalid."""
+        """Raises RunFileInvalid: damaged, of another run, or written by another process."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: BinaryIO = path.open("a+b", buffering=0)
         try:
-            self._lock()
-            self.torn = _cut_torn_line(self._file)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise RunFileInvalid(f"{path}: another process writes it") from error
+            _cut_torn_line(self._file)
             self._begin(run)
         except BaseException:
             self._file.close()
@@ -108,22 +109,15 @@ class RunFile:
         """Returns when the record is on the disk."""
         self._write(record.line())
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RunBusy(f"{self.path}: another process writes it") from error
-
     def _begin(self, run: Run) -> None:
         if self._file.seek(0, os.SEEK_END) == 0:
             self._write(json.dumps(run.header(), ensure_ascii=False))
-            _sync_folder(self.path.parent)
             return
         there, wanted = run_of(self.path).header(), json.loads(json.dumps(run.header()))
-        other = [key for key in wanted if key != "about" and there[key] != wanted[key]]
+        other = [key for key in wanted if there[key] != wanted[key]]
         if other:
             said = "; ".join(f"{key} {json.dumps(there[key])}, now {json.dumps(wanted[key])}" for key in other)
-            raise RunMismatch(f"{self.path}: records of another run: {said}")
+            raise RunFileInvalid(f"{self.path}: records of another run: {said}")
 
     def _write(self, line: str) -> None:
         # A reply can hold half a surrogate pair, which json.loads takes back from bytes.
@@ -133,27 +127,10 @@ class RunFile:
         os.fsync(self._file.fileno())
 
 
-def _cut_torn_line(file: BinaryIO) -> bool:
-    """True where there was one."""
-    end = place = file.seek(0, os.SEEK_END)
-    while place:
-        start = max(0, place - _BLOCK)
-        file.seek(start)
-        found = file.read(place - start).rfind(b"\n")
-        if found >= 0:
-            place = start + found + 1
-            break
-        place = start
-    if place == end:
-        return False
+def _cut_torn_line(file: BinaryIO) -> None:
+    file.seek(0)
+    place = 0
+    for line in file:
+        if line.endswith(b"\n"):
+            place += len(line)
     file.truncate(place)
-    return True
-
-
-def _sync_folder(folder: Path) -> None:
-    """So that the new file's name outlives a power cut, too."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Format tables as Markdown with aligned columns, complete on any terminal width and ready to paste. Pure."""
+"""Format tables as Markdown, complete on any terminal width and ready to paste."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from rich.console import Console
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The first column is aligned to the left, the others to the right."""
-    cells = [list(columns), *(list(row) for row in rows)]
-    widths = [max(3, *(len(row[place]) for row in cells)) for place in range(len(columns))]
-    rule = [("-" * width if place == 0 else "-" * (width - 1) + ":") for place, width in enumerate(widths)]
-    lines = [cells[0], rule, *cells[1:]]
-    return "\n".join(f"| {' | '.join(_padded(line, widths))} |" for line in lines)
+    rule = ["---", *("--:" for _ in columns[1:])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *rows))
 
 
 def share_cell(share: float, total: int) -> str:
@@ -28,10 +25,3 @@ def interval_cell(interval: Sequence[float], total: int) -> str:
 def print_plain(console: Console, text: str, style: str | None = None) -> None:
     """As it is: no markup, no colours of numbers, no line broken."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [
-        cell.ljust(width) if place == 0 else cell.rjust(width)
-        for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-    ]

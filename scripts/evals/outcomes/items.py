@@ -1,52 +1,32 @@
-"""Load the questions of the outcome evaluation, with what is expected of their answers."""
+"""Load the questions of the outcome evaluation, with what is expected of their answers, and their notes."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from scripts.evals.harness.errors import DatasetInvalid
+import httpx
+
+from scripts.evals.harness.client import CONNECT_S, Target, is_local
+from scripts.evals.harness.errors import DatasetInvalid, EndpointGone, EndpointRefuses
 from scripts.evals.harness.records import Message, Question
 from server.methods.base import METHOD_NAMES, AnswerOutcome
 
 FILE: Final = Path(__file__).resolve().parents[1] / "questions" / "answers.jsonl"
 NOTES: Final = FILE.parent / "notes"
-KINDS: Final = (
-    "known",
-    "unknown",
-    "misspelt",
-    "out_of_scope",
-    "language",
-    "follow_up",
-    "emergency",
-    "long",
-    "injection",
-    "empty",
-)
+_FIRST_KINDS: Final = ("known", "unknown", "misspelt", "out_of_scope", "language")
+KINDS: Final = (*_FIRST_KINDS, "follow_up", "emergency", "long", "injection", "empty")
 REFUSED: Final = "refused"
 NO_REPLY: Final = "no_reply"
 OUTCOMES: Final = frozenset({*get_args(AnswerOutcome), REFUSED, NO_REPLY})
 PASSAGE_METHODS: Final = frozenset({"medrag", "i-medrag"})
-_FIELDS: Final = frozenset(
-    {
-        "id",
-        "kind",
-        "methods",
-        "messages",
-        "expected",
-        "accepted",
-        "forbidden",
-        "fact",
-        "absent",
-        "options",
-        "closed",
-        "note",
-    }
-)
+JOB_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,39 +83,74 @@ def load(path: Path = FILE) -> list[Item]:
 
 def item_of(row: Mapping[str, Any]) -> Item:
     """Raises ValueError and the errors of a row of the wrong shape."""
-    item = Item(
-        id=row["id"],
-        kind=row["kind"],
-        methods=tuple(row["methods"]),
-        messages=tuple({"role": message["role"], "content": message["content"]} for message in row["messages"]),
-        expected=frozenset(row["expected"]),
-        accepted=_patterns(row.get("accepted", ())),
-        forbidden=_patterns(row.get("forbidden", ())),
-        fact=row.get("fact"),
-        absent=tuple(row.get("absent", ())),
-        options=row.get("options", {}),
-        closed=row.get("closed", False),
-        note=row.get("note", ""),
-    )
-    _check(item, set(row) - _FIELDS)
-    return item
-
-
-def _patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(text, re.IGNORECASE) for text in texts)
-
-
-def _check(item: Item, unknown_fields: set[str]) -> None:
+    made = dict(row)
+    for name in ("accepted", "forbidden"):
+        made[name] = tuple(re.compile(text, re.IGNORECASE) for text in row.get(name, ()))
+    made |= {"methods": tuple(row["methods"]), "messages": tuple(row["messages"])}
+    made |= {"expected": frozenset(row["expected"]), "absent": tuple(row.get("absent", ()))}
     wrong = {
-        "unknown fields": unknown_fields,
-        "kind": {item.kind} - set(KINDS),
-        "methods": set(item.methods) - set(METHOD_NAMES),
-        "expected": item.expected - OUTCOMES,
+        "unknown fields": set(made) - {one.name for one in fields(Item)},
+        "kind": {row["kind"]} - set(KINDS),
+        "methods": set(row["methods"]) - set(METHOD_NAMES),
+        "expected": set(row["expected"]) - OUTCOMES,
     }
     for name, values in wrong.items():
         if values:
             raise ValueError(f"{name}: {', '.join(sorted(values))}")
-    if not (item.methods and item.expected and item.messages):
+    if not (row["methods"] and row["expected"] and row["messages"]):
         raise ValueError("methods, messages and expected may not be empty")
-    if item.messages[-1]["role"] != "user":
+    if row["messages"][-1]["role"] != "user":
         raise ValueError("the last message is the user's")
+    return Item(**made)
+
+
+def documents_in(folder: Path) -> list[dict[str, str]]:
+    """The notes of a folder: a line ``# Title``, then the text. Raises ValueError for another form."""
+    documents = []
+    for path in sorted(folder.glob("*.md")):
+        head, _, text = path.read_text().partition("\n")
+        if not (head.startswith("# ") and text.strip()):
+            raise ValueError(f"{path}: a line '# Title' and a text are wanted")
+        documents.append({"id": path.stem, "title": head[2:].strip(), "text": text.strip()})
+    return documents
+
+
+@contextmanager
+def temporary_namespace(
+    target: Target, documents: Sequence[Mapping[str, str]], transport: httpx.BaseTransport | None = None
+) -> Iterator[str]:
+    """The name of a new namespace with the documents; it is removed at the end, also after an interruption.
+
+    Raises:
+        EndpointGone, EndpointRefuses: it cannot be made; what was made is removed.
+    """
+    name, address = f"answers-eval-{secrets.token_hex(4)}", target.base_url.rstrip("/")
+    headers = {"Authorization": f"Bearer {target.api_key}"} if target.api_key else {}
+    with httpx.Client(
+        base_url=address,
+        headers=headers,
+        timeout=httpx.Timeout(JOB_S + 30, connect=CONNECT_S),
+        transport=transport,
+        trust_env=not is_local(httpx.URL(address).host),
+    ) as http:
+        _sent(http, "/namespaces", {"name": name})
+        try:
+            job = _sent(http, f"/namespaces/{name}/documents?wait={JOB_S}", {"documents": list(documents)})
+            if job.get("state") != "done":
+                raise EndpointRefuses(f"the notes were not indexed within {JOB_S} s: job {job.get('state')}")
+            yield name
+        finally:
+            # The results are not lost where it cannot be removed; a person can.
+            if http.request("DELETE", f"/namespaces/{name}").status_code >= 300:
+                print(f"the namespace {name} could not be removed: arrowhead namespace delete {name} --yes")
+
+
+def _sent(http: httpx.Client, path: str, body: Any) -> dict[str, Any]:
+    try:
+        response = http.post(path, json=body)
+    except httpx.RequestError as error:
+        raise EndpointGone(f"{http.base_url}: {type(error).__name__}: {error}") from error
+    if response.status_code >= 300:
+        raise EndpointRefuses(f"POST {path}: HTTP {response.status_code}: {response.text[:300]}")
+    told: dict[str, Any] = response.json()
+    return told

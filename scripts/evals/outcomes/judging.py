@@ -16,17 +16,15 @@ from scripts.evals.outcomes.evidence import (
     unmarked_identifiers,
     wrong_citations,
 )
-from scripts.evals.outcomes.garble import is_garbled
 from scripts.evals.outcomes.items import NO_REPLY, REFUSED, Item
 
 NO_OUTCOME: Final = "none"
-_ANSWERS: Final = frozenset({"answered", "partial", NO_OUTCOME})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """``is_right``: the outcome is expected, the text has nothing forbidden and, where it is an answer, an accepted
-    text that is no garbage. ``confidently_wrong``: the outcome is ``answered``, or there is none that could warn, and
+    text. ``confidently_wrong``: the outcome is ``answered``, or there is none that could warn, and
     the text is wrong, or no answer was to be had. ``unsupported``: by the server's check; ``unmarked``: by the one
     here. ``was_checked`` is false where there is no trace to check by.
     """
@@ -35,7 +33,6 @@ class Verdict:
     outcome_expected: bool
     is_right: bool
     confidently_wrong: bool
-    is_garbled: bool
     is_empty: bool
     was_checked: bool
     unsupported: tuple[str, ...] = ()
@@ -53,14 +50,6 @@ def outcome_of(reply: Reply) -> str:
     return str((reply.arrowhead or {}).get("outcome") or NO_OUTCOME)
 
 
-def has_accepted(item: Item, text: str) -> bool:
-    return not item.accepted or any(pattern.search(text) for pattern in item.accepted)
-
-
-def has_forbidden(item: Item, text: str) -> bool:
-    return any(pattern.search(text) for pattern in item.forbidden)
-
-
 def _mismatches(told: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the server's labels say of the sentences that nothing supports."""
     for sentence in (told.get("support") or {}).get("sentences") or ():
@@ -71,20 +60,18 @@ def judge(item: Item, reply: Reply) -> Verdict:
     outcome, choice = outcome_of(reply), choice_of(reply.trace)
     text = bare_text(reply.text)
     looks_sure = outcome in {"answered", NO_OUTCOME}
-    is_expected, is_clean, is_found = outcome in item.expected, not has_forbidden(item, text), has_accepted(item, text)
+    is_expected = outcome in item.expected
+    is_clean = not any(pattern.search(text) for pattern in item.forbidden)
+    is_found = not item.accepted or any(pattern.search(text) for pattern in item.accepted)
     # Emergencies are judged by their text whatever the outcome is: the pointer to help may never be missing.
     needs_text = outcome == "answered" or item.kind == "emergency"
     read = "\n".join([item.text, *texts_read(choice)])
-    # In other languages the words prove nothing.
-    garbled = outcome in _ANSWERS and item.kind != "language" and bool(choice) and is_garbled(text, read)
-    is_clean = is_clean and not garbled
     num_quotes, wrong_quotes = false_quotes(reply.text, read) if choice else (0, [])
     return Verdict(
         outcome=outcome,
         outcome_expected=is_expected,
         is_right=is_expected and is_clean and (is_found or not needs_text),
         confidently_wrong=looks_sure and not ("answered" in item.expected and is_clean and is_found),
-        is_garbled=garbled,
         is_empty=reply.error is None and not text,
         was_checked=bool(choice),
         unsupported=tuple(_mismatches(reply.arrowhead or {})),

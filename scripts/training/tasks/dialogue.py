@@ -11,7 +11,7 @@ from typing import Final, cast
 from models.engines.base import Engine
 from models.types import Delta, GenerateParams
 from scripts.embedded.values import Values
-from scripts.training.tasks.frames import FRAMES, Frame
+from scripts.training.tasks.frames import Frame, read_frames
 from scripts.training.tasks.names import Names
 from scripts.training.tasks.samples import Sample, Text, Writer
 from scripts.training.tasks.statement_tasks import filled, random_slots
@@ -107,8 +107,8 @@ def _plan(analysis: str, queries: Sequence[str], *, enough: bool | None = None) 
 
 def _drawn(draw: random.Random, kinds: Mapping[str, tuple[tuple[str, str], ...]]) -> tuple[Frame, str]:
     """Return a frame with a question about one of these kinds of names."""
-    frames = [(frame, kind) for frame in FRAMES for kind in kinds if frame.asks and "{" + kind + "}" in frame.asks[0]]
-    return draw.choice(frames)
+    every = read_frames().frames
+    return draw.choice([(one, kind) for one in every for kind in kinds if one.asks and f"{{{kind}}}" in one.asks[0]])
 
 
 class _RecordingEngine:

@@ -2,107 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from importlib.resources import files
 
 from scripts.embedded.values import Values
 
-_DRUG_ENDS: Final = (
-    "mab",
-    "nib",
-    "pril",
-    "sartan",
-    "olol",
-    "statin",
-    "azole",
-    "cillin",
-    "mycin",
-    "tide",
-    "gliptin",
-    "ximab",
-    "parib",
-    "vir",
-    "caine",
-    "setron",
-    "oxetine",
-    "azepam",
-    "ciclib",
-    "lukast",
-)
-_DISEASE_ENDS: Final = (
-    "syndrome",
-    "disease",
-    "anemia",
-    "ataxia",
-    "carcinoma",
-    "lymphoma",
-    "neuropathy",
-    "dystrophy",
-    "cardiomyopathy",
-    "nephritis",
-    "colitis",
-    "dermatitis",
-    "epilepsy",
-    "myopathy",
-    "fever",
-    "retinopathy",
-    "fibrosis",
-    "encephalopathy",
-    "sarcoma",
-    "arthritis",
-)
-_QUALIFIERS: Final = ("familial", "chronic", "acute", "congenital", "juvenile", "hereditary", "idiopathic", "severe")
-SYMPTOMS: Final = (
-    "fever",
-    "fatigue",
-    "headache",
-    "ataxia",
-    "seizures",
-    "nausea",
-    "vomiting",
-    "tremor",
-    "dizziness",
-    "dyspnea",
-    "cough",
-    "rash",
-    "pruritus",
-    "hypotonia",
-    "muscle weakness",
-    "weight loss",
-    "anemia",
-    "diarrhea",
-    "abdominal pain",
-    "edema",
-    "hearing loss",
-    "blurred vision",
-    "insomnia",
-    "syncope",
-    "neutropenia",
-    "thrombocytopenia",
-    "hypotension",
-    "constipation",
-    "hair loss",
-    "joint pain",
-)
-TISSUES: Final = (
-    "liver",
-    "kidney",
-    "brain",
-    "heart",
-    "lung",
-    "skin",
-    "retina",
-    "pancreas",
-    "spleen",
-    "bone marrow",
-    "skeletal muscle",
-    "placenta",
-    "testis",
-    "colon",
-    "thyroid",
-    "adrenal gland",
-    "hippocampus",
-)
+
+@cache
+def parts(kind: str) -> tuple[str, ...]:
+    """Return the parts or words of names of a kind, as ``names.toml`` lists them."""
+    text = (files("scripts.training.tasks") / "names.toml").read_text(encoding="utf-8")
+    return tuple(tomllib.loads(text)[kind])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +29,7 @@ class Names:
     def drug(self) -> str:
         draw = self.values.draw
         stem = "".join(draw.choice("bcdfglmnprstvxz") + draw.choice("aeiou") for _ in range(draw.choice((1, 2, 2, 3))))
-        name = stem + draw.choice(_DRUG_ENDS)
+        name = stem + draw.choice(parts("drug_ends"))
         if draw.random() < 0.12:
             return f"{draw.choice(('AZD', 'LY', 'PF', 'BMS', 'GSK', 'TAK'))}-{draw.randint(100, 99_999)}"
         return name.capitalize() if draw.random() < 0.5 else name
@@ -127,18 +39,18 @@ class Names:
         name = self.values.invented()
         shape = draw.random()
         if shape < 0.35:
-            return f"{name.capitalize()} {draw.choice(_DISEASE_ENDS)}"
+            return f"{name.capitalize()} {draw.choice(parts('disease_ends'))}"
         if shape < 0.5:
             return f"{name.capitalize()}-{self.values.invented().capitalize()} {draw.choice(('syndrome', 'disease'))}"
         if shape < 0.8:
-            return f"{draw.choice(_QUALIFIERS)} {name} {draw.choice(_DISEASE_ENDS)}"
+            return f"{draw.choice(parts('qualifiers'))} {name} {draw.choice(parts('disease_ends'))}"
         return f"{name}{draw.choice(('osis', 'itis', 'oma', 'emia', 'opathy'))} type {draw.randint(1, 9)}"
 
     def symptom(self) -> str:
-        return self.values.draw.choice(SYMPTOMS)
+        return self.values.draw.choice(parts("symptoms"))
 
     def tissue(self) -> str:
-        return self.values.draw.choice(TISSUES)
+        return self.values.draw.choice(parts("tissues"))
 
     def bacterium(self) -> str:
         return f"{self.values.invented().capitalize()}ella {self.values.invented()}"

@@ -13,8 +13,8 @@ from typing import Final
 
 from scripts.embedded.values import Values
 from scripts.training.tasks.bioasq_tasks import listed
-from scripts.training.tasks.frames import FRAMES, OPENERS, TITLES, Frame
-from scripts.training.tasks.names import SYMPTOMS, Names
+from scripts.training.tasks.frames import Frame, read_frames
+from scripts.training.tasks.names import Names, parts
 from scripts.training.tasks.reading import Asked, ReadingTasks, Source, draw_way
 from scripts.training.tasks.samples import Sample
 
@@ -68,9 +68,9 @@ class _Drawer:
             facts += new
             lines = [fact.sentence for fact in new]
             for _ in range(self.draw.choice((0, 1, 1, 2))):
-                opener = filled(self.draw.choice(OPENERS), self._slots())
+                opener = filled(self.draw.choice(read_frames().openers), self._slots())
                 lines.insert(self.draw.randint(0, len(lines)), opener)
-            title = filled(self.draw.choice(TITLES), new[0].slots) if self.draw.random() < 0.4 else ""
+            title = filled(self.draw.choice(read_frames().titles), new[0].slots) if self.draw.random() < 0.4 else ""
             sources.append(Source(key, " ".join(lines), title))
         return facts, sources
 
@@ -100,7 +100,7 @@ class _Drawer:
         """Return questions about the same names that no passage answers."""
         found: list[Asked] = []
         for _ in range(self.draw.choice((3, 4))):
-            frame = self.draw.choice(FRAMES)
+            frame = self.draw.choice(read_frames().frames)
             slots = self._slots()
             texts = [*frame.asks, *(text for text, _ in frame.facts)]
             text = self.draw.choice(texts)
@@ -110,7 +110,7 @@ class _Drawer:
 
     def _fact(self, key: str, facts: list[_Fact]) -> _Fact:
         while True:
-            frame, slots = self.draw.choice(FRAMES), self._slots()
+            frame, slots = self.draw.choice(read_frames().frames), self._slots()
             truth = self.draw.choices(
                 ("states", "denies", "inverse"), (5, 4 * bool(frame.denies), 2 * bool(frame.inverse))
             )[0]
@@ -174,7 +174,7 @@ def random_slots(names: Names, draw: random.Random, pool: Mapping[str, Sequence[
         slots[kind], slots[f"{kind}2"], slots[f"{kind}3"] = draw.sample(drawn[kind], 3)
     for kind in ("tissue", "symptom", "number", "year"):
         slots[kind] = _name(names, draw, kind)
-    slots["symptom2"] = draw.choice([one for one in SYMPTOMS if one != slots["symptom"]])
+    slots["symptom2"] = draw.choice([one for one in parts("symptoms") if one != slots["symptom"]])
     return slots
 
 

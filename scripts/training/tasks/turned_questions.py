@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, Literal
 
 _MAX_WORDS: Final = 42
 _FEWEST_WORDS: Final = 5
 _AUXILIARIES: Final = "is|are|was|were|can|could|may|might|should|will|has been|have been"
-# Verbs that state something about their subject, in their base form.
-_VERBS: Final = """
-inhibit increase reduce cause induce promote improve activate regulate interact bind lead prevent
-play enhance decrease suppress affect mediate repress encode occur result protect contribute target
-require predict block modulate trigger stimulate control attenuate ameliorate impair correlate
-differ express produce catalyze alter recognize facilitate accelerate delay inactivate phosphorylate
-cleave degrade stabilize influence involve include contain represent provide support exhibit display
-lack remain belong act function serve respond recruit associate localize confer exert show work
-treat relieve harbor carry arise depend form need use help raise lower
-"""
 _OPENINGS: Final = re.compile(
     r"^(?:[A-Z][A-Z /&'()-]{3,40}: ?|(?:BACKGROUND|OBJECTIVE|INTRODUCTION|CONCLUSIONS?|RESULTS|METHODS|AIMS?) |"
     r"(?:Background|Conclusions?|Results|Objectives?|Interpretation|Findings): |"
@@ -57,31 +50,6 @@ _THERE: Final = re.compile(
     r"differences?|correlations?|relationships?|benefits?|links?|increase|decrease|risk|reports?|treatments?|cure)\b"
     r"[^;:]{5,160}?)\.?$"
 )
-_OPPOSITES: Final = (
-    ("increased", "decreased"), ("increases", "decreases"), ("increase", "decrease"), ("higher", "lower"),
-    ("upregulated", "downregulated"), ("up-regulated", "down-regulated"), ("effective", "ineffective"),
-    ("safe", "unsafe"), ("dominant", "recessive"), ("positive", "negative"), ("agonist", "antagonist"),
-    ("inhibitor", "activator"), ("inhibits", "activates"), ("inhibit", "activate"), ("improves", "worsens"),
-    ("improved", "worsened"), ("improve", "worsen"), ("sensitive", "resistant"), ("gain", "loss"),
-    ("benign", "malignant"), ("acute", "chronic"), ("promotes", "prevents"), ("common", "rare"),
-    ("essential", "dispensable"), ("enhances", "reduces"), ("activated", "inhibited"),
-    ("tumor suppressor", "oncogene"), ("before", "after"), ("early", "late"), ("superior", "inferior"),
-    ("beneficial", "harmful"), ("reversible", "irreversible"), ("approved", "rejected"), ("first", "last"),
-    ("upstream", "downstream"), ("longer", "shorter"), ("presence", "absence"), ("induces", "suppresses"),
-    ("extracellular", "intracellular"), ("male", "female"), ("congenital", "acquired"), ("left", "right"),
-)  # fmt: skip
-# Said of the question in other words: the meaning stays.
-_SYNONYMS: Final = (
-    ("associated with", "linked to"), ("associated with", "related to"), ("increased", "elevated"),
-    ("increase", "raise"), ("reduce", "lower"), ("decrease", "reduce"), ("inhibit", "block"), ("inhibit", "suppress"),
-    ("induce", "trigger"), ("induce", "cause"), ("effective", "efficacious"), ("effective", "beneficial"),
-    ("caused by", "due to"), ("caused by", "the result of"), ("involved in", "implicated in"), ("used", "employed"),
-    ("rare", "uncommon"), ("essential", "required"), ("essential", "necessary"), ("improve", "ameliorate"),
-    ("treatment", "therapy"), ("therapy", "treatment"), ("tumors", "neoplasms"), ("cancer", "malignancy"),
-    ("disorder", "disease"), ("characterized by", "marked by"), ("regulate", "control"), ("promote", "favour"),
-    ("located in", "found in"), ("expressed in", "present in"), ("risk of", "likelihood of"), ("crucial", "important"),
-    ("mutations", "variants"), ("patients", "people"), ("known as", "called"),
-)  # fmt: skip
 _ADJUNCT: Final = re.compile(
     r",? (?:in|with|for|during|after|by|from|among|at|within|through|via|under|when|where|while|which|because|such as|"
     r"including|compared|without|leading|resulting|using|based|due) "
@@ -168,7 +136,7 @@ def _of_verb(line: str) -> Statement | None:
     """Return a statement whose first known verb stands in the third person or in the past."""
     words = line.rstrip(".").split(" ")
     for place, word in enumerate(words[:12]):
-        known = _FORMS.get(word) if place else None
+        known = _forms().get(word) if place else None
         if known is None or place + 1 >= len(words):
             continue
         subject = " ".join(words[:place])
@@ -191,9 +159,16 @@ def _third(verb: str) -> str:
     return re.sub("y$", "ie", verb) + "s" if re.search("[^aeou]y$", verb) else f"{verb}s"
 
 
-_FORMS: Final = {
-    form: (verb, aux) for verb in _VERBS.split() for form, aux in ((_third(verb), "does"), (_past(verb), "did"))
-}
+@cache
+def _words() -> dict[str, Any]:
+    return tomllib.loads((files("scripts.training.tasks") / "turned_words.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _forms() -> dict[str, tuple[str, str]]:
+    """Return the base form and the auxiliary verb of each inflected form of a known verb."""
+    verbs = _words()["verbs"].split()
+    return {form: (verb, aux) for verb in verbs for form, aux in ((_third(verb), "does"), (_past(verb), "did"))}
 
 
 def _inflected(rest: str, auxiliary: str) -> str:
@@ -204,7 +179,8 @@ def _inflected(rest: str, auxiliary: str) -> str:
 
 def opposite_of(text: str, draw: random.Random) -> str:
     """Return the text with one word replaced by its opposite, "" where it has none of the known words."""
-    pairs = [*_OPPOSITES, *((two, one) for one, two in _OPPOSITES)]
+    known = _words()["opposites"]
+    pairs = [*known, *((two, one) for one, two in known)]
     fits = [(one, two) for one, two in pairs if re.search(rf"\b{one}\b", text)]
     if not fits:
         return ""
@@ -220,7 +196,7 @@ def reworded(statement: Statement, draw: random.Random) -> Statement:
     if cuts and not statement.denied and draw.random() < 0.6:
         rest = rest[: draw.choice(cuts)]
     # Behind an article, the other word might need another article.
-    fits = [(one, two) for one, two in _SYNONYMS if re.search(rf"(?<!\ba )(?<!\ban )\b{one}\b", rest)]
+    fits = [(one, two) for one, two in _words()["synonyms"] if re.search(rf"(?<!\ba )(?<!\ban )\b{one}\b", rest)]
     if fits and draw.random() < 0.7:
         one, two = draw.choice(fits)
         rest = re.sub(rf"\b{one}\b", two, rest, count=1)

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import random
 import re
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import unusual_words
 from scripts.embedded.values import Values
 from scripts.training.tasks.bioasq import Question, WrittenQuestion, has_phrase
-from scripts.training.tasks.frames import FRAMES, OPENERS, Frame
+from scripts.training.tasks.frames import Frame, read_frames
 from scripts.training.tasks.names import Names
 from scripts.training.tasks.samples import Sample, Text, Writer
 from scripts.training.tasks.statement_tasks import filled, random_slots
@@ -55,14 +53,11 @@ _FEW_TEXTS: Final = 12
 _WRITTEN: Final = 8
 # Of the generated samples, those that ask about another name than the sentence has.
 _OTHER_THING: Final = 0.2
-_FRAMES_FILE: Final = "verdict_frames.toml"
 
 
 def verdict_frames() -> tuple[Frame, ...]:
     """Return all frames that ask yes or no."""
-    text = (files("scripts.training.tasks") / _FRAMES_FILE).read_text(encoding="utf-8")
-    read = [Frame(**{key: tuple(value) for key, value in row.items()}) for row in tomllib.loads(text)["frame"]]
-    return (*(one for one in FRAMES if one.asks), *read)
+    return (*(one for one in read_frames().frames if one.asks), *read_frames("verdict_frames.toml").frames)
 
 
 class VerdictTasks:
@@ -214,7 +209,7 @@ class VerdictTasks:
         pairs = [pair for pair in pairs if all(getattr(frame, part) for part in pair)]
         asked, says = (getattr(frame, part) for part in draw.choice([pairs[0], *pairs]))
         said = _capital(filled(draw.choice(says), slots))
-        beside = [_capital(filled(draw.choice(OPENERS), slots))] if draw.random() < 0.3 else []
+        beside = [_capital(filled(draw.choice(read_frames().openers), slots))] if draw.random() < 0.3 else []
         question = draw.choice(asked)
         if draw.random() < _OTHER_THING and (
             named := re.findall(r"\{((?:drug|gene|disease|bacterium)\d?)\}", question)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from scripts.train_default_adapter import main, parse
 from tests.family_models import FAMILIES, build_model
 
-QUICK = ["--steps", "1", "--workers", "1", "--rank", "4", "--device", "cpu"]
+QUICK = ["--steps", "1", "--rank", "4", "--device", "cpu"]
 # One short context a step.
 FEW = ["--without", "bioasq", "statements", "genegpt", "multiple_choice", "general", "dialogue"]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.gpu.serving import is_ready, post, served, vocabulary
+from scripts.gpu.serving import post, served, vocabulary
+from scripts.served import is_ready
 
 
 @pytest.mark.server
@@ -17,7 +18,7 @@ def test_a_server_that_does_not_start_is_an_error(tmp_path: Path) -> None:
 
 
 def test_nobody_there_is_not_ready_and_answers_nothing() -> None:
-    assert is_ready("http://127.0.0.1:9") is False
+    assert is_ready("http://127.0.0.1:9/ready") is False
     status, reply = post("http://127.0.0.1:9", "/v1/completions", {})
     assert status == 0 and "ConnectError" in reply["error"]["message"]
 

@@ -16,7 +16,6 @@ from scripts.training.lora import (
     adapter_parameters,
     add_adapter,
     load_adapter,
-    merge_adapter,
     save_adapter,
     shape_of,
 )
@@ -71,15 +70,6 @@ def test_the_files_are_those_of_peft(tiny_model: Callable[[], Any], tmp_path: Pa
     assert tensors["base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight"].shape == (16, 4)
     assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
     assert shape_of(tmp_path) == SHAPE
-
-
-def test_a_merged_adapter_gives_the_same_outputs(tiny_model: Callable[[], Any]) -> None:
-    model = _filled(tiny_model())
-    with torch.no_grad():
-        before = model(IDS).logits
-        merge_adapter(model)
-        assert not adapter_parameters(model)
-        assert torch.allclose(before, model(IDS).logits, atol=1e-4)
 
 
 def test_an_adapter_of_another_scale_is_refused(tiny_model: Callable[[], Any], tmp_path: Path) -> None:

@@ -1,12 +1,9 @@
-"""A run: equal seeds give equal weights, interrupted or not, in one process or several."""
+"""A run: equal seeds give equal weights, interrupted or not."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,8 @@ import torch
 from scripts.training.packing import Encoded
 from scripts.training.trainer import Plan, Run
 
-PLAN = Plan(steps=6, seed=1, rate=1e-2, warm_up=1, decay=4, workers=1)
+PLAN = Plan(steps=6, seed=1, rate=1e-2, warm_up=1, decay=4)
 NEVER = 1e9
-# Tests drop the variables of the product from their environment.
-ALONE = "TRAINER_TEST_ALONE"
 
 
 def _groups(step: int) -> list[list[Encoded]]:
@@ -51,30 +46,8 @@ def test_a_resumed_run_has_the_weights_of_an_uninterrupted_one(tiny_model: Calla
     assert [plan["from_step"] for plan in resumed.plans] == [0, 2]
 
 
-@pytest.mark.server
-@pytest.mark.skipif(ALONE not in os.environ, reason="runs in a process of its own, which the next test starts")
-def test_several_workers_add_the_same_gradients(tiny_model: Callable[[], Any], tmp_path: Path) -> None:
-    one = _run(tiny_model(), tmp_path / "one")
-    two = _run(tiny_model(), tmp_path / "two", Plan(6, 1, 1e-2, 1, 4, workers=2))
-    one.train(NEVER)
-    two.train(NEVER)
-
-    assert torch.allclose(_weights(one), _weights(two), atol=1e-4)
-
-
-@pytest.mark.server
-def test_workers_of_a_fresh_process_add_the_same_gradients() -> None:
-    """As the command starts them: a copy of a process whose threads have computed waits for these for ever."""
-    test = f"{__file__}::test_several_workers_add_the_same_gradients"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
-    done = subprocess.run(
-        command, env=os.environ | {ALONE: "1"}, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
-
-
 def test_training_lowers_the_loss(tiny_model: Callable[[], Any], tmp_path: Path) -> None:
-    run = Run(tiny_model(), Plan(30, 1, 2e-2, 1, 10, workers=1), lambda step: _groups(0), tmp_path)
+    run = Run(tiny_model(), Plan(30, 1, 2e-2, 1, 10), lambda step: _groups(0), tmp_path)
     run.train(NEVER)
 
     assert run.log[-1]["loss"] < 0.5 * run.log[0]["loss"]

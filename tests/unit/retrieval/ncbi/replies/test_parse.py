@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -17,9 +18,18 @@ from retrieval.ncbi.replies.condense import condense
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import GeneRecord, IdList, OmimRecord, ParsedReply, RecordList, SnpRecord
 from retrieval.types import Endpoint, Focus, NcbiCall, RawReply
-from scripts.benchmarks.retrieval.condensing import call_of
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data")) / "ncbi"
+
+
+def call_of(url: str) -> NcbiCall:
+    """The call that a recorded address is."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    if "Blast.cgi" in parts.path:
+        return NcbiCall("blast_put" if query.get("CMD") == "Put" else "blast_get", "", query)
+    name = parts.path.rsplit("/", 1)[-1].removesuffix(".fcgi")
+    return NcbiCall(name, query.get("db", ""), query)  # type: ignore[arg-type]  # recorded endpoints are known ones
 
 
 def _parse(body: str, endpoint: Endpoint = "esummary", db: str = "gene") -> ParsedReply:

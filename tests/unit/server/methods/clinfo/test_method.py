@@ -15,7 +15,7 @@ from ncbi_server import Answer, Seen
 from passage_bench import done, marked, references, shown, steps
 
 from models.engines.scripted_engine import ScriptedBehaviour
-from scripts.evals.review.data import Regime, reviews
+from scripts.evals.clinfo import Regime, reviews
 from server.methods.base import CallMade, OptionInvalid, Step
 from server.methods.clinfo.report import NO_VERDICT
 from server.methods.shared.evidence_table import review_of
