@@ -119,3 +119,31 @@ async def test_an_error_of_the_work_is_raised() -> None:
 
     assert await pool.run("k", lambda: 2) == 2
     await pool.close()
+
+
+async def test_work_that_computes_elsewhere_has_one_place_for_each_key() -> None:
+    """And gives it up when its caller goes away, as it keeps no thread."""
+    pool, may_go, running, most = OnDemand("test"), asyncio.Event(), 0, 0
+
+    async def work() -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            await may_go.wait()
+        finally:
+            running -= 1
+        return "done"
+
+    asked = [asyncio.create_task(pool.hold("greedy", work)) for _ in range(5)]
+    other = asyncio.create_task(pool.hold("other", work))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert running == 2
+    asked[0].cancel()
+    may_go.set()
+
+    assert await other == "done"
+    assert await asyncio.gather(*asked[1:]) == ["done"] * 4
+    assert most == 2
+    await pool.close()
