@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from models.encoders.model_files import ModelFolder, read_json, weight_files
+from models.encoders.model_files import ModelFolder, weight_files
+from models.files import read_json
 
 _FUSED: Final = "com.microsoft"
 # Half a step more, since a cast to integers cuts.
