@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request
@@ -22,7 +24,7 @@ from models.engines.base import Engine, EngineKind, EngineOptions, RemoteOptions
 from models.engines.registry import create_engine
 from models.types import GenerateParams
 from scripts.benchmarks.serving.scenarios.verdict import MAX_ADDED_MS, MAX_SILENCE_S, Verdict, added_ms
-from scripts.benchmarks.serving.vllm_replica import VllmReplica, launch, wait_until_healthy
+from scripts.benchmarks.serving.vllm_replica import VllmReplica, launch, router, wait_until_healthy
 
 NAME: Final = "arrowhead-tiny"
 _CALLS = r"https://eutils\.ncbi\.nlm\.nih\.gov/entrez/eutils/esearch\.fcgi\?db=(gene|snp)&term=[A-Za-z0-9+]{1,40}"
@@ -95,13 +97,17 @@ async def _resumes(urls: Sequence[str], kinds: Sequence[EngineKind], answers: in
 
 
 async def remote_engine(urls: Sequence[str], stack: AsyncExitStack) -> Engine:
-    """Start the remote engine over replicas; it ends with the stack."""
+    """Start the remote engine over replicas, behind HAProxy where there are several; it ends with the stack."""
     return await _engine("remote", urls, stack)
 
 
 async def _engine(kind: EngineKind, urls: Sequence[str], stack: AsyncExitStack) -> Engine:
     card = card_from_request(ModelRequest(source=str(EMBEDDED_DIR), served_name=NAME))
-    remote = RemoteOptions(urls=tuple(urls), api_key=os.environ.get("REPLICA_KEY"), wait_s=120.0)
+    url = urls[0]
+    if kind == "remote" and len(urls) > 1:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        url = stack.enter_context(router(urls, folder))
+    remote = RemoteOptions(url=url, api_key=os.environ.get("REPLICA_KEY"), wait_s=120.0)
     own = EngineOptions(dtype="float32", device="cpu", max_num_seqs=8, kv_cache_bytes=256 * 2**20)
     engine = create_engine(kind, card, EngineOptions(remote=remote) if kind == "remote" else own)
     await engine.start()
