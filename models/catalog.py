@@ -5,19 +5,18 @@ Loads no weights and opens no connection.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from models.errors import ModelNotFound
-from models.gguf.conversion import CARD_FILE, SUFFIX, convert, facts_of, folder_for
+from models.files import CARD_FILE, read_json, sha256_of
+from models.gguf.conversion import SUFFIX, convert, facts_of, folder_for
 from models.hub import fetched_folder
 from models.types import Dtype
 
@@ -141,10 +140,8 @@ class ModelCard:
         for path, expected in files:
             if not path.is_file():
                 raise ModelNotFound(f"{path} is missing")
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found != expected:
-                raise ModelNotFound(f"{path} is damaged: sha256 {found}, expected {expected}")
+            if (digest := sha256_of(path)) != expected:
+                raise ModelNotFound(f"{path} is damaged: sha256 {digest}, expected {expected}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,17 +206,8 @@ def card_from_request(request: ModelRequest, converted_dir: Path | None = None) 
             refuse_pickles(path)
         if not (has_weights(path) if request.has_weights else has_tokenizer(path)):
             raise ModelNotFound(f"{path} holds no model: it needs {needed}")
-        extras = {
-            "source": str(path),
-            "context_length": context_length(path),
-            "trained_for": _trained_for(path),
-            "quotes": _quotes(path),
-            "licence": _licence(path),
-            "evidence_reasoning": _flag(path, "evidence_reasoning", False),
-            "verdicts": _flag(path, "verdicts", True),
-            "yes_bar": _share(path, "yes_bar", 0.5),
-            "unclear_bar": _share(path, "unclear_bar", 0.5),
-        }
+        stated = ("trained_for", "quotes", "licence", *_OF_ADAPTERS)
+        extras = {"source": str(path), "context_length": context_length(path), **_stated(path, stated)}
     elif path.suffix == SUFFIX or not is_hub_id:
         raise ModelNotFound(f"{request.source} is neither a directory, a GGUF file nor a hub id (owner/name)")
     if request.genegpt_mask is not None:
@@ -245,20 +233,12 @@ def with_adapter(card: ModelCard, folder: Path) -> ModelCard:
     base = facts.get("base_gguf_sha256")
     if base is not None and card.gguf_sha256 is not None and base != card.gguf_sha256:
         raise ModelNotFound(f"{folder}: the adapter was trained over other weights than those of {card.name}")
-    return replace(
-        card,
-        adapter=folder,
-        adapter_sha256=facts.get("weights_sha256", {}),
-        description=facts.get("description", f"{card.description or card.name}, with the adapter {folder.name}"),
-        trained_for=_trained_for(folder) if "trained_for" in facts else card.trained_for,
-        genegpt_mask=facts.get("genegpt_mask", card.genegpt_mask),
-        summaries=facts.get("summaries", card.summaries),
-        context_tokens=facts.get("context_tokens", card.context_tokens),
-        evidence_reasoning=_flag(folder, "evidence_reasoning", card.evidence_reasoning),
-        verdicts=_flag(folder, "verdicts", card.verdicts),
-        yes_bar=_share(folder, "yes_bar", card.yes_bar),
-        unclear_bar=_share(folder, "unclear_bar", card.unclear_bar),
+    described = {"description": f"{card.description or card.name}, with the adapter {folder.name}"}
+    stated = _stated(
+        folder, ("description", "trained_for", "genegpt_mask", "summaries", "context_tokens", *_OF_ADAPTERS)
     )
+    digests = facts.get("weights_sha256", {})
+    return replace(card, adapter=folder, adapter_sha256=digests, **described | stated)
 
 
 def has_adapter(folder: Path) -> bool:
@@ -289,7 +269,7 @@ def refuse_pickles(directory: Path) -> None:
     Raises:
         ModelNotFound: it is one.
     """
-    pickles = sorted(found.name for pattern in PICKLES for found in directory.glob(pattern))
+    pickles = sorted(file.name for pattern in PICKLES for file in directory.glob(pattern))
     if pickles and not any(directory.glob("*.safetensors")):
         raise ModelNotFound(
             f"{directory} has its weights only as {', '.join(pickles[:3])}, a format that can run code when read: "
@@ -299,14 +279,14 @@ def refuse_pickles(directory: Path) -> None:
 
 def context_length(directory: Path) -> int:
     """Read the context length in tokens from a model's config.json."""
-    config = _read_json(directory / "config.json")
+    config = read_json(directory / "config.json")
     value = config.get("max_position_embeddings") or config.get("text_config", {}).get("max_position_embeddings")
     return int(value) if value else _FALLBACK_CONTEXT
 
 
 def _small_card(directory: Path, converted_dir: Path) -> ModelCard | None:
     """Return the card of the model that a package carries, None where the package is not installed."""
-    facts = _read_json(directory / CARD_FILE)
+    facts = read_json(directory / CARD_FILE)
     # Found, not imported: the package itself wants libraries that are not installed.
     package = importlib.util.find_spec(facts["package"])
     file = Path(package.origin or "").parent / facts["file"] if package is not None else None
@@ -323,7 +303,7 @@ def _small_card(directory: Path, converted_dir: Path) -> ModelCard | None:
         description=facts["description"],
         context_length=facts["context_length"],
         context_tokens=facts["context_tokens"],
-        trained_for=_trained_for(directory),
+        **_stated(directory, ("trained_for",)),
     )
 
 
@@ -336,8 +316,7 @@ def _shipped(card: ModelCard, adapters: Mapping[str, Sequence[Path]]) -> ModelCa
 
 def _suffices(adapter: Path) -> bool:
     """Return whether a model writes answers of any method with the adapter, as far as its files say."""
-    file = adapter / CARD_FILE
-    return not file.is_file() or _read_json(file).get("trained_for") != []
+    return _facts(adapter).get("trained_for") != []
 
 
 def _converted(file: Path, converted_dir: Path) -> dict[str, Any]:
@@ -345,92 +324,79 @@ def _converted(file: Path, converted_dir: Path) -> dict[str, Any]:
     target = folder_for(file, converted_dir)
     fields: dict[str, Any] = {"source": str(target), "gguf": file, "weights_sha256": _digests(target)}
     if target.is_dir():
-        licence = str(_read_json(target / CARD_FILE).get("licence", "unknown"))
-        return fields | {"context_length": context_length(target), "licence": licence}
+        return fields | {"context_length": context_length(target), **_stated(target, ("licence",))}
     facts = facts_of(file)
     return fields | {"context_length": facts.context_length, "licence": facts.licence}
 
 
-def _licence(directory: Path) -> str:
-    file = directory / CARD_FILE
-    return str(_read_json(file).get("licence", "unknown")) if file.is_file() else "unknown"
-
-
 def _digests(converted: Path) -> dict[str, str]:
     """Return the digests of a folder's weights as they were written, {} for a folder that is still to be written."""
-    return dict(_read_json(converted / CARD_FILE)["weights_sha256"]) if converted.is_dir() else {}
+    return dict(read_json(converted / CARD_FILE)["weights_sha256"]) if converted.is_dir() else {}
 
 
 def _embedded_card(directory: Path) -> ModelCard:
-    facts = _read_json(directory / CARD_FILE) if (directory / CARD_FILE).is_file() else {}
+    usual: dict[str, Any] = {
+        "licence": "same as Arrowhead",
+        "description": "Small Llama that ships with Arrowhead: it writes NCBI calls and reads the replies",
+        "genegpt_mask": "000000",
+        "summaries": "lead",
+    }
+    stated = ("licence", "description", "genegpt_mask", "summaries", "trained_for", "quotes", "dtype", "weights_sha256")
     return ModelCard(
         name=EMBEDDED_NAME,
         source=str(directory),
-        weights_sha256=facts.get("weights_sha256", {}),
-        licence=facts.get("licence", "same as Arrowhead"),
-        description=facts.get(
-            "description", "Small Llama that ships with Arrowhead: it writes NCBI calls and reads the replies"
-        ),
         context_length=context_length(directory),
         prompt_form="base",
-        genegpt_mask=facts.get("genegpt_mask", "000000"),
-        summaries=facts.get("summaries", "lead"),
-        trained_for=_trained_for(directory),
-        quotes=_quotes(directory),
-        dtype=facts.get("dtype", "auto"),
+        **usual | _stated(directory, stated),
     )
-
-
-def _trained_for(directory: Path) -> tuple[str, ...] | None:
-    """Return the methods that a model's own ``arrowhead.json`` names, None where it names none: a general model."""
-    file = directory / CARD_FILE
-    named = _read_json(file).get("trained_for") if file.is_file() else None
-    if named is None:
-        return None
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise ModelNotFound(f"{file}: trained_for is a list of names of methods")
-    return tuple(named)
-
-
-def _quotes(directory: Path) -> bool:
-    """Return what a model's own ``arrowhead.json`` says of quotes."""
-    file = directory / CARD_FILE
-    quotes = _read_json(file).get("quotes", False) if file.is_file() else False
-    if not isinstance(quotes, bool):
-        raise ModelNotFound(f"{file}: quotes is true or false")
-    return quotes
 
 
 def _facts(directory: Path) -> dict[str, Any]:
     """Return what a folder's own ``arrowhead.json`` says, {} without one."""
     file = directory / CARD_FILE
-    return _read_json(file) if file.is_file() else {}
+    return read_json(file) if file.is_file() else {}
 
 
-def _flag(directory: Path, name: str, default: bool) -> bool:
-    """Return what the folder's ``arrowhead.json`` says under this name, else ``default``."""
-    value = _facts(directory).get(name, default)
-    if not isinstance(value, bool):
-        raise ModelNotFound(f"{directory / CARD_FILE}: {name} is true or false")
-    return value
+def _stated(directory: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return those of the fields of a card that the folder's ``arrowhead.json`` states.
+
+    Raises:
+        ModelNotFound: one has a value of another form.
+    """
+    facts = _facts(directory)
+    stated = {name: facts[name] for name in names if name in facts}
+    for name, value in stated.items():
+        is_valid, form = _FORMS.get(name, _ANY_FORM)
+        if not is_valid(value):
+            raise ModelNotFound(f"{directory / CARD_FILE}: {name} is {form}")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
 
 
-def _share(directory: Path, name: str, default: float) -> float:
-    """Return what the folder's ``arrowhead.json`` says under this name, else ``default``."""
-    value = _facts(directory).get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise ModelNotFound(f"{directory / CARD_FILE}: {name} is a number between 0 and 1")
-    return float(value)
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelNotFound(f"{path} cannot be read: {error}") from error
-    if not isinstance(loaded, dict):
-        raise ModelNotFound(f"{path} is not a JSON object")
-    return loaded
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1
+
+
+def _are_names(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(name, str) for name in value))
+
+
+_ANY_FORM: Final = ((lambda value: True), "")
+_FLAG: Final = (_is_flag, "true or false")
+_SHARE: Final = (_is_share, "a number between 0 and 1")
+_FORMS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
+    "trained_for": (_are_names, "a list of names of methods"),
+    "quotes": _FLAG,
+    "evidence_reasoning": _FLAG,
+    "verdicts": _FLAG,
+    "yes_bar": _SHARE,
+    "unclear_bar": _SHARE,
+}
+# What an adapter's training decides.
+_OF_ADAPTERS: Final = ("evidence_reasoning", "verdicts", "yes_bar", "unclear_bar")
 
 
 _SWITCHES: Final = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY")

@@ -7,25 +7,21 @@ A fetch goes on where an earlier one was interrupted. Weights in formats that ca
 
 from __future__ import annotations
 
-import fcntl
 import fnmatch
 import hashlib
-import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from models.errors import ModelNotFound
+from models.files import CARD_FILE, check_room, locked, sha256_of, write_json
 
 DEFAULT_HUB: Final = "https://huggingface.co"
 SUMS_FILE: Final = "SHA256SUMS"
-_CARD_FILE: Final = "arrowhead.json"
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FETCHED: Final = (
     "*.json",
@@ -44,7 +40,6 @@ _NOT_FETCHED: Final = ("original/*", "onnx/*", "openvino/*", "consolidated*")
 _SWITCHES: Final = ("HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET")
 _COMMIT_CHARS: Final = 12
 _TIMEOUT_S: Final = 30.0
-_MARGIN_BYTES: Final = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +84,7 @@ def look_up(source: str, revision: str | None, endpoint: str) -> HubModel:
         info = api.model_info(source, revision=revision, files_metadata=True, timeout=_TIMEOUT_S)
     except Exception as error:  # the library's own errors, those of its HTTP client and those of the system
         raise ModelNotFound(f"{source} ({revision or 'main'}) at {endpoint}: {_cause(error)}") from error
-    files = tuple(_file(one) for one in info.siblings or () if _is_wanted(one.rfilename))
+    files = tuple(_file(sibling) for sibling in info.siblings or () if _is_wanted(sibling.rfilename))
     if not any(fnmatch.fnmatch(file.name, _WEIGHTS) for file in files):
         raise ModelNotFound(f"{source} has no weights in safetensors; pickled weights are not fetched")
     data = info.card_data
@@ -107,11 +102,12 @@ def fetch(model: HubModel, into: Path, endpoint: str) -> Path:
     draft = into / f".{model.folder_name}.draft"
     try:
         draft.mkdir(parents=True, exist_ok=True)
-        with _lock(draft):
+        with locked(draft.with_suffix(".lock"), 0.0, f"fetching {model.folder_name}"):
             if target.is_dir():
                 shutil.rmtree(draft, ignore_errors=True)
                 return target
-            _check_room(model, draft)
+            present = sum(file.size for file in model.files if (draft / file.name).is_file())
+            check_room(into, model.size - present, model.source)
             _download(model, draft, endpoint)
             sums = {file.name: _checked(draft / file.name, file) for file in model.files}
             shutil.rmtree(draft / ".cache", ignore_errors=True)
@@ -138,7 +134,7 @@ def verify(folder: Path) -> int:
         path = folder / name
         if not path.is_file():
             raise ModelNotFound(f"{path} is missing")
-        if _sha256(path) != expected:
+        if sha256_of(path) != expected:
             raise ModelNotFound(f"{path} is damaged: its sha256 is not that of {SUMS_FILE}")
     if not lines:
         raise ModelNotFound(f"{file} names no files")
@@ -156,13 +152,13 @@ def fetched_folder(source: str, revision: str | None, into: Path) -> Path | None
     if not _HUB_ID.fullmatch(source):
         return None
     begin = f"{source.replace('/', '--')}@"
-    found = sorted(path for path in into.glob(f"{begin}*") if path.is_dir())
+    folders = sorted(path for path in into.glob(f"{begin}*") if path.is_dir())
     if revision is not None:
-        found = [path for path in found if revision.startswith(path.name.removeprefix(begin))]
-    if len(found) > 1:
-        commits = ", ".join(path.name.removeprefix(begin) for path in found)
+        folders = [path for path in folders if revision.startswith(path.name.removeprefix(begin))]
+    if len(folders) > 1:
+        commits = ", ".join(path.name.removeprefix(begin) for path in folders)
         raise ModelNotFound(f"{source} was fetched at several commits ({commits}): name one with model.revision")
-    return found[0] if found else None
+    return folders[0] if folders else None
 
 
 def _library() -> Any:
@@ -193,15 +189,6 @@ def _file(sibling: Any) -> HubFile:
     return HubFile(sibling.rfilename, int(sibling.size or 0), sha256, sibling.blob_id)
 
 
-def _check_room(model: HubModel, draft: Path) -> None:
-    here = sum(file.size for file in model.files if (draft / file.name).is_file())
-    needed, free = model.size - here + _MARGIN_BYTES, shutil.disk_usage(draft).free
-    if free < needed:
-        raise ModelNotFound(
-            f"{draft.parent} has {free / 1e9:.1f} GB free, and {model.source} needs {needed / 1e9:.1f} GB"
-        )
-
-
 def _download(model: HubModel, draft: Path, endpoint: str) -> None:
     library = _library()
     try:
@@ -227,15 +214,15 @@ def _checked(path: Path, file: HubFile) -> str:
     Raises:
         ModelNotFound: it is not the file that the hub announced; it is removed, so that the next try fetches it anew.
     """
-    found = _sha256(path) if path.is_file() else ""
+    digest = sha256_of(path) if path.is_file() else ""
     if file.sha256 is not None:
-        fits = found == file.sha256
+        fits = digest == file.sha256
     else:
-        fits = file.blob is None or (bool(found) and _git_blob(path) == file.blob)
-    if not found or not fits:
+        fits = file.blob is None or (bool(digest) and _git_blob(path) == file.blob)
+    if not digest or not fits:
         path.unlink(missing_ok=True)
         raise ModelNotFound(f"{file.name} is not the file that the hub announced, and was removed; fetch again")
-    return found
+    return digest
 
 
 def _git_blob(path: Path) -> str:
@@ -244,29 +231,11 @@ def _git_blob(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _describe(model: HubModel, folder: Path, sums: dict[str, str]) -> None:
     card = {"source": model.source, "revision": model.commit, "licence": model.licence}
-    (folder / _CARD_FILE).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / CARD_FILE, card)
     lines = [f"{digest}  {name}\n" for name, digest in sorted(sums.items())]
     (folder / SUMS_FILE).write_text("".join(lines), encoding="utf-8")
-
-
-@contextmanager
-def _lock(draft: Path) -> Iterator[None]:
-    handle = os.open(draft.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ModelNotFound(f"another process is fetching {draft.stem.lstrip('.')}") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _cause(error: Exception) -> str:

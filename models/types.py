@@ -5,7 +5,8 @@ Frozen, free of torch, safe to import anywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Final, Literal
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -122,4 +123,20 @@ class EngineStats:
         return EngineStats(**counts, kv_cache_used=self.kv_cache_used or other.kv_cache_used)
 
 
-_COUNTS = tuple(one.name for one in fields(EngineStats) if one.name != "kv_cache_used")
+_COUNTS = tuple(counter.name for counter in fields(EngineStats) if counter.name != "kv_cache_used")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAddress:
+    """Say where a server is that computes for this one, and how it is reached.
+
+    ``url`` has no path: https, or http to an address of a private network and, with ``allow_http``, to any. ``ca_file``
+    holds the certificates that the server's is checked against, None takes those of the system. ``connect_s`` bounds a
+    connection.
+    """
+
+    url: str
+    api_key: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    allow_http: bool = False
+    connect_s: float = 3.0

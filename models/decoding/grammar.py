@@ -163,10 +163,10 @@ def _without_prefix(call_regex: str, prefix: str) -> str:
     if inner is not None:
         return _without_prefix(inner, prefix)
     literal = re.compile("".join(rf"\\?{re.escape(char)}" for char in prefix))
-    found = literal.match(call_regex)
-    if found is None or call_regex[found.end() :][:1] in ("?", "*", "+", "{"):
+    match = literal.match(call_regex)
+    if match is None or call_regex[match.end() :][:1] in ("?", "*", "+", "{"):
         raise GrammarInvalid(f"the call expression does not begin with {prefix!r}", param="call_regex")
-    return call_regex[found.end() :]
+    return call_regex[match.end() :]
 
 
 def _unwrapped(pattern: str) -> str | None:
@@ -203,7 +203,7 @@ def _depths(pattern: str) -> list[tuple[int, int]]:
 
 
 def _literal(text: str) -> str:
-    return _REGEX_META.sub(lambda found: f"\\{found[0]}", text)
+    return _REGEX_META.sub(lambda match: f"\\{match[0]}", text)
 
 
 def _check_quotes(quotable: Mapping[int, Sequence[str]], lines: Sequence[str]) -> None:

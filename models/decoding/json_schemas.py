@@ -53,9 +53,9 @@ def unenforced(schema: Schema) -> str:
     while waiting:
         part, implied_type = waiting.pop()
         if isinstance(part, Mapping):
-            found = next(_faults(part, schema, implied_type), "")
-            if found:
-                return found
+            fault = next(_faults(part, schema, implied_type), "")
+            if fault:
+                return fault
             waiting += _inner(part)
     return ""
 
@@ -105,8 +105,8 @@ def _implies_type(schema: Schema, alone: str, root: Schema) -> bool:
     """Return whether each alternative is of the schema's own type."""
     allowed = _type_names(schema["type"])
     parts = _list(schema[alone]) if alone in ("anyOf", "oneOf", "allOf") else [{alone: schema[alone]}]
-    found = [_types(part, root) for part in parts]
-    return all(types is not None and all(_covers(allowed, name) for name in types) for types in found)
+    part_types = [_types(part, root) for part in parts]
+    return all(types is not None and all(_covers(allowed, name) for name in types) for types in part_types)
 
 
 def _without_type(schema: Schema, implied_type: str) -> Iterator[str]:
@@ -171,8 +171,8 @@ class _Branch:
     def excludes(self, other: _Branch) -> bool:
         """Return whether certainly no value satisfies both."""
         if self.types is not None and other.types is not None:
-            pairs = [(one, two) for one in self.types for two in other.types]
-            if not any(_covers({one}, two) or _covers({two}, one) for one, two in pairs):
+            pairs = [(ours, theirs) for ours in self.types for theirs in other.types]
+            if not any(_covers({ours}, theirs) or _covers({theirs}, ours) for ours, theirs in pairs):
                 return True
         if self.values is not None and other.values is not None:
             return not self.values & other.values
@@ -184,7 +184,7 @@ def _overlapping(parts: Sequence[Any], root: Schema) -> Iterator[str]:
         yield f"oneOf of more than {_MAX_BRANCHES} schemas (anyOf is enforced)"
         return
     branches = [_branch(part, root) for part in parts]
-    if not all(one.excludes(other) for one, other in combinations(branches, 2)):
+    if not all(branch.excludes(other) for branch, other in combinations(branches, 2)):
         yield "oneOf of schemas that one value can satisfy together (anyOf is enforced)"
 
 

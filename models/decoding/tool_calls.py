@@ -252,11 +252,11 @@ class ToolCallReader:
         ids = delta.token_ids[delta.num_reasoning_tokens :]
         if delta.finish_reason == "stop" and delta.stop_reason is None:
             ids = ids[:-1]  # the end token
-        found = self._parser.feed(self._scanner.feed(self._decoder.feed(ids)))
+        parts = self._parser.feed(self._scanner.feed(self._decoder.feed(ids)))
         if delta.finish_reason is not None:
             rest = self._scanner.feed(self._decoder.flush()) + self._scanner.flush()
-            found += [*self._parser.feed(rest), *self._parser.finish()]
-        return found
+            parts += [*self._parser.feed(rest), *self._parser.finish()]
+        return parts
 
 
 class CallParser:
@@ -275,10 +275,10 @@ class CallParser:
 
     def feed(self, text: str) -> list[str | ToolCall]:
         self._buffer += text
-        found: list[str | ToolCall] = []
+        parts: list[str | ToolCall] = []
         while (piece := self._next()) is not None:
-            found += piece
-        return found
+            parts += piece
+        return parts
 
     def finish(self) -> list[str | ToolCall]:
         """Return the rest, when the output has ended."""
@@ -342,7 +342,7 @@ def _calls(text: str, names: Collection[str]) -> list[ToolCall]:
 
     They are JSON objects, in a list or one after the other, or Mistral's newer ``NAME[ARGS]{...}``.
     """
-    found: list[ToolCall] = []
+    calls: list[ToolCall] = []
     at = _BETWEEN.match(text).end()  # type: ignore[union-attr]  # matches everywhere
     while at < len(text):
         named = _NAMED.match(text, at)
@@ -352,9 +352,9 @@ def _calls(text: str, names: Collection[str]) -> list[ToolCall]:
             call = _call_of(item, names)
             if call is None:
                 return []
-            found.append(call)
+            calls.append(call)
         at = _after_call(text, at)
-    return found
+    return calls
 
 
 def _after_call(text: str, at: int) -> int:

@@ -6,14 +6,14 @@ Free of torch, safe to import anywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.types import Dtype
+from models.types import Dtype, ServerAddress
 
 Pooling = Literal["cls", "mean"]
 Metric = Literal["inner_product", "l2"]
@@ -207,22 +207,15 @@ DEFAULT_REQUEST_TOKENS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteEncoderOptions:
+class RemoteEncoderOptions(ServerAddress):
     """Set where the server of a remote encoder is, and how long it is waited for.
 
-    ``url`` has no path: https, or http to an address of a private network and, with ``allow_http``, to any. ``ca_file``
-    holds the certificates that the server's is checked against, None takes those of the system. ``references`` is the
-    folder of the vectors that the server's are compared with; it is created when it is needed. ``connect_s`` bounds a
-    connection, ``reply_s`` a reply. ``batch_tokens`` bounds one request, a longer text apart; ``in_flight`` requests of
+    ``references`` is the folder of the vectors that the server's are compared with; it is created when it is needed.
+    ``reply_s`` bounds a reply. ``batch_tokens`` bounds one request, a longer text apart; ``in_flight`` requests of
     one call run at once. All probe texts are compared again after ``check_every_s``.
     """
 
-    url: str
     references: Path
-    api_key: str | None = field(default=None, repr=False)
-    ca_file: Path | None = None
-    allow_http: bool = False
-    connect_s: float = 3.0
     reply_s: float = 60.0
     batch_tokens: int = DEFAULT_REQUEST_TOKENS
     in_flight: int = 4

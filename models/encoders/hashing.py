@@ -114,5 +114,5 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _share(expected: Set[object], found: Set[object]) -> float:
-    return len(expected & found) / len(expected) if expected else 0.0
+def _share(expected: Set[object], present: Set[object]) -> float:
+    return len(expected & present) / len(expected) if expected else 0.0

@@ -5,18 +5,17 @@ Owns where files lie and their digests. Reads no weights into memory and knows n
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import importlib.util
-import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from models.catalog import PICKLES, disable_hub_access
 from models.errors import EncoderUnusable, ModelNotFound
+from models.files import read_json, sha256_of
 
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FETCHED: Final = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -54,9 +53,9 @@ def locate(source: str, *, revision: str | None, allow_download: bool, package: 
         ModelNotFound: it is not on this machine and may not, or cannot, be downloaded.
     """
     if package:
-        found = _in_package(package)
-        if found is not None:
-            return found
+        folder = _in_package(package)
+        if folder is not None:
+            return folder
     directory = Path(source).expanduser()
     if directory.is_dir():
         return ModelFolder(directory)
@@ -129,7 +128,7 @@ def weight_files(folder: ModelFolder) -> list[Path]:
         if missing or not shards:
             raise ModelNotFound(f"{path / _WEIGHTS_INDEX} names weights that are missing: {', '.join(missing)}")
         return [path / name for name in shards]
-    pickles = sorted(found.name for pattern in PICKLES for found in path.glob(pattern))
+    pickles = sorted(file.name for pattern in PICKLES for file in path.glob(pattern))
     if pickles:
         raise EncoderUnusable(
             f"{path} has its weights only as {', '.join(pickles)}, a format that can run code when read: "
@@ -167,20 +166,4 @@ def _file_digest(path: Path) -> str:
 @lru_cache(maxsize=256)
 def _digest_once(path: Path, size: int, mtime_ns: int) -> str:
     # Size and time are part of the key: a file that changed is read again.
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file.
-
-    Raises:
-        ModelNotFound: the file is missing or holds no JSON object.
-    """
-    try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelNotFound(f"{path} cannot be read: {error}") from error
-    if not isinstance(loaded, dict):
-        raise ModelNotFound(f"{path} is not a JSON object")
-    return loaded
+    return sha256_of(path)

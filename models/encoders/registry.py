@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from models.encoders.base import CrossEncoder, Encoder, EncoderOptions, RemoteEncoderOptions
 from models.encoders.hashing import HashingEncoder, OverlapCrossEncoder
-from models.encoders.model_files import ModelFolder, read_json, weight_files
+from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
 from models.encoders.specs import DEFAULT_ENCODER, HASHING, OVERLAP, CrossEncoderSpec, EncoderSpec
 from models.errors import EncoderUnusable, ModelNotFound
+from models.files import read_json
 
 _ITEM_BYTES: Final = {"auto": 2, "bfloat16": 2, "float16": 2, "float32": 4}
 _GPU_BATCH_TOKENS: Final = 65_536

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from models.encoders.base import EncoderOptions, Metric, Pooling
-from models.encoders.model_files import ModelFolder, locate, read_json
+from models.encoders.model_files import ModelFolder, locate
 from models.encoders.specs import (
     DEFAULT_ENCODER,
     HASHING,
@@ -26,6 +26,7 @@ from models.encoders.specs import (
     EncoderSpec,
 )
 from models.errors import EncoderUnusable, ModelNotFound, UnsupportedParam
+from models.files import read_json
 
 MODULES: Final = "modules.json"
 _POOLINGS: Final[dict[str, Pooling]] = {"cls": "cls", "mean": "mean"}
@@ -108,10 +109,10 @@ def resolve_cross_encoder(spec_or_id: CrossEncoderSpec | str, options: EncoderOp
     spec = spec_or_id
     if isinstance(spec, str):
         by_source = {known.source.lower(): known for known in KNOWN_CROSS_ENCODERS.values()}
-        found = KNOWN_CROSS_ENCODERS.get(spec) or by_source.get(spec.lower())
+        known = KNOWN_CROSS_ENCODERS.get(spec) or by_source.get(spec.lower())
         name = Path(spec).expanduser().resolve().name if Path(spec).expanduser().is_dir() else spec
         _reject_unknown_name(spec, (*KNOWN_CROSS_ENCODERS, OVERLAP))
-        spec = found or CrossEncoderSpec(name=name, source=spec)
+        spec = known or CrossEncoderSpec(name=name, source=spec)
     return ResolvedCrossEncoder(spec, _locate(spec.source, options.revision or spec.revision, options))
 
 

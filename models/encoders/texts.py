@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import EncoderFingerprint, PassageText, join_title
-from models.encoders.model_files import digests, read_json
+from models.encoders.model_files import digests
 from models.encoders.resolve import ResolvedEncoder
 from models.encoders.specs import EncoderSpec
 from models.errors import ModelNotFound
+from models.files import first_line, read_json
 
 # Flag of tokenizer_config.json -> flag of the normalizer in tokenizer.json, and the default of the first.
 _NORMALIZER: Final = (
@@ -173,8 +174,9 @@ def load_tokenizer(directory: Path) -> Any:
     try:
         fast = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        line = (str(error).strip().splitlines() or [""])[0]
-        raise ModelNotFound(f"no usable tokenizer in {directory}: {type(error).__name__}: {line}") from error
+        raise ModelNotFound(
+            f"no usable tokenizer in {directory}: {type(error).__name__}: {first_line(error)}"
+        ) from error
     if not getattr(fast, "is_fast", False):
         raise ModelNotFound(f"the tokenizer of {directory} has no fast form (tokenizer.json)")
     return fast

@@ -11,13 +11,13 @@ import math
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from models.errors import ContextTooLong, UnsupportedParam
-from models.types import Delta, Dtype, EngineStats, GenerateParams, Grammar
+from models.types import Delta, Dtype, EngineStats, GenerateParams, Grammar, ServerAddress
 
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -212,22 +212,15 @@ class LoraAdapter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteOptions:
-    """Set where the replicas of the remote engine are, and how long it waits for them.
+class RemoteOptions(ServerAddress):
+    """Set where the vLLM server of the remote engine is, or a router before several, and how long it is waited for.
 
-    ``urls`` have no path: https, or http to addresses of private networks and, with ``allow_http``, to any. ``model``
-    is the name under which the replicas serve the model, None takes the card's. ``ca_file`` holds the certificates that
-    theirs are checked against, None takes those of the system. A replica that sends nothing for ``silence_s`` is given
-    up, and so is one whose health is not reported within ``probe_timeout_s`` twice in a row. A request waits for a
-    replica for ``wait_s`` at most, the start for ``start_s``.
+    ``model`` is the model's name there, None takes the card's. A request that gets nothing for ``silence_s`` is given
+    up. The server is down when its health is not reported within ``probe_timeout_s`` twice
+    in a row; a request then waits for ``wait_s`` at most, the start for ``start_s``.
     """
 
-    urls: tuple[str, ...]
     model: str | None = None
-    api_key: str | None = field(default=None, repr=False)
-    ca_file: Path | None = None
-    allow_http: bool = False
-    connect_s: float = 3.0
     silence_s: float = 120.0
     probe_every_s: float = 2.0
     probe_timeout_s: float = 5.0
@@ -241,9 +234,9 @@ def is_private(address: str) -> bool:
     Raises:
         ValueError: it is no IP address.
     """
-    found = ip_address(address.split("%")[0])
-    found = getattr(found, "ipv4_mapped", None) or found
-    return found.is_private and not found.is_unspecified
+    ip = ip_address(address.split("%")[0])
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return ip.is_private and not ip.is_unspecified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

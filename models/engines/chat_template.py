@@ -118,7 +118,7 @@ class ChatTemplate:
 
 def _as_text(token: Any) -> Any:
     """Return special tokens as text; some names have several."""
-    return [str(one) for one in token] if isinstance(token, list | tuple) else str(token)
+    return [str(part) for part in token] if isinstance(token, list | tuple) else str(token)
 
 
 def _mark() -> str:

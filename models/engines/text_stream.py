@@ -147,9 +147,9 @@ class StopScanner:
         if not self._stops:
             return text
         buffer = self._withheld + text
-        found = self._first_match(buffer)
-        if found is not None:
-            start, self.matched = found
+        match = self._first_match(buffer)
+        if match is not None:
+            start, self.matched = match
             self._withheld = ""
             return buffer[:start]
         length = self._withheld_length(buffer)
@@ -273,10 +273,10 @@ class RepetitionGuard:
         self._text.append(token_id)
         periods = self._periods(token_id, at)
         changed = tuple(period for period in periods if self._last_equal[period] != at - 1)
-        found = [self._run(period, at) for period in periods]
-        found += [near.window for near in self._near if near.add(periods, changed)]
-        found += [_NEW_WINDOW] if self._novelty.add(token_id) else []
-        return any(length and not self._is_copy(length) for length in found)
+        lengths = [self._run(period, at) for period in periods]
+        lengths += [near.window for near in self._near if near.add(periods, changed)]
+        lengths += [_NEW_WINDOW] if self._novelty.add(token_id) else []
+        return any(length and not self._is_copy(length) for length in lengths)
 
     def _periods(self, token_id: int, at: int) -> tuple[int, ...]:
         """Return how many tokens before the same one stood."""

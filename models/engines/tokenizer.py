@@ -20,6 +20,7 @@ from models.catalog import ModelCard, disable_hub_access
 from models.engines.base import ThinkingTokens
 from models.engines.chat_template import ChatTemplate, template_source
 from models.errors import ModelNotFound, UnsupportedParam
+from models.files import first_line
 
 # Tokenised in front of text (and removed again) where the tokenizer treats the start of a text specially. The first one
 # that does not merge with the text is used.
@@ -81,16 +82,14 @@ class HfTokenizer:
         try:
             fast = AutoTokenizer.from_pretrained(source, revision=revision, local_files_only=local_only)
         except (OSError, ValueError, KeyError, ImportError) as error:
-            raise ModelNotFound(f"no usable tokenizer in {source}: {_first_line(error)}") from error
+            raise ModelNotFound(f"no usable tokenizer in {source}: {first_line(error)}") from error
         if not getattr(fast, "is_fast", False):
             raise ModelNotFound(f"the tokenizer of {source} has no fast form (tokenizer.json)")
         if chat_template is not None:
             try:
                 fast.chat_template = chat_template.read_text(encoding="utf-8")
             except (OSError, ValueError) as error:
-                raise ModelNotFound(
-                    f"the chat template {chat_template} cannot be read: {_first_line(error)}"
-                ) from error
+                raise ModelNotFound(f"the chat template {chat_template} cannot be read: {first_line(error)}") from error
         return cls(fast, _configured_eos(source, revision=revision, local_only=local_only))
 
     @property
@@ -255,19 +254,15 @@ def _configured_eos(source: str, *, revision: str | None, local_only: bool) -> f
     from transformers import GenerationConfig, PreTrainedConfig
 
     where: dict[str, Any] = {"revision": revision, "local_files_only": local_only}
-    found: list[object] = []
+    stated: list[object] = []
     with suppress(OSError):  # a tokenizer alone
         config, _ = PreTrainedConfig.get_config_dict(source, **where)
-        found += [part.get("eos_token_id") for part in (config, config.get("text_config")) if isinstance(part, dict)]
+        stated += [part.get("eos_token_id") for part in (config, config.get("text_config")) if isinstance(part, dict)]
     if not Path(source).is_dir() or (Path(source) / "generation_config.json").is_file():
         with suppress(OSError):  # an optional file
-            found.append(GenerationConfig.from_pretrained(source, **where).eos_token_id)
-    ids = [i for entry in found for i in (entry if isinstance(entry, (list, tuple)) else [entry])]
+            stated.append(GenerationConfig.from_pretrained(source, **where).eos_token_id)
+    ids = [i for entry in stated for i in (entry if isinstance(entry, (list, tuple)) else [entry])]
     return frozenset(i for i in ids if isinstance(i, int) and i >= 0)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,13 +355,13 @@ class ControlTokenEncoder:
 
     def encode_rendered(self, rendered: str, mask: TextMask) -> list[int]:
         """Encode what a template has made of masked text: control tokens outside the masked text are real."""
-        marked = self._pattern.sub(lambda found: self._stand_ins[found[0]], rendered) if self.control else rendered
+        marked = self._pattern.sub(lambda match: self._stand_ins[match[0]], rendered) if self.control else rendered
         return self._without_control(self._encode_raw(mask.show(marked)))
 
     def leading_control(self, text: str) -> int | None:
         """Return the id of the control token that ``text`` begins with, after white space, if any."""
-        found = self._pattern.match(text.lstrip()) if self.control else None
-        return None if found is None else self.control[found[0]]
+        match = self._pattern.match(text.lstrip()) if self.control else None
+        return None if match is None else self.control[match[0]]
 
     @property
     def anchor(self) -> list[int]:

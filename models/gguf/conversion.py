@@ -4,41 +4,34 @@ A folder is written beside its place and then renamed, under a lock that the ker
 kill at any moment leaves no folder or a whole one, and two processes that start at once convert it once. Of tokenizers
 only byte-level BPE is converted, with the kinds of word splitting that are known here: a file names how text is cut
 into words before merging (``tokenizer.ggml.pre``) and does not describe it, and another cut gives other tokens than
-those of training.
+those of training. transformers' own reading does not look at it, and takes longer (docs/benchmarks.md).
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
-import json
 import logging
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, Final
 
 from models.errors import ModelNotFound
+from models.files import CARD_FILE, check_room, locked, sha256_of, write_json
 from models.gguf.header import check_header
 from models.gguf.layout import ROPE_FREQS, Layout, layout_of
 
 log = logging.getLogger(__name__)
 SUFFIX: Final = ".gguf"
-CARD_FILE: Final = "arrowhead.json"
 _SAMPLE: Final = 2**20
 _ITEM_BYTES: Final = 2
 _SHARD_BYTES: Final = 2 * 2**30
-# Tokenizer, config and the file system's own.
-_MARGIN_BYTES: Final = 64 * 2**20
 _WAIT_S: Final = 900.0
-_POLL_S: Final = 0.2
-_DIGEST: Final = "0123456789abcdef"
 # ggml's kinds of tokens.
 _CONTROL, _USER_DEFINED = 3, 4
 _LLAMA3: Final = (
@@ -100,7 +93,7 @@ def convert(file: Path, target: Path, *, sha256: str | None = None, card: Mappin
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(target):
+        with locked(target.parent / f".{target.name}.lock", _WAIT_S, f"converting {target.name}"):
             if target.is_dir():
                 return
             for leftover in target.parent.glob(f".{target.name}.draft-*"):
@@ -114,24 +107,20 @@ def convert(file: Path, target: Path, *, sha256: str | None = None, card: Mappin
 
 
 def _build(file: Path, target: Path, sha256: str | None, card: dict[str, Any]) -> None:
-    found = _sha256(file)
-    if sha256 is not None and found != sha256:
-        raise ModelNotFound(f"{file} is damaged: sha256 {found}, expected {sha256}")
+    digest = sha256_of(file)
+    if sha256 is not None and digest != sha256:
+        raise ModelNotFound(f"{file} is damaged: sha256 {digest}, expected {sha256}")
     reader = _reader(file)
     metadata, layout = _layout(reader)
-    needed = sum(prod(int(size) for size in one.shape) for one in reader.tensors) * _ITEM_BYTES + _MARGIN_BYTES
-    free = shutil.disk_usage(target.parent).free
-    if free < needed:
-        raise ModelNotFound(
-            f"{target.parent} has {free / 1e9:.1f} GB free, and the converted model needs {needed / 1e9:.1f} GB; make "
-            "room, or set model.data_dir to another folder"
-        )
+    needed = sum(prod(int(size) for size in tensor.shape) for tensor in reader.tensors) * _ITEM_BYTES
+    remedy = "; make room, or set model.data_dir to another folder"
+    check_room(target.parent, needed, "the converted model", remedy)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.draft-", dir=target.parent))
     try:
         _write(reader, metadata, layout, draft)
-        digests = {path.name: _sha256(path) for path in sorted(draft.glob("*.safetensors"))}
-        facts = {"converted_from": file.name, "gguf_sha256": found, "weights_sha256": digests}
-        _write_json(draft / CARD_FILE, card | facts)
+        digests = {path.name: sha256_of(path) for path in sorted(draft.glob("*.safetensors"))}
+        facts = {"converted_from": file.name, "gguf_sha256": digest, "weights_sha256": digests}
+        write_json(draft / CARD_FILE, card | facts)
         _sync(draft)
         draft.rename(target)
         _sync(target.parent, only_folder=True)
@@ -140,12 +129,11 @@ def _build(file: Path, target: Path, sha256: str | None, card: dict[str, Any]) -
 
 
 def _write(reader: Any, metadata: Mapping[str, Any], layout: Layout, folder: Path) -> None:
-
     write_tokenizer(metadata, folder)
-    _write_json(folder / "config.json", layout.config)
+    write_json(folder / "config.json", layout.config)
     ends = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
     known = sorted({end for end in ends if end is not None})
-    _write_json(folder / "generation_config.json", {"eos_token_id": known} if known else {})
+    write_json(folder / "generation_config.json", {"eos_token_id": known} if known else {})
     _write_weights(reader, layout, folder)
 
 
@@ -154,7 +142,7 @@ def _write_weights(reader: Any, layout: Layout, folder: Path) -> None:
     shards: list[list[str]] = [[]]
     size = total = 0
     for name in layout.tensors:
-        more = prod(int(one) for one in by_name[layout.tensors[name]].shape) * _ITEM_BYTES
+        more = prod(int(number) for number in by_name[layout.tensors[name]].shape) * _ITEM_BYTES
         if size and size + more > _SHARD_BYTES:
             shards.append([])
             size = 0
@@ -162,12 +150,12 @@ def _write_weights(reader: Any, layout: Layout, folder: Path) -> None:
         size, total = size + more, total + more
     files: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
-        one = len(shards) == 1
-        file = "model.safetensors" if one else f"model-{number:05}-of-{len(shards):05}.safetensors"
+        part = f"-{number:05}-of-{len(shards):05}" if len(shards) > 1 else ""
+        file = f"model{part}.safetensors"
         _save({name: _tensor(by_name[layout.tensors[name]], layout) for name in names}, folder / file)
         files |= dict.fromkeys(names, file)
     if len(shards) > 1:
-        _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": files})
+        write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": files})
 
 
 def _save(tensors: Mapping[str, Any], file: Path) -> None:
@@ -206,38 +194,9 @@ def _reader(file: Path) -> Any:
 def _layout(reader: Any) -> tuple[dict[str, Any], Layout]:
     metadata = {name: field.contents() for name, field in reader.fields.items()}
     # A file names the columns first.
-    shapes = {one.name: [int(size) for size in reversed(one.shape)] for one in reader.tensors}
-    factors = next(([float(value) for value in one.data] for one in reader.tensors if one.name == ROPE_FREQS), None)
+    shapes = {tensor.name: [int(size) for size in reversed(tensor.shape)] for tensor in reader.tensors}
+    factors = next(([float(value) for value in t.data] for t in reader.tensors if t.name == ROPE_FREQS), None)
     return metadata, layout_of(metadata, shapes, factors)
-
-
-@contextlib.contextmanager
-def _lock(target: Path) -> Iterator[None]:
-    handle = os.open(target.parent / f".{target.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        until = time.monotonic() + _WAIT_S
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise ModelNotFound(
-                        f"another process has been converting {target.name} for {_WAIT_S:.0f} s"
-                    ) from None
-                time.sleep(_POLL_S)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _write_json(file: Path, value: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 def _sync(folder: Path, *, only_folder: bool = False) -> None:

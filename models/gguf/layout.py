@@ -119,9 +119,9 @@ def _tensors(shapes: Mapping[str, Sequence[int]], blocks: int) -> dict[str, str]
 
 
 def _hf_name(name: str) -> str:
-    found = _BLOCK.fullmatch(name)
-    if found and found[2] in _INNER:
-        return f"model.layers.{found[1]}.{_INNER[found[2]]}.{found[3]}"
+    match = _BLOCK.fullmatch(name)
+    if match and match[2] in _INNER:
+        return f"model.layers.{match[1]}.{_INNER[match[2]]}.{match[3]}"
     part, _, kind = name.rpartition(".")
     if part in _OUTER and kind == "weight":
         return f"{_OUTER[part]}.weight"
@@ -187,7 +187,7 @@ def _rope(theta: float, head_dim: int, factors: Sequence[float] | None) -> dict[
     most = round(max(factors), 3)
     expected = _stretched(theta, head_dim, most)
     if len(factors) != len(expected) or any(
-        abs(one - other) > _ROPE_TOLERANCE * other for one, other in zip(factors, expected, strict=True)
+        abs(factor - other) > _ROPE_TOLERANCE * other for factor, other in zip(factors, expected, strict=True)
     ):
         raise ModelNotFound("the GGUF file's rope_freqs are not Llama 3's; fetch the model in its safetensors form")
     return {

@@ -152,13 +152,13 @@ def _packed(plain: nn.Linear) -> PackedLinear | None:
     rows = _trial(plain)
     try:
         layer = PackedLinear(plain)
-        found = layer(rows)
+        result = layer(rows)
     except (RuntimeError, AttributeError) as error:
         log.info("cannot pack a linear layer: %s", str(error).splitlines()[0])
         return None
     expected: Any = functional.linear(rows, plain.weight, plain.bias)
     largest = expected.abs().max().float()
-    apart = (found - expected).abs().max().float()
+    apart = (result - expected).abs().max().float()
     return layer if bool(apart <= _TOLERANCE[plain.weight.dtype] * largest) else None
 
 

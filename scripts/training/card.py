@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from models.gguf.conversion import CARD_FILE
+from models.files import CARD_FILE
 from scripts.training.lora import WEIGHTS_FILE
 
 _SMOOTH: Final = 8

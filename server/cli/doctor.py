@@ -118,7 +118,7 @@ def _model(settings: Settings) -> Finding:
 
     card = choose_card(settings)
     if settings.model.engine == "remote":
-        return Finding("ok", "model", f"{card.name} at {', '.join(settings.model.urls)}, tokenizer from {card.source}")
+        return Finding("ok", "model", f"{card.name} at {settings.model.url}, tokenizer from {card.source}")
     card.verify_weights()
     return Finding("ok", "model", f"{card.name} from {card.source}, {card.context_length} tokens")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
@@ -29,19 +29,18 @@ class ModelSettings(SettingsGroup):
         default=None, description="unset: chat where the model's tokenizer has a chat template"
     )
     engine: Literal["auto", "transformers", "vllm", "remote", "scripted"] = "auto"
-    urls: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(),
-        description="vLLM replicas, or a router before them, of the remote engine; http://a:8000,http://b:8000",
+    url: str | None = Field(
+        default=None, description="vLLM server of the remote engine, or a router before several; http://host:8000"
     )
-    remote_name: str | None = Field(default=None, description="the model's name at the replicas; unset: the same")
-    api_key: SecretStr | None = Field(default=None, description="key of the replicas (vllm serve --api-key)")
-    ca_file: Path | None = Field(default=None, description="certificates that the replicas' are checked against")
+    remote_name: str | None = Field(default=None, description="the model's name at that server; unset: the same")
+    api_key: SecretStr | None = Field(default=None, description="key of that server (vllm serve --api-key)")
+    ca_file: Path | None = Field(default=None, description="certificates that the server's is checked against")
     allow_http: bool = Field(default=False, description="send prompts unencrypted to addresses that are not private")
     replica_silence_s: Seconds = Field(
         default=120.0, description="a replica that sends nothing for so long is given up"
     )
     replica_wait_s: Seconds = Field(default=15.0, description="a request waits so long for a replica; then 503")
-    replica_start_s: Seconds = Field(default=900.0, description="the start waits so long for the first replica")
+    replica_start_s: Seconds = Field(default=900.0, description="the start waits so long for a replica")
     script: Path | None = Field(default=None, description="replies of the scripted engine (tests and development)")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
@@ -76,7 +75,7 @@ class ModelSettings(SettingsGroup):
     reasoning_parser: str | None = Field(default=None, description="vLLM's name for how the model writes thoughts")
     chat_template: Path | None = Field(default=None, description="Jinja file in place of the model's own (vLLM)")
 
-    @field_validator("lora_adapters", "urls", mode="before")
+    @field_validator("lora_adapters", mode="before")
     @classmethod
     def _comma_list(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -93,15 +92,16 @@ class ModelSettings(SettingsGroup):
                 raise ValueError(f"two adapters are called {name!r}")
         return adapters
 
-    @field_validator("urls")
+    @field_validator("url")
     @classmethod
-    def _addresses(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        if any(web_address(url).path not in ("", "/") for url in urls):
-            raise ValueError("each is an address without a path, as https://replica-1:8000")
-        plain = tuple(url.rstrip("/") for url in urls)
-        if len(set(plain)) < len(plain):
-            raise ValueError("an address is there twice")
-        return plain
+    def _address(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        if "," in url:
+            raise ValueError("one address; put a router (vllm-router, HAProxy) before several servers and name it")
+        if web_address(url).path not in ("", "/"):
+            raise ValueError("an address without a path, as https://router:8000")
+        return url.rstrip("/")
 
     @property
     def lora_folders(self) -> dict[str, Path]:
@@ -109,14 +109,22 @@ class ModelSettings(SettingsGroup):
         pairs = (one.partition("=") for one in self.lora_adapters)
         return {name: Path(folder).expanduser() for name, _, folder in pairs}
 
-    @model_validator(mode="after")
-    def _urls_fit_engine(self) -> Self:
-        if (self.engine == "remote") != bool(self.urls):
-            raise ValueError("urls: the engine 'remote' needs the addresses of its replicas, and no other takes any")
-        public = [url for url in self.urls if is_unencrypted_to_public(url)]
-        if public and not self.allow_http:
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_urls(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "urls" in given:
             raise ValueError(
-                f"urls: {public[0]} would send prompts unencrypted to an address that is not private: use https, or "
+                "urls: there is one address now, model.url: of a vLLM server, or of a router before several"
+            )
+        return given
+
+    @model_validator(mode="after")
+    def _url_fits_engine(self) -> Self:
+        if (self.engine == "remote") != (self.url is not None):
+            raise ValueError("url: the engine 'remote' needs the address of its server, and no other takes one")
+        if self.url is not None and is_unencrypted_to_public(self.url) and not self.allow_http:
+            raise ValueError(
+                f"url: {self.url} would send prompts unencrypted to an address that is not private: use https, or "
                 "set model.allow_http"
             )
         return self

@@ -138,7 +138,7 @@ def engine_options(model: ModelSettings, device_reserve_bytes: int = 0) -> Engin
         lora_adapters=tuple(LoraAdapter(name, path) for name, path in model.lora_folders.items()),
         max_lora_rank=model.max_lora_rank,
         draft_tokens=model.draft_tokens,
-        remote=_remote(model) if model.engine == "remote" else None,
+        remote=None if model.url is None else _remote(model, model.url),
     )
 
 
@@ -170,9 +170,9 @@ def _request(model: ModelSettings) -> ModelRequest:
     )
 
 
-def _remote(model: ModelSettings) -> RemoteOptions:
+def _remote(model: ModelSettings, url: str) -> RemoteOptions:
     return RemoteOptions(
-        urls=model.urls,
+        url=url,
         model=model.remote_name,
         api_key=None if model.api_key is None else model.api_key.get_secret_value(),
         ca_file=model.ca_file,

@@ -1,6 +1,6 @@
 """The real engines write the same: greedy, float32, same weights, across intercepted calls too.
 
-The remote engine over two replicas too; starting these takes a minute (``long``).
+The remote engine over two replicas behind HAProxy too; starting these takes a minute (``long``).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import re
+import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ from models.engines.base import Engine, EngineOptions, RemoteOptions
 from models.engines.remote_engine.engine import RemoteEngine
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import GenerateParams, Grammar
-from scripts.benchmarks.serving.vllm_replica import VllmReplica, launch, vllm_replicas, wait_until_healthy
+from scripts.benchmarks.serving.vllm_replica import VllmReplica, launch, router, vllm_replicas, wait_until_healthy
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="session")]
 
@@ -58,13 +59,17 @@ def replicas(real_model: Path) -> Iterator[list[VllmReplica]]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def remote_engine(real_model: Path, replicas: list[VllmReplica]) -> AsyncIterator[RemoteEngine]:
+async def remote_engine(
+    real_model: Path, replicas: list[VllmReplica], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[RemoteEngine]:
+    if shutil.which("haproxy") is None:
+        pytest.skip("HAProxy is not installed")
     card = card_from_request(ModelRequest(source=str(real_model), served_name=NAME))
-    remote = RemoteOptions(urls=tuple(one.url for one in replicas), start_s=300.0, wait_s=60.0)
-    engine = RemoteEngine(card, EngineOptions(remote=remote))
-    await engine.start()
-    yield engine
-    await engine.close()
+    with router([one.url for one in replicas], tmp_path_factory.mktemp("router")) as url:
+        engine = RemoteEngine(card, EngineOptions(remote=RemoteOptions(url=url, start_s=300.0, wait_s=60.0)))
+        await engine.start()
+        yield engine
+        await engine.close()
 
 
 @pytest.fixture(scope="module", params=["vllm_engine", pytest.param("remote_engine", marks=pytest.mark.long)])

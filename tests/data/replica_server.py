@@ -40,6 +40,7 @@ class Behaviour:
     """How the replica fails. ``cut_after`` tokens of all streams together it is dead, until this is None again."""
 
     cut_after: int | None = None
+    cut_once: int | None = None  # after so many tokens one stream breaks, and all is well again
     hangs: bool = False
     status: int | None = None
     longest: int | None = None  # a prompt of more tokens is answered with 500
@@ -194,6 +195,9 @@ class Replica:
                 written += last.token_ids
                 self._sent += len(last.token_ids)
                 if self.is_dead():
+                    raise Cut
+                if self.behaviour.cut_once is not None and self._sent >= self.behaviour.cut_once:
+                    self.behaviour.cut_once = None
                     raise Cut
                 found = self.behaviour.stops_at
                 if found is not None and found in self.engine.tokenizer.decode(written):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -40,27 +40,26 @@ def build_engine(kind: str, directory: Path, vllm_device: str = "cpu") -> Engine
     return create_engine("transformers", card, options)
 
 
-def over(urls: Sequence[str], directory: Path) -> Engine:
+def over(url: str, directory: Path) -> Engine:
     """The remote engine, with the tokenizer of ``directory``."""
     card = ModelCard(name="tiny", source=str(directory), context_length=CONTEXT)
-    remote = RemoteOptions(urls=tuple(urls), start_s=300.0)
+    remote = RemoteOptions(url=url, start_s=300.0)
     return create_engine("remote", card, EngineOptions(max_num_seqs=SLOTS, remote=remote))
 
 
 @asynccontextmanager
 async def remote_engine(kind: str, directory: Path) -> AsyncIterator[Engine]:
-    """The remote engine over two stand-ins that share a transformers engine, or over two real replicas."""
+    """The remote engine over a stand-in with a transformers engine, or over a real replica."""
     async with AsyncExitStack() as stack:
         if kind == "remote-vllm":
             options = ("--max-model-len", str(CONTEXT), "--max-num-seqs", str(SLOTS))
-            real = stack.enter_context(vllm_replicas(2, directory, "tiny", options))
-            yield over([one.url for one in real], directory)
+            real = stack.enter_context(vllm_replicas(1, directory, "tiny", options))
+            yield over(real[0].url, directory)
             return
         inner = build_engine("transformers", directory)
         await inner.start()
         stack.push_async_callback(inner.close)
         vocabulary = json.loads((directory / "config.json").read_text())["vocab_size"]
-        stand_ins = [await Replica(inner, Behaviour(vocabulary=vocabulary)).start() for _ in range(2)]
-        for one in stand_ins:
-            stack.push_async_callback(one.stop)
-        yield over([one.url for one in stand_ins], directory)
+        stand_in = await Replica(inner, Behaviour(vocabulary=vocabulary)).start()
+        stack.push_async_callback(stand_in.stop)
+        yield over(stand_in.url, directory)

@@ -30,13 +30,13 @@ from models.encoders.base import (
     Progress,
     RemoteEncoderOptions,
 )
-from models.encoders.model_files import read_json
 from models.encoders.remote_encoder.connection import Connection
 from models.encoders.remote_encoder.references import PROBES, probe_vectors, query_texts
 from models.encoders.resolve import ResolvedEncoder, check_tables
 from models.encoders.specs import EncoderSpec
 from models.encoders.texts import EncoderTexts, Text, TruncatingTokenizer, file_digests, fingerprint_of, load_tokenizer
 from models.errors import EncoderUnusable
+from models.files import read_json
 
 log = logging.getLogger(__name__)
 Ids = NDArray[np.int32]
@@ -146,8 +146,8 @@ class RemoteEncoder:
         rows = [row.ids for row in (*passages, *queries)]
         # Short and long texts together, as they come later; no request beyond the bound of one.
         parts = list(self._batches(rows))
-        found = np.concatenate([self._post([rows[number] for number in part]) for part in parts])
-        self._compare(found, self._expected[np.concatenate(parts)])
+        vectors = np.concatenate([self._post([rows[number] for number in part]) for part in parts])
+        self._compare(vectors, self._expected[np.concatenate(parts)])
         self._checked = (losses, time.monotonic())
         log.info("remote encoder checked: name=%s url=%s", self.name, self.url)
 
@@ -157,8 +157,8 @@ class RemoteEncoder:
         losses, since = self._checked
         return losses == self._server.losses and time.monotonic() - since < self._remote.check_every_s
 
-    def _compare(self, found: Floats, expected: Floats) -> None:
-        measured = similarity(found, expected)
+    def _compare(self, vectors: Floats, expected: Floats) -> None:
+        measured = similarity(vectors, expected)
         if measured.is_same:
             return
         self._checked = None
@@ -267,10 +267,10 @@ class Similarity(NamedTuple):
         return self.cosine >= MIN_COSINE and self.length_error <= MAX_LENGTH_ERROR
 
 
-def similarity(found: Floats, expected: Floats) -> Similarity:
-    one, other = found.astype(np.float64), expected.astype(np.float64)
-    lengths, known = np.linalg.norm(one, axis=1), np.linalg.norm(other, axis=1)
-    cosines = (one * other).sum(axis=1) / np.maximum(lengths * known, _TINY)
+def similarity(vectors: Floats, expected: Floats) -> Similarity:
+    ours, other = vectors.astype(np.float64), expected.astype(np.float64)
+    lengths, known = np.linalg.norm(ours, axis=1), np.linalg.norm(other, axis=1)
+    cosines = (ours * other).sum(axis=1) / np.maximum(lengths * known, _TINY)
     return Similarity(float(cosines.min()), float(np.abs(lengths / np.maximum(known, _TINY) - 1.0).max()))
 
 

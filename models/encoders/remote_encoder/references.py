@@ -10,21 +10,21 @@ import io
 import json
 import os
 import secrets
-import subprocess
-import sys
+import signal
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import asdict
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from models.encoders.base import Encoder, EncoderFingerprint, EncoderOptions, Floats, PassageText
-from models.encoders.model_files import ModelFolder
 from models.encoders.resolve import ResolvedEncoder
-from models.encoders.specs import EncoderSpec
-from models.errors import EncoderUnusable
+from models.errors import EncoderUnusable, ModelError
+from models.files import first_line
 
 # The first one goes with every request, so it is short. The others differ in what a server may do otherwise: special
 # tokens, letters beyond ASCII, truncation, an empty text, and punctuation that a decoder may join to words ("do not",
@@ -37,9 +37,7 @@ PROBES: Final = (
     PassageText("Metformin", "Glucose and insulin in patients with sepsis, hepatitis or neuropathy. " * 60),
 )
 _VERSION: Final = 1
-_TIMEOUT_S: Final = 600.0
-_PROGRAM: Final = "import sys; sys.path.append(sys.argv[1]); from {0} import main; main(sys.argv[2])"
-_ERROR: Final = "error: "
+_TIMEOUT_S: Final = 600
 
 
 def probe_vectors(resolved: ResolvedEncoder, fingerprint: EncoderFingerprint, folder: Path) -> Floats:
@@ -59,21 +57,6 @@ def probe_vectors(resolved: ResolvedEncoder, fingerprint: EncoderFingerprint, fo
     return rows
 
 
-def main(task: str) -> None:
-    """Compute the vectors of the probe texts in this process and store them."""
-    from models.encoders.transformers_encoder.encoder import TransformersEncoder
-    from models.errors import ModelError
-
-    given = json.loads(task)
-    try:
-        resolved = _resolved(given["resolved"])
-        encoder = TransformersEncoder(resolved, EncoderOptions(device="cpu", dtype="float32", batch_tokens=512))
-        _store(Path(given["path"]), probe_rows(encoder))
-    except (ModelError, OSError) as error:
-        print(f"{_ERROR}{error}", file=sys.stderr)  # noqa: T201 - read by the process that started this one
-        sys.exit(1)
-
-
 def query_texts(probes: Sequence[PassageText]) -> list[str]:
     return [probe.text for probe in probes]
 
@@ -84,35 +67,24 @@ def probe_rows(encoder: Encoder) -> Floats:
 
 
 def _compute(resolved: ResolvedEncoder, path: Path) -> None:
-    task = json.dumps({"resolved": asdict(resolved), "path": str(path.absolute())}, default=str)
-    program = [sys.executable, "-I", "-c", _PROGRAM.format(__name__), str(Path(__file__).parents[3]), task]
-    environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    try:
-        done = subprocess.run(
-            program, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        failure = type(error).__name__
-    else:
-        if done.returncode == 0:
-            return
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {done.returncode}"]
-        failure = lines[-1].removeprefix(_ERROR)[:500]
-    raise EncoderUnusable(
-        f"{resolved.spec.name}: the vectors that a server's are compared with cannot be computed here ({failure}); "
-        f"a machine that has the same model files and torch can make the file {path}"
-    )
+    # Not a fork, which would copy the locks of this process's threads.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        try:
+            process.submit(store_probes, resolved, path).result()
+        except (ModelError, OSError, BrokenProcessPool) as error:
+            raise EncoderUnusable(
+                f"{resolved.spec.name}: the vectors that a server's are compared with cannot be computed here "
+                f"({first_line(error)}); a machine that has the same model files and torch can make the file {path}"
+            ) from error
 
 
-def _resolved(fields: dict[str, Any]) -> ResolvedEncoder:
-    spec: dict[str, Any] = {}
-    for name, value in fields["spec"].items():
-        spec[name] = tuple(value) if isinstance(value, list) else value
-    query, passage = (
-        ModelFolder(Path(one["root"]), one["revision"], one["subfolder"])
-        for one in (fields["query"], fields["passage"])
-    )
-    return ResolvedEncoder(EncoderSpec(**spec), query, passage)
+def store_probes(resolved: ResolvedEncoder, path: Path) -> None:
+    """Compute the vectors of the probe texts and store them; ends its process where that takes too long."""
+    from models.encoders.transformers_encoder.encoder import TransformersEncoder
+
+    signal.alarm(_TIMEOUT_S)
+    encoder = TransformersEncoder(resolved, EncoderOptions(device="cpu", dtype="float32", batch_tokens=512))
+    _store(path, probe_rows(encoder))
 
 
 def _stored(path: Path, dim: int) -> Floats | None:

@@ -22,9 +22,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.encoders.base import EncoderOptions
-from models.encoders.model_files import ModelFolder, read_json, weight_files
+from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.resolve import check_tables
 from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound
+from models.files import first_line, read_json
 from models.torch_runtime.devices import DTYPES, cpu_has_bfloat16, torch_device
 from models.torch_runtime.layers import pack_linears
 from models.torch_runtime.openmp import run_in_new_thread
@@ -188,14 +189,14 @@ def _load(read: Callable[[ModelFolder, Placement], Any], folder: ModelFolder, pl
     except torch.OutOfMemoryError as error:
         raise EngineUnavailable(f"{folder.path} does not fit into the memory of {placement.device}") from error
     except OSError as error:
-        raise ModelNotFound(f"cannot load {folder.path}: {_first_line(error)}") from error
+        raise ModelNotFound(f"cannot load {folder.path}: {first_line(error)}") from error
     except (ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise EngineUnavailable(f"transformers cannot run {folder.path}: {_first_line(error)}") from error
+        raise EngineUnavailable(f"transformers cannot run {folder.path}: {first_line(error)}") from error
     except Exception as error:
         # safetensors' own error has no base class but this one.
         if type(error).__name__ != "SafetensorError":
             raise
-        raise ModelNotFound(f"the weights of {folder.path} are damaged: {_first_line(error)}") from error
+        raise ModelNotFound(f"the weights of {folder.path} are damaged: {first_line(error)}") from error
 
 
 def _check_report(report: Any, folder: ModelFolder) -> None:
@@ -210,10 +211,6 @@ def _check_report(report: Any, folder: ModelFolder) -> None:
         raise EncoderUnusable(
             f"{folder.path}: {len(missing) + len(wrong)} weights that the model needs are not in its files: {names}"
         )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 class TokenVectors(NamedTuple):
@@ -268,9 +265,9 @@ class _Embeddings(nn.Module):
         self.LayerNorm = _norm(values)
 
     def forward(self, ids: Tensor, segments: Tensor) -> Tensor:
-        found = self.word_embeddings(ids) + self.token_type_embeddings(segments)
+        embedded = self.word_embeddings(ids) + self.token_type_embeddings(segments)
         positions = torch.arange(ids.shape[1], device=ids.device)[None]
-        normed: Tensor = self.LayerNorm(found + self.position_embeddings(positions))
+        normed: Tensor = self.LayerNorm(embedded + self.position_embeddings(positions))
         return normed
 
 
@@ -331,12 +328,12 @@ def load_plain_bert(folder: ModelFolder, dtype: torch.dtype) -> PlainBert | None
     values = read_json(folder.path / "config.json")
     if not _is_original(values):
         return None
-    found = {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
+    tensors = {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
     with torch.device("meta"):
         model = PlainBert(PlainConfig(values))
     weights: dict[str, Tensor] = {}
     for name, empty in model.state_dict().items():
-        tensor = found.get(name, found.get(f"bert.{name}"))
+        tensor = tensors.get(name, tensors.get(f"bert.{name}"))
         if tensor is None or tensor.shape != empty.shape:
             return None
         weights[name] = tensor.to(dtype)

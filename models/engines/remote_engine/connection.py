@@ -1,7 +1,6 @@
-"""Send requests to one replica over HTTP and read its replies, within limits of time and size.
+"""Send requests to one model server over HTTP and read its replies, within limits of time and size.
 
-Has what the HTTP clients of all model servers share: which addresses are safe, certificates and headers. They drive
-httpx's transports, not its client: no redirects, cookies, proxies of the environment or log lines. Only the replica's
+Drives httpx's transport, not its client: no redirects, cookies, proxies of the environment or log lines. Only the
 configured address is asked. Knows nothing of tokens.
 """
 
@@ -20,15 +19,16 @@ from typing import Any, Final
 import httpcore
 import httpx
 
-from models.engines.base import RemoteOptions, is_private
-from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost
+from models.engines.base import is_private
+from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost, ReplicaSilent
 from models.errors import EngineUnavailable, ModelError
+from models.types import ServerAddress
 
 # Below the 5 s after which vLLM closes an idle connection: one that it is just closing would look like its death.
-KEEP_IDLE_S: Final = 2.0
-WRITE_S: Final = 30.0
+_KEEP_IDLE_S: Final = 2.0
+_WRITE_S: Final = 30.0
 Header = tuple[bytes, bytes]
-_MAX_REPLY_BYTES: Final = 4 * 2**20
+_MAX_REPLY_BYTES: Final = 32 * 2**20
 # One event holds the tokens of one step; with 20 alternatives each some 2 KiB a token.
 _MAX_EVENT_BYTES: Final = 4 * 2**20
 _EVENT_END: Final = b"\n\n"
@@ -38,10 +38,12 @@ _EVENT_END: Final = b"\n\n"
 class ServerKind:
     """Name what messages about a kind of server say.
 
-    ``settings`` begins the names of its settings (``urls``, ``allow_http``, ``ca_file``), ``sent`` is what it gets.
+    ``url`` is the setting of its address, ``group`` begins the names of the others (``allow_http``, ``ca_file``);
+    ``sent`` is what it gets.
     """
 
-    settings: str
+    url: str
+    group: str
     sent: str
     error: type[ModelError]
 
@@ -49,8 +51,8 @@ class ServerKind:
         """Return why an http server with these addresses may not be asked, "" where all are in private networks."""
         public = next((address for address in addresses if not is_private(address)), "")
         return public and (
-            f"{self.settings}urls: {url} would send {self.sent} unencrypted to {public}, which is no private address: "
-            f"use https, or set {self.settings}allow_http"
+            f"{self.url}: {url} would send {self.sent} unencrypted to {public}, which is no private address: "
+            f"use https, or set {self.group}allow_http"
         )
 
     def tls(self, url: str, ca_file: Path | None) -> ssl.SSLContext:
@@ -64,35 +66,10 @@ class ServerKind:
         try:
             return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
         except (OSError, ssl.SSLError) as error:
-            raise self.error(f"{self.settings}ca_file: {ca_file} cannot be read: {error}") from error
+            raise self.error(f"{self.group}ca_file: {ca_file} cannot be read: {error}") from error
 
 
-_REPLICA: Final = ServerKind("model.", "prompts", EngineUnavailable)
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Set the limits of one request in seconds; ``read`` None where the reader bounds the silence itself."""
-
-    connect_s: float
-    read_s: float | None = None
-
-    def extension(self) -> dict[str, float | None]:
-        return {"connect": self.connect_s, "read": self.read_s, "write": WRITE_S, "pool": None}
-
-
-def build_request(
-    url: str, body: Mapping[str, Any] | None, key: str | None, limits: Timeouts, headers: Sequence[Header] = ()
-) -> httpx.Request:
-    """Build a POST of ``body`` as JSON, or a GET without one; ``key`` is sent as bearer token."""
-    sent = [(b"accept-encoding", b"identity"), *headers]
-    if body is not None:
-        sent.append((b"content-type", b"application/json"))
-    if key is not None:
-        sent.append((b"authorization", f"Bearer {key}".encode()))
-    content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-    method = "GET" if body is None else "POST"
-    return httpx.Request(method, url, headers=sent, content=content, extensions={"timeout": limits.extension()})
+MODEL: Final = ServerKind("model.url", "model.", "prompts", EngineUnavailable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +92,14 @@ class Reply:
 
 
 class Connection:
-    """Reach one replica; ``url`` has no path."""
+    """Reach one server; ``url`` has no path."""
 
-    def __init__(self, url: str, options: RemoteOptions) -> None:
-        self.url = url.rstrip("/")
-        self._options = options
-        is_checked = self.url.startswith("http:") and not options.allow_http
+    def __init__(self, address: ServerAddress, kind: ServerKind = MODEL) -> None:
+        self.url = address.url.rstrip("/")
+        self._address = address
+        is_checked = self.url.startswith("http:") and not address.allow_http
         self._transport = _Transport(
-            _REPLICA.tls(self.url, options.ca_file), _PrivateNetwork(self.url) if is_checked else None
+            kind.tls(self.url, address.ca_file), _PrivateNetwork(self.url, kind) if is_checked else None
         )
 
     async def close(self) -> None:
@@ -157,7 +134,7 @@ class Connection:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise ReplicaLost(f"no reply from {self.url} in {timeout_s:g} s") from error
+            raise ReplicaSilent(f"no reply from {self.url} in {timeout_s:g} s") from error
 
     def open(
         self, path: str, body: Mapping[str, Any], headers: Sequence[Header] = ()
@@ -178,16 +155,24 @@ class Connection:
             finally:
                 await response.aclose()
         except (httpx.TransportError, httpx.StreamError) as error:
-            raise ReplicaLost(f"{type(error).__name__} at {self.url}: {error}") from error
+            kind = ReplicaSilent if isinstance(error, httpx.TimeoutException) else ReplicaLost
+            raise kind(f"{type(error).__name__} at {self.url}: {error}") from error
 
     async def _whole(self, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Reply:
         async with self.bounded(timeout_s), self._sent(self._request(path, body)) as response:
             return Reply(response.status_code, await read_whole(response))
 
     def _request(self, path: str, body: Mapping[str, Any] | None, headers: Sequence[Header] = ()) -> httpx.Request:
+        sent = [(b"accept-encoding", b"identity"), *headers]
+        if body is not None:
+            sent.append((b"content-type", b"application/json"))
+        if self._address.api_key is not None:
+            sent.append((b"authorization", f"Bearer {self._address.api_key}".encode()))
+        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         # Time spent on reading is bounded by the reader, which knows whether a reply may be silent.
-        limits = Timeouts(self._options.connect_s)
-        return build_request(f"{self.url}{path}", body, self._options.api_key, limits, headers)
+        limits = {"connect": self._address.connect_s, "read": None, "write": _WRITE_S, "pool": None}
+        method = "GET" if body is None else "POST"
+        return httpx.Request(method, f"{self.url}{path}", headers=sent, content=content, extensions={"timeout": limits})
 
 
 async def read_whole(response: httpx.Response) -> bytes:
@@ -230,7 +215,7 @@ async def events_of(response: httpx.Response) -> AsyncGenerator[Any, None]:
 
 
 class _Transport(httpx.AsyncHTTPTransport):
-    """Pool the connections to one replica; ``network`` makes them, httpcore's own where it is None."""
+    """Pool the connections to one server; ``network`` makes them, httpcore's own where it is None."""
 
     def __init__(self, certificates: ssl.SSLContext, network: httpcore.AsyncNetworkBackend | None) -> None:
         super().__init__(verify=certificates, trust_env=False)
@@ -240,7 +225,7 @@ class _Transport(httpx.AsyncHTTPTransport):
             certificates,
             max_connections=None,
             max_keepalive_connections=64,
-            keepalive_expiry=KEEP_IDLE_S,
+            keepalive_expiry=_KEEP_IDLE_S,
             network_backend=network,
         )
 
@@ -252,8 +237,9 @@ class _PrivateNetwork(httpcore.AsyncNetworkBackend):
     changes between a check and its use cannot lead it elsewhere.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, kind: ServerKind) -> None:
         self._url = url
+        self._kind = kind
         self._inner = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -288,10 +274,10 @@ class _PrivateNetwork(httpcore.AsyncNetworkBackend):
             AddressNotPrivate: one of them is not private.
         """
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            known = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise httpcore.ConnectError(f"the name {host} is not known") from error
-        addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
-        if reason := _REPLICA.refusal(self._url, addresses):
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in known))
+        if reason := self._kind.refusal(self._url, addresses):
             raise AddressNotPrivate(reason)
         return addresses

@@ -1,9 +1,9 @@
-"""Generate with vLLM replicas that run elsewhere: the interception loop stays here, tokens are made there.
+"""Generate with a vLLM server that runs elsewhere: the interception loop stays here, tokens are made there.
 
-Owns the tokenizer, the bounds and the counts, and passes requests for the plain model on to the OpenAI layer of a
-replica: tools, JSON schemas, logprobs, n. Chats become tokens there, by vLLM; the caller chooses the paths and checks
-the request, and only named headers are passed. Where the replicas are and which of them answer is in ``replicas``, one
-generation's way in ``generation``. Imports neither torch nor vLLM.
+Owns the tokenizer, the bounds and the counts, and passes requests for the plain model on to the server's OpenAI layer:
+tools, JSON schemas, logprobs, n. Chats become tokens there, by vLLM; the caller chooses the paths and checks the
+request, and only named headers are passed. Whether the server answers is in ``model_server``, one generation's way in
+``generation``. Imports neither torch nor vLLM.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from models.engines.base import (
 from models.engines.remote_engine.connection import Connection
 from models.engines.remote_engine.generation import Ask, Generation
 from models.engines.remote_engine.handshake import Expected, agree, model_vocabulary
-from models.engines.remote_engine.replicas import Replica, ReplicaPool
-from models.engines.remote_engine.wire import PLACES, SESSION, Dialect, ReplicaLost, check_room
+from models.engines.remote_engine.model_server import ModelServer
+from models.engines.remote_engine.wire import PLACES, SESSION, ReplicaLost, check_room
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine.sampling_fields import TableSizes, check_penalties, check_tables
 from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
@@ -46,9 +46,8 @@ log = logging.getLogger(__name__)
 _OF_GENERATION: Final = re.compile(r"(?:\..*|-s\d+)$")
 # vLLM's smallest default on a GPU.
 _SLOTS_OF_REPLICA: Final = 256
-# What identifies a conversation: its turns begin alike and find their prefix on one replica.
+# What identifies a conversation: its turns begin alike, so a router sends them to the replica that has their prefix.
 _BEGINNING: Final = 512
-_MOST_TRIES: Final = 3
 _TAKES_STOP_IDS: Final = frozenset({"/v1/chat/completions", "/v1/completions"})
 _REPLY_HEADERS: Final = frozenset({b"content-type", b"retry-after"})
 # The same figures in OpenAI's and Anthropic's form.
@@ -59,20 +58,20 @@ _TAIL_BYTES: Final = 16_384
 
 
 class RemoteEngine(ServesOpenAi):
-    """Implement ``Engine`` with vLLM replicas.
+    """Implement ``Engine`` with a vLLM server.
 
     As with the vLLM engine, ``logprobs`` are taken after a grammar's mask and before temperature, top_p and top_k, and
     requests without a seed are not reproducible. Belongs to the event loop that it was started on.
     """
 
     def __init__(self, card: ModelCard, options: EngineOptions) -> None:
-        if options.remote is None or not options.remote.urls:
-            raise EngineUnavailable("model.urls: the remote engine needs the addresses of its replicas")
+        if options.remote is None:
+            raise EngineUnavailable("model.url: the remote engine needs the address of its server")
         self._card = card
         self._options = options
         self._remote: RemoteOptions = options.remote
         self._tokenizer: HfTokenizer | None = None
-        self._pool: ReplicaPool | None = None
+        self._server: ModelServer | None = None
         self._layer: RemoteLayer | None = None
         self._max_model_len = 0
         self._block_size = options.block_size
@@ -92,7 +91,7 @@ class RemoteEngine(ServesOpenAi):
 
     @property
     def max_model_len(self) -> int:
-        self._running_pool()
+        self._running_server()
         return self._max_model_len
 
     @property
@@ -101,34 +100,34 @@ class RemoteEngine(ServesOpenAi):
 
     @property
     def slots(self) -> int:
-        """Return how many sequences the replicas decode together: as set, or what vLLM does by default."""
-        return self._options.max_num_seqs or _SLOTS_OF_REPLICA * len(self._remote.urls)
+        """Return how many sequences decode together there: as set, or what one replica does by default."""
+        return self._options.max_num_seqs or _SLOTS_OF_REPLICA
 
     def is_ready(self) -> bool:
-        return self._pool is not None and self._pool.seconds_without <= self._remote.wait_s
+        return self._server is not None and self._server.seconds_without <= self._remote.wait_s
 
     async def start(self) -> None:
         async with self._starting:
-            if self._pool is None:
+            if self._server is None:
                 await self._start()
 
     async def close(self) -> None:
-        pool, self._pool = self._pool, None
+        server, self._server = self._server, None
         self._tokenizer = self._layer = None
         for generation in list(self._open.values()):
             generation.abort()
-        if pool is not None:
-            await pool.close()
+        if server is not None:
+            await server.close()
 
     def stats(self) -> EngineStats:
         """Return the counters of this server's requests; ``waiting`` are those without a first token."""
-        started = [one.stream.started for one in self._open.values()]
+        started = [generation.stream.started for generation in self._open.values()]
         totals = replace(self._finished, running=sum(started), waiting=len(started) - sum(started))
         return totals if self._layer is None else totals.plus(self._layer.counted)
 
     async def openai_layer(self) -> OpenAiLayer:
-        """Return the replicas' own layer, reached over HTTP."""
-        self._running_pool()
+        """Return the server's own layer, reached over HTTP."""
+        self._running_server()
         if self._layer is None:
             raise EngineUnavailable(f"{self.name} is not loaded")
         return self._layer
@@ -144,7 +143,7 @@ class RemoteEngine(ServesOpenAi):
         try:
             async with aclosing(generation.deltas()) as deltas:
                 async for delta in deltas:
-                    if delta.finish_reason == "abort" and self._pool is None:
+                    if delta.finish_reason == "abort" and self._server is None:
                         raise EngineUnavailable(f"{self.name} was stopped")
                     num_cached = delta.num_cached_tokens
                     if delta.finish_reason is not None:
@@ -165,50 +164,39 @@ class RemoteEngine(ServesOpenAi):
             max_model_len=self._options.max_model_len,
         )
 
-        async def check(connection: Connection) -> Dialect:
-            dialect = await agree(connection, expected)
-            if dialect.max_model_len < self._max_model_len:
-                raise EngineUnavailable(
-                    f"model.urls: {connection.url}: its context has {dialect.max_model_len} tokens and that of the "
-                    f"others {self._max_model_len}: start all with the same --max-model-len, or set model.max_model_len"
-                )
-            return dialect
-
-        pool = ReplicaPool([Connection(url, self._remote) for url in self._remote.urls], self._remote, check)
+        server = ModelServer(Connection(self._remote), self._remote, lambda connection: agree(connection, expected))
         try:
-            await pool.start()
+            await server.start()
+            dialect = await server.ready()
         except BaseException:
-            await pool.close()
+            await server.close()
             raise
-        found = [one.dialect for one in pool.replicas if one.dialect is not None]
-        self._max_model_len = min(one.max_model_len for one in found)
-        self._block_size = max(one.block_size for one in found)
-        self._pool = pool
-        self._layer = RemoteLayer(pool, tokenizer, expected.model, self._remote.silence_s)
-        log.info("engine started model=%s replicas=%d of %d", self.name, len(found), len(pool.replicas))
+        self._max_model_len, self._block_size, self._server = dialect.max_model_len, dialect.block_size, server
+        self._layer = RemoteLayer(server, tokenizer, expected.model, self._remote.silence_s)
+        log.info("engine started model=%s url=%s", self.name, self._remote.url)
 
     async def _load_tokenizer(self) -> HfTokenizer:
         if self._card.gguf is not None:
             await asyncio.to_thread(self._card.prepare)
         return await asyncio.to_thread(HfTokenizer.of_card, self._card, self._options.chat_template)
 
-    def _running_pool(self) -> ReplicaPool:
-        if self._pool is None:
+    def _running_server(self) -> ModelServer:
+        if self._server is None:
             raise EngineUnavailable(f"{self.name} is not running")
-        return self._pool
+        return self._server
 
     def _admit(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> Generation:
-        pool = self._running_pool()
+        server = self._running_server()
         check_request(prompt_ids, params, vocab_size=self.tokenizer.vocab_size, max_model_len=self.max_model_len)
         check_penalties(params)
-        for dialect in {one.dialect for one in pool.replicas if one.dialect is not None}:
-            check_room(params, dialect)
+        if server.dialect is not None:
+            check_room(params, server.dialect)
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
         if len(self._open) >= self.slots + self._options.max_queue:
             raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
         ask = Ask(prompt_ids, params, session_of(request_id), request_id)
-        generation = self._open[request_id] = Generation(ask, pool, self.tokenizer, self._remote.silence_s)
+        generation = self._open[request_id] = Generation(ask, server, self.tokenizer, self._remote.silence_s)
         return generation
 
     def _count(self, generation: Generation, num_prompt_tokens: int) -> None:
@@ -225,7 +213,7 @@ class RemoteEngine(ServesOpenAi):
 
 
 def served_name(card: ModelCard) -> str:
-    """Return the name under which replicas serve the model of a card, with its adapter where it has one."""
+    """Return the name under which the server has the model of a card, with its adapter where it has one."""
     return card.name if card.adapter is None else f"{card.name}+{card.adapter.name}"
 
 
@@ -238,14 +226,14 @@ def session_of(request_id: str) -> str:
 
 
 class RemoteLayer:
-    """Implement ``OpenAiLayer`` with the replicas' own.
+    """Implement ``OpenAiLayer`` with the server's own.
 
-    A request moves to another replica until the first byte of its reply has come; then its stream ends with an error,
-    as the state of its choices is the replica's.
+    A request is sent once: a router repeats one whose reply has not begun, and later the state of its choices is lost
+    with the replica.
     """
 
-    def __init__(self, pool: ReplicaPool, tokenizer: Tokenizer, model: str, silence_s: float) -> None:
-        self._pool = pool
+    def __init__(self, server: ModelServer, tokenizer: Tokenizer, model: str, silence_s: float) -> None:
+        self._server = server
         self._tokenizer = tokenizer
         self._model = model
         self._silence_s = silence_s
@@ -260,55 +248,42 @@ class RemoteLayer:
         """Answer one call.
 
         Raises:
-            EngineUnavailable: no replica answered, or the one that did was lost on the way.
+            EngineUnavailable: the server did not answer, or not to the end.
             UnsupportedParam: a field does not fit the sampler's tables.
         """
         self._check_tables(call.body)
-        body, session = self._body(call), session_of_body(call.body)
-        headers = [*call.headers, (SESSION, session.encode())]
+        headers = [(name, value) for name, value in call.headers if name != b"content-type"]
+        headers.append((SESSION, session_of_body(call.body).encode()))
         self._running += 1
         tail: list[bytes] = []
         try:
-            avoid: set[str] = set()
-            for _ in range(_MOST_TRIES):
-                replica = await self._pool.choose(session, avoid)
-                try:
-                    async with AsyncExitStack() as stack:
-                        response = await self._head(replica, stack, call.path, body, headers)
-                        await self._forward(replica, response, send, tail)
-                        return
-                except ReplicaLost as lost:
-                    avoid.add(replica.url)
-                    self._pool.suspect(replica)
-                    if tail:
-                        raise EngineUnavailable("the replica was lost in mid-answer; ask again") from lost
-            raise EngineUnavailable("no replica answered")
+            await self._server.ready()
+            async with AsyncExitStack() as stack:
+                connection = self._server.connection
+                async with connection.bounded(self._silence_s):
+                    sent = connection.open(call.path, self._body(call), headers)
+                    response = await stack.enter_async_context(sent)
+                if response.status_code in (500, 502, 503, 504):
+                    raise ReplicaLost(f"the replica answered with {response.status_code}")
+                await self._forward(connection, response, send, tail)
+        except ReplicaLost as lost:
+            self._server.suspect()
+            when = "in mid-answer" if tail else "before it answered"
+            raise EngineUnavailable(f"the replica was lost {when}; ask again") from lost
         finally:
             self._running -= 1
-            self._count(b"".join(tail[-1:]))
+            self._count(b"".join(tail))
 
-    async def _head(
-        self,
-        replica: Replica,
-        stack: AsyncExitStack,
-        path: str,
-        body: Mapping[str, Any],
-        headers: Sequence[tuple[bytes, bytes]],
-    ) -> httpx.Response:
-        async with replica.connection.bounded(self._silence_s):
-            response = await stack.enter_async_context(replica.connection.open(path, body, _without_type(headers)))
-        if response.status_code in (500, 502, 503, 504):
-            raise ReplicaLost(f"the replica answered with {response.status_code}")
-        return response
-
-    async def _forward(self, replica: Replica, response: httpx.Response, send: AsgiSend, tail: list[bytes]) -> None:
+    async def _forward(
+        self, connection: Connection, response: httpx.Response, send: AsgiSend, tail: list[bytes]
+    ) -> None:
         """Send the reply on; the last of ``tail``, which is empty until the reply begins, is its end with the usage."""
         headers = [(name.lower(), value) for name, value in response.headers.raw if name.lower() in _REPLY_HEADERS]
         tail.append(b"")
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         pieces = aiter(_pieces(response))
         while True:
-            async with replica.connection.bounded(self._silence_s):
+            async with connection.bounded(self._silence_s):
                 piece = await anext(pieces, None)
             if piece is None:
                 break
@@ -317,17 +292,17 @@ class RemoteLayer:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _body(self, call: LayerCall) -> dict[str, Any]:
-        """Return the body with the replicas' name of the model and our end tokens, of which vLLM reads only some."""
+        """Return the body with the server's name of the model and our end tokens, of which vLLM reads only some."""
         body = dict(call.body) | {"model": self._model}
         if call.path in _TAKES_STOP_IDS and not body.get("ignore_eos"):
             given = body.get("stop_token_ids") or []
-            if isinstance(given, list) and all(isinstance(one, int) for one in given):
+            if isinstance(given, list) and all(isinstance(token_id, int) for token_id in given):
                 body["stop_token_ids"] = sorted({*given, *self._tokenizer.eos_token_ids})
         return body
 
     def _check_tables(self, body: Mapping[str, Any]) -> None:
         """Count what fills the sampler's tables: an entry too many would end the replica for all."""
-        words = [one for one in _listed(body, "bad_words") if isinstance(one, str)]
+        words = [word for word in _listed(body, "bad_words") if isinstance(word, str)]
         encoded = [self._tokenizer.encode(form) for word in words for form in (word, f" {word}")]
         ends = len({*map(str, _listed(body, "stop_token_ids")), *map(str, self._tokenizer.eos_token_ids)})
         bias = body.get("logit_bias")
@@ -341,7 +316,7 @@ class RemoteLayer:
         check_tables(used, PLACES)
 
     def _count(self, tail: bytes) -> None:
-        prompt, sampled, cached = (int((one.findall(tail) or [0])[-1]) for one in (_PROMPT, _SAMPLED, _CACHED))
+        prompt, sampled, cached = (int((count.findall(tail) or [0])[-1]) for count in (_PROMPT, _SAMPLED, _CACHED))
         total = self._finished
         self._finished = replace(
             total,
@@ -367,9 +342,5 @@ async def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 def _listed(body: Mapping[str, Any], name: str) -> list[Any]:
-    found = body.get(name)
-    return found if isinstance(found, list) else []
-
-
-def _without_type(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in headers if name != b"content-type"]
+    value = body.get(name)
+    return value if isinstance(value, list) else []

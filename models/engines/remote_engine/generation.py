@@ -1,6 +1,6 @@
-"""Generate one continuation on the replicas, moving to another one when a replica is lost.
+"""Generate one continuation on the model's server, sending it again when the replica that makes it is lost.
 
-The ids so far go to the next replica as a prompt, and the stream goes on where it was. Where a replica's state depends
+The ids so far go to the same address as a prompt, and the stream goes on where it was. Where a replica's state depends
 on the whole output (``wire.replays``) the output is sampled again from its beginning, and must begin as it did.
 """
 
@@ -16,13 +16,14 @@ from typing import Any, Final, TypeVar
 from models.engines.base import Tokenizer
 from models.engines.remote_engine.connection import Reply, events_of, read_whole
 from models.engines.remote_engine.handshake import refusal_of
-from models.engines.remote_engine.replicas import Replica, ReplicaPool
+from models.engines.remote_engine.model_server import ModelServer
 from models.engines.remote_engine.wire import (
     ABORT,
     GENERATE,
     REQUEST_PREFIX,
     SESSION,
     Completion,
+    Dialect,
     Event,
     ReplicaLost,
     ReplicaRefused,
@@ -40,7 +41,7 @@ from models.types import Delta, GenerateParams
 log = logging.getLogger(__name__)
 
 # A request that ends each replica it reaches must not end all of them.
-_MOST_MOVES: Final = 3
+_MOST_REPEATS: Final = 3
 # The count of cached tokens comes right behind the last token.
 _SETTLE_S: Final = 2.0
 _PAUSE_S: Final = 0.3
@@ -57,7 +58,7 @@ class Diverged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Hold one request. ``session`` chooses the replica; requests of one answer have the same."""
+    """Hold one request. By ``session`` a router chooses the replica; requests of one answer have the same."""
 
     prompt_ids: Sequence[int]
     params: GenerateParams
@@ -68,28 +69,21 @@ class Ask:
 class Generation:
     """Run one request to its end. ``stream`` turns its tokens into deltas and counts them."""
 
-    def __init__(self, ask: Ask, pool: ReplicaPool, tokenizer: Tokenizer, silence_s: float) -> None:
+    def __init__(self, ask: Ask, server: ModelServer, tokenizer: Tokenizer, silence_s: float) -> None:
         self.stream = VllmStream(ask.prompt_ids, ask.params, tokenizer)
         self._ask = ask
-        self._pool = pool
+        self._server = server
         self._tokenizer = tokenizer
         self._silence_s = silence_s
         self._ids: list[int] = []
         self._may_replay = True
         self._looks_for_stops = True
-        self._moves = 0
-        self._avoid: set[str] = set()
+        self._repeats = 0
         self._waiting: asyncio.Timeout | None = None
-        self._is_interrupted = False
 
     def abort(self) -> None:
         """End the request; its stream ends with ``abort``."""
         self.stream.aborted = True
-        self.interrupt()
-
-    def interrupt(self) -> None:
-        """End the wait for the replica, which does not answer or is not needed any more."""
-        self._is_interrupted = True
         if self._waiting is not None and not self._waiting.expired():
             self._waiting.reschedule(asyncio.get_running_loop().time())
 
@@ -101,18 +95,17 @@ class Generation:
             EngineUnavailable: no replica could generate it to its end.
         """
         while True:
-            replica: Replica | None = None
             try:
-                if self._moves > 1:
+                if self._repeats > 1:
                     # A router needs a moment to notice that a replica has gone.
-                    await self._wait(asyncio.sleep(_PAUSE_S * self._moves), None)
-                replica = await self._wait(self._pool.choose(self._ask.session, self._avoid), None)
-                async with aclosing(self._attempt(replica)) as deltas:
+                    await self._wait(asyncio.sleep(_PAUSE_S * self._repeats), None)
+                dialect = await self._wait(self._server.ready(), None)
+                async with aclosing(self._attempt(dialect)) as deltas:
                     async for delta in deltas:
                         yield delta
                         if delta.finish_reason is not None:
                             return
-                self._go_on(replica)
+                self._go_on()
             except Aborted:
                 yield self.stream.abort()
                 return
@@ -123,42 +116,36 @@ class Generation:
                 failure = error.as_error(self._ask.params)
                 if not isinstance(failure, ReplicaLost):
                     raise failure from error
-                self._move(replica, failure)
+                self._repeat(failure)
             except ReplicaLost as lost:
-                self._move(replica, lost)
+                self._repeat(lost)
 
-    async def _attempt(self, replica: Replica) -> AsyncGenerator[Delta, None]:
+    async def _attempt(self, dialect: Dialect) -> AsyncGenerator[Delta, None]:
         """Yield what one replica adds to the tokens so far."""
-        body, replayed = self._body(replica)
+        body, replayed = self._body(dialect)
         if body is None:
             yield self.stream.advance(Event(Completion(finish_reason="length")))
             return
-        replica.watchers.add(self.interrupt)
-        try:
-            async with AsyncExitStack() as stack:
-                sent = replica.connection.open(GENERATE, body, [(SESSION, self._ask.session.encode())])
-                response = await self._wait(stack.enter_async_context(sent), self._silence_s)
-                if response.status_code != 200:
-                    reply = await self._wait(read_whole(response), self._silence_s)
-                    raise refusal_of(Reply(response.status_code, reply))
-                events = await stack.enter_async_context(aclosing(events_of(response)))
-                fresh = await stack.enter_async_context(aclosing(self._new(events, replayed)))
-                async for event in fresh:
-                    self._ids += event.completion.token_ids
-                    delta = self.stream.advance(event)
-                    if delta.finish_reason is not None:
-                        is_over = event.completion.finish_reason is not None or event.stopped_at is not None
-                        delta = replace(delta, num_cached_tokens=await self._settle(replica, body, events, is_over))
-                        await stack.aclose()
-                    yield delta
-        finally:
-            replica.watchers.discard(self.interrupt)
+        async with AsyncExitStack() as stack:
+            sent = self._server.connection.open(GENERATE, body, [(SESSION, self._ask.session.encode())])
+            response = await self._wait(stack.enter_async_context(sent), self._silence_s)
+            if response.status_code != 200:
+                reply = await self._wait(read_whole(response), self._silence_s)
+                raise refusal_of(Reply(response.status_code, reply))
+            events = await stack.enter_async_context(aclosing(events_of(response)))
+            fresh = await stack.enter_async_context(aclosing(self._new(events, replayed)))
+            async for event in fresh:
+                self._ids += event.completion.token_ids
+                delta = self.stream.advance(event)
+                if delta.finish_reason is not None:
+                    is_over = event.completion.finish_reason is not None or event.stopped_at is not None
+                    delta = replace(delta, num_cached_tokens=await self._settle(body, events, is_over))
+                    await stack.aclose()
+                yield delta
 
-    def _body(self, replica: Replica) -> tuple[dict[str, Any] | None, list[int]]:
+    def _body(self, dialect: Dialect) -> tuple[dict[str, Any] | None, list[int]]:
         """Return the request, None where nothing is left to generate, and the ids that it generates again."""
-        ask, done, dialect = self._ask, self._ids, replica.dialect
-        if dialect is None:
-            raise ReplicaLost(f"{replica.url} has not been checked")
+        ask, done = self._ask, self._ids
         params, prompt_ids, replayed = ask.params, [*ask.prompt_ids, *done], []
         if len(done) >= params.max_tokens or len(prompt_ids) >= dialect.max_model_len:
             return None, []
@@ -168,7 +155,7 @@ class Generation:
             params = replace(params, max_tokens=params.max_tokens - len(done))
         body = request_body(prompt_ids, params, self._tokenizer, dialect, stops=self._looks_for_stops)
         # Two attempts of a request may meet in one replica, which would refuse the second one's id.
-        return body | {"request_id": f"{ask.request_id}-{self._moves}-{len(done)}"}, replayed
+        return body | {"request_id": f"{ask.request_id}-{self._repeats}-{len(done)}"}, replayed
 
     def _is_replay(self) -> bool:
         if not self._ids or not self._may_replay or not is_repeatable(self._ask.params):
@@ -197,49 +184,44 @@ class Generation:
             if len(ids) > number or reason is not None:
                 yield event.without(number)
 
-    async def _settle(
-        self, replica: Replica, body: Mapping[str, Any], events: AsyncIterator[Any], is_over: bool
-    ) -> int:
+    async def _settle(self, body: Mapping[str, Any], events: AsyncIterator[Any], is_over: bool) -> int:
         """Return how many tokens of the prompt were cached, which the replica says behind the last token.
 
         A stream that ends here, not there (``is_over`` false), is first ended there. 0 where the replica does not say.
         """
         try:
-            async with replica.connection.bounded(_SETTLE_S):
+            async with self._server.connection.bounded(_SETTLE_S):
                 if not is_over:
                     ids = [f"{REQUEST_PREFIX}{body['request_id']}"]
-                    await replica.connection.post(ABORT, {"request_ids": ids}, _SETTLE_S)
+                    await self._server.connection.post(ABORT, {"request_ids": ids}, _SETTLE_S)
                 async for data in events:
-                    found = read_event(data)
-                    if isinstance(found, Usage):
-                        return min(found.num_cached_tokens or 0, len(self._ask.prompt_ids))
+                    usage = read_event(data)
+                    if isinstance(usage, Usage):
+                        return min(usage.num_cached_tokens or 0, len(self._ask.prompt_ids))
         except (ReplicaLost, ReplicaRefused) as error:
             log.debug("no usage: request_id=%s cause=%s", self._ask.request_id, type(error).__name__)
         return 0
 
-    def _go_on(self, replica: Replica) -> None:
+    def _go_on(self) -> None:
         """Prepare an attempt after a stream that ended with its tokens unfinished.
 
         The replica has seen a stop string that is none here: it is not asked to look for any more.
         """
         if not self._looks_for_stops:
-            self._move(replica, ReplicaLost("the stream ended without a reason"))
+            self._repeat(ReplicaLost("the stream ended without a reason"))
         self._looks_for_stops = False
 
-    def _move(self, replica: Replica | None, cause: Exception) -> None:
+    def _repeat(self, cause: Exception) -> None:
         """Prepare the next attempt.
 
         Raises:
             EngineUnavailable: there is none.
         """
-        self._is_interrupted = self.stream.aborted
-        self._moves += 1
-        if replica is not None:
-            self._avoid.add(replica.url)
-            self._pool.suspect(replica)
-        log.warning("stream moves: request_id=%s tokens=%d cause=%s", self._ask.request_id, len(self._ids), cause)
-        if self._moves > _MOST_MOVES:
-            raise EngineUnavailable(f"{self._moves} replicas failed one after another") from cause
+        self._repeats += 1
+        self._server.suspect()
+        log.warning("stream repeated: request_id=%s tokens=%d cause=%s", self._ask.request_id, len(self._ids), cause)
+        if self._repeats > _MOST_REPEATS:
+            raise EngineUnavailable(f"the request failed {self._repeats} times, each time with a replica") from cause
         if not is_repeatable(self._ask.params):
             self._refuse_a_rest_without_beginning()
 
@@ -247,18 +229,18 @@ class Generation:
         if self._ids and binds_whole_output(self._ask.params):
             param = self._ask.params.grammar.param if self._ask.params.grammar else "grammar"
             raise EngineUnavailable(
-                f"the replica was lost in mid-answer, and {param} holds for the whole of it: another replica would "
+                f"the replica was lost in mid-answer, and {param} holds for the whole of it: another one would "
                 "sample another beginning; ask again, or with temperature 0"
             )
 
     async def _wait(self, awaitable: Awaitable[_T], seconds: float | None) -> _T:
-        """Wait for ``seconds`` at most, or until the request is interrupted.
+        """Wait for ``seconds`` at most, or until the request is aborted.
 
         Raises:
-            Aborted: it was aborted.
-            ReplicaLost: the time is over, or the replica does not answer.
+            Aborted: it was.
+            ReplicaLost: the time is over.
         """
-        limit = asyncio.timeout(0 if self._is_interrupted else seconds)
+        limit = asyncio.timeout(0 if self.stream.aborted else seconds)
         try:
             async with limit:
                 self._waiting = limit

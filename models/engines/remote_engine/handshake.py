@@ -62,8 +62,8 @@ def model_vocabulary(source: str) -> int | None:
     """Return the number of ids in the config of a local model folder, None where there is none."""
     try:
         config = json.loads((Path(source) / "config.json").read_text(encoding="utf-8"))
-        found = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
-        return int(found) if found else None
+        size = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
+        return int(size) if size else None
     except (OSError, ValueError, AttributeError, TypeError):
         return None
 
@@ -83,7 +83,7 @@ async def agree(connection: Connection, expected: Expected) -> Dialect:
             max_model_len=min(served, expected.max_model_len or served),
             block_size=await _block_size(connection, expected.block_size),
             has_priorities=await _takes_tokens(connection, expected),
-            padded=await _padded(connection, expected),
+            padded=_padded(connection, expected),
         )
     except ReplicaRefused as error:
         if error.status >= 500:
@@ -97,15 +97,15 @@ async def _max_model_len(connection: Connection, expected: Expected) -> int:
         raise _refusal(
             connection, "it refuses the key: set model.api_key to that of the replicas (vllm serve --api-key)"
         )
-    models = {one["id"]: one for one in _members(reply, "data") if isinstance(one, dict) and "id" in one}
-    found = models.get(expected.model)
-    if found is None:
+    models = {model["id"]: model for model in _members(reply, "data") if isinstance(model, dict) and "id" in model}
+    served = models.get(expected.model)
+    if served is None:
         raise _refusal(
             connection,
             f"it serves {', '.join(sorted(models)) or 'no model'} and not {expected.model}: name the served model "
             "with model.remote_name, or start it with --served-model-name",
         )
-    length = found.get("max_model_len")
+    length = served.get("max_model_len")
     if not isinstance(length, int):
         raise ReplicaLost(f"{connection.url} does not say how long its context is")
     return length
@@ -155,29 +155,22 @@ async def _takes_tokens(connection: Connection, expected: Expected) -> bool:
     return has_priorities
 
 
-async def _padded(connection: Connection, expected: Expected) -> range:
-    """Return the ids without a token that the replica would sample."""
-    first, end = expected.tokenizer.vocab_size, expected.model_vocabulary or 0
-    if first >= end:
-        return range(0)
-    # With this bias the id is the likeliest by far, unless the replica masks it.
-    (sampled, *_), _ = await _generate(connection, expected.model, 0, {"logit_bias": {str(first): 100}})
-    if sampled != first:
-        return range(0)
-    if end - first > PLACES.logit_bias - _BIAS_OF_REQUESTS:
+def _padded(connection: Connection, expected: Expected) -> range:
+    """Return the ids without a token, which the replica may sample unless each request has a bias against them."""
+    padded = range(expected.tokenizer.vocab_size, expected.model_vocabulary or 0)
+    if len(padded) > PLACES.logit_bias - _BIAS_OF_REQUESTS:
         raise _refusal(
             connection,
-            f"it samples {end - first} ids that have no token: start it where this package is installed, with "
-            "--logits-processors models.engines.vllm_engine.padding_mask:PaddingMask --additional-config "
-            f"'{{\"arrowhead_vocabulary\": {first}}}'",
+            f"its model has {len(padded)} ids without a token, and a request can keep at most "
+            f"{PLACES.logit_bias - _BIAS_OF_REQUESTS} from being sampled: serve it with the engine vllm",
         )
-    return range(first, end)
+    return padded
 
 
 async def _block_size(connection: Connection, default: int) -> int:
     reply = await connection.get("/metrics", _ASK_S)
-    found = _BLOCK_SIZE.search(reply.body.decode("utf-8", "replace")) if reply.status == 200 else None
-    return int(found[1]) if found else default
+    match = _BLOCK_SIZE.search(reply.body.decode("utf-8", "replace")) if reply.status == 200 else None
+    return int(match[1]) if match else default
 
 
 async def _takes(connection: Connection, model: str, token_id: int) -> bool:
@@ -212,11 +205,11 @@ async def _generate(
         if response.status_code != 200:
             raise refusal_of(Reply(response.status_code, await read_whole(response)))
         async for data in events_of(response):
-            found = read_event(data)
-            if isinstance(found, Event):
-                sampled += found.completion.token_ids
-            elif found is not None:
-                usage = found
+            event = read_event(data)
+            if isinstance(event, Event):
+                sampled += event.completion.token_ids
+            elif event is not None:
+                usage = event
     return sampled or [-1], usage
 
 
@@ -235,12 +228,12 @@ def _members(reply: Reply, name: str) -> list[Any]:
     Raises:
         ReplicaLost: it has none; the replica is not ready.
     """
-    found = reply.json()
-    if reply.status != 200 or not isinstance(found, dict) or not isinstance(found.get(name), list):
+    content = reply.json()
+    if reply.status != 200 or not isinstance(content, dict) or not isinstance(content.get(name), list):
         raise ReplicaLost(f"the replica answered with {reply.status}")
-    members: list[Any] = found[name]
+    members: list[Any] = content[name]
     return members
 
 
 def _refusal(connection: Connection, reason: str) -> EngineUnavailable:
-    return EngineUnavailable(f"model.urls: {connection.url}: {reason}")
+    return EngineUnavailable(f"model.url: {connection.url}: {reason}")

@@ -35,6 +35,10 @@ class ReplicaLost(Exception):
     """Signal that a replica did not answer, or not to the end; another one may."""
 
 
+class ReplicaSilent(ReplicaLost):
+    """Signal that a replica had its time and did not answer."""
+
+
 class AddressNotPrivate(ReplicaLost):
     """Signal that a replica was not asked, as prompts would have passed a public network in clear text."""
 
@@ -235,7 +239,7 @@ def _usage(usage: Mapping[str, Any] | None) -> Usage | None:
 def _candidates(entry: Mapping[str, Any]) -> Mapping[int, Probability]:
     """Return the sampled token and the likeliest, by token."""
     every = [entry, *entry.get("top_logprobs", ())]
-    return {int(one["token_id"]): Probability(_logprob(one["logprob"])) for one in every}
+    return {int(candidate["token_id"]): Probability(_logprob(candidate["logprob"])) for candidate in every}
 
 
 def _logprob(value: float) -> float:

@@ -160,7 +160,7 @@ class BatchDecoder:
 
     def _with_room(self, sequences: Sequence[RunningSequence]) -> list[RunningSequence]:
         """Make room for one more token of each sequence, first come first served; return those that still run."""
-        for sequence in sorted(sequences, key=lambda one: one.order):
+        for sequence in sorted(sequences, key=lambda sequence: sequence.order):
             columns = self._slots.capacity_for(sequence.columns_next)
             if columns <= sequence.columns or sequence.is_prefilling:
                 continue
@@ -171,9 +171,8 @@ class BatchDecoder:
                 self._slots.grow(sequence.row, columns)
                 sequence.columns = columns
         # In the order of their memory, so that rows of one capacity stand together.
-        return sorted(
-            (one for one in sequences if not one.is_prefilling), key=lambda one: (one.row.capacity, one.row.index)
-        )
+        decoding = [sequence for sequence in sequences if not sequence.is_prefilling]
+        return sorted(decoding, key=lambda sequence: (sequence.row.capacity, sequence.row.index))
 
     def _set_back(self, sequence: RunningSequence) -> None:
         """Take a running sequence's memory; it waits, and computes again what the prefix cache has not kept."""
@@ -376,8 +375,8 @@ class BatchDecoder:
 
 def _num_equal(some: Sequence[int], others: Sequence[int]) -> int:
     """Return how many tokens two sequences have in common before they differ."""
-    for at, (one, other) in enumerate(zip(some, others, strict=False)):
-        if one != other:
+    for at, (own, other) in enumerate(zip(some, others, strict=False)):
+        if own != other:
             return at
     return min(len(some), len(others))
 
@@ -390,14 +389,14 @@ def _changed(sequences: Sequence[RunningSequence], logits: Tensor) -> Tensor:
 
 def _logprobs(sequences: Sequence[RunningSequence], logits: Tensor, tokens: Sequence[int]) -> list[TokenLogprob | None]:
     wanting = [i for i, sequence in enumerate(sequences) if sequence.params.logprobs is not None]
-    found: list[TokenLogprob | None] = [None] * len(sequences)
+    logprobs: list[TokenLogprob | None] = [None] * len(sequences)
     if wanting:
         counts = [sequences[i].params.logprobs or 0 for i in wanting]
         for i, logprob in zip(
             wanting, token_logprobs(logits[wanting], [tokens[i] for i in wanting], counts), strict=True
         ):
-            found[i] = logprob
-    return found
+            logprobs[i] = logprob
+    return logprobs
 
 
 def _too_long(sequence: RunningSequence, most: int) -> ContextTooLong:

@@ -384,14 +384,14 @@ class PrefixCache:
 
     def longest_prefix(self, digests: Sequence[bytes]) -> list[Tensor]:
         """Return the cached blocks of the longest prefix, in order."""
-        found: list[Tensor] = []
+        blocks: list[Tensor] = []
         for digest in digests:
             block = self._blocks.get(digest)
             if block is None:
                 break
-            found.append(block)
-        self.touch(digests[: len(found)])
-        return found
+            blocks.append(block)
+        self.touch(digests[: len(blocks)])
+        return blocks
 
     def touch(self, digests: Sequence[bytes]) -> None:
         """Mark blocks as used, the last first, since a tail is useless without its head and must be evicted first."""

@@ -26,6 +26,7 @@ from models.engines.base import EngineOptions
 from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.kv_cache import KvShape
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
+from models.files import first_line
 from models.torch_runtime.devices import DTYPES, cpu_has_bfloat16, torch_device
 from models.torch_runtime.layers import NAME, pack_linears, register
 from models.torch_runtime.memory import machine_memory
@@ -164,9 +165,9 @@ def _load_weights(card: ModelCard, options: EngineOptions, device: torch.device,
     except torch.OutOfMemoryError as error:
         raise EngineUnavailable(f"{card.source} does not fit into the memory of {device}") from error
     except (OSError, SafetensorError) as error:
-        raise ModelNotFound(f"cannot load {card.source}: {_first_line(error)}") from error
+        raise ModelNotFound(f"cannot load {card.source}: {first_line(error)}") from error
     except (ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise EngineUnavailable(f"transformers cannot run {card.source}: {_first_line(error)}") from error
+        raise EngineUnavailable(f"transformers cannot run {card.source}: {first_line(error)}") from error
 
 
 def _context_length(card: ModelCard, options: EngineOptions, config: Any) -> int:
@@ -210,10 +211,6 @@ def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return machine_memory().available
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def fix_rotary_factors(model: nn.Module, context_length: int) -> None:
@@ -273,7 +270,7 @@ def _check_rotary(module: Any, layer_type: str | None, context_length: int) -> N
     which = {} if layer_type is None else {"layer_type": layer_type}
     alone = module(states, torch.tensor([[1]], device=device), **which)
     beside = module(states, torch.tensor([[1], [context_length - 1]], device=device), **which)
-    if not all(torch.equal(one[0], two[0]) for one, two in zip(alone, beside, strict=True)):
+    if not all(torch.equal(single[0], batched[0]) for single, batched in zip(alone, beside, strict=True)):
         raise EngineUnavailable(
             "this model's rotary embedding depends on the longest sequence of a batch; lower max_model_len to the "
             "context of its pre-training, or serve it with vLLM"
@@ -344,12 +341,12 @@ def _lora_pairs(folder: Path) -> dict[str, tuple[Tensor, Tensor]]:
         raise ModelNotFound(f"{file} cannot be read: {error}") from error
     halves: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        found = _LORA_NAME.fullmatch(name)
-        if found is None or tensor.ndim != 2:
+        match = _LORA_NAME.fullmatch(name)
+        if match is None or tensor.ndim != 2:
             raise ModelNotFound(f"{file} holds a tensor that cannot be merged: {name} {tuple(tensor.shape)}")
         if not bool(torch.isfinite(tensor).all()):
             raise ModelNotFound(f"{file}: {name} holds numbers that are not finite")
-        halves.setdefault(found[1], {})[found[2]] = tensor
+        halves.setdefault(match[1], {})[match[2]] = tensor
     single = [name for name, half in halves.items() if len(half) != 2]
     if single or not halves:
         raise ModelNotFound(f"{file} holds {'one matrix of two for ' + single[0] if single else 'no adapter'}")

@@ -115,14 +115,14 @@ class Scheduler(Generic[ClaimT]):
             if rows > 0 and claim.columns <= free:
                 victims = []
             elif claim.waited >= self._patience:
-                staying = [one for one in self.running if one not in plan.preempted]
+                staying = [sequence for sequence in self.running if sequence not in plan.preempted]
                 victims = self._youngest(staying, claim, claim.columns - free, int(rows < 1))
             if victims is None:
                 # Waiting for a row is no reason to set anyone back; waiting for memory is, even if the rows are taken
                 # meanwhile.
                 claim.waited += rows > 0 or claim.waited > 0
                 continue
-            free += sum(one.columns for one in victims) - claim.columns
+            free += sum(victim.columns for victim in victims) - claim.columns
             rows += len(victims) - 1
             plan.preempted.extend(victims)
             plan.admitted.append(claim)
@@ -136,13 +136,13 @@ class Scheduler(Generic[ClaimT]):
     def _youngest(self, running: Sequence[ClaimT], claim: ClaimT, columns: int, rows: int) -> list[ClaimT] | None:
         """Return the last requests behind ``claim`` that hold this much, or None if all of them hold less."""
         victims: list[ClaimT] = []
-        for one in sorted(running, key=_order, reverse=True):
+        for sequence in sorted(running, key=_order, reverse=True):
             if columns <= 0 and len(victims) >= rows:
                 break
-            if one.order <= claim.order:
+            if sequence.order <= claim.order:
                 return None
-            victims.append(one)
-            columns -= one.columns
+            victims.append(sequence)
+            columns -= sequence.columns
         return victims if columns <= 0 and len(victims) >= rows else None
 
 
@@ -201,8 +201,8 @@ class PromptLookup:
 
     def _matches(self, tokens: Sequence[int], shortest: int) -> list[int]:
         places = self._places.get(tokens[-1], [])[-_MOST_COMPARED:]
-        found = [(length, place) for place in places if (length := _match(tokens, place)) >= shortest]
-        return [place for _, place in sorted(found, reverse=True)[:_MOST_TRIED]]
+        matches = [(length, place) for place in places if (length := _match(tokens, place)) >= shortest]
+        return [place for _, place in sorted(matches, reverse=True)[:_MOST_TRIED]]
 
 
 def _match(tokens: Sequence[int], place: int) -> int:

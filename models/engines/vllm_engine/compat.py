@@ -21,6 +21,7 @@ from models.errors import (
     ModelNotFound,
     UnsupportedParam,
 )
+from models.files import first_line
 from models.types import Grammar
 
 SUPPORTED = "0.32"
@@ -248,7 +249,7 @@ async def load_adapters(client: Any, adapters: Sequence[LoraAdapter]) -> list[An
     """
     from vllm.lora.request import LoRARequest
 
-    requests = [LoRARequest(one.name, number, str(one.path)) for number, one in enumerate(adapters, start=1)]
+    requests = [LoRARequest(adapter.name, number, str(adapter.path)) for number, adapter in enumerate(adapters, 1)]
     for adapter, request in zip(adapters, requests, strict=True):
         try:
             await client.add_lora(request)
@@ -263,7 +264,7 @@ def adapter_modules(adapters: Sequence[LoraAdapter]) -> list[Any] | None:
     """Return the adapters as the setting of vLLM's OpenAI layer."""
     from vllm.entrypoints.openai.models.protocol import LoRAModulePath
 
-    return [LoRAModulePath(name=one.name, path=str(one.path)) for one in adapters] or None
+    return [LoRAModulePath(name=adapter.name, path=str(adapter.path)) for adapter in adapters] or None
 
 
 def translate(error: Exception, *, has_grammar: bool) -> ModelError:
@@ -285,7 +286,3 @@ def translate(error: Exception, *, has_grammar: bool) -> ModelError:
             return GrammarInvalid(message, param="grammar")
         return UnsupportedParam(message, param=param)
     return EngineUnavailable(f"the request failed inside the engine: {message}")
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

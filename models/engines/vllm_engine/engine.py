@@ -27,6 +27,7 @@ from models.engines.vllm_engine.openai_layer import InstrumentedClient, build_la
 from models.engines.vllm_engine.sampling_fields import check_beside_drafts, check_penalties, sampling_fields
 from models.engines.vllm_engine.stream import LatestSchedulerStats, VllmStream
 from models.errors import EngineOverloaded, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
+from models.files import first_line
 from models.types import Delta, EngineStats, GenerateParams, Grammar
 
 log = logging.getLogger(__name__)
@@ -214,7 +215,7 @@ class VllmEngine(ServesOpenAi):
         except ModelError:
             raise
         except OSError as error:
-            raise ModelNotFound(f"cannot load {self._card.source}: {vllm_compat.first_line(error)}") from error
+            raise ModelNotFound(f"cannot load {self._card.source}: {first_line(error)}") from error
         except Exception as error:  # whatever stops vLLM from starting, there is no engine
             raise EngineUnavailable(f"vLLM cannot run {self._card.source}: {_reason(error)}") from error
 
@@ -289,4 +290,4 @@ def _discard(built: list[Any]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {vllm_compat.first_line(error)}"
+    return f"{type(error).__name__}: {first_line(error)}"

@@ -107,18 +107,18 @@ def query_devices(indices: Sequence[int]) -> Sequence[DeviceMemory]:
     command = [sys.executable, "-P", "-c", _READER, *map(str, indices)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_QUERY_TIMEOUT_S, check=True)
-        found = json.loads(done.stdout.strip().splitlines()[-1])
+        answer = json.loads(done.stdout.strip().splitlines()[-1])
     except subprocess.CalledProcessError as error:
         cause = (str(error.stderr).strip().splitlines() or ["no message"])[-1]
         raise EngineUnavailable(f"the memory of the GPU cannot be read: {cause}") from error
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
         raise EngineUnavailable(f"the memory of the GPU cannot be read: {type(error).__name__}: {error}") from error
-    if "rows" not in found:
+    if "rows" not in answer:
         raise EngineUnavailable(
-            f"the engine needs GPU {max(indices)}, but {found.get('visible', 0)} are visible: set device, "
+            f"the engine needs GPU {max(indices)}, but {answer.get('visible', 0)} are visible: set device, "
             "tensor_parallel_size or CUDA_VISIBLE_DEVICES"
         )
-    return [DeviceMemory(index, *row) for index, row in zip(indices, found["rows"], strict=True)]
+    return [DeviceMemory(index, *row) for index, row in zip(indices, answer["rows"], strict=True)]
 
 
 def with_reasoning_parser(options: EngineOptions, tokenizer: HfTokenizer) -> EngineOptions:
@@ -316,7 +316,7 @@ def _gpu_arguments(card: ModelCard, options: EngineOptions, query: DeviceQuery) 
 
 
 def _lora_arguments(options: EngineOptions) -> dict[str, Any]:
-    rank = next((one for one in LORA_RANKS if one >= options.max_lora_rank), None)
+    rank = next((rank for rank in LORA_RANKS if rank >= options.max_lora_rank), None)
     if rank is None:
         raise UnsupportedParam(
             f"max_lora_rank may be {LORA_RANKS[-1]} at most, not {options.max_lora_rank}", param="max_lora_rank"
@@ -347,33 +347,34 @@ def memory_share(card: ModelCard, options: EngineOptions, query: DeviceQuery) ->
     """
     devices = query(options.device_indices)
     margin = options.device_reserve_bytes + _MARGIN + (_NCCL_MARGIN if len(devices) > 1 else 0)
-    possible = min((_floor((one.free - margin) / one.total) for one in devices), default=0.0)
+    possible = min((_floor((device.free - margin) / device.total) for device in devices), default=0.0)
     if options.gpu_memory_utilization is not None:
         return _checked(options.gpu_memory_utilization, possible, devices)
     needed = (options.kv_cache_bytes or 0) + _weight_bytes(card, options) // len(devices)
-    for one in devices:
-        left = one.free - margin
+    for device in devices:
+        left = device.free - margin
         if left <= needed:
-            raise EngineUnavailable(_too_little(one, max(left, 0), needed))
+            raise EngineUnavailable(_too_little(device, max(left, 0), needed))
     return min(DEFAULT_SHARE, possible)
 
 
 def _checked(requested: float, possible: float, devices: Sequence[DeviceMemory]) -> float:
-    for one in devices:
-        if math.ceil(one.total * requested) > one.free:
+    for device in devices:
+        if math.ceil(device.total * requested) > device.free:
             advice = f"set it to {possible} at most, or leave it unset" if possible > 0 else "leave it unset"
             raise EngineUnavailable(
-                f"gpu_memory_utilization {requested} asks for {_gib(one.total * requested)} of GPU {one.index}, of "
-                f"whose {_gib(one.total)} indices, encoders and other programs leave {_gib(one.free)} free: {advice}"
+                f"gpu_memory_utilization {requested} asks for {_gib(device.total * requested)} of GPU {device.index}, "
+                f"of whose {_gib(device.total)} indices, encoders and other programs leave {_gib(device.free)} free: "
+                f"{advice}"
             )
     return requested
 
 
-def _too_little(one: DeviceMemory, left: int, needed: int) -> str:
+def _too_little(device: DeviceMemory, left: int, needed: int) -> str:
     what = f"the model's weights and kv_cache_gib need {_gib(needed)}" if needed else "the engine needs more"
     return (
-        f"GPU {one.index} has {_gib(one.free)} of {_gib(one.total)} free, {_gib(left)} without the margin and what "
-        f"encoders use at work, but {what}: lower kv_cache_gib, take a quantised checkpoint or more GPUs "
+        f"GPU {device.index} has {_gib(device.free)} of {_gib(device.total)} free, {_gib(left)} without the margin and "
+        f"what encoders use at work, but {what}: lower kv_cache_gib, take a quantised checkpoint or more GPUs "
         "(tensor_parallel_size), or keep indices and encoders off it (retrieval.backend=faiss, retrieval.device=cpu)"
     )
 

@@ -49,7 +49,7 @@ class Endpoint:
         """
         handler = inspect.unwrap(route.endpoint)
         body = get_type_hints(handler).get("request")
-        checks = tuple(one.dependency for one in route.dependencies)
+        checks = tuple(dependency.dependency for dependency in route.dependencies)
         fits = isinstance(body, type) and issubclass(body, BaseModel)
         fits = fits and set(inspect.signature(handler).parameters) == _PARAMETERS
         fits = fits and all(list(inspect.signature(check).parameters) == ["raw_request"] for check in checks)
@@ -124,7 +124,7 @@ async def _answer(endpoint: Endpoint, call: LayerCall, request: Request) -> Resp
         body = endpoint.body.model_validate(call.body)
     except ValidationError as error:
         # The same locations that FastAPI reports for errors in a body.
-        errors = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+        errors = [{**entry, "loc": ("body", *entry["loc"])} for entry in error.errors(include_url=False)]
         raise RequestValidationError(errors, body=call.body) from None
     return await endpoint.handler(body, request)
 

@@ -170,12 +170,12 @@ class VllmStream:
         ``entries`` hold the sampled token and the likeliest, at least one entry for each id; tokens that could not be
         sampled are left out.
         """
-        found = []
+        logprobs = []
         for token_id, entry in zip(ids, entries, strict=False):
             values = ((i, float(e.logprob)) for i, e in entry.items() if i < self._vocab_size)
             ranked = sorted((pair for pair in values if math.isfinite(pair[1])), key=lambda pair: -pair[1])
-            found.append(TokenLogprob(token_id, float(entry[token_id].logprob), tuple(ranked[:num_logprobs])))
-        return tuple(found)
+            logprobs.append(TokenLogprob(token_id, float(entry[token_id].logprob), tuple(ranked[:num_logprobs])))
+        return tuple(logprobs)
 
     def _failure(self) -> ModelError:
         if self._params.grammar is not None and self.num_sampled_tokens == 0:

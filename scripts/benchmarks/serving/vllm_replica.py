@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from scripts.served import free_port
 
+ROUTER_FILE = Path(__file__).parents[3] / "deploy" / "scale-out" / "kubernetes" / "router.cfg"
 # What `vllm serve` calls; the command itself needs a package called vllm, which the CPU build is not.
 _SERVE = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 _START_S = 400.0
@@ -100,6 +102,24 @@ def _start(model: Path, arguments: Sequence[str], port: int = 0, core: int = 0) 
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     return VllmReplica(f"http://127.0.0.1:{port}", process)
+
+
+@contextmanager
+def router(urls: Sequence[str], folder: Path) -> Iterator[str]:
+    """HAProxy before replicas, with the shipped file and other addresses; yield its own."""
+    port = free_port()
+    text = ROUTER_FILE.read_text().replace("bind :8000", f"bind 127.0.0.1:{port}")
+    servers = "".join(f"  server replica-{i} {url.removeprefix('http://')}\n" for i, url in enumerate(urls))
+    text, found = re.subn(r"^  server-template .*\n", servers, text, flags=re.MULTILINE)
+    assert found == 1
+    (folder / "router.cfg").write_text(text)
+    command = ["haproxy", "-db", "-f", str(folder / "router.cfg")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
 
 
 def wait_until_healthy(replica: VllmReplica) -> None:

@@ -148,7 +148,7 @@ def test_probes_ask_what_they_can(tmp_path: Path) -> None:
 
 
 def test_nothing_reaches_out_but_what_is_named() -> None:
-    """All is denied; servers reach replicas, the database and names, replicas nothing."""
+    """All is denied; servers reach the router, the database and names, the router replicas, replicas nothing."""
     policies = of_kind("NetworkPolicy")
     deny = policies["deny-all"]["spec"]
     servers = policies["servers"]["spec"]
@@ -160,7 +160,10 @@ def test_nothing_reaches_out_but_what_is_named() -> None:
     assert servers["podSelector"]["matchLabels"] == labels["server"]
     assert policies["replicas"]["spec"]["podSelector"]["matchLabels"] == labels["replica"]
     assert [[port["port"] for port in rule["ports"]] for rule in servers["egress"]] == [[8000], [5432], [53, 53]]
-    assert servers["egress"][0]["to"] == [{"podSelector": {"matchLabels": labels["replica"]}}]
+    router = policies["router"]["spec"]
+    assert servers["egress"][0]["to"] == [{"podSelector": router["podSelector"]}]
+    assert router["egress"][0]["to"] == [{"podSelector": {"matchLabels": labels["replica"]}}]
+    assert policies["replicas"]["spec"]["ingress"][0]["from"][0] == {"podSelector": router["podSelector"]}
     assert all(rule.get("to") for rule in servers["egress"])
     assert all(one.get("from") for name in PODS for one in policies[f"{name}s"]["spec"]["ingress"])
 
@@ -180,17 +183,29 @@ def test_services_and_budgets_select_pods_that_there_are() -> None:
         assert budgets[f"{name}s"]["spec"]["maxUnavailable"] == 1
 
 
-def test_each_replica_that_may_start_has_an_address_that_is_always_known() -> None:
-    """As many services as the autoscaler may start pods, each of one pod; the servers' list has them all."""
+def test_the_router_has_a_place_for_each_replica_that_may_start() -> None:
+    """Under the name of the service that has the addresses of the pods; the servers name the router."""
     most = manifest("HorizontalPodAutoscaler", "replicas")["spec"]["maxReplicas"]
-    urls = manifest("ConfigMap", "server-settings")["data"]["ARROWHEAD_MODEL__URLS"].split(",")
+    text = (MANIFESTS / "router.cfg").read_text()
+    ((places, service),) = re.findall(r"^  server-template \S+ (\d+) (\S+):8000 ", text, re.MULTILINE)
+    url = urlsplit(manifest("ConfigMap", "server-settings")["data"]["ARROWHEAD_MODEL__URL"])
 
-    assert len(urls) == most
-    for number, url in enumerate(urls):
-        service = manifest("Service", f"replica-{number}")["spec"]
-        assert urlsplit(url).hostname == f"replica-{number}" and "clusterIP" not in service
-        assert service["selector"] == {"statefulset.kubernetes.io/pod-name": f"replica-{number}"}
-        assert urlsplit(url).port == service["ports"][0]["port"]
+    assert int(places) == most and manifest("Service", service)["spec"]["clusterIP"] == "None"
+    assert url.hostname == "router" and url.port == manifest("Service", "router")["spec"]["ports"][0]["port"]
+    assert "bind :8000" in text
+
+
+def test_the_router_has_as_little_as_it_needs() -> None:
+    """Its file alone, as the base makes it; no user but its own."""
+    of = manifest("Deployment", "router")["spec"]["template"]["spec"]
+    (the,) = of["containers"]
+    (made,) = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["configMapGenerator"]
+
+    assert of["securityContext"]["runAsNonRoot"] and not of["automountServiceAccountToken"]
+    assert the["securityContext"] == container("server")["securityContext"]
+    assert of["volumes"] == [{"name": "config", "configMap": {"name": made["name"]}}]
+    assert the["args"][-1] == f"{the['volumeMounts'][0]['mountPath']}/{made['files'][0]}"
+    assert {"cpu", "memory"} <= set(the["resources"]["limits"])
 
 
 def _metrics(name: str) -> list[str]:

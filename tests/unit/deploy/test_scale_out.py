@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from scale_out_files import EXAMPLE, FOLDER, compose, container, manifest, pod, server_environment
+from scale_out_files import EXAMPLE, FOLDER, MANIFESTS, compose, container, manifest, pod, server_environment
 
 from server.jobs.queue import JobLimits
 from server.middleware import OPEN_PATHS
@@ -23,6 +23,7 @@ from server.settings.schema import Settings
 
 ROOT = Path(__file__).parents[3]
 SERVERS, REPLICAS = ("server-1", "server-2"), ("replica-1", "replica-2")
+ROUTER = MANIFESTS / "router.cfg"
 SECRET = re.compile(r"(api_?keys?|token|passw|secret|credential)", re.IGNORECASE)
 
 
@@ -58,8 +59,8 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_server_takes_its_settings(settings: Settings) -> None:
-    """Environment and secret file together: replicas, a database, the operator's key, no way out."""
-    assert settings.model.engine == "remote" and len(settings.model.urls) >= 2
+    """Environment and secret file together: the router, a database, the operator's key, no way out."""
+    assert settings.model.engine == "remote" and settings.model.url == "http://router:8000"
     assert settings.model.api_key and settings.state.url and settings.server.api_keys
     assert settings.egress.mode == "off"
 
@@ -121,7 +122,7 @@ def test_every_service_has_as_little_as_it_needs(services: dict[str, Any]) -> No
         assert each.get("restart") == "unless-stopped" or each.get("profiles") == ["tools"], name
         words = {word for word in each.get("environment", ()) if SECRET.search(word)}
         assert all(word.endswith("_FILE") for word in words), name
-        assert each["secrets"], name
+        assert each.get("secrets") or name == "router", name
     assert all(one["file"] for one in compose()["secrets"].values())
 
 
@@ -142,12 +143,15 @@ def test_each_server_has_its_own_folder_and_only_replicas_have_gpus(services: di
     assert devices == {"replica-1": ["0"], "replica-2": ["1"]}
 
 
-def test_the_servers_name_the_replicas(services: dict[str, Any]) -> None:
+def test_the_servers_name_the_router_and_it_the_replicas(services: dict[str, Any]) -> None:
     """By the names that Docker gives the containers on the internal network that they share."""
-    urls = [urlsplit(url) for url in server_environment()["ARROWHEAD_MODEL__URLS"].split(",")]
+    url = urlsplit(server_environment()["ARROWHEAD_MODEL__URL"])
+    (template,) = re.findall(r"^  server-template \S+ \d+ (\S+):8000 ", ROUTER.read_text(), re.MULTILINE)
 
-    assert [url.hostname for url in urls] == list(REPLICAS) and {url.port for url in urls} == {8000}
-    assert all("replicas" in services[name]["networks"] for name in (*REPLICAS, *SERVERS))
+    assert (url.hostname, url.port) == ("router", 8000) and "bind :8000" in ROUTER.read_text()
+    assert all(services[name]["networks"] == {"replicas": {"aliases": [template]}} for name in REPLICAS)
+    assert all("replicas" in services[name]["networks"] for name in ("router", *SERVERS))
+    assert services["router"]["volumes"] == [f"./{ROUTER.relative_to(FOLDER)}:{services['router']['command'][-1]}:ro"]
     assert compose()["networks"]["replicas"] == {"internal": True}
 
 
@@ -259,6 +263,15 @@ def test_haproxy_takes_its_file(tmp_path: Path) -> None:
     (tmp_path / "key.cfg").write_text("global\n  setenv ARROWHEAD_PROBE_KEY abc\n")
     command = ["haproxy", "-c", "-f", str(tmp_path / "key.cfg"), "-f", str(tmp_path / "haproxy.cfg")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+    assert (done.returncode, done.stdout.strip()) == (0, "Configuration file is valid"), done.stderr
+
+
+def test_haproxy_takes_the_file_of_the_router() -> None:
+    """As it is: the names of the replicas are looked up while it runs."""
+    if shutil.which("haproxy") is None:
+        pytest.skip("HAProxy is not installed")
+    done = subprocess.run(["haproxy", "-c", "-f", str(ROUTER)], capture_output=True, text=True, timeout=30, check=False)
 
     assert (done.returncode, done.stdout.strip()) == (0, "Configuration file is valid"), done.stderr
 

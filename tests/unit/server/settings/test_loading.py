@@ -78,10 +78,19 @@ def test_the_file_in_the_xdg_folder_is_found(monkeypatch: pytest.MonkeyPatch, tm
         ("ARROWHEAD_SERVER__API_KEYS", "short", "ARROWHEAD_SERVER__API_KEYS"),
         ("ARROWHEAD_EGRESS__MODE", "ncbi", "ARROWHEAD_NCBI__EMAIL (ncbi.email)"),
         ("ARROWHEAD_MODEL__ENGINE", "scripted", "ARROWHEAD_MODEL__SCRIPT (model.script)"),
-        ("ARROWHEAD_MODEL__ENGINE", "remote", "ARROWHEAD_MODEL__URLS (model.urls): the engine 'remote' needs"),
-        ("ARROWHEAD_MODEL__URLS", "http://127.0.0.1:8000", "ARROWHEAD_MODEL__URLS (model.urls): the engine 'remote'"),
-        ("ARROWHEAD_MODEL__URLS", "http://10.0.0.1/v1", "ARROWHEAD_MODEL__URLS (model.urls): each is an address"),
-        ("ARROWHEAD_MODEL__URLS", "http://a:1,http://a:1/", "ARROWHEAD_MODEL__URLS (model.urls): an address is there"),
+        ("ARROWHEAD_MODEL__ENGINE", "remote", "ARROWHEAD_MODEL__URL (model.url): the engine 'remote' needs"),
+        ("ARROWHEAD_MODEL__URL", "http://127.0.0.1:8000", "ARROWHEAD_MODEL__URL (model.url): the engine 'remote'"),
+        ("ARROWHEAD_MODEL__URL", "http://10.0.0.1/v1", "ARROWHEAD_MODEL__URL (model.url): an address without a path"),
+        (
+            "ARROWHEAD_MODEL__URL",
+            "http://a:1,http://b:1",
+            "ARROWHEAD_MODEL__URL (model.url): one address; put a router",
+        ),
+        (
+            "ARROWHEAD_MODEL__URLS",
+            "http://a:1",
+            "ARROWHEAD_MODEL__URLS (model.urls): there is one address now, model.url",
+        ),
         ("ARROWHEAD_NCBI__EUTILS_URL", "ftp://127.0.0.1", "ARROWHEAD_NCBI__EUTILS_URL"),
         ("ARROWHEAD_NCBI__EUTILS_URL", "http://user@127.0.0.1", "no user name"),
         ("ARROWHEAD_CONFIG", "/nonexistent/config.toml", "ARROWHEAD_CONFIG"),
@@ -103,13 +112,14 @@ def test_a_bad_value_is_refused_by_its_variable(
 def test_prompts_go_unencrypted_to_private_addresses_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """To another one with TLS, or where the operator allows it."""
     monkeypatch.setenv("ARROWHEAD_MODEL__ENGINE", "remote")
-    monkeypatch.setenv("ARROWHEAD_MODEL__URLS", "http://10.0.0.7:8000,https://8.8.8.8,http://replica-1:8000")
-    assert load_settings().model.urls[1] == "https://8.8.8.8"
-    monkeypatch.setenv("ARROWHEAD_MODEL__URLS", "http://8.8.8.8:8000")
-    with pytest.raises(SettingsInvalid, match=r"ARROWHEAD_MODEL__URLS .*unencrypted.*model\.allow_http"):
+    for url in ("http://10.0.0.7:8000", "https://8.8.8.8", "http://router:8000"):
+        monkeypatch.setenv("ARROWHEAD_MODEL__URL", url)
+        assert load_settings().model.url == url
+    monkeypatch.setenv("ARROWHEAD_MODEL__URL", "http://8.8.8.8:8000")
+    with pytest.raises(SettingsInvalid, match=r"ARROWHEAD_MODEL__URL .*unencrypted.*model\.allow_http"):
         load_settings()
     monkeypatch.setenv("ARROWHEAD_MODEL__ALLOW_HTTP", "true")
-    assert load_settings().model.urls == ("http://8.8.8.8:8000",)
+    assert load_settings().model.url == "http://8.8.8.8:8000"
 
 
 def test_modes_of_keys_come_as_text_or_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -80,13 +80,13 @@ def test_a_server_of_replicas_needs_no_weights(tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json"):
         (folder / name).write_text('{"max_position_embeddings": 77}')
     given = {"name": str(folder), "data_dir": str(tmp_path / "data")}
-    remote = {"engine": "remote", "urls": "http://127.0.0.1:8001,http://127.0.0.1:8002/", "api_key": "sesame"}
+    remote = {"engine": "remote", "url": "http://127.0.0.1:8001/", "api_key": "sesame"}
     settings = load_settings({"model": given | remote})
     options = engine_options(settings.model).remote
 
     assert choose_card(settings).context_length == 77
     assert options is not None
-    assert (options.urls, options.api_key) == (("http://127.0.0.1:8001", "http://127.0.0.1:8002"), "sesame")
+    assert (options.url, options.api_key) == ("http://127.0.0.1:8001", "sesame")
     assert "sesame" not in f"{options} {settings}"
     assert engine_options(load_settings({"model": given}).model).remote is None
     with pytest.raises(ModelNotFound, match=r"needs config\.json, tokenizer\.json and weights"):

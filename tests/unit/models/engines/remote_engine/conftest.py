@@ -55,9 +55,9 @@ async def connect(tiny_llama: Path) -> AsyncIterator[Connect]:
     """Start remote engines that close at the test's end."""
     async with AsyncExitStack() as stack:
 
-        async def connected(*replicas: Replica, **options: object) -> RemoteEngine:
-            times = {"probe_every_s": 0.1, "probe_timeout_s": 1.0, "wait_s": 5.0, "start_s": 5.0, "silence_s": 20.0}
-            remote = RemoteOptions(urls=tuple(one.url for one in replicas), **{**times, **options})  # type: ignore[arg-type]
+        async def connected(replica: Replica, **options: object) -> RemoteEngine:
+            times = {"probe_every_s": 0.1, "probe_timeout_s": 10.0, "wait_s": 5.0, "start_s": 5.0, "silence_s": 20.0}
+            remote = RemoteOptions(url=replica.url, **{**times, **options})  # type: ignore[arg-type]
             card = ModelCard(name="tiny", source=str(tiny_llama), context_length=CONTEXT)
             engine = RemoteEngine(card, EngineOptions(max_num_seqs=4, max_queue=4, remote=remote))
             stack.push_async_callback(engine.close)

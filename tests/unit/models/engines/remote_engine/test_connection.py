@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from models.engines.remote_engine.connection import Connection, events_of
 from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost
 from models.errors import EngineUnavailable
 
-OPTIONS = RemoteOptions(urls=(), connect_s=1.0)
+OPTIONS = RemoteOptions(url="http://replica-1:8000", connect_s=1.0)
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -28,7 +29,8 @@ async def listening(answer: Answer) -> AsyncIterator[Connection]:
         writer.transport.abort()
 
     async with await asyncio.start_server(served, "127.0.0.1", 0) as server:
-        connection = Connection(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", OPTIONS)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        connection = Connection(replace(OPTIONS, url=url))
         yield connection
         await connection.close()
 
@@ -89,7 +91,7 @@ async def test_a_reply_has_its_time() -> None:
 
 async def test_a_reply_has_its_size() -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n" + b"x" * 9_000_000)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 40000000\r\n\r\n" + b"x" * 40_000_000)
         await writer.drain()
 
     async with listening(answer) as connection:
@@ -109,7 +111,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
 
 async def test_nothing_listens() -> None:
-    connection = Connection("http://127.0.0.1:1", OPTIONS)
+    connection = Connection(replace(OPTIONS, url="http://127.0.0.1:1"))
     with pytest.raises(ReplicaLost, match="ConnectError"):
         await connection.get("/health", 5)
     await connection.close()
@@ -146,12 +148,12 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
 
 async def test_clear_text_stays_on_private_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless the operator says otherwise, or it is encrypted; nothing is sent before."""
-    connection = Connection("http://8.8.8.8:8000", OPTIONS)
+    connection = Connection(replace(OPTIONS, url="http://8.8.8.8:8000"))
     with pytest.raises(AddressNotPrivate, match=r"unencrypted to 8\.8\.8\.8.*model\.allow_http"):
         await connection.get("/health", 5)
     monkeypatch.setattr("models.engines.remote_engine.connection.is_private", lambda address: False)
-    allowed = RemoteOptions(urls=(), connect_s=1.0, allow_http=True)
-    for connection in Connection("https://127.0.0.1:1", OPTIONS), Connection("http://127.0.0.1:1", allowed):
+    for url, allow_http in (("https://127.0.0.1:1", False), ("http://127.0.0.1:1", True)):
+        connection = Connection(replace(OPTIONS, url=url, allow_http=allow_http))
         with pytest.raises(ReplicaLost, match="ConnectError"):
             await connection.get("/health", 5)
 
@@ -165,7 +167,7 @@ async def test_a_name_is_looked_up_and_checked_for_each_connection(names: Names)
 
     names["127.0.0.1"] = ["127.0.0.1"]
     async with listening(answer) as there:
-        connection = Connection(there.url.replace("127.0.0.1", "replica-1"), OPTIONS)
+        connection = Connection(replace(OPTIONS, url=there.url.replace("127.0.0.1", "replica-1")))
         with pytest.raises(ReplicaLost, match=r"ConnectError at http://replica-1:\d+: the name replica-1 is not known"):
             await connection.get("/health", 5)
         # Nothing listens at the first address.
@@ -184,11 +186,11 @@ async def test_a_name_is_looked_up_in_time(monkeypatch: pytest.MonkeyPatch) -> N
         return []
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
-    connection = Connection("http://replica-1:8000", RemoteOptions(urls=(), connect_s=0.1))
+    connection = Connection(replace(OPTIONS, connect_s=0.1))
     with pytest.raises(ReplicaLost, match=r"ConnectTimeout at .*: the name replica-1 is not known in 0\.1 s"):
         await connection.get("/health", 5)
 
 
 async def test_a_missing_certificate_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailable, match=r"model\.ca_file: .*gone\.pem cannot be read"):
-        Connection("https://replica:8000", RemoteOptions(urls=(), ca_file=tmp_path / "gone.pem"))
+        Connection(RemoteOptions(url="https://replica:8000", ca_file=tmp_path / "gone.pem"))

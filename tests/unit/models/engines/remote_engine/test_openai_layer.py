@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -72,19 +71,16 @@ async def test_the_body_has_our_end_tokens_and_the_replicas_name(start: Start, c
     assert "stop_token_ids" not in replica.plain_bodies[-1]
 
 
-async def test_an_error_of_the_request_comes_back_and_one_of_the_replica_moves(start: Start, connect: Connect) -> None:
-    """400 is the client's; 503 is tried elsewhere."""
+async def test_an_error_of_the_request_comes_back_and_one_of_the_replica_is_ours(
+    start: Start, connect: Connect
+) -> None:
+    """400 is the client's; a replica's 503 is ours, which says that another try may help."""
     refusing = await start(plain=lambda _: JSONResponse({"error": {"message": "no"}}, status_code=400))
     engine = await connect(refusing)
     assert [(await asked(engine, QUESTION))[0]["status"], len(refusing.plain_bodies)] == [400, 1]
-    replicas = (
-        await start(plain=lambda _: Response(status_code=503)),
-        await start(plain=lambda _: JSONResponse({"n": 1})),
-    )
-    engine = await connect(*replicas)
-    for number in range(6):
-        body = QUESTION | {"messages": [{"role": "user", "content": f"{number}"}]}
-        assert json.loads(whole(await asked(engine, body))) == {"n": 1}
+    engine = await connect(await start(plain=lambda _: Response(status_code=503)))
+    with pytest.raises(EngineUnavailable, match="lost before it answered; ask again"):
+        await asked(engine, QUESTION)
 
 
 async def test_a_stream_that_breaks_ends_with_an_error(start: Start, connect: Connect) -> None:
@@ -102,16 +98,18 @@ async def test_a_stream_that_breaks_ends_with_an_error(start: Start, connect: Co
         await asked(engine, QUESTION)
 
 
-async def test_turns_of_a_conversation_go_to_one_replica(start: Start, connect: Connect) -> None:
-    """A later turn begins as the earlier one did; another key's conversation is another."""
-    replicas = await start(plain=lambda _: JSONResponse({})), await start(plain=lambda _: JSONResponse({}))
-    engine = await connect(*replicas)
+async def test_turns_of_a_conversation_have_one_session(start: Start, connect: Connect) -> None:
+    """A later turn begins as the earlier one did, and a router keeps them together; another key's is another."""
+    replica = await start(plain=lambda _: JSONResponse({}))
+    engine = await connect(replica)
+    replica.sessions.clear()
     turns: list[dict[str, str]] = [{"role": "system", "content": "s"}, {"role": "user", "content": "Which gene?"}]
     for number in range(3):
         await asked(engine, QUESTION | {"messages": turns})
         turns = [*turns, {"role": "assistant", "content": f"{number}"}, {"role": "user", "content": "And?"}]
 
-    assert sorted(len(one.plain_bodies) for one in replicas) == [0, 3]
+    assert len(replica.sessions) == 3
+    assert len(set(replica.sessions)) == 1
     assert session_of_body(QUESTION) != session_of_body(QUESTION | {"cache_salt": "another"})
 
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import shutil
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -17,6 +16,8 @@ from replica_server import Replica
 
 from models.engines.base import Engine
 from models.types import GenerateParams
+from scripts.benchmarks.serving.vllm_replica import free_port
+from scripts.benchmarks.serving.vllm_replica import router as router_before
 
 from .conftest import Connect, Start
 
@@ -25,39 +26,12 @@ Router = Callable[[Sequence[Replica], Path], AbstractAsyncContextManager[Replica
 GUIDE = Path(__file__).parents[5] / "docs" / "scale-out.md"
 # A program of the virtual environment need not be on the path.
 VLLM_ROUTER = shutil.which("vllm-router", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-HAPROXY = """
-defaults
-  mode http
-  option http-no-delay
-  timeout connect 2s
-  timeout client 60s
-  timeout server 60s
-  option redispatch
-frontend replicas
-  bind 127.0.0.1:{port}
-  default_backend all
-backend all
-  balance hdr(X-Session-ID)
-  hash-type consistent
-  option httpchk GET /health
-{servers}
-"""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager
 async def haproxy(replicas: Sequence[Replica], folder: Path) -> AsyncIterator[Replica]:
-    port = free_port()
-    servers = "\n".join(f"  server r{i} {one.url[7:]} check inter 200" for i, one in enumerate(replicas))
-    (folder / "haproxy.cfg").write_text(HAPROXY.format(port=port, servers=servers))
-    async with _running(["haproxy", "-f", str(folder / "haproxy.cfg")]):
-        yield _address(replicas, port)
+    with router_before([one.url for one in replicas], folder) as url:
+        yield Replica(replicas[0].engine, url=url)
 
 
 @asynccontextmanager
@@ -69,7 +43,7 @@ async def vllm_router(replicas: Sequence[Replica], _: Path) -> AsyncIterator[Rep
     port, addresses = free_port(), [one.url for one in replicas]
     command = [VLLM_ROUTER or "", *known, "--host", "127.0.0.1", "--port", str(port)]
     async with _running([*command, "--prometheus-port", str(free_port()), "--worker-urls", *addresses]):
-        yield _address(replicas, port)
+        yield Replica(replicas[0].engine, url=f"http://127.0.0.1:{port}")
 
 
 @asynccontextmanager
@@ -82,11 +56,6 @@ async def _running(command: Sequence[str]) -> AsyncIterator[None]:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-def _address(replicas: Sequence[Replica], port: int) -> Replica:
-    """Return an address only: a replica without a server of its own."""
-    return Replica(replicas[0].engine, url=f"http://127.0.0.1:{port}")
 
 
 ROUTERS = [
