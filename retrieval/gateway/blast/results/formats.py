@@ -12,7 +12,7 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
 from retrieval.errors import BlastFailed
@@ -21,11 +21,10 @@ from retrieval.gateway.blast.parameters import MAX_HITS, shown
 from retrieval.gateway.blast.process import ProgramRun, RunLimits, run_program
 from retrieval.gateway.blast.request import BlastQuery
 from retrieval.gateway.blast.results.pages import NO_SIMILARITY, html_page, with_status_header
+from retrieval.gateway.blast.results.placing import Report, Segments, placed
 from retrieval.gateway.http_reply import HTML, JSON, PLAIN, XML, ZIP, Reply, whole_number
 
 Form = Literal["html", "text", "tabular", "csv", "xml", "xml2", "xml2_s", "json2", "json2_s"]
-# The formats that are rendered, before the reply wraps them.
-Report = Literal["text", "tabular", "csv", "xml", "xml2_s", "json2_s"]
 _REPORTS: Final[Mapping[Form, Report]] = {
     "html": "text", "text": "text", "tabular": "tabular", "csv": "csv", "xml": "xml",
     "xml2": "xml2_s", "xml2_s": "xml2_s", "json2": "json2_s", "json2_s": "json2_s",
@@ -121,7 +120,7 @@ def _zipped(files: Sequence[tuple[str, str]]) -> bytes:
     return target.getvalue()
 
 
-MIN_HITS: Final = 5  # blast+ may miss the best hit with a smaller -max_target_seqs
+_MIN_HITS: Final = 5  # blast+ may miss the best hit with a smaller -max_target_seqs
 _FORMS: Final[dict[Report, str]] = {
     "text": "0", "xml": "5", "tabular": "7", "csv": "10", "json2_s": "15", "xml2_s": "16",
 }  # fmt: skip
@@ -138,11 +137,15 @@ class DatabaseReplaced(BlastFailed):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveResult:
-    """Hold a search result as ``archive``, in blast+'s -outfmt 11."""
+    """Hold a search result as ``archive``, in blast+'s -outfmt 11.
+
+    ``segments`` are those of records that a database of segments has, by their names in it.
+    """
 
     query: BlastQuery
     archive: bytes
     limits: RunLimits
+    segments: Segments = field(default_factory=dict)
 
     @property
     def has_hits(self) -> bool:
@@ -173,13 +176,17 @@ class ArchiveResult:
             report = (await run_program(work, self.limits)).decode(errors="replace")
         finally:  # after a failure, too: a replaced database explains it better
             await _expect_unchanged(database)
+        if self.segments:
+            report = placed(report, order.report, self.segments)
         if order.report == "text":
             report = _as_ncbi_writes(report, order.rid)
         return await asyncio.to_thread(reply_with, order, report)
 
 
-async def search_database(query: BlastQuery, threads: int, limits: RunLimits) -> ArchiveResult:
-    """Run a search in a database.
+async def search_database(
+    query: BlastQuery, threads: int, limits: RunLimits, segments: Segments | None = None
+) -> ArchiveResult:
+    """Run a search in a database, or in one of ``segments`` of records.
 
     Raises:
         DatabaseReplaced: the database was replaced during the search.
@@ -193,18 +200,14 @@ async def search_database(query: BlastQuery, threads: int, limits: RunLimits) ->
             raise
         archive = await _without_unknown_organisms(query, threads, limits)
     await _expect_unchanged(query.database)
-    return ArchiveResult(query, archive, limits)
-
-
-def search_arguments(query: BlastQuery, threads: int, form: str) -> list[str]:
-    """Return the command line; the database is named relative to the folder the program runs in."""
-    arguments = [query.program.name, "-db", query.database.name, "-query", "-", "-outfmt", form]
-    arguments += ["-num_threads", str(threads), "-max_target_seqs", str(max(MIN_HITS, query.max_hits))]
-    return [*arguments, *query.arguments]
+    return ArchiveResult(query, archive, limits, segments or {})
 
 
 def _work(query: BlastQuery, threads: int) -> ProgramRun:
-    return ProgramRun(search_arguments(query, threads, "11"), query.fasta, query.database.folder, query.private)
+    """Return the run of a search; the database is named relative to the folder the program runs in."""
+    arguments = [query.program.name, "-db", query.database.name, "-query", "-", "-outfmt", "11"]
+    arguments += ["-num_threads", str(threads), "-max_target_seqs", str(max(_MIN_HITS, query.max_hits))]
+    return ProgramRun([*arguments, *query.arguments], query.fasta, query.database.folder, query.private)
 
 
 async def _without_unknown_organisms(query: BlastQuery, threads: int, limits: RunLimits) -> bytes:
