@@ -123,7 +123,7 @@ def _chapter(root: Element) -> Citation:
     ids = [*document.findall("ArticleIdList/ArticleId"), *root.findall("PubmedBookData/ArticleIdList/ArticleId")]
     return Citation(
         uid=words(document.find("PMID")),
-        title=words(document.find("ArticleTitle")),
+        title=words(document.find("ArticleTitle")) or words(book.find("BookTitle")),
         vernacular=words(document.find("VernacularTitle")),
         authors=people(_listed(document, "authors")) or people(_listed(book, "authors")),
         journal=Journal(volume=words(book.find("Volume")), pages=_pages(document)),
@@ -175,23 +175,13 @@ def _pages(element: Element) -> str:
 
 
 def _book(document: Element, book: Element) -> Book:
-    title, chapter = part_of(book, "BookTitle"), part_of(document, "ArticleTitle")
     start, end = (shown_date(book.find(name)) for name in ("BeginningDate", "EndingDate"))
     return Book(
-        title=words(title),
+        title=words(book.find("BookTitle")),
         publisher=words(book.find("Publisher/PublisherName")),
         place=words(book.find("Publisher/PublisherLocation")),
-        medium=words(book.find("Medium")),
-        edition=words(book.find("Edition")),
-        collection=words(book.find("CollectionTitle")),
-        volume_title=words(book.find("VolumeTitle")),
-        report=words(book.find("ReportNumber")),
-        isbns=texts(book.findall("Isbn")),
-        name=title.get("book", "") or chapter.get("book", ""),
-        part=chapter.get("part", ""),
         years=f"{start}-{end}" if start else shown_date(book.find("PubDate")),
         contributed=shown_date(document.find("ContributionDate")),
-        revised=shown_date(document.find("DateRevised")),
         editors=people(_listed(book, "editors")),
     )
 
