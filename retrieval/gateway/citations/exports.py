@@ -5,11 +5,11 @@ MEDLINE is NLM's tagged display: https://www.nlm.nih.gov/bsd/mms/medlineelements
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
+from retrieval.formats.items import medline_date
 from retrieval.formats.notation import text_of as words
 from retrieval.formats.records import Article
 from retrieval.gateway.citations.citation import Book, Citation, Person, lines_of, source_line
@@ -42,10 +42,6 @@ _NOTICE_TAGS: Final = {
 }  # fmt: skip
 _HISTORY_TAGS: Final = {"pubmed": "EDAT", "medline": "MHDA", "entrez": "CRDT"}
 _NO_AID: Final = frozenset(("pubmed", "pmc", "pmcid", "pmid", "mid"))
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# "2016 Mar 5", "2016 Mar", "2016"; a range or a season ("1998 Dec-1999 Jan", "2000 Spring") counts for its year.
-_DATE: Final = re.compile(rf"([12][0-9]{{3}})(?: ({'|'.join(_MONTHS)})(?: ([0-9]{{1,2}}))?)?")
-_YEAR: Final = re.compile(r"\b[12][0-9]{3}\b")
 _NO_TITLE: Final = "[Not Available]."
 # Notices of other records that a reader of the reference has to know.
 _AGAINST: Final = {
@@ -264,12 +260,9 @@ def _name(one: Person) -> dict[str, str]:
 
 
 def _date(text: str) -> dict[str, Any]:
-    if found := _DATE.fullmatch(text.strip()):
-        year, month, day = found.groups()
-        parts = [int(year), *([_MONTHS.index(month) + 1] if month else []), *([int(day)] if day else [])]
-        return {"date-parts": [parts]}
-    year_only = _YEAR.search(text)
-    return {"date-parts": [[int(year_only[0])]]} if year_only else {}
+    """Return the first date of a text as PubMed prints it; without a month for a season."""
+    parts = [int(part) for part in medline_date(text).split("-") if part]
+    return {"date-parts": [parts]} if parts else {}
 
 
 def _against(citation: Citation) -> Iterable[str]:

@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from retrieval.errors import GatewayDataError
+from retrieval.formats.items import MONTHS
 from retrieval.formats.notation import text_of as words
 from retrieval.formats.pubmed_xml import abstract_parts
 from retrieval.formats.records import Article
 from retrieval.gateway.citations.citation import Book, Citation, Journal, Notice, Person
 
 _ROOTS: Final = ("<PubmedArticle", "<PubmedBookArticle")
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNLABELLED: Final = ("", "UNLABELLED")
 Elements = Iterable[Element]
 
@@ -51,7 +51,7 @@ def shown_date(element: Element | None) -> str:
     part = _date_parts(element)
     month = part.get("month", "")
     if month.isascii() and month.isdigit() and 1 <= int(month) <= 12:
-        month = _MONTHS[int(month) - 1]
+        month = MONTHS[int(month) - 1]
     day = part.get("day", "").lstrip("0")
     parts = (part.get("year", ""), month or part.get("season", ""), day if month else "")
     return part.get("medlinedate", "") or " ".join(filter(None, parts))

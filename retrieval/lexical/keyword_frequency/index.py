@@ -23,7 +23,7 @@ from typing import Final, Literal, Protocol
 import numpy as np
 
 from retrieval.errors import IndexDamaged, IndexFault, IndexWriteFailed
-from retrieval.index.base import RowFilter
+from retrieval.index.base import Ids, RowFilter
 from retrieval.lexical.base import WriterLock, checked_id, identity, make_folder, read_manifest, write_manifest
 from retrieval.lexical.keyword_frequency.pes2 import KeywordTable
 from retrieval.lexical.keyword_frequency.segment import (
@@ -169,6 +169,19 @@ class KeywordIndex:
             # Column by column in memory, as the ranking sums over keywords.
             counts.append(np.stack([column[rows] for column in columns]).T)
         return KeywordTable(tuple(names), np.concatenate(ids), np.concatenate(counts))
+
+    def holding(self, words: Sequence[Sequence[str]], where: RowFilter | None = None) -> Ids:
+        """Return the ids of the passages that have every term of one of ``words``."""
+        ids = [np.zeros(0, dtype=np.int64)]
+        for part in self._current():
+            keep = np.zeros(len(part.alive), dtype=np.bool_)
+            for terms in words:
+                keep |= part.segment.holding(terms)
+            keep &= part.alive
+            if where is not None:
+                keep &= part.segment.passing(where)
+            ids.append(part.segment.ids[keep])
+        return np.concatenate(ids)
 
     def occurrences(self, term: str) -> int:
         """Return how often the passages have a term, counting also passages that were deleted of late."""
