@@ -13,7 +13,7 @@ from typing import Final, Literal
 from retrieval.formats.records import SequenceSegment
 
 # The formats that BLAST+ writes, before the reply wraps them.
-Report = Literal["text", "tabular", "csv", "xml", "xml2_s", "json2_s"]
+Report = Literal["text", "tabular", "xml", "xml2_s", "json2_s"]
 Segments = Mapping[str, SequenceSegment]
 
 # A member of a hit, in the old and the new XML and in JSON: one a line.
@@ -36,19 +36,18 @@ def placed(report: str, form: Report, segments: Segments) -> str:
     """Return a report with the records of the segments; ``segments`` by their names in the database."""
     if form == "text":
         return _Text(segments).placed(report)
-    if form in ("tabular", "csv"):
-        sign = "\t" if form == "tabular" else ","
-        return "".join(_row(line, sign, segments) for line in report.splitlines(keepends=True))
+    if form == "tabular":
+        return "".join(_row(line, segments) for line in report.splitlines(keepends=True))
     return _Members(segments).placed(report)
 
 
-def _row(line: str, sign: str, segments: Segments) -> str:
-    cells = line.split(sign)
-    if line.startswith("#") or len(cells) < 12:
+def _row(line: str, segments: Segments) -> str:
+    cells = line.split("\t")
+    if len(cells) < 12:
         return line
-    segment = segments[cells[-11]]
-    places = [str(int(cell) + segment.start - 1) for cell in cells[-4:-2]]
-    return sign.join([*cells[:-11], segment.accession, *cells[-10:-4], *places, *cells[-2:]])
+    segment = segments[cells[1]]
+    places = [str(int(cell) + segment.start - 1) for cell in cells[8:10]]
+    return "\t".join([cells[0], segment.accession, *cells[2:8], *places, *cells[10:]])
 
 
 class _Members:
