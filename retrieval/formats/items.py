@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 from retrieval.formats.records import Entry, Organism
 from retrieval.formats.sources import Source
 
-_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _YEAR: Final = re.compile(r"(?<![0-9])(1[5-9][0-9]{2}|20[0-9]{2})(?![0-9])", re.ASCII)
 _SHORT: Final = re.compile(r"[0-9]{1,2}", re.ASCII)
 _ISO_DATE: Final = re.compile(r"[12][0-9]{3}(?:-[0-9]{2}){0,2}", re.ASCII)
@@ -57,8 +57,8 @@ def _date(year: str, month: str, day: str) -> str:
 
 
 def _month(name: str) -> int:
-    short = name[:3].lower()
-    return _MONTHS.index(short) + 1 if short in _MONTHS else 0
+    short = name[:3].title()
+    return MONTHS.index(short) + 1 if short in MONTHS else 0
 
 
 MAX_REASON: Final = 200

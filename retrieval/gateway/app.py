@@ -33,7 +33,7 @@ from retrieval.gateway.eutils.efetch import efetch
 from retrieval.gateway.eutils.elink import einfo_database, einfo_error, einfo_list, elink, elink_error
 from retrieval.gateway.eutils.esearch import esearch, esearch_error, espell, espell_error, found_uids
 from retrieval.gateway.eutils.esummary import esummary, esummary_error
-from retrieval.gateway.eutils.history import History, SignedHistory, StoredSearch, history_key
+from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import (
     PLAIN,
     REPEATED,
@@ -71,13 +71,13 @@ def default_data_dir() -> Path:
     return (Path(home) if home else Path.home() / ".local" / "share") / "arrowhead" / "gateway"
 
 
-def create_gateway_app(store: GatewayStore, blast_options: BlastOptions | None = None, history: str = "") -> Starlette:
+def create_gateway_app(store: GatewayStore, blast_options: BlastOptions | None = None) -> Starlette:
     """Create the application with the E-utilities and BLAST endpoints, GET and POST.
 
     E-utilities are under /entrez/eutils/*.fcgi, BLAST under /blast/Blast.cgi and /Blast.cgi. The BLAST database is
-    stored beside the store's file. ``history`` is the secret that WebEnvs are signed with, "" for that of the store's
-    folder: copies with the same one answer for each other's. The application can be mounted in another one or called
-    over an in-process transport: it needs no lifespan events, though its lifespan shutdown cancels running searches.
+    stored beside the store's file, and a WebEnv is known to this application alone. It can be mounted in another one or
+    called over an in-process transport: it needs no lifespan events, though its lifespan shutdown cancels running
+    searches.
     """
     blast_dir = store.path.parent / f"blast-{store.fingerprint[:16]}"
 
@@ -86,9 +86,9 @@ def create_gateway_app(store: GatewayStore, blast_options: BlastOptions | None =
         return known_taxid(name) or next(iter(store.tax_ids(name)), None)
 
     blast = open_blast(store.segments(), blast_dir, blast_options, taxid_of)
-    signed = SignedHistory(history.encode() if history else history_key(store.path.parent))
+    history = History()
     routes = [
-        Route(f"/entrez/eutils/{name}.fcgi", _eutils_route(store, name, signed), methods=["GET", "POST"])
+        Route(f"/entrez/eutils/{name}.fcgi", _eutils_route(store, name, history), methods=["GET", "POST"])
         for name in ENDPOINTS
     ]
     blast_route = _blast_route(blast)
@@ -214,7 +214,6 @@ def serve(
     *,
     allow_remote: bool = False,
     blast_options: BlastOptions | None = None,
-    history: str = "",
 ) -> None:
     """Serve until interrupted.
 
@@ -224,7 +223,7 @@ def serve(
     """
     if not is_loopback(host) and not allow_remote:
         raise GatewayBindError(f"{host} is not a loopback address; the gateway has no access control")
-    app = create_gateway_app(open_store(data_dir), blast_options, history)
+    app = create_gateway_app(open_store(data_dir), blast_options)
     try:
         listener = socket.create_server((host.strip("[]"), port), family=_family(host))
     except OSError as error:

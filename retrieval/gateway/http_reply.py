@@ -12,7 +12,6 @@ JSON: Final = "application/json; charset=UTF-8"
 XML: Final = "text/xml; charset=UTF-8"
 PLAIN: Final = "text/plain; charset=UTF-8"
 HTML: Final = "text/html; charset=UTF-8"
-ZIP: Final = "application/zip"
 # Separates the values of a repeated ``id`` parameter: elink answers each of them on its own.
 REPEATED: Final = "&"
 _MOST: Final = 10_000  # records in one reply
@@ -26,16 +25,15 @@ _UNWRITABLE: Final = {code: None for code in range(32) if chr(code) not in "\t\n
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Hold a reply; ``data`` replaces ``body`` where the reply is not text."""
+    """Hold a reply."""
 
     status: int
     content_type: str
     body: str
-    data: bytes = b""
 
     @property
     def content(self) -> bytes:
-        return self.data or self.body.encode()
+        return self.body.encode()
 
 
 def text_of(value: object) -> str:

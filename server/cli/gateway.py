@@ -41,12 +41,11 @@ def serve_gateway(host: str = "127.0.0.1", port: int = 8765, data: DataFolder = 
     from server.observability.observer import setup_logging
     from server.settings.loading import load_settings
     from server.settings.server import LogSettings
-    from server.wiring.ncbi import blast_options, history_secret
+    from server.wiring.ncbi import blast_options
 
     setup_logging(LogSettings())
     settings = load_settings()
-    history = history_secret(settings)
-    serve(_data_dir(data), host, port, blast_options=blast_options(settings), history=history)
+    serve(_data_dir(data), host, port, blast_options=blast_options(settings))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -18,13 +18,19 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.corpus.store.base import PassageFilter, PassageStore
-from retrieval.errors import IndexDamaged, NamespaceDamaged, NamespaceInvalid
+from retrieval.errors import IndexDamaged, IndexTooLarge, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import Ids
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, Spelling, mentions_in, spellings_of
-from retrieval.lexical.keyword_frequency.pes2 import ExactIndex, KeywordRanking, KeywordTable, rank_by_keywords
+from retrieval.lexical.keyword_frequency.pes2 import (
+    KeywordRanking,
+    KeywordTable,
+    count_by_pattern,
+    rank_by_keywords,
+    words_of,
+)
 from retrieval.lexical.keyword_frequency.segment import keyword_forms
 from retrieval.lexical.question_keywords import Keyword, distinct_keywords, proposed_keywords
-from retrieval.passages import Hit
+from retrieval.passages import Hit, Passage
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import AnswerRequest
 from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
@@ -40,7 +46,8 @@ from server.methods.weiseeule.library import (
     TextSearch,
 )
 
-_EXACT_AT_ONCE: Final = 2
+_MOST_EXACT: Final = 200_000
+_AT_ONCE: Final = 500
 _MARGIN: Final = 100  # further rows, for passages that the index has and the store no longer
 _MAX_MENTIONS: Final = 200
 _MAX_WAYS: Final = 20
@@ -67,7 +74,6 @@ class KeywordService:
         self._retrieval = retrieval
         self._passages = passages
         self._genes = genes
-        self._exact = _ExactIndexes()
         self._orders = _Orders()
 
     def open(self, ask: AnswerRequest) -> AllowedLibrary:
@@ -85,7 +91,7 @@ class KeywordService:
         distinct = distinct_keywords(keywords) if search.matching == "variants" else _as_written(keywords)
         with ExitStack() as stack:
             opened = [stack.enter_context(namespaces.using(name)) for name in names]
-            counting = _Counting(opened, distinct, search.matching, (self._exact, self._orders, self._genes))
+            counting = _Counting(opened, distinct, search.matching, self._orders, self._genes)
             tables = [counting.table(namespace, _filter_of(namespace, search.where)) for namespace in opened]
             ranking = _ranking_of(tables, distinct, search)
             rows = tuple(_rows(ranking, opened, counting.spellings))[: search.k]
@@ -156,9 +162,10 @@ class _Counting:
         opened: Sequence[Namespace],
         keywords: Sequence[Keyword],
         matching: Matching,
-        known: tuple[_ExactIndexes, _Orders, GeneNames],
+        orders: _Orders,
+        genes: GeneNames,
     ) -> None:
-        self._exact, self._orders, genes = known
+        self._orders = orders
         self._keywords = [one.text for one in keywords]
         self._fixed = [one.fixed for one in keywords]
         self._matching = matching
@@ -171,8 +178,7 @@ class _Counting:
     def table(self, namespace: Namespace, where: PassageFilter) -> KeywordTable:
         """Count in one namespace, in the order of its passages."""
         if self._matching == "exact":
-            rows = namespace.store.row_filter(where)
-            found = self._exact.of(namespace.store).count(self._keywords, rows)
+            found = count_by_pattern(self._candidates(namespace, where), self._keywords)
             for at, name in enumerate(self._keywords):
                 self._add(at, (name, "spelling"), int(found.counts[:, at].sum()))
             return found
@@ -185,6 +191,22 @@ class _Counting:
         # An index has its passages in the order in which they reached it; equal ones are ranked in that of the texts.
         order = np.argsort(self._orders.places(namespace.store, found.ids), kind="stable")
         return KeywordTable(found.keywords, found.ids[order], found.counts[order])
+
+    def _candidates(self, namespace: Namespace, where: PassageFilter) -> Iterator[Passage]:
+        """Yield the passages that may have a keyword as it is written, in the order of the texts.
+
+        Raises:
+            IndexTooLarge: they are more than one question reads.
+        """
+        store, words = namespace.store, [words_of(keyword) for keyword in self._keywords]
+        index = _keyword_index(namespace) if all(words) and "keywords" in namespace.settings.targets else None
+        if index is None or not store.counts().passages:
+            yield from _bounded(store.passages(where))
+            return
+        ids = index.holding(words, store.row_filter(where))
+        ordered = ids[np.argsort(self._orders.places(store, ids), kind="stable")].tolist()
+        parts = (store.get(ordered[at : at + _AT_ONCE]) for at in range(0, len(ordered), _AT_ONCE))
+        yield from _bounded(passage for part in parts for passage, _ in part)
 
     def _add(self, at: int, way: tuple[str, str], number: int) -> None:
         self._totals[at][way] = self._totals[at].get(way, 0) + number
@@ -215,28 +237,6 @@ class _Vocabulary:
         return sum(index.occurrences(term) for index in self.indices)
 
 
-class _ExactIndexes:
-    """Build the index for exact counting of a store at its first use, and keep those of the last few stores.
-
-    Thread-safe. The index of a store that has changed is built again; a closed store's goes with it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._built: WeakKeyDictionary[PassageStore, tuple[int, ExactIndex]] = WeakKeyDictionary()
-
-    def of(self, store: PassageStore) -> ExactIndex:
-        with self._lock:
-            generation = store.generation()
-            known = self._built.pop(store, None)
-            if known is None or known[0] != generation:
-                while len(self._built) >= _EXACT_AT_ONCE:
-                    self._built.pop(next(iter(self._built)))
-                known = (generation, ExactIndex(store.passages()))
-            self._built[store] = known
-            return known[1]
-
-
 class _Orders:
     """Know the order of a store's passages, read once in each generation.
 
@@ -261,6 +261,13 @@ class _Orders:
         if not len(ordered):
             return np.zeros(len(ids), dtype=np.int64)
         return np.where(ordered[at] == ids, places[at], len(ordered)).astype(np.int64)
+
+
+def _bounded(passages: Iterable[Passage]) -> Iterator[Passage]:
+    for number, passage in enumerate(passages):
+        if number == _MOST_EXACT:
+            raise IndexTooLarge(f"matching exact reads at most {_MOST_EXACT:,} passages a question: use variants")
+        yield passage
 
 
 def _as_written(keywords: Sequence[Keyword]) -> tuple[Keyword, ...]:

@@ -74,10 +74,6 @@ class GatewaySettings(SettingsGroup):
     """Configure the built-in gateway and its BLAST searches."""
 
     data_dir: Path | None = Field(default=None, description="store of the built-in gateway; unset: XDG data folder")
-    history_key: SecretStr | None = Field(
-        default=None,
-        description="signs WebEnv for all copies that have it; unset: a file in the data folder",
-    )
     blastdb_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(), description="further folders with BLAST databases, as NCBI's preformatted ones; a,b"
     )

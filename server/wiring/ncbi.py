@@ -62,10 +62,9 @@ _MAX_LISTED_KEYS: Final = 200
 class LazyGateway:
     """Serve the gateway as an ASGI application that opens its store at the first call."""
 
-    def __init__(self, folder: Path, options: BlastOptions, history: str) -> None:
+    def __init__(self, folder: Path, options: BlastOptions) -> None:
         self._folder = folder
         self._options = options
-        self._history = history
         self._app: AsgiApp | None = None
         self._opening = asyncio.Lock()
 
@@ -74,7 +73,7 @@ class LazyGateway:
             if self._app is None:
                 try:
                     store = await asyncio.to_thread(open_store, self._folder)
-                    self._app = create_gateway_app(store, self._options, self._history)
+                    self._app = create_gateway_app(store, self._options)
                 except ArrowheadError as error:
                     log.error("gateway not usable: %s", error.message)
                     raise
@@ -119,12 +118,6 @@ def has_own_gateway(settings: Settings) -> bool:
     return _local_host(settings.ncbi_urls[0]) is None
 
 
-def history_secret(settings: Settings) -> str:
-    """Return what the gateway's WebEnvs are signed with, "" for the key in its folder."""
-    key = settings.gateway.history_key
-    return key.get_secret_value() if key else ""
-
-
 def build_destinations(
     settings: Settings, gateway_dir: Path, sender: HttpSender, observer: RetrievalObserver | None = None
 ) -> BuiltDestinations:
@@ -143,12 +136,12 @@ def build_destinations(
         local_hosts if mode == "off" else (_host(eutils or _NCBI.eutils_url), _host(blast or _NCBI.blast_url))
     )
     uses_gateway = mode == "local-first" or (mode == "off" and None in local_hosts)
-    options, history = blast_options(settings), history_secret(settings)
-    app, knowledge = cast(AsgiApp, LazyGateway(gateway_dir, options, history)), Knowledge()
+    options = blast_options(settings)
+    app, knowledge = cast(AsgiApp, LazyGateway(gateway_dir, options)), Knowledge()
     # Where only known names may leave, the store is needed to know them, even if no call goes to it.
     if uses_gateway or (mode != "off" and EgressPolicy.of(settings.egress).is_strict):
         store = open_store(gateway_dir)
-        app, knowledge = create_gateway_app(store, options, history), _knowledge(settings, store)
+        app, knowledge = create_gateway_app(store, options), _knowledge(settings, store)
     in_process = HttpSender(send_limits(settings), app)
     hosts = dict.fromkeys((None, *local_hosts, *outside_hosts))
     watcher = observer or NullObserver()

@@ -108,7 +108,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/gateway/blast/databases/test_catalog.py": ("retrieval/gateway/blast/databases/build.py",),
     "tests/unit/retrieval/gateway/blast/test_blast.py": (
         "retrieval/gateway/blast/results/formats.py",
-        "retrieval/gateway/blast/results/hits.py",
+        "retrieval/gateway/blast/results/placing.py",
         "retrieval/gateway/blast/results/pages.py",
     ),
     "tests/unit/retrieval/gateway/citations/test_pubmed_citation.py": ("retrieval/gateway/citations/citation.py",),

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.corpus.items import ParsedDocument, Span
+from retrieval.corpus.items import ParsedDocument, Span, date_number
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.store.base import JournalEntry, PassageWriter
@@ -205,7 +205,7 @@ class MedcptImport:
         if not isinstance(article, dict):
             raise IndexInputInvalid(f"{chunk.articles}: the entry of PMID {pmid} is no object", param="folder")
         title, abstract = (str(article.get(key) or "") for key in ("t", "a"))
-        document_id, text, date = f"PMID:{pmid}", abstract or title, _date(str(article.get("d") or ""))
+        document_id, text, date = f"PMID:{pmid}", abstract or title, date_number(str(article.get("d") or ""))
         document = Document(
             document_id=document_id,
             title=title,
@@ -287,12 +287,6 @@ def _row(pmids: Ids, order: NDArray[np.int64], name: str) -> int | None:
         return None
     position = int(np.searchsorted(pmids, int(name), sorter=order))
     return int(order[position]) if position < len(order) and pmids[order[position]] == int(name) else None
-
-
-def _date(text: str) -> int:
-    """Return yyyymmdd with zeros for missing parts, 0 if the text is not a date."""
-    digits = text.strip()
-    return int(digits.ljust(8, "0")) if digits.isdecimal() and len(digits) in (4, 6, 8) else 0
 
 
 def estimate_medcpt(folder: Path) -> Estimate:

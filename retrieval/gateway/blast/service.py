@@ -1,13 +1,13 @@
 """Serve NCBI's BLAST URL API over a bounded queue of local searches, in databases and in the built-in sample.
 
-Implements CMD=Put, CMD=Get, CMD=Delete and FORMAT_OBJECT=SearchInfo. The sample is the store's sequence segments, with
-positions counted on the whole records: blast+ knows only the segments and cannot write these results itself, so the
-reports are rendered here.
+Implements CMD=Put, CMD=Get, CMD=Delete and FORMAT_OBJECT=SearchInfo. The sample is the store's sequence segments;
+reports count positions on the whole records.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import secrets
@@ -18,37 +18,29 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from retrieval.errors import BlastDatabaseError, BlastFailed
 from retrieval.formats.records import SequenceSegment
 from retrieval.gateway.blast.databases.build import build_blast_database
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, Discovery, discover_databases, read_database
 from retrieval.gateway.blast.parameters import shown
-from retrieval.gateway.blast.process import ProgramRun, RunLimits, missing_programs, run_program
+from retrieval.gateway.blast.process import RunLimits, missing_programs
 from retrieval.gateway.blast.request import BlastQuery, TaxidOf, known_taxid, read_put
 from retrieval.gateway.blast.results import pages as render
 from retrieval.gateway.blast.results.formats import (
+    ArchiveResult,
     DatabaseReplaced,
-    PageRequest,
     parse_page_request,
-    reply_with,
-    search_arguments,
     search_database,
 )
-from retrieval.gateway.blast.results.hits import BlastResult, read_results
 from retrieval.gateway.http_reply import HTML, Reply
 from retrieval.storage.files import make_folder, recover_all
 
 _BUILD_TIMEOUT_S: Final = 120.0
 _TEMPORARY: Final = ".fasta-"
-_REPORTS: Final[dict[str, Callable[[Sequence[BlastResult]], str]]] = {
-    "xml": render.xml_report,
-    "tabular": render.tabular_report,
-    "csv": render.csv_report,
-    "json2_s": render.json2_report,
-    "xml2_s": render.xml2_report,
-}
+_SAMPLE_NAME: Final = "sample"
+_SAMPLE_TITLE: Final = "Arrowhead sample of nucleotide records"
 log = logging.getLogger(__name__)
 _PROGRAMS = ("blastn", "makeblastdb", "blastdbcmd", "blast_formatter")
 _RID_LETTERS: Final = string.digits + string.ascii_uppercase
@@ -76,18 +68,6 @@ class BlastOptions:
     ttl_s: float = 36 * 3600.0
     limits: RunLimits = field(default_factory=RunLimits)
     blastdb_dirs: tuple[Path, ...] = ()
-
-
-class SearchResult(Protocol):
-    """Hold a finished search and format its pages; ``size``: bytes in memory."""
-
-    @property
-    def has_hits(self) -> bool: ...
-
-    @property
-    def size(self) -> int: ...
-
-    async def page(self, order: PageRequest) -> Reply: ...
 
 
 class BlastEngine:
@@ -127,7 +107,7 @@ class BlastEngine:
             raise ValueError(f"Error: database {query.database.name} is searched with blastn and megablast alone")
         return query
 
-    async def search(self, query: BlastQuery) -> SearchResult:
+    async def search(self, query: BlastQuery) -> ArchiveResult:
         """Run a search, once more if its database is replaced meanwhile.
 
         Raises:
@@ -160,7 +140,7 @@ class _Job:
 
     query: BlastQuery | None
     created: float
-    result: SearchResult | None = None
+    result: ArchiveResult | None = None
     failure: str = ""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
@@ -278,7 +258,7 @@ class BlastService:
             return Reply(200, HTML, render.status_page("READY", hits=job.result.has_hits))
         return await self._page(job.result, params)
 
-    async def _page(self, result: SearchResult, params: Mapping[str, str]) -> Reply:
+    async def _page(self, result: ArchiveResult, params: Mapping[str, str]) -> Reply:
         if self._pages >= self._options.max_waiting:
             return Reply(429, HTML, render.status_page("READY", _TOO_MANY))
         self._pages += 1
@@ -329,33 +309,11 @@ class BlastService:
             total_bytes -= size
 
 
-@dataclass(frozen=True, slots=True)
-class SampleResult:
-    """Hold the results of a search in the sample; ``size``: bytes of BLAST's output."""
-
-    results: tuple[BlastResult, ...]
-    size: int
-
-    @property
-    def has_hits(self) -> bool:
-        return any(result.hits for result in self.results)
-
-    async def page(self, order: PageRequest) -> Reply:
-        return await asyncio.to_thread(self._page, order)
-
-    def _page(self, order: PageRequest) -> Reply:
-        results = [replace(result, hits=result.hits[: order.hits]) for result in self.results]
-        if order.report == "text":
-            report = render.text_report(order.rid, results, order.descriptions, order.alignments)
-        else:
-            report = _REPORTS[order.report](results)
-        return reply_with(order, report)
-
-
 class SampleDatabase:
     """Search the sample.
 
-    The database is built on first use from ``segments`` in ``directory``, and again if one of its files is missing.
+    The database is built on first use from ``segments`` in ``directory``, and again if one of its files is missing or
+    it was made of other segments.
     """
 
     def __init__(self, segments: Sequence[SequenceSegment], directory: Path) -> None:
@@ -363,10 +321,10 @@ class SampleDatabase:
         self._directory = directory
         self._build_lock = asyncio.Lock()
         self.database = BlastDatabase(
-            name=render.SAMPLE_NAME,
-            title=render.DATABASE_TITLE,
+            name=_SAMPLE_NAME,
+            title=_SAMPLE_TITLE,
             molecule="nucl",
-            folder=directory / render.SAMPLE_NAME,
+            folder=directory / _SAMPLE_NAME,
             taxids=True,
         )
 
@@ -374,30 +332,25 @@ class SampleDatabase:
     def is_empty(self) -> bool:
         return not self._segments
 
-    async def search(self, query: BlastQuery, threads: int, limits: RunLimits) -> SampleResult:
+    async def search(self, query: BlastQuery, threads: int, limits: RunLimits) -> ArchiveResult:
         """Run a search.
 
         Raises:
             BlastFailed: the database cannot be built, or the search fails or exceeds a limit.
         """
         async with self._build_lock:
-            await asyncio.to_thread(self._make)
-        work = ProgramRun(search_arguments(query, threads, "5"), query.fasta, self.database.folder, query.private)
-        output = await run_program(work, limits)
-        try:
-            results = await asyncio.to_thread(read_results, output, self._segments)
-        except (ValueError, KeyError) as error:
-            raise BlastFailed(f"{work.program}'s output cannot be read") from error
-        if not results:
-            raise BlastFailed(f"{work.program} wrote no result")
-        limited = tuple(replace(result, hits=result.hits[: query.max_hits]) for result in results)
-        return SampleResult(limited, len(output))
+            database = await asyncio.to_thread(self._made)
+        return await search_database(replace(query, database=database), threads, limits, self._segments)
 
-    def _make(self) -> None:
+    def _made(self) -> BlastDatabase:
+        fasta = "".join(f">{key} {one.title}\n{one.sequence}\n" for key, one in self._segments.items())
         try:
-            read_database(self.database.folder)
+            found = read_database(self.database.folder)
+            if [source.sha256 for source in found.sources] == [hashlib.sha256(fasta.encode()).hexdigest()]:
+                return found
         except BlastDatabaseError:
-            self._build()
+            pass
+        return self._built(fasta)
 
     def _remove_leftovers(self) -> None:
         """Remove the folders of killed processes; an active process has modified its folder recently."""
@@ -405,14 +358,14 @@ class SampleDatabase:
             if time.time() - folder.stat().st_mtime > 2 * _BUILD_TIMEOUT_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _build(self) -> None:
+    def _built(self, text: str) -> BlastDatabase:
         try:
             make_folder(self._directory)
             self._remove_leftovers()
             with tempfile.TemporaryDirectory(dir=self._directory, prefix=_TEMPORARY) as folder:
                 fasta = Path(folder) / "segments.fasta"
-                fasta.write_text("".join(f">{key}\n{s.sequence}\n" for key, s in self._segments.items()))
-                build_blast_database(
+                fasta.write_bytes(text.encode())
+                return build_blast_database(
                     [fasta],
                     self._directory,
                     name=self.database.name,

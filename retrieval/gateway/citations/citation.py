@@ -58,23 +58,14 @@ class Journal:
 class Book:
     """Hold a book.
 
-    ``name`` and ``part`` are Bookshelf's identifiers; ``years`` "1993", "1993-2024" or, if still growing, "1993-".
+    ``years`` are "1993", "1993-2024" or, if still growing, "1993-"; ``contributed`` is the date of the chapter.
     """
 
     title: str
     publisher: str = ""
     place: str = ""
-    medium: str = ""
-    edition: str = ""
-    collection: str = ""
-    volume_title: str = ""
-    report: str = ""
-    isbns: tuple[str, ...] = ()
-    name: str = ""
-    part: str = ""
     years: str = ""
     contributed: str = ""
-    revised: str = ""
     editors: tuple[Person, ...] = ()
 
 
@@ -129,10 +120,12 @@ LANGUAGES: Final = {
 
 
 def source_line(citation: Citation) -> str:
-    """Return the journal source as NLM writes it.
+    """Return the source in a journal or a book as NLM writes it.
 
     Example: "Nat Aging. 2023 Mar;3(3):327-345. doi: 10.1038/x. Epub 2023 Mar 9.".
     """
+    if citation.book:
+        return _book_source(citation, citation.book)
     numbers = issue_line(citation)
     doi, pii = citation.identifier("doi"), citation.identifier("pii")
     located = [f"pii: {pii}."] if pii and not citation.journal.pages and not _ahead(citation) else []
@@ -201,23 +194,21 @@ _NOTICE_INDENT: Final = "    "
 
 def abstract_text(citation: Citation, number: int) -> str:
     """Return one numbered record as text, without the blank lines that separate records."""
-    blocks = _book_blocks(citation, citation.book, number) if citation.book else _article_blocks(citation, number)
+    blocks = _blocks(citation, number)
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def summary_text(citation: Citation, number: int) -> str:
     """Return authors, title, source and identifiers as one numbered paragraph."""
-    source = _book_source(citation, citation.book) if citation.book else source_line(citation)
-    title = citation.title or (citation.book.title if citation.book else "")
     pmc = citation.identifier("pmc")
     known = f"PubMed PMID: {citation.uid}" + (f"; PubMed Central PMCID: {pmc}" if pmc else "")
-    parts = (_sentence(author_names(citation)), _sentence(title), source, f"{known}.")
+    parts = (_sentence(author_names(citation)), _sentence(citation.title), source_line(citation), f"{known}.")
     return "\n" + _wrapped(f"{number}: {' '.join(filter(None, parts))}") + "\n"
 
 
-def _article_blocks(citation: Citation, number: int) -> Iterator[str]:
+def _blocks(citation: Citation, number: int) -> Iterator[str]:
     yield _wrapped(f"{number}. {source_line(citation)}")
-    yield _wrapped(citation.title)
+    yield _wrapped(_sentence(citation.title))
     foreign = [LANGUAGES.get(code, code) for code in citation.languages if code != "eng"]
     yield f"[Article in {'; '.join(foreign)}]" if foreign else ""
     yield from _people(citation)
@@ -225,22 +216,12 @@ def _article_blocks(citation: Citation, number: int) -> Iterator[str]:
     yield from _ending(citation)
 
 
-def _book_blocks(citation: Citation, book: Book, number: int) -> Iterator[str]:
-    yield _wrapped(f"{number}. {_sentence(citation.title or book.title)}")
-    yield from _people(citation)
-    dates = book.contributed + (f" [updated {book.revised}]" if book.revised else "") if book.contributed else ""
-    yield "\n".join(filter(None, (_wrapped(_book_source(citation, book)), _sentence(dates))))
-    yield from _ending(citation)
-
-
 def _book_source(citation: Citation, book: Book) -> str:
     role = "editors" if len(book.editors) > 1 else "editor"
     editors = f"{', '.join(person.name for person in book.editors)}, {role}. " if book.editors else ""
-    medium = f" [{book.medium}]" if book.medium else ""
-    publisher = ": ".join(filter(None, (book.place, book.publisher)))
-    imprint = "; ".join(filter(None, (publisher, book.years)))
-    within = "In: " if citation.title else ""
-    return f"{within}{editors}{book.title}{medium}." + (f" {imprint}." if imprint else "")
+    imprint = "; ".join(filter(None, (": ".join(filter(None, (book.place, book.publisher))), book.years)))
+    within = f"In: {editors}{book.title}." if citation.title != book.title else editors.rstrip()
+    return " ".join(filter(None, (within, f"{imprint}." if imprint else "")))
 
 
 def _people(citation: Citation) -> Iterator[str]:

@@ -5,11 +5,11 @@ MEDLINE is NLM's tagged display: https://www.nlm.nih.gov/bsd/mms/medlineelements
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
+from retrieval.formats.items import medline_date
 from retrieval.formats.notation import text_of as words
 from retrieval.formats.records import Article
 from retrieval.gateway.citations.citation import Book, Citation, Person, lines_of, source_line
@@ -42,10 +42,6 @@ _NOTICE_TAGS: Final = {
 }  # fmt: skip
 _HISTORY_TAGS: Final = {"pubmed": "EDAT", "medline": "MHDA", "entrez": "CRDT"}
 _NO_AID: Final = frozenset(("pubmed", "pmc", "pmcid", "pmid", "mid"))
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# "2016 Mar 5", "2016 Mar", "2016"; a range or a season ("1998 Dec-1999 Jan", "2000 Spring") counts for its year.
-_DATE: Final = re.compile(rf"([12][0-9]{{3}})(?: ({'|'.join(_MONTHS)})(?: ([0-9]{{1,2}}))?)?")
-_YEAR: Final = re.compile(r"\b[12][0-9]{3}\b")
 _NO_TITLE: Final = "[Not Available]."
 # Notices of other records that a reader of the reference has to know.
 _AGAINST: Final = {
@@ -56,20 +52,20 @@ _AGAINST: Final = {
 }
 
 
-def medline_text(citation: Citation, element: Element | None = None) -> str:
+def medline_text(citation: Citation, element: Element) -> str:
     """Render one record, a blank line before it.
 
     ``element`` is the PubMed element, for what a citation does not hold.
     """
-    root = Element("none") if element is None else element
-    fields = _book_fields(citation, citation.book, root) if citation.book else _article_fields(citation, root)
+    fields = _fields(citation, element)
     return "\n" + "".join(f"{tag:<4}- {_BREAK.join(lines_of(value, _WIDTH))}\n" for tag, value in fields if value)
 
 
-def _article_fields(citation: Citation, root: Element) -> Fields:
-    medline = part_of(root, "MedlineCitation")
+def _fields(citation: Citation, root: Element) -> Fields:
+    medline = part_of(root, "BookDocument" if citation.book else "MedlineCitation")
     yield from _head(citation, medline)
     yield from _titles(citation)
+    yield from _book_fields(citation.book) if citation.book else ()
     yield from (field for person in citation.authors for field in _person_fields(person, "FAU", "AU"))
     yield from (("LA", language) for language in citation.languages)
     yield from _support(medline)
@@ -87,8 +83,7 @@ def _article_fields(citation: Citation, root: Element) -> Fields:
 
 def _head(citation: Citation, medline: Element) -> Fields:
     journal = citation.journal
-    yield "PMC", citation.uid if citation.uid.startswith("PMC") else ""
-    yield "PMID", citation.identifier("pmid") if citation.uid.startswith("PMC") else citation.uid
+    yield "PMID", citation.uid
     yield "OWN", citation.owner
     yield "STAT", citation.status
     yield "DCOM", numbered_date(medline.find("DateCompleted"))
@@ -175,7 +170,7 @@ def _keywords(root: Element) -> Fields:
 
 
 def _tail(citation: Citation) -> Fields:
-    yield "PMC", "" if citation.uid.startswith("PMC") else citation.identifier("pmc")
+    yield "PMC", citation.identifier("pmc")
     yield "MID", citation.identifier("mid")
     yield "COIS", citation.conflicts
     first = {tag: at for status, at in reversed(citation.history) if (tag := _HISTORY_TAGS.get(status))}
@@ -187,31 +182,11 @@ def _tail(citation: Citation) -> Fields:
     yield "PST", citation.publication_status
 
 
-def _book_fields(citation: Citation, book: Book, root: Element) -> Fields:
-    document = part_of(root, "BookDocument")
-    yield "PMID", citation.uid
-    yield "STAT", citation.status
-    yield "DRDT", numbered_date(document.find("DateRevised"))
-    yield "CTDT", numbered_date(document.find("ContributionDate"))
+def _book_fields(book: Book) -> Fields:
     yield "PB", book.publisher
-    yield "DP", citation.published
-    yield "TI", citation.title or book.title
-    yield "BTI", book.title if citation.title else ""
-    yield "CTI", book.collection
-    yield "VTI", book.volume_title
-    yield "EN", book.edition
-    yield "VI", citation.journal.volume
-    yield "PG", citation.journal.pages
-    yield from (("ISBN", number) for number in book.isbns)
-    yield "AB", _running(citation.abstract)
-    yield "CI", citation.rights
+    yield "BTI", book.title
     yield from (field for person in book.editors for field in _person_fields(person, "FED", "ED"))
-    yield from (field for person in citation.authors for field in _person_fields(person, "FAU", "AU"))
-    yield from (("LA", language) for language in citation.languages)
-    yield from (("PT", kind) for kind in citation.types)
     yield "PL", book.place
-    yield from _keywords(document)
-    yield from _tail(citation)
 
 
 def article_item(article: Article) -> dict[str, Any]:
@@ -231,8 +206,6 @@ def citation_item(citation: Citation) -> dict[str, Any]:
     item["language"] = citation.languages[0] if citation.languages else ""
     item["note"] = "; ".join(dict.fromkeys(_against(citation)))
     identity = {"id": f"pmid:{citation.uid}", "PMID": citation.uid, "URL": f"{PUBMED}{citation.uid}/"}
-    if citation.uid.startswith("PMC"):
-        identity = {"id": citation.uid, "PMCID": citation.uid, "PMID": citation.identifier("pmid")}
     return {name: value for name, value in {**item, **identity}.items() if value}
 
 
@@ -257,17 +230,15 @@ def _journal_article(citation: Citation) -> dict[str, Any]:
 
 def _chapter(citation: Citation, book: Book) -> dict[str, Any]:
     """Return the item of a chapter with the date of the chapter itself, or of a whole book."""
-    is_chapter = bool(citation.title) and citation.title != book.title
+    is_chapter = citation.title != book.title
     return {
         "type": "chapter" if is_chapter else "book",
-        "title": _title(citation) if is_chapter else plain_title(book.title),
+        "title": _title(citation),
         "container-title": plain_title(book.title) if is_chapter else "",
         "volume": citation.journal.volume,
         "page": citation.journal.pages,
-        "edition": book.edition,
         "publisher": book.publisher,
         "publisher-place": book.place,
-        "ISBN": book.isbns[0] if book.isbns else "",
         "editor": _names(book.editors),
         "issued": _date(book.contributed or citation.published or book.years),
     }
@@ -289,12 +260,9 @@ def _name(one: Person) -> dict[str, str]:
 
 
 def _date(text: str) -> dict[str, Any]:
-    if found := _DATE.fullmatch(text.strip()):
-        year, month, day = found.groups()
-        parts = [int(year), *([_MONTHS.index(month) + 1] if month else []), *([int(day)] if day else [])]
-        return {"date-parts": [parts]}
-    year_only = _YEAR.search(text)
-    return {"date-parts": [[int(year_only[0])]]} if year_only else {}
+    """Return the first date of a text as PubMed prints it; without a month for a season."""
+    parts = [int(part) for part in medline_date(text).split("-") if part]
+    return {"date-parts": [parts]} if parts else {}
 
 
 def _against(citation: Citation) -> Iterable[str]:

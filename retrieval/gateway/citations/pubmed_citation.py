@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from retrieval.errors import GatewayDataError
+from retrieval.formats.items import MONTHS
 from retrieval.formats.notation import text_of as words
 from retrieval.formats.pubmed_xml import abstract_parts
 from retrieval.formats.records import Article
 from retrieval.gateway.citations.citation import Book, Citation, Journal, Notice, Person
 
 _ROOTS: Final = ("<PubmedArticle", "<PubmedBookArticle")
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNLABELLED: Final = ("", "UNLABELLED")
 Elements = Iterable[Element]
 
@@ -51,7 +51,7 @@ def shown_date(element: Element | None) -> str:
     part = _date_parts(element)
     month = part.get("month", "")
     if month.isascii() and month.isdigit() and 1 <= int(month) <= 12:
-        month = _MONTHS[int(month) - 1]
+        month = MONTHS[int(month) - 1]
     day = part.get("day", "").lstrip("0")
     parts = (part.get("year", ""), month or part.get("season", ""), day if month else "")
     return part.get("medlinedate", "") or " ".join(filter(None, parts))
@@ -123,7 +123,7 @@ def _chapter(root: Element) -> Citation:
     ids = [*document.findall("ArticleIdList/ArticleId"), *root.findall("PubmedBookData/ArticleIdList/ArticleId")]
     return Citation(
         uid=words(document.find("PMID")),
-        title=words(document.find("ArticleTitle")),
+        title=words(document.find("ArticleTitle")) or words(book.find("BookTitle")),
         vernacular=words(document.find("VernacularTitle")),
         authors=people(_listed(document, "authors")) or people(_listed(book, "authors")),
         journal=Journal(volume=words(book.find("Volume")), pages=_pages(document)),
@@ -175,23 +175,13 @@ def _pages(element: Element) -> str:
 
 
 def _book(document: Element, book: Element) -> Book:
-    title, chapter = part_of(book, "BookTitle"), part_of(document, "ArticleTitle")
     start, end = (shown_date(book.find(name)) for name in ("BeginningDate", "EndingDate"))
     return Book(
-        title=words(title),
+        title=words(book.find("BookTitle")),
         publisher=words(book.find("Publisher/PublisherName")),
         place=words(book.find("Publisher/PublisherLocation")),
-        medium=words(book.find("Medium")),
-        edition=words(book.find("Edition")),
-        collection=words(book.find("CollectionTitle")),
-        volume_title=words(book.find("VolumeTitle")),
-        report=words(book.find("ReportNumber")),
-        isbns=texts(book.findall("Isbn")),
-        name=title.get("book", "") or chapter.get("book", ""),
-        part=chapter.get("part", ""),
         years=f"{start}-{end}" if start else shown_date(book.find("PubDate")),
         contributed=shown_date(document.find("ContributionDate")),
-        revised=shown_date(document.find("DateRevised")),
         editors=people(_listed(book, "editors")),
     )
 

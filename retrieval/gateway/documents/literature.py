@@ -10,7 +10,6 @@ from xml.etree.ElementTree import Element
 
 from retrieval.errors import GatewayDataError
 from retrieval.formats.notation import text_of as words
-from retrieval.formats.pmc_jats import group_name, personal_name
 from retrieval.formats.records import FullText
 from retrieval.gateway.citations.citation import (
     LANGUAGES,
@@ -76,12 +75,18 @@ def pubmed_document(citation: Citation, date_of_record: str) -> dict[str, Any]:
         "pmcrefcount": "",
         "fulljournalname": citation.journal.title,
         "elocationid": locations(citation),
-        "doctype": "citation" if citation.book is None else "chapter" if citation.title else "book",
+        "doctype": _doctype(citation),
         **_book_part(citation),
         "sortpubdate": sort_date(date_of_record),
         "sortfirstauthor": citation.authors[0].name if citation.authors else "",
         "vernaculartitle": citation.vernacular,
     }
+
+
+def _doctype(citation: Citation) -> str:
+    if citation.book is None:
+        return "citation"
+    return "book" if citation.title == citation.book.title else "chapter"
 
 
 def _book_part(citation: Citation) -> dict[str, Any]:
@@ -90,18 +95,18 @@ def _book_part(citation: Citation) -> dict[str, Any]:
     return {
         "srccontriblist": [_contributor(person, "Editor") for person in book.editors],
         "booktitle": book.title,
-        "medium": book.medium,
-        "edition": book.edition,
+        "medium": "",
+        "edition": "",
         "publisherlocation": book.place,
         "publishername": book.publisher,
         "srcdate": book.years,
-        "reportnumber": book.report,
+        "reportnumber": "",
         "availablefromurl": f"http://www.ncbi.nlm.nih.gov/books/{accession}/" if accession else "",
         "locationlabel": "",
         "doccontriblist": [_contributor(person) for person in citation.authors] if citation.book else [],
         "docdate": book.contributed,
-        "bookname": book.name,
-        "chapter": book.part,
+        "bookname": "",
+        "chapter": "",
     }
 
 
@@ -162,7 +167,7 @@ def pubmed_items(citation: Citation) -> list[Item]:
     return [
         *front_items(citation),
         text("LastAuthor", last_author(citation)),
-        text("Title", citation.title or (citation.book.title if citation.book else "")),
+        text("Title", citation.title),
         *issue_items(citation),
         many("LangList", [text("Lang", LANGUAGES.get(code, code)) for code in citation.languages]),
         text("NlmUniqueID", citation.journal.nlm_id),
@@ -219,7 +224,7 @@ def article_markup(record: FullText) -> str:
 
 
 def pmc_citation(record: FullText) -> Citation:
-    """Parse the citation of a full text.
+    """Parse what a summary has of a full text's citation.
 
     Raises:
         GatewayDataError: the stored text is not a JATS article.
@@ -233,20 +238,15 @@ def pmc_citation(record: FullText) -> Citation:
     return Citation(
         uid=f"PMC{record.pmcid}",
         title=record.title,
-        authors=_authors(meta) or tuple(Person(name, name) for name in record.authors),
+        authors=tuple(Person(name, name) for name in record.authors),
         journal=_journal(record, _part(root, "front/{*}journal-meta"), meta),
         published=printed or collected or electronic or record.date.replace("-", " "),
         epublished=electronic,
         model=model if electronic else "Print",
-        languages=("eng",) if root.get(_LANGUAGE, "en") == "en" else (),
-        types=(_TYPES.get(root.get("article-type", ""), "Journal Article"),),
         ids=tuple(
             (k, v) for k, v in (("pmid", record.pmid), ("doi", record.doi), ("pmcid", f"PMC{record.pmcid}")) if v
         ),
         history=(("pmc-release", f"{release} 00:00"),) if (release := pub_dates.get("live", "")) else (),
-        abstract=tuple(("", line) for line in record.abstract.split("\n") if line),
-        rights=words(meta.find("{*}permissions/{*}copyright-statement")),
-        locations=(("doi", record.doi),) if record.doi else (),
     )
 
 
@@ -313,45 +313,12 @@ def _dates(elements: Iterable[Element]) -> dict[str, str]:
     return found
 
 
-def _authors(meta: Element) -> tuple[Person, ...]:
-    places = {at.get("id", ""): _place(at) for at in meta.iter() if at.tag.rpartition("}")[2] == "aff"}
-    contributors = meta.findall("{*}contrib-group/{*}contrib")
-    authors = (at for at in contributors if at.get("contrib-type", "author") == "author")
-    return tuple(person for at in authors if (person := _person(at, places)).name)
-
-
-def _place(element: Element) -> str:
-    """Return an affiliation without its reference label."""
-    marks = [words(at) for at in element.findall("{*}label")]
-    return words(element).removeprefix("".join(marks)).strip()
-
-
-def _person(contributor: Element, places: dict[str, str]) -> Person:
-    references = (at for at in contributor.findall("{*}xref") if at.get("ref-type") == "aff")
-    known = tuple(place for at in references for rid in at.get("rid", "").split() if (place := places.get(rid, "")))
-    name = personal_name(contributor)
-    if name is None:
-        group = group_name(contributor)
-        return Person(group, group, True, known)
-    last, given_names = words(name.find("{*}surname")), words(name.find("{*}given-names"))
-    if last.lower() == last.upper():
-        whole = " ".join(filter(None, (last, given_names)))
-        return Person(whole, whole, False, known, (), last, given_names)
-    initials = "".join(part[0] for part in re.split(r"[\s.\-]+", given_names) if part)
-    suffix = words(name.find("{*}suffix"))
-    full = ", ".join(filter(None, (last, " ".join(filter(None, (given_names, suffix))))))
-    shown = " ".join(filter(None, (last, initials, suffix)))
-    return Person(shown, full, False, known, (), last, given_names, suffix)
-
-
 def _journal(record: FullText, about: Element, meta: Element) -> Journal:
     short = {at.get("journal-id-type", ""): words(at) for at in reversed(about.findall("{*}journal-id"))}
     first, last = words(meta.find("{*}fpage")), words(meta.find("{*}lpage"))
-    issns = ((words(at), at.get("pub-type", at.get("publication-format", ""))) for at in about.findall("{*}issn"))
     return Journal(
         abbreviation=short.get("nlm-ta") or short.get("iso-abbrev") or next(iter(record.journal), ""),
         title=words(about.find(".//{*}journal-title")) or next(iter(record.journal), ""),
-        issns=tuple((number, _ISSN_KINDS.get(kind, kind)) for number, kind in issns),
         volume=words(meta.find("{*}volume")),
         issue=words(meta.find("{*}issue")),
         pages=(first if first == last else "-".join(filter(None, (first, last))))

@@ -11,7 +11,7 @@ from retrieval.formats.records import Article, Database, FullText, Record, Seque
 from retrieval.gateway.citations.citation import abstract_text, summary_text
 from retrieval.gateway.citations.exports import medline_text
 from retrieval.gateway.citations.pubmed_citation import citation_of, element_of
-from retrieval.gateway.documents.literature import article_markup, pmc_citation
+from retrieval.gateway.documents.literature import article_markup
 from retrieval.gateway.documents.taxonomy import Lineages, taxon_markup
 from retrieval.gateway.eutils.esummary import Summaries, esummary, gene_text
 from retrieval.gateway.http_reply import (
@@ -30,7 +30,6 @@ from retrieval.gateway.store.reader import GatewayStore, SegmentLookup
 WHOLE: Final = frozenset(("", "null", "xml", "full", "native"))
 _NAMES: Final[Mapping[Database, tuple[str, ...]]] = {
     "pubmed": ("abstract", "medline", "docsum"),
-    "pmc": ("medline",),
 }
 _PUBMED_SET: Final = (
     "PubmedArticleSet",
@@ -81,8 +80,7 @@ class Form:
                 case Article():
                     yield self._article(record, number)
                 case FullText():
-                    citation = pmc_citation(record)
-                    yield f"{article_markup(record)}\n" if self.name == "xml" else medline_text(citation)
+                    yield f"{article_markup(record)}\n"
                 case Taxon():
                     yield taxon_markup(record, lineages.ancestors(record))
                 case _:

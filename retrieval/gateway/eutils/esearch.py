@@ -9,12 +9,12 @@ another's.
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from retrieval.formats.edits import edit_distance, single_edits
 from retrieval.formats.records import Database
 from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, whole_number, xml_reply
@@ -393,9 +393,9 @@ def respelled(store: GatewayStore, db: Database, word: str) -> str:
         return ""
     if _counts(store, db, [word]):
         return ""
-    near = _counts(store, db, sorted(set(_one_change(word))))
+    near = _counts(store, db, sorted(set(single_edits(word))))
     if not near and len(word) >= _LONG:
-        near = {other: count for other, count in _starting(store, db, word) if _is_within_two(word, other)}
+        near = {other: count for other, count in _starting(store, db, word) if edit_distance(word, other, 2) <= 2}
     return min(near, key=lambda other: (-near[other], other)) if near else ""
 
 
@@ -412,26 +412,3 @@ def _starting(store: GatewayStore, db: Database, word: str) -> Iterator[tuple[st
     start = word[:_SAME_START]
     rows = store.vocabulary(db, f"term >= ? AND term < ? LIMIT {_MAX_COMPARED}", [start, f"{start}\U0010ffff"])
     yield from ((other, count) for other, count in rows if other.isalpha())
-
-
-def _one_change(word: str) -> Iterator[str]:
-    for at in range(len(word) + 1):
-        head, tail = word[:at], word[at:]
-        yield from (head + letter + tail for letter in string.ascii_lowercase)
-        if tail:
-            yield head + tail[1:]
-            yield from (head + letter + tail[1:] for letter in string.ascii_lowercase if letter != tail[0])
-        if len(tail) > 1 and tail[0] != tail[1]:
-            yield head + tail[1] + tail[0] + tail[2:]
-
-
-def _is_within_two(word: str, other: str) -> bool:
-    """Return whether at most two letters have to be added, removed or replaced."""
-    if abs(len(word) - len(other)) > 2:
-        return False
-    row = list(range(len(other) + 1))
-    for place, letter in enumerate(word, 1):
-        above, row[0] = row[0], place
-        for at, candidate in enumerate(other, 1):
-            above, row[at] = row[at], min(row[at] + 1, row[at - 1] + 1, above + (letter != candidate))
-    return row[-1] <= 2

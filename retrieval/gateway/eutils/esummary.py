@@ -26,17 +26,14 @@ from retrieval.formats.records import (
 )
 from retrieval.gateway.citations.pubmed_citation import citation_of, element_of
 from retrieval.gateway.documents.docsum_xml import (
-    LAYOUTS,
     UNKNOWN,
     V1,
     Item,
     build_of,
     doctype_of,
-    gene_markup,
     items_of,
-    snp_markup,
+    own_document,
     v1_reply,
-    v2_document,
     v2_error,
     v2_reply,
 )
@@ -105,12 +102,7 @@ class Summaries:
 
     def markup(self, record: Record) -> str:
         """Return the markup of the database's own XML layout."""
-        document = self.document(record)
-        if isinstance(record, Gene):
-            return gene_markup(document)
-        if isinstance(record, Snp):
-            return snp_markup(document)
-        return v2_document(document, LAYOUTS[database_of(record)])
+        return own_document(database_of(record), self.document(record))
 
 
 def esummary(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Reply:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from retrieval.formats.items import NO_OPTIONS, Bad, Good, Item, MalformedRecord, ReadOptions, bad
+from retrieval.formats.items import MONTHS, NO_OPTIONS, Bad, Good, Item, MalformedRecord, ReadOptions, bad
 from retrieval.formats.records import Database, Link, Variation
 from retrieval.formats.sources import Source
 from retrieval.formats.tables import NOT_UTF8, Shape, Table, given, is_number, many, open_table, whole
@@ -47,8 +47,7 @@ _COLUMNS: Final = (
 )  # fmt: skip
 SHAPE: Final = Shape("variant_summary", _COLUMNS[:18])
 _RANK: Final = {"GRCh38": 0, "GRCh37": 1}
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_DATE: Final = re.compile(rf"({'|'.join(_MONTHS)}) ([0-9]{{1,2}}), ([0-9]{{4}})", re.ASCII)
+_DATE: Final = re.compile(rf"({'|'.join(MONTHS)}) ([0-9]{{1,2}}), ([0-9]{{4}})", re.ASCII)
 _LISTED: Final = re.compile(r"[|;]")
 _LISTED_IDS: Final = re.compile(r"[|;,]")
 _ABSENT: Final = frozenset(("", "-", "-1", "na"))
@@ -194,4 +193,4 @@ def _date(cell: str) -> str:
     found = _DATE.fullmatch(cell)
     if found is None:
         return "" if cell in _ABSENT else cell
-    return f"{found[3]}-{_MONTHS.index(found[1]) + 1:02}-{int(found[2]):02}"
+    return f"{found[3]}-{MONTHS.index(found[1]) + 1:02}-{int(found[2]):02}"

@@ -23,7 +23,8 @@ from typing import Final, Literal, Protocol
 import numpy as np
 
 from retrieval.errors import IndexDamaged, IndexFault, IndexWriteFailed
-from retrieval.index.base import RowFilter
+from retrieval.formats.edits import single_edits
+from retrieval.index.base import Ids, RowFilter
 from retrieval.lexical.base import WriterLock, checked_id, identity, make_folder, read_manifest, write_manifest
 from retrieval.lexical.keyword_frequency.pes2 import KeywordTable
 from retrieval.lexical.keyword_frequency.segment import (
@@ -51,7 +52,6 @@ _MAX_SLIPS: Final = 5
 _MIN_UNKNOWN: Final = 5  # letters of a word that the namespace does not have, for which slips are sought
 _MIN_KNOWN: Final = 8  # and of one that it has
 _RARE: Final = 50  # a slip is at least so many times rarer than the right word
-_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 def open_keyword_index(folder: Path) -> KeywordIndex:
@@ -169,6 +169,19 @@ class KeywordIndex:
             # Column by column in memory, as the ranking sums over keywords.
             counts.append(np.stack([column[rows] for column in columns]).T)
         return KeywordTable(tuple(names), np.concatenate(ids), np.concatenate(counts))
+
+    def holding(self, words: Sequence[Sequence[str]], where: RowFilter | None = None) -> Ids:
+        """Return the ids of the passages that have every term of one of ``words``."""
+        ids = [np.zeros(0, dtype=np.int64)]
+        for part in self._current():
+            keep = np.zeros(len(part.alive), dtype=np.bool_)
+            for terms in words:
+                keep |= part.segment.holding(terms)
+            keep &= part.alive
+            if where is not None:
+                keep &= part.segment.passing(where)
+            ids.append(part.segment.ids[keep])
+        return np.concatenate(ids)
 
     def occurrences(self, term: str) -> int:
         """Return how often the passages have a term, counting also passages that were deleted of late."""
@@ -354,12 +367,9 @@ def _slips(term: str, vocabulary: Vocabulary) -> list[str]:
 
 def _one_letter_off(term: str, *, with_changed: bool) -> set[str]:
     """Return the words that differ in one letter, or in the order of two, but not in the first one."""
-    cuts = [(term[:at], term[at:]) for at in range(1, len(term) + 1)]
-    found = {head + tail[1:] for head, tail in cuts if tail}
-    found |= {head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1}
-    found |= {head + letter + tail for head, tail in cuts for letter in _LETTERS}
-    if with_changed:
-        found |= {head + letter + tail[1:] for head, tail in cuts if tail for letter in _LETTERS}
+    found = set(single_edits(term, 1))
+    if not with_changed:
+        found = {one for one in found if len(one) != len(term) or sorted(one) == sorted(term)}
     # The plural and its like are no slips.
     return {one for one in found - {term} if one.rstrip("s") != term.rstrip("s")}
 

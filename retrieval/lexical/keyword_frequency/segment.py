@@ -80,6 +80,14 @@ class Segment:
         number = self.terms.get(term)
         return 0 if number is None else int(self.offsets[number + 1] - self.offsets[number])
 
+    def holding(self, terms: Sequence[str]) -> NDArray[np.bool_]:
+        """Return the mask of the rows that have every term."""
+        keep = np.ones(len(self), dtype=np.bool_)
+        for term in terms:
+            rows = np.searchsorted(self.bases, _positions(self._of(term)), side="right") - 1
+            keep &= np.bincount(rows, minlength=len(self)).astype(np.bool_)
+        return keep
+
     def passing(self, where: RowFilter) -> NDArray[np.bool_]:
         """Return the mask of the rows that the filter admits."""
         keep = np.ones(len(self), dtype=np.bool_)

@@ -17,8 +17,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from server.methods.shared.word_overlap import question_stems, stems_of
 from server.methods.shared.sentences import split_sentences
+from server.methods.shared.word_overlap import question_stems, stems_of
 
 FILE: Final = "questions_dev.jsonl.gz"
 CORPUS: Final = "corpus.jsonl.gz"

@@ -31,9 +31,9 @@ from scripts.training.tasks.turned_questions import (
     statement_of,
     whether,
 )
-from server.methods.shared.word_overlap import stems_of
 from server.methods.shared.sentences import split_sentences
 from server.methods.shared.verdicts import UNCLEAR, EvidenceSentence, VerdictPrompt
+from server.methods.shared.word_overlap import stems_of
 
 _MOST_SENTENCES: Final = 3
 _STRANGER: Final = 0.25

@@ -15,7 +15,6 @@ from ncbi_files import items, pubmed_record, pubmed_set, saved
 from models.errors import ArrowheadError
 from retrieval.corpus.readers.registry import READERS, guess_reader
 from retrieval.errors import DocumentUnreadable, NcbiMalformed
-from retrieval.gateway.blast.results.hits import read_results
 from retrieval.ncbi.calls.urls import parse_call_url
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.parse_blast import parse_blast
@@ -69,13 +68,6 @@ TAKERS: dict[str, tuple[str, Callable[[str], str], Callable[[Path], object]]] = 
         "eSearchResult",
         lambda t: f"<eSearchResult><Count>1</Count><IdList><Id>{t}</Id></IdList></eSearchResult>",
         _reply,
-    ),
-    "output of BLAST": (
-        "BlastOutput",
-        lambda t: (
-            f"<BlastOutput><BlastOutput_param><Parameters><x>{t}</x></Parameters></BlastOutput_param></BlastOutput>"
-        ),
-        lambda path: read_results(path.read_bytes(), {}),
     ),
 }
 
@@ -143,16 +135,12 @@ def test_every_reader_refuses_declarations(tmp_path: Path, bomb: str, reader: st
 
 
 @pytest.mark.parametrize("bomb", INTERNAL)
-@pytest.mark.parametrize("taker", ["reply of NCBI", "output of BLAST"])
-def test_replies_that_declare_entities_are_refused(tmp_path: Path, taker: str, bomb: str) -> None:
-    """Not read without them; a program's output also in UTF-16."""
-    root, build, read = TAKERS[taker]
+def test_replies_that_declare_entities_are_refused(tmp_path: Path, bomb: str) -> None:
+    """Not read without them."""
+    root, build, read = TAKERS["reply of NCBI"]
     path = saved(tmp_path / "file.xml", _bomb(bomb, root, build("x")))
     with pytest.raises((ArrowheadError, ValueError), match="declares"):
         read(path)
-    if taker == "output of BLAST":
-        with pytest.raises(ValueError, match="declares"):
-            read_results(path.read_text().encode("utf-16"), {})
 
 
 def test_summaries_behind_a_declaration_are_refused() -> None:

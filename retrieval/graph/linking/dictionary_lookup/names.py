@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from string import ascii_lowercase
 from typing import Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.formats import english
+from retrieval.formats.edits import edit_distance, single_edits
 from retrieval.graph.linking.dictionary_lookup.normalize import Hashes, spelling
 
 # Words that may be absent on either side.
@@ -133,23 +133,6 @@ def _allowed(word: str) -> int:
     return 2 if len(word) >= _TWO_SLIPS else 1
 
 
-def edit_distance(one: str, other: str, most: int) -> int:
-    """Return the edit distance with adjacent transpositions, or ``most`` + 1 if it is larger."""
-    if abs(len(one) - len(other)) > most:
-        return most + 1
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        following = [i]
-        for j, match in enumerate(other, 1):
-            cost = min(row[j] + 1, following[j - 1] + 1, row[j - 1] + (letter != match))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == match:
-                cost = min(cost, before[j - 2] + 1)
-            following.append(cost)
-        before, row = row, following
-    return min(row[-1], most + 1)
-
-
 class Typo(NamedTuple):
     """Describe one possible typo.
 
@@ -183,8 +166,8 @@ class Vocabulary:
         A typo is an inserted, deleted, substituted or transposed letter. ``raw`` is the word as written, in lower case,
         because a typo may hide a plural ("diabetse").
         """
-        near = {other: (word, other) for other in _edits(word)}
-        hidden = (other for other in _edits(raw) if raw != word or other.endswith("s"))
+        near = {other: (word, other) for other in single_edits(word)}
+        hidden = (other for other in single_edits(raw) if raw != word or other.endswith("s"))
         near |= {spelling(other): (raw, other) for other in hidden}
         near.pop(word, None)
         candidates = [other for other in near if is_indexable(other)]
@@ -241,19 +224,6 @@ def _base_forms(word: str) -> Iterator[str]:
 
 def is_indexable(word: str) -> bool:
     return len(word) >= LEAST_WORD and word.isalpha() and len(word.encode()) <= MOST_WORD
-
-
-def _edits(word: str) -> Iterator[str]:
-    for position in range(len(word) + 1):
-        head, tail = word[:position], word[position:]
-        for letter in ascii_lowercase:
-            yield head + letter + tail
-            if tail:
-                yield head + letter + tail[1:]
-        if tail:
-            yield head + tail[1:]
-        if len(tail) > 1:
-            yield head + tail[1] + tail[0] + tail[2:]
 
 
 def _slip(target: str, word: str, other: str) -> Typo:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import string
-import zipfile
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -370,7 +367,6 @@ def test_a_range_behind_the_query_is_refused() -> None:
         ({}, "html"),
         ({"FORMAT_TYPE": "XML"}, "xml"),
         ({"FORMAT_TYPE": "Text", "ALIGNMENT_VIEW": "Tabular"}, "tabular"),
-        ({"FORMAT_TYPE": "CSV", "ALIGNMENT_VIEW": "Tabular"}, "csv"),
         ({"FORMAT_TYPE": "JSON2_S"}, "json2_s"),
     ],
 )
@@ -381,7 +377,7 @@ def test_forms_are_named_as_at_ncbi(params: dict[str, str], form: str) -> None:
 
 def test_an_unknown_form_is_refused() -> None:
     """And the known ones are listed."""
-    with pytest.raises(ValueError, match="FORMAT_TYPE sam is not made here; there are HTML, Text"):
+    with pytest.raises(ValueError, match="FORMAT_TYPE sam is not made here; there are HTML, TEXT"):
         parse_page_request({"FORMAT_TYPE": "SAM"})
 
 
@@ -391,15 +387,6 @@ def test_a_filter_of_the_results_is_refused_not_dropped(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is not available here"):
         parse_page_request({"FORMAT_TYPE": "XML", name: "1e-5"})
     assert parse_page_request({name: ""}) == parse_page_request({name: "(none)"}) == parse_page_request({})
-
-
-def test_json2_is_an_archive_with_an_index_and_a_file_for_each_query() -> None:
-    """As NCBI packs it: RID.json names RID_1.json and so on."""
-    report = json.dumps({"BlastOutput2": [{"report": {"program": "blastn"}}, {"report": {"program": "blastp"}}]})
-    reply = reply_with(parse_page_request({"FORMAT_TYPE": "JSON2", "RID": "R1"}), report)
-    with zipfile.ZipFile(BytesIO(reply.content)) as archive:
-        assert json.loads(archive.read("R1.json")) == {"BlastJSON": [{"File": "R1_1.json"}, {"File": "R1_2.json"}]}
-        assert json.loads(archive.read("R1_2.json")) == {"BlastOutput2": {"report": {"program": "blastp"}}}
 
 
 def test_html_shows_markup_of_a_title_as_text() -> None:

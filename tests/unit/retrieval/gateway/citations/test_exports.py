@@ -125,7 +125,7 @@ def test_a_suffix_is_no_given_name() -> None:
     [
         ("<Year>2003</Year><Month>05</Month><Day>02</Day>", [2003, 5, 2]),
         ("<Year>2003</Year><Season>Spring</Season>", [2003]),
-        ("<MedlineDate>1998 Dec-1999 Jan</MedlineDate>", [1998]),
+        ("<MedlineDate>1998 Dec-1999 Jan</MedlineDate>", [1998, 12]),
         ("<Year>2003</Year>", [2003]),
         ("", None),
         ("<MedlineDate>undated</MedlineDate>", None),

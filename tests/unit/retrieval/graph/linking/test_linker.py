@@ -23,7 +23,7 @@ from models.encoders.hashing import HashingEncoder
 from models.errors import EngineOverloaded
 from retrieval.errors import GraphBusy, GraphError
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
-from retrieval.graph.linking.dictionary_lookup.names import agreement, edit_distance
+from retrieval.graph.linking.dictionary_lookup.names import agreement
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 from retrieval.graph.linking.dictionary_lookup.spans import MAX_SPANS, candidate_spans, free_runs
 from retrieval.graph.linking.linker import Linker
@@ -402,14 +402,6 @@ def test_agreement_counts_slips_but_not_in_known_words_or_numbers() -> None:
     assert agreement(fold("hypothyroidism"), fold("hyperthyroidism"), {"hypothyroidism"}) == 0.0
     assert agreement(fold("ataxia type 2"), fold("ataxia type 1"), frozenset()) == 0.0
     assert agreement(fold("disease"), fold("disease"), frozenset()) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "slips"), [("abc", "abc", 0), ("abc", "acb", 1), ("abc", "ab", 1), ("a", "xyz", 3)]
-)
-def test_slips_are_counted_up_to_a_bound(one: str, other: str, slips: int) -> None:
-    """Neighbours' exchange is one."""
-    assert edit_distance(one, other, 2) == slips
 
 
 def test_candidate_spans_are_bounded_and_leave_taken_places() -> None:
