@@ -166,7 +166,7 @@ class EvidenceChain:
     async def _is_said(self, inputs: PromptInputs) -> bool:
         """Return whether the model would quote the sentence rather than say that no passage says it."""
         layout = self.chains.layout
-        prompt = layout.ids(inputs.system, inputs.user, self.chains.opening)
+        prompt = await layout.prompt(inputs.system, inputs.user, self.chains.opening)
         blank = " " if self.chains.opening else ""
         words = (blank + self._best.opening, blank + SILENT)
         found = await probabilities_of(self.chains.generations, prompt, words, self.chains.params.cache_salt)

@@ -137,7 +137,7 @@ class VerdictReader:
             ModelError: the engine failed.
         """
         user = self.prompt.user(question, sentences)
-        ids = self.layout.ids(self.prompt.system, user, self.layout.opening(_ASKED))
+        ids = await self.layout.prompt(self.prompt.system, user, self.layout.opening(_ASKED))
         return await probabilities_of(self.generations, ids, VERDICTS, self.cache_salt)
 
     def word(self, shares: Sequence[float]) -> str:

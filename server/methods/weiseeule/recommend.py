@@ -108,12 +108,12 @@ class Summarizer:
     async def _written(self, text: str, passages: Sequence[RankedPassage]) -> Summary:
         chains, prompts = self.chains, self.prompts
         engine, limit = chains.generations.engine, min(chains.params.max_tokens, _MAX_TOKENS)
-        around = chains.layout.ids(prompts.summary_system, prompts.summary_user(text, "-", self.most))
+        around = await chains.layout.prompt(prompts.summary_system, prompts.summary_user(text, "-", self.most))
         room = engine.max_model_len - len(around) - limit - SLACK
         context = await read_passages(engine, passages, room, self.context_tokens)
         if not context.passages:
             return Summary(fault=_NO_ROOM)
-        ids = chains.layout.ids(prompts.summary_system, prompts.summary_user(text, context.text, self.most))
+        ids = await chains.layout.prompt(prompts.summary_system, prompts.summary_user(text, context.text, self.most))
         stops = (*chains.params.stop, *chains.layout.stops)
         written = await chains.generations.write(ids, replace(chains.params, max_tokens=limit, stop=stops))
         numbered = dict(enumerate(context.passages, 1))
