@@ -53,7 +53,7 @@ from server.methods.shared.extractive import (
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.quoted import QuotedAnswer, QuoteTask, Quoting
-from server.methods.shared.sentences import plain_marks, quoted_line
+from server.methods.shared.sentences import quotation, quoted_line
 from server.methods.shared.subjects import missing_name, with_subjects
 from server.methods.shared.verdicts import (
     MOST_READ,
@@ -297,13 +297,11 @@ class _Quotes:
     @property
     def text(self) -> str:
         numbers = {place: number for number, place in self.numbers.items()}
-        return "\n".join(
-            f"{_about(one)}“{plain_marks(one.line)}” [{numbers[one.candidate.source]}]" for one in self.picked
-        )
+        return "\n".join(f"{_about(one)}{quotation(one.line)} [{numbers[one.candidate.source]}]" for one in self.picked)
 
     @property
     def plain(self) -> str:
-        return " ".join(f"{_about(one)}{plain_marks(one.line)}" for one in self.picked)
+        return " ".join(f"{_about(one)}{quotation(one.line)}" for one in self.picked)
 
     @property
     def numbered(self) -> list[Numbered]:
@@ -325,7 +323,7 @@ class _Quotes:
 
 def _about(one: ScoredSentence) -> str:
     """Return what a quoted "it" means, before the quote."""
-    return f"{plain_marks(one.candidate.subject)}: " if one.candidate.subject else ""
+    return f"{quotation(one.candidate.subject)}: " if one.candidate.subject else ""
 
 
 def _text_events(text: str) -> Iterator[Event]:

@@ -18,7 +18,7 @@ from models.types import Delta, GenerateParams, Grammar, TokenLogprob
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.sentences import quoted_line, sanitize
+from server.methods.shared.sentences import quotation, quoted_line, sanitize
 
 _YES: Final = "Yes"
 _NO: Final = "No"
@@ -66,7 +66,8 @@ class EvidenceSentence:
     @property
     def line(self) -> str:
         """Return the sentence as an answer quotes it."""
-        return f"{self._about}“{quoted_line(self.text)}” [{self.number}]"
+        about = f"{quotation(self.subject)}: " if self.subject else ""
+        return f"{about}{quotation(self.text)} [{self.number}]"
 
     @property
     def _about(self) -> str:

@@ -36,7 +36,7 @@ from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, 
 from server.methods.shared.extractive import ScoredSentence, Source, candidates_of, scored
 from server.methods.shared.passages import Gathered
 from server.methods.shared.quoted import QuoteTask, Quoting
-from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
+from server.methods.shared.sentences import MARK, numbers_in, plain_marks, quotation, split_sentences
 from server.methods.shared.synthesis import Synthesis
 from server.methods.weiseeule.library import Library, TextSearch, WeiseRetriever
 from server.methods.weiseeule.request import PMIDS_OF_A_PART, KeywordQuestion, Prompts, WeiseOptions
@@ -350,7 +350,7 @@ def _entry(number: int, article: Article) -> str:
 
 
 def _shown(statement: Statement) -> str:
-    return f"“{statement.text}”" if statement.is_quote else statement.text
+    return quotation(statement.text) if statement.is_quote else statement.text
 
 
 def _told_of(article: Article) -> str:

@@ -179,7 +179,7 @@ def test_a_long_sentence_is_cut_and_its_own_marks_are_no_citations() -> None:
 def test_a_pronoun_is_quoted_behind_what_it_means() -> None:
     """Yes or no is read from it in the same way."""
     sentence = EvidenceSentence(2, "It binds [7].", "Heparin")
-    assert sentence.line == "Heparin: “It binds (7).” [2]"
+    assert sentence.line == "“Heparin”: “It binds (7).” [2]"
     assert sentence.prompt_line == "[2] says: Heparin: It binds (7)."
 
 
