@@ -15,7 +15,7 @@ from scripts.evals.review import metrics
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.keywords import KeywordService
 from server.methods.base import AnswerRequest, Done, Evidence, Message, TextDelta
-from server.methods.shared.sentences import quoted_line
+from server.methods.shared.sentences import quotation
 from server.methods.weiseeule.library import WeiseRetriever
 from server.methods.weiseeule.method import WeiseEule
 
@@ -61,7 +61,7 @@ def score(told: Told, gold: frozenset[str]) -> Scored:
     if told.outcome not in _ANSWERED or not lines:
         return Scored(told.outcome in _ANSWERED)
     cited = [(found["quote"], found["stated"], int(found["number"])) for found in lines]
-    verbatim = [" ".join(quote.split()) in quoted_line(told.passages.get(number, "")) for quote, _, number in cited]
+    verbatim = [" ".join(quote.split()) in quotation(told.passages.get(number, "")) for quote, _, number in cited]
     supported = [metrics.supports([told.passages.get(number, "")], stated) for _, stated, number in cited]
     is_gold = [told.papers.get(number) in gold for _, _, number in cited]
     total = len(cited)
