@@ -49,7 +49,8 @@ class Document:
     ``document_id`` is stable across fetches: "PMID:123", "PMC:123", "NBK:430685", or "sha256:…" of a file's content.
     ``date`` is yyyymmdd with zeros where unknown (20030500), 0 for no date. ``types`` are publication types in lower
     case. ``provenance`` is the file or address it was read from, ``retrieved`` the day (yyyy-mm-dd). ``record`` is the
-    id of another document that describes the same paper ("PMID:123" of a full text), "" for none.
+    id of another document that describes the same paper ("PMID:123" of a full text), "" for none. ``version`` counts
+    the texts under one id where the source does, from 2 on; 0 for the first or only one.
     """
 
     document_id: str
@@ -66,6 +67,7 @@ class Document:
     retracted_by: tuple[str, ...] = ()
     corrected_by: tuple[str, ...] = ()
     record: str = ""
+    version: int = 0
 
     @property
     def paper(self) -> str:

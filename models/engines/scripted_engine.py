@@ -103,6 +103,7 @@ class ByteTokenizer:
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> list[int]:
+        _refuse_event_loop()
         if tools:
             raise UnsupportedParam("the chat template has no place for tools", param="tools")
         if not self._chat:
@@ -116,6 +117,15 @@ class ByteTokenizer:
         if add_generation_prompt:
             ids.append(_ROLES["assistant"])
         return ids
+
+
+def _refuse_event_loop() -> None:
+    """Hold callers to what a real chat template demands, which takes as long as its author wants."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise AssertionError("a chat template is not rendered on the event loop")
 
 
 def _utf8(text: str) -> bytes:

@@ -23,6 +23,7 @@ from server.exports.report import (
     spreadsheet,
 )
 from server.methods.shared.evidence_table import FINDINGS, Review
+from server.methods.shared.sentences import quotation
 
 Format = Literal["ris", "bibtex", "csl-json", "csv", "docx", "markdown"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
@@ -194,7 +195,7 @@ def _quotes(sources: Sequence[Source]) -> Iterator[str]:
     for source in sources:
         for name, heading in FINDINGS.items() if source.row else ():
             if source.row and (quote := source.row.findings[name].quote):
-                yield f"{_mark(source)}{heading}: “{quote}”"
+                yield f"{_mark(source)}{heading}: {quotation(quote)}"
 
 
 def _mark(source: Source) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from retrieval.references.csl import Item, ReferenceStyles, Style, address_of, item_of_link, year_of
 from server.methods.shared.evidence_table import FINDINGS, EvidenceRow, Finding, Review, review_of
+from server.methods.shared.sentences import quotation
 
 _WEB: Final = ("http://", "https://")
 _PMID: Final = re.compile(r"PMID:([0-9]+)")
@@ -261,7 +262,7 @@ def _evidence(sources: Sequence[Source]) -> Iterator[str]:
         yield "| " + " | ".join(cells) + " |"
     yield ""
     quotes = [
-        f"- {_mark(number)}{heading}: “{escaped(row.findings[name].quote)}”"
+        f"- {_mark(number)}{heading}: {escaped(quotation(row.findings[name].quote))}"
         for number, row in rows
         for name, heading in FINDINGS.items()
         if row.findings[name].quote

@@ -125,6 +125,8 @@ def test_an_answer_of_quotes_is_said_to_be_one(shipped: Any, page: Any, method: 
     [
         ("“Protamine reverses heparin.” [1]", True),
         ("Heparin: “protamine\nreverses heparin” [1]", True),
+        ("“Heparin, a review”: “protamine reverses heparin” [1]", True),
+        ("“Verified”: “protamine reverses heparin” [1]", False),
         ("“Protamine does not reverse heparin.” [1]", False),
         ("“Protamine reverses heparin.” “It is slow.”", False),
         ("Protamine reverses heparin. [1]", False),
@@ -133,7 +135,8 @@ def test_an_answer_of_quotes_is_said_to_be_one(shipped: Any, page: Any, method: 
 )
 def test_a_quote_is_one_that_stands_in_a_source(opened: Any, answer: str, is_quoted: bool) -> None:
     """A changed one, or one of two, is none."""
-    turn = {"references": [{"number": 1, "text": "Heparin is old. Protamine reverses heparin at once."}], "trace": None}
+    text = "Heparin is old. Protamine reverses heparin at once."
+    turn = {"references": [{"number": 1, "title": "Heparin, a review (drugs)", "text": text}], "trace": None}
     code = "async ([turn, answer]) => (await import('/web/sources.js')).isQuoted(turn, answer)"
 
     assert opened.evaluate(code, [turn, answer]) is is_quoted

@@ -366,6 +366,19 @@ def test_an_unchanged_document_leaves_the_journal_empty(store: PassageStore, wri
     assert store.counts().pending["vectors"] == 1
 
 
+def test_the_latest_version_stays_whatever_comes_after_it(store: PassageStore, writer: PassageWriter) -> None:
+    """Files bring the versions of an article in any order; a removal removes them all."""
+    put = [
+        _put(writer, reading("PMID:1", text, version=version))[0]
+        for text, version in (("Two.", 2), ("One.", 0), ("Three.", 3), ("Two.", 2), ("Three, corrected.", 3))
+    ]
+    assert put == ["added", "unchanged", "changed", "unchanged", "changed"]
+    assert [passage.text for passage in store.passages()] == ["Three, corrected."]
+    with writer.transaction():
+        assert writer.remove("PMID:1")
+    assert _put(writer, reading("PMID:1", "One.")) == ["added"]
+
+
 def test_a_changed_document_keeps_the_passages_that_stayed(store: PassageStore, writer: PassageWriter) -> None:
     """What is gone is in the journal as gone, for every index."""
     _put(writer, reading("PMID:1", "One.", "Two."))

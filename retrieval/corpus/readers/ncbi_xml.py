@@ -375,6 +375,7 @@ def article_document(article: Article, line: int, provenance: str, options: Read
         retrieved=options.retrieved,
         retracted_by=article.retracted_by,
         corrected_by=article.corrected_by,
+        version=article.version if article.version > 1 else 0,
     )
     text = TextBuilder()
     text.add(article.abstract)

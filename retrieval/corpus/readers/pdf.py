@@ -15,13 +15,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from retrieval.corpus.items import NO_OPTIONS, Item, PdfLimits, ReadOptions, SkippedRecord, TextBuilder, sha256_of
 from retrieval.corpus.readers import pdf_child
-from retrieval.corpus.readers.pdf_layout import PdfLine, PdfPage, page_texts
+from retrieval.corpus.readers.pdf_layout import PdfLine, PdfPage, in_columns, page_texts
 from retrieval.errors import CorpusError, DocumentTooLarge, DocumentUnknown, DocumentUnreadable
 from retrieval.formats.english import printed_text
 from retrieval.passages import Document
@@ -37,6 +37,8 @@ BY_OCR: Final = "text recognized by OCR"
 _NO_TITLE: Final = frozenset(("", "untitled", "title", "document"))
 _MAX_LINE: Final = 16 * 2**20
 _GRACE_S: Final = 10.0
+# A wider gap, in heights of letters, is one between columns.
+_SAME_RUN: Final = 0.7
 _OUT_OF_TIME: Final = (signal.SIGKILL, signal.SIGXCPU)
 
 
@@ -104,8 +106,27 @@ def page_words(path: Path, page: int, limits: PageLimits = _PAGE_LIMITS) -> Page
         DocumentUnknown, DocumentUnreadable, DocumentTooLarge: as ``draw_page``.
     """
     found = json.loads(_run_page_task(path, ("words", str(page), str(_MAX_CHARS)), limits))
-    words = tuple(PageWord(**word) for word in found["words"])
+    words = _in_reading_order([PageWord(**word) for word in found["words"]])
     return PageText(found["pages"], found["width"], found["height"], words)
+
+
+def _in_reading_order(words: Sequence[PageWord]) -> tuple[PageWord, ...]:
+    """Return the words as ``page_texts`` reads them, with the lines counted in this order."""
+    runs: list[list[PageWord]] = []
+    for word in words:
+        last = runs[-1][-1] if runs else None
+        size = word.y1 - word.y0
+        if last is not None and last.line == word.line and -size <= word.x0 - last.x1 <= _SAME_RUN * size:
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    lines = [
+        PdfLine(" ".join(w.text for w in run), run[0].x0, run[-1].x1, run[0].y1, run[0].y1 - run[0].y0) for run in runs
+    ]
+    order = in_columns(lines)
+    if order == list(range(len(lines))):
+        return tuple(words)
+    return tuple(replace(word, line=number) for number, place in enumerate(order) for word in runs[place])
 
 
 def recognize_pages(

@@ -1,16 +1,18 @@
 """Tell the text of PDF pages from running heads, page numbers and line numbers, and put its lines together. Pure.
 
 Lines come as the pages draw them: column by column in nearly all papers, with what a margin holds before, between or
-behind. A line is left out only for a reason that no table of numbers has: it stands on other pages too, unchanged but
-for a number that grows with the page, or it counts the lines one by one.
+behind. Where a page draws its columns row by row, ``in_columns`` puts them one behind the other. A line is left out
+only for a reason that no table of numbers has: it stands on other pages too, unchanged but for a number that grows with
+the page, or it counts the lines one by one.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Final, NamedTuple
 
 from retrieval.formats.english import join_broken_words, words_of
@@ -27,6 +29,13 @@ _STEPS: Final = frozenset((1, 2, 5, 10))
 _FEWEST_NUMBERS: Final = 5
 _FEWEST_IN_ALL: Final = 20
 _NUMBERED_SHARE: Final = 0.6
+# Columns of text: so many rows side by side, of so many characters, which fill this share of a column's width; the
+# widest is at most so much wider than the narrowest. Cells of a table are short, or fill a row of their own width.
+_FEWEST_BESIDE: Final = 6
+_COLUMN_CHARS: Final = 30
+_FILLED: Final = 0.75
+_WIDEST: Final = 1.7
+_INDENT: Final = 36.0  # points
 
 
 class PdfLine(NamedTuple):
@@ -63,7 +72,7 @@ def page_texts(pages: Mapping[int, PdfPage]) -> dict[int, str]:
     is_numbered = sum(map(bool, numbers.values())) * 2 >= len(pages)
     is_numbered = is_numbered and sum(map(len, numbers.values())) >= _FEWEST_IN_ALL
     texts = {
-        number: [_text(row) for row in (_without(found, numbers[number]) if is_numbered else found)]
+        number: [_text(row) for row in _in_columns(_without(found, numbers[number]) if is_numbered else found)]
         for number, found in inner.items()
     }
     known = words_of(line for lines in texts.values() for line in lines)
@@ -145,3 +154,93 @@ def _line_numbers(lines: Sequence[PdfLine]) -> set[PdfLine]:
         if len(column) >= _NUMBERED_SHARE * len(beside) / steps.pop():
             found.update(column)
     return found
+
+
+def in_columns(lines: Sequence[PdfLine]) -> list[int]:
+    """Return the places of the lines in the order in which they are read.
+
+    It is that in which they are drawn, but for stretches of text in columns that were drawn row by row.
+    """
+    starts = _column_starts(lines)
+    if len(starts) < 2:
+        return list(range(len(lines)))
+    order: list[int] = []
+    stretch: list[tuple[int, int]] = []  # column and place
+    for place, line in enumerate(lines):
+        column = _column_of(line, starts)
+        is_above = bool(stretch) and line.y < lines[stretch[-1][1]].y - line.size
+        if column is None or is_above:
+            order += _read_order(stretch, lines)
+            stretch = []
+        if column is None:
+            order.append(place)
+        else:
+            stretch.append((column, place))
+    return order + _read_order(stretch, lines)
+
+
+def _in_columns(rows: Sequence[Row]) -> list[Row]:
+    lines = [line for row in rows for line in row]
+    order = in_columns(lines)
+    if order == list(range(len(lines))):
+        return list(rows)
+    row_of = [number for number, row in enumerate(rows) for _ in row]
+    kept: list[list[int]] = []
+    for place in order:
+        # Pieces of a row stay together where they are also read one after the other.
+        if kept and kept[-1][-1] == place - 1 and row_of[place] == row_of[place - 1]:
+            kept[-1].append(place)
+        else:
+            kept.append([place])
+    return [tuple(lines[place] for place in row) for row in kept]
+
+
+def _column_starts(lines: Sequence[PdfLine]) -> list[float]:
+    """Return the left edges of what stands side by side again and again, the leftmost first; [] where nothing does."""
+    beside: Counter[int] = Counter()
+    for before, line in pairwise(lines):
+        if line.x0 > before.x1 and abs(line.y - before.y) < line.size:
+            beside[round(line.x0 / _NEAR)] += 1
+    most = max(beside.values(), default=0)
+    if most < _FEWEST_BESIDE:
+        return []
+    starts = [min(line.x0 for line in lines)]
+    for edge in sorted(edge for edge, number in beside.items() if number * 2 >= most):
+        if (left := (edge - 0.5) * _NEAR) - starts[-1] > _INDENT:
+            starts.append(left)
+    return starts
+
+
+def _column_of(line: PdfLine, starts: Sequence[float]) -> int | None:
+    """Return the column that a line stands in, None for one that reaches into the next."""
+    column = max((number for number, start in enumerate(starts) if start <= line.x0 + 1), default=0)
+    is_wide = column + 1 < len(starts) and line.x1 > starts[column + 1]
+    return None if is_wide else column
+
+
+def _read_order(stretch: Sequence[tuple[int, int]], lines: Sequence[PdfLine]) -> list[int]:
+    """Return the places of a stretch column by column where its columns are text, else as drawn."""
+    columns: defaultdict[int, list[int]] = defaultdict(list)
+    for column, place in stretch:
+        columns[column].append(place)
+    drawn = [place for _, place in stretch]
+    if len(columns) < 2:
+        return drawn
+    shapes = [_shape([lines[place] for place in places]) for places in columns.values()]
+    is_text = all(rows >= _FEWEST_BESIDE and chars >= _COLUMN_CHARS and filled for rows, chars, filled, _ in shapes)
+    widths = [width for *_, width in shapes]
+    if not is_text or max(widths) > _WIDEST * min(widths):
+        return drawn
+    return [place for column in sorted(columns) for place in columns[column]]
+
+
+def _shape(lines: Sequence[PdfLine]) -> tuple[int, float, bool, float]:
+    """Return the number of rows of a column, the characters of most, whether they fill its width, and this width."""
+    rows: defaultdict[float, list[PdfLine]] = defaultdict(list)
+    for line in lines:
+        rows[line.y].append(line)
+    left, right = min(line.x0 for line in lines), max(line.x1 for line in lines)
+    width = (right - left) or 1.0
+    filled = median(max(line.x1 for line in row) - min(line.x0 for line in row) for row in rows.values()) / width
+    chars = median(sum(len(line.text) for line in row) for row in rows.values())
+    return len(rows), chars, filled >= _FILLED, width

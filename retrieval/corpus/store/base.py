@@ -294,6 +294,7 @@ class PassageWriter(Protocol):
     def put(self, reading: ParsedDocument, cuts: Sequence[Span] | None = None) -> Change:
         """Store a document in place of the one with its id, or of the earlier version of its file.
 
+        One of which the store has a later version leaves that unchanged.
         "noted": only metadata outside the indices changed (retracted, corrected, licence), so no index changes.
         ``cuts`` are the passages where they are known; otherwise the document is cut here.
         """

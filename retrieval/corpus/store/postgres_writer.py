@@ -209,6 +209,8 @@ class PostgresPassageWriter:
             "SELECT number, digest, body FROM arrowhead_documents WHERE namespace = %s AND document_id = %s",
             (self._of.id, document.document_id),
         )
+        if known and schema.is_older(document, known[0][2]):
+            return "unchanged"
         if known and bytes(known[0][1]) == digest:
             if known[0][2] == body:
                 return "unchanged"

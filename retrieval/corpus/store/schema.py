@@ -145,7 +145,13 @@ _FIELDS: Final[dict[str, type[Any]]] = {
     "record": str,
     **dict.fromkeys(("authors", "types", "retracted_by", "corrected_by"), tuple),
     "date": int,
+    "version": int,
 }
+
+
+def is_older(document: Document, stored: str) -> bool:
+    """Return whether the store has a later version of a document, from the JSON text of what it has."""
+    return '"version":' in stored and document.version < document_of(stored).version
 
 
 def passage_of(cut: tuple[int, int, int, str, int], document: Document, text: str) -> Passage:

@@ -84,6 +84,8 @@ class SqlitePassageWriter:
         digest, body = schema.digest_of(reading, self._cutting), schema.document_text(document)
         sql = "SELECT number, digest, body FROM document WHERE document_id = ?"
         known = self._connection.execute(sql, (document.document_id,)).fetchone()
+        if known and schema.is_older(document, known[2]):
+            return "unchanged"
         if known and bytes(known[1]) == digest:
             if known[2] == body:
                 return "unchanged"

@@ -18,10 +18,12 @@ from retrieval.formats.edits import edit_distance, single_edits
 from retrieval.formats.records import Database
 from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, whole_number, xml_reply
-from retrieval.gateway.query.conditions import Condition, Known, term_condition
+from retrieval.gateway.query.conditions import Condition, Known, heading_of, term_condition
 from retrieval.gateway.query.search import Hits, Page, organism_of, search
 from retrieval.gateway.query.syntax import (
+    AFFILIATION,
     ALL,
+    SUBHEADING,
     Node,
     Query,
     QueryTooComplexError,
@@ -41,7 +43,6 @@ _RETMAX_DEFAULT: Final = 20
 _RETMAX_HIGHEST: Final = 100_000
 _RETSTART_HIGHEST: Final = 10_000_000
 _MAX_DAYS: Final = 36_500
-_HEADINGS: Final = frozenset({"MeSH Terms", "MeSH Major Topic"})
 _DATED: Final = ("pubmed", "pmc")
 # A search of the history, by its key.
 _KEY: Final = re.compile(r"(?<![^\s()])#(\d{1,5})(?![^\s()])")
@@ -195,6 +196,13 @@ def _nothing(params: Mapping[str, str], ignored: Sequence[str]) -> Reply:
     return xml_reply("eSearchResult", _DOCTYPE, inner)
 
 
+def _needs_citations(db: Database, term: Term) -> bool:
+    field = field_of(db, term.tag)
+    return field in (SUBHEADING, AFFILIATION) or (
+        field is not None and field.lookup == "heading" and bool(heading_of(term))
+    )
+
+
 class _Page:
     """Render one page of a search's reply."""
 
@@ -277,11 +285,16 @@ class _Page:
     @property
     def _messages(self) -> list[str]:
         """Return what is to be said of the whole search."""
-        qualifiers = [
-            term.text.partition("/")[2].strip() for term in self._hits.counts if self._field_name(term) in _HEADINGS
-        ]
-        notes = [f"Subheadings are not indexed here: {name}" for name in qualifiers if name]
-        return [*(["No items found."] if self._unfound else []), *notes]
+        return [*(["No items found."] if self._unfound else []), *self._unindexed()]
+
+    def _unindexed(self) -> Iterator[str]:
+        """Yield what of the terms cannot be found in articles that an earlier version imported."""
+        asked = [term for term in self._hits.counts if _needs_citations(self._db, term)]
+        indexed, whole = (self._store.num_with_subheadings, self._store.count("pubmed")) if asked else (0, 0)
+        for term in asked if indexed < whole else ():
+            what = term.text.partition("/")[2].strip() if heading_of(term) else term.text
+            known = "not indexed here" if not indexed else f"indexed of {indexed} of {whole} articles here"
+            yield f"Subheadings and affiliations are {known}: {what}"
 
     def _missing(self) -> list[str]:
         return [term.written for term in self._hits.missing]

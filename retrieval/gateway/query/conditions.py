@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -96,10 +96,11 @@ def _no_tax_ids(_: str) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Hold what the store knows of: the organisms of a name, days of electronic publication."""
+    """Hold what the store knows of: organisms of a name, days of electronic publication, words of citations."""
 
     tax_ids: Callable[[str], Sequence[int]] = _no_tax_ids
     electronic_dates: bool = False
+    citations: bool = False
 
 
 def term_condition(db: Database, term: Term, field: SearchField, known: Known) -> Condition:
@@ -124,6 +125,11 @@ def term_condition(db: Database, term: Term, field: SearchField, known: Known) -
         return TextMatch(_in_columns(field.columns, any_of(list(map(author_phrase, written)))))
     if field.lookup == "language" and (code := _CODES.get(term.text.strip().lower())):
         written = [*written, (code,)]
+    if field.lookup == "citation":
+        return _in_citations(field.columns, term, known) if known.citations else MatchNone()
+    if field.lookup == "heading" and (heading := heading_of(term)) is not None:
+        plain = term_condition(db, heading, field, known)
+        return combine(db, "AND", plain, _in_citations(("qualified",), term, known)) if known.citations else plain
     matches = [phrase(words, prefix=is_truncated(term)) for words in written]
     found: Condition = TextMatch(_in_columns(field.columns, any_of(matches)))
     if field is not ALL:
@@ -133,6 +139,18 @@ def term_condition(db: Database, term: Term, field: SearchField, known: Known) -
     if not term.quoted and (ids := known.tax_ids(term.text)):
         found = combine(db, "OR", found, _tax_condition(db, ids))
     return found
+
+
+def heading_of(term: Term) -> Term | None:
+    """Return the heading of a term with a subheading ("asthma/drug therapy"), None for one without."""
+    heading, slash, subheading = term.text.partition("/")
+    return replace(term, text=heading.strip()) if slash and heading.strip() and subheading.strip() else None
+
+
+def _in_citations(columns: Sequence[str], term: Term, known: Known) -> Condition:
+    matches = any_of([phrase(words, prefix=is_truncated(term)) for words in spellings("pubmed", term)])
+    sql = "SELECT rowid AS uid FROM pubmed_citation WHERE pubmed_citation MATCH ?"
+    return UidSelect(sql, (_in_columns(columns, matches),))
 
 
 def spellings(db: Database, term: Term) -> list[tuple[str, ...]]:

@@ -25,7 +25,10 @@ _LEXEME: Final = re.compile(
 _OPERATORS: Final[dict[str, Operator]] = {"AND": "AND", "OR": "OR", "NOT": "NOT"}
 _RANGE: Final = re.compile(r'"?([\w/.-]+)"?\s*(?:\[([^\]]*)\])?\s*:\s*"?([\w/.-]+)"?\s*\[([^\]]*)\]')
 # How a term of the field is looked up: as text of the index, or in a column of the record.
-Lookup = Literal["text", "uid", "organism", "number", "day", "electronic", "print", "author", "language", "filter"]
+Lookup = Literal[
+    "text", "uid", "organism", "number", "day", "electronic", "print", "author", "language", "filter",
+    "heading", "citation",
+]  # fmt: skip
 
 
 class QueryTooComplexError(ValueError):
@@ -283,6 +286,10 @@ _PRINT: Final = SearchField(
 )
 # In every database, "all" is a filter that all records pass.
 _FILTER: Final = SearchField("FILT", "Filter", ("filter", "filt", "fltr", "sb", "subset"), lookup="filter")
+SUBHEADING: Final = SearchField(
+    "SUBH", "MeSH Subheading", ("sh", "subh", "mesh subheading", "subheading", "sh:noexp"), ("subheading",), "citation"
+)
+AFFILIATION: Final = SearchField("AFFL", "Affiliation", ("ad", "affl", "affiliation"), ("affiliation",), "citation")
 _DOI: Final = SearchField("AID", "Article Identifier", ("aid", "doi", "article identifier", "lid"), ("doi",))
 
 FIELDS: Final[Mapping[Database, tuple[SearchField, ...]]] = {
@@ -329,8 +336,10 @@ FIELDS: Final[Mapping[Database, tuple[SearchField, ...]]] = {
         _TITLE,
         SearchField("TIAB", "Title/Abstract", ("tiab", "title/abstract"), ("title", "abstract", "keyword")),
         SearchField("ABST", "Abstract", ("ab", "abst", "abstract"), ("abstract",)),
-        SearchField("MESH", "MeSH Terms", ("mh", "mesh", "mesh terms", "mesh:noexp"), ("mesh",)),
-        SearchField("MAJR", "MeSH Major Topic", ("majr", "mesh major topic"), ("majr",)),
+        SearchField("MESH", "MeSH Terms", ("mh", "mesh", "mesh terms", "mesh:noexp"), ("mesh",), "heading"),
+        SearchField("MAJR", "MeSH Major Topic", ("majr", "mesh major topic"), ("majr",), "heading"),
+        SUBHEADING,
+        AFFILIATION,
         _AUTHOR,
         _JOURNAL,
         _DAY,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import singledispatch
+from html import unescape
 from typing import Final
 
 from retrieval.formats.records import (
@@ -37,6 +38,11 @@ from retrieval.gateway.store.reader import (
 )
 
 Fields = Iterator[tuple[str, str]]
+_HEADING: Final = re.compile(r"<MeshHeading>(.*?)</MeshHeading>", re.DOTALL)
+_DESCRIPTOR: Final = re.compile(r"<DescriptorName\b[^>]*>(.*?)</DescriptorName>", re.DOTALL)
+_QUALIFIER: Final = re.compile(r"<QualifierName\b[^>]*>(.*?)</QualifierName>", re.DOTALL)
+_AFFILIATION: Final = re.compile(r"<Affiliation>(.*?)</Affiliation>", re.DOTALL)
+_ELEMENT: Final = re.compile(r"<[^>]*>")
 _HUMAN: Final = 9606
 _ELECTRONIC: Final = re.compile(
     r"<ArticleDate\b[^>]*>\s*<Year>(\d{4})</Year>\s*<Month>(\d{1,2})</Month>\s*<Day>(\d{1,2})</Day>", re.ASCII
@@ -58,6 +64,23 @@ def columns_of(record: Record) -> tuple[str, ...]:
         if text:
             texts.setdefault(field, []).append(text)
     return tuple(_column(texts.get(name, ())) for name in COLUMNS[database_of(record)])
+
+
+def citation_columns_of(article: Article) -> tuple[str, str, str]:
+    """Return the words of its headings with their subheadings, of its subheadings, and of its authors' affiliations."""
+    qualified: dict[str, None] = {}
+    subheadings: dict[str, None] = {}
+    for heading in _HEADING.findall(article.xml):
+        name = next(map(_plain, _DESCRIPTOR.findall(heading)), "")
+        for qualifier in map(_plain, _QUALIFIER.findall(heading)):
+            qualified.setdefault(f"{name} {qualifier}")
+            subheadings.setdefault(qualifier)
+    places = dict.fromkeys(map(_plain, _AFFILIATION.findall(article.xml)))
+    return _column([*qualified]), _column([*subheadings]), _column([*places])
+
+
+def _plain(markup: str) -> str:
+    return unescape(_ELEMENT.sub("", markup))
 
 
 def _column(values: list[str] | tuple[str, ...]) -> str:

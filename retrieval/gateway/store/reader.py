@@ -74,6 +74,8 @@ CREATE TABLE imported (kind TEXT NOT NULL, sha256 TEXT NOT NULL, options TEXT NO
                        PRIMARY KEY (kind, sha256, options)) WITHOUT ROWID;
 """
 ELECTRONIC_INDEX: Final = "CREATE INDEX IF NOT EXISTS pubmed_electronic ON pubmed (key) WHERE key IS NOT NULL"
+# Beside the index of pubmed, since stores of before have no words of these; one row for each article.
+CITATION_COLUMNS: Final = ("qualified", "subheading", "affiliation")
 _SEPARATORS: Final = re.compile(r"[\s\x00-\x1f\x7f,;:|/\\()\[\]{}\"<>=]+")
 _EDGES: Final = ".'-_*!?"
 STOPWORDS: Final = frozenset(
@@ -153,6 +155,13 @@ class GatewayStore:
     def fingerprint(self) -> str:
         """Return the fingerprint of the sample that the store was built from."""
         return self.meta("fingerprint")
+
+    @property
+    def num_with_subheadings(self) -> int:
+        """Return of how many articles the subheadings and affiliations can be searched: those of later imports."""
+        if not self.query("SELECT 1 FROM sqlite_master WHERE name = 'pubmed_citation'"):
+            return 0
+        return self.count_rows("SELECT id FROM pubmed_citation_docsize")
 
     @property
     def has_electronic_dates(self) -> bool:
@@ -297,19 +306,26 @@ def _tuples(value: Any) -> Any:
 def create_tables(connection: sqlite3.Connection) -> None:
     connection.executescript(_COMMON)
     for db in DATABASES:
-        columns = ", ".join(COLUMNS[db])
-        quoted = _TOKEN_CHARS.replace("'", "''")
         connection.execute(
             f"CREATE TABLE {db} (uid INTEGER PRIMARY KEY, key TEXT, weight INTEGER NOT NULL, live INTEGER NOT NULL, "
             "human INTEGER NOT NULL, number INTEGER, body BLOB NOT NULL)"
         )
         connection.execute(f"CREATE INDEX {db}_number ON {db} (number) WHERE number IS NOT NULL")
-        connection.execute(
-            f"CREATE VIRTUAL TABLE {db}_index USING fts5({columns}, content='', "
-            f"tokenize=\"unicode61 remove_diacritics 2 tokenchars '{quoted}'\")"
-        )
+        connection.execute(f"CREATE VIRTUAL TABLE {db}_index {_full_text(COLUMNS[db])}")
     connection.execute("CREATE UNIQUE INDEX nuccore_key ON nuccore (key)")
+    add_later_tables(connection)
+
+
+def add_later_tables(connection: sqlite3.Connection) -> None:
+    """Create what stores of before lack."""
     connection.execute(ELECTRONIC_INDEX)
+    connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS pubmed_citation {_full_text(CITATION_COLUMNS)}")
+
+
+def _full_text(columns: Sequence[str]) -> str:
+    quoted = _TOKEN_CHARS.replace("'", "''")
+    tokenizer = f"unicode61 remove_diacritics 2 tokenchars '{quoted}'"
+    return f"USING fts5({', '.join(columns)}, content='', tokenize=\"{tokenizer}\")"
 
 
 def words_of(text: str) -> tuple[str, ...]:

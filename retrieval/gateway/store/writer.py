@@ -30,7 +30,16 @@ from retrieval.formats.records import (
     database_of,
 )
 from retrieval.gateway.store import indexing
-from retrieval.gateway.store.reader import COLUMNS, EDGE, ELECTRONIC_INDEX, RankFeatures, decode, encode, phrase_of
+from retrieval.gateway.store.reader import (
+    CITATION_COLUMNS,
+    COLUMNS,
+    EDGE,
+    RankFeatures,
+    add_later_tables,
+    decode,
+    encode,
+    phrase_of,
+)
 
 _CUI: Final = re.compile(r"(CN?)([0-9]{1,8})", re.ASCII)
 _FIRST: Final = {"C": 1_000_000_000, "CN": 2_000_000_000}
@@ -206,8 +215,7 @@ class StoreWriter:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        # A store of before has no such index; it has no such date either.
-        self._connection.execute(ELECTRONIC_INDEX)
+        add_later_tables(connection)
 
     def put(self, entry: Entry) -> None:
         """Write an entry; a record replaces the one of its UID.
@@ -253,6 +261,11 @@ class StoreWriter:
         self._connection.execute(
             f"INSERT INTO {row.db}_index (rowid, {names}) VALUES (?, {marks})", (uid, *row.columns)
         )
+        if isinstance(record := decode(row.db, row.body) if row.db == "pubmed" else None, Article):
+            self._connection.execute(
+                f"INSERT INTO pubmed_citation (rowid, {', '.join(CITATION_COLUMNS)}) VALUES (?, ?, ?, ?)",
+                (uid, *indexing.citation_columns_of(record)),
+            )
 
     def _has_newer_version(self, pmid: int, body: bytes) -> bool:
         """Return whether the store holds a later version of an article; files have versions in any order."""
@@ -289,6 +302,7 @@ class StoreWriter:
         for db in COLUMNS:
             self._connection.execute(f"DELETE FROM {db}")
             self._connection.execute(f"INSERT INTO {db}_index ({db}_index) VALUES ('delete-all')")
+        self._connection.execute("INSERT INTO pubmed_citation (pubmed_citation) VALUES ('delete-all')")
         for table in ("link", "organism", "imported"):
             self._connection.execute(f"DELETE FROM {table}")
 
@@ -316,7 +330,19 @@ class StoreWriter:
         names, marks = ", ".join(COLUMNS[db]), ", ".join("?" * len(columns))
         sql = f"INSERT INTO {db}_index ({db}_index, rowid, {names}) VALUES ('delete', ?, {marks})"
         self._connection.execute(sql, (uid, *columns))
+        if isinstance(record, Article):
+            self._remove_citation(record)
         return record
+
+    def _remove_citation(self, article: Article) -> None:
+        """Delete an article's subheadings and affiliations, which one of an earlier import has not."""
+        uid = article.pmid
+        if self._connection.execute("SELECT 1 FROM pubmed_citation_docsize WHERE id = ?", (uid,)).fetchone():
+            self._connection.execute(
+                f"INSERT INTO pubmed_citation (pubmed_citation, rowid, {', '.join(CITATION_COLUMNS)}) "
+                "VALUES ('delete', ?, ?, ?, ?)",
+                (uid, *indexing.citation_columns_of(article)),
+            )
 
     def _uid_of_key(self, key: str | None) -> int:
         found = self._connection.execute("SELECT uid FROM nuccore WHERE key = ?", (key,)).fetchone()

@@ -58,7 +58,7 @@ class Reader:
     async def queries(self, question: str, most: int) -> tuple[Query, ...]:
         """Return the queries that the model writes, () where it writes none that can be read or its engine fails."""
         judge = self.judge
-        prompt = judge.layout.ids(judge.prompts.system, judge.prompts.queries(question, most), "JSON: ")
+        prompt = await judge.layout.prompt(judge.prompts.system, judge.prompts.queries(question, most), "JSON: ")
         params = GenerateParams(
             max_tokens=_QUERY_TOKENS, grammar=query_grammar(most), cache_salt=judge.cache_salt, stop_on_repetition=True
         )
@@ -82,7 +82,9 @@ class Reader:
 
     async def _row(self, question: str, article: Article) -> dict[str, Finding]:
         judge = self.judge
-        prompt = judge.layout.ids(judge.prompts.system, judge.prompts.about("table", question, article), "JSON: ")
+        prompt = await judge.layout.prompt(
+            judge.prompts.system, judge.prompts.about("table", question, article), "JSON: "
+        )
         params = GenerateParams(
             max_tokens=_TABLE_TOKENS, grammar=table_grammar(), cache_salt=judge.cache_salt, stop_on_repetition=True
         )
@@ -122,7 +124,7 @@ class Reader:
             ModelError: the engine failed.
         """
         judge = self.judge
-        prompt = judge.layout.ids(judge.prompts.system, judge.prompts.synthesis(question, text), self.opening)
+        prompt = await judge.layout.prompt(judge.prompts.system, judge.prompts.synthesis(question, text), self.opening)
         async with aclosing(judge.generations.stream(prompt, self.params)) as deltas:
             async for delta in deltas:
                 yield delta

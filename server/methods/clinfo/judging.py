@@ -118,7 +118,7 @@ class Judge:
         Raises:
             ModelError: the engine failed.
         """
-        prompt = self.layout.ids(self.prompts.system, user, _ANSWER)
+        prompt = await self.layout.prompt(self.prompts.system, user, _ANSWER)
         found = await probabilities_of(self.generations, prompt, _YES_OR_NO, self.cache_salt)
         return found[0] if found is not None else 0.0
 

@@ -20,7 +20,7 @@ from server.methods.base import AnswerOutcome
 from server.methods.clinfo.literature import Article
 from server.methods.shared.evidence_table import Finding
 from server.methods.shared.reading.evidence import EvidenceText
-from server.methods.shared.sentences import Sentence, addresses_reader, plain_marks, split_sentences
+from server.methods.shared.sentences import Sentence, addresses_reader, plain_marks, quotation, split_sentences
 
 _LONGEST: Final = 20_000
 # "carnitine translocase Slc25a20" names something and says nothing of it.
@@ -227,7 +227,7 @@ class Claim:
         """Return the sentence with its marks; ``numbers`` are those of the articles."""
         mark = f"[{', '.join(map(str, sorted(numbers[key] for key in self.keys)))}]"
         if self.is_quote:
-            return f"“{plain_marks(self.text)}” {mark}"
+            return f"{quotation(self.text)} {mark}"
         body, end = (self.text[:-1], self.text[-1]) if self.text[-1:] in ".!?" else (self.text, ".")
         return f"{body} {mark}{end}"
 
@@ -282,7 +282,9 @@ class Conclusion:
     @property
     def plain(self) -> str:
         """Return the claims without marks."""
-        return self._decided + " ".join(plain_marks(claim.text) for claim in self.claims)
+        return self._decided + " ".join(
+            quotation(claim.text) if claim.is_quote else plain_marks(claim.text) for claim in self.claims
+        )
 
     @property
     def _decided(self) -> str:

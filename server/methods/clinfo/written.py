@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -41,7 +42,7 @@ class WrittenSynthesis:
         Raises:
             ModelError: the engine failed before the first word.
         """
-        entries, self.read = self.reader.entries(question, self.articles)
+        entries, self.read = await asyncio.to_thread(self.reader.entries, question, self.articles)
         if not self.read:
             self.limit = _NO_ROOM
             return

@@ -199,7 +199,7 @@ class _Run:
 
     async def _rounds(self) -> AsyncGenerator[Event, None]:
         while not self.reason:
-            cost = self._final_cost()
+            cost = await asyncio.to_thread(self._final_cost)
             if not self.budget.reserve(cost):
                 self.reason = "tokens"
                 return
@@ -247,9 +247,9 @@ class _Run:
 
     async def _planned(self) -> StopReason:
         """Plan the queries of the next round; return the reason to stop, "" where there are queries."""
-        history = self._history(self.lengths.ask)
+        history = await asyncio.to_thread(self._history, self.lengths.ask)
         inputs = self.prompts.ask(self.rounds, history)
-        prompt = self.layout.ids(inputs.system, inputs.user, "" if self.layout.is_chat else PLAN_BEGINS)
+        prompt = await self.layout.prompt(inputs.system, inputs.user, "" if self.layout.is_chat else PLAN_BEGINS)
         if len(prompt) + self.lengths.ask > self.budget.tokens_left:
             return "tokens"
         grammar = plan_grammar(self.rounds, self.lengths.sizes)
@@ -271,10 +271,10 @@ class _Run:
         return Step(answer_step(sub.pair))
 
     async def _final(self) -> AsyncGenerator[Event, None]:
-        inputs = self.prompts.final(self._history(self.params.max_tokens))
+        inputs, cost = await asyncio.to_thread(self._final_inputs)
         lack = lack_of(self.passages.names, self.rounds, self.reason)
         # Reasoning counts twice: when it is generated, and in the prompt of the answer.
-        room = (self.budget.tokens_left - self._two_prompts(inputs)) // 2
+        room = (self.budget.tokens_left - cost) // 2
         self.details |= {"stop_reason": self.reason, "unknown_sub_citations": self.library.unknown}
         if (lack and self.options.without_passages == "abstain") or room < _LEAST_ANSWER:
             self.details["calls"] = self.generations.num_started
@@ -364,15 +364,16 @@ class _Run:
     def _length(self, inputs: PromptInputs) -> int:
         return len(self.layout.ids(inputs.system, inputs.user, PLAN_BEGINS))
 
-    def _two_prompts(self, inputs: PromptInputs) -> int:
-        """Return the prompt tokens of a final answer in two generations, reasoning and letter."""
-        return 2 * (self._length(inputs) + SLACK)
+    def _final_inputs(self) -> tuple[PromptInputs, int]:
+        """Return the final answer's inputs, and its prompt tokens in two generations, reasoning and letter."""
+        inputs = self.prompts.final(self._history(self.params.max_tokens))
+        return inputs, 2 * (self._length(inputs) + SLACK)
 
     def _final_cost(self) -> int:
         """Return an upper estimate of the tokens of the final answer after one more round."""
         growth = self.options.queries * (self.lengths.sub + self.lengths.sizes.query)
-        inputs = self.prompts.final(self._history(self.params.max_tokens))
-        return self._two_prompts(inputs) + 2 * growth + 2 * self.params.max_tokens
+        _, cost = self._final_inputs()
+        return cost + 2 * growth + 2 * self.params.max_tokens
 
 
 def _queries_without_model(question: ParsedQuestion) -> list[str]:

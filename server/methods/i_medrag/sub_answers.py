@@ -165,14 +165,14 @@ class SubAnswers:
         engine = self.generations.engine
         prefix = "" if self.layout.is_chat else MARK
         around = self.prompts.sub(query, "-")
-        used = len(self.layout.ids(around.system, around.user, prefix)) + self.lengths.sub + SLACK
+        used = len(await self.layout.prompt(around.system, around.user, prefix)) + self.lengths.sub + SLACK
         options, room = self.prompts.options, engine.max_model_len - used
         context = await read_passages(engine, gathered.lists[place], room, options.context_tokens, options.order)
         if not context.passages:
             none = "no room to read a passage" if gathered.lists[place] else NO_PASSAGE
             return SubAnswer(Pair(query, "nothing_found", reason=none), context)
         inputs = self.prompts.sub(query, context.text)
-        prompt = self.layout.ids(inputs.system, inputs.user, prefix)
+        prompt = await self.layout.prompt(inputs.system, inputs.user, prefix)
         cost = len(prompt) + self.lengths.sub
         if not self.budget.reserve(cost):
             return SubAnswer(Pair(query, "cut_off", reason="no tokens were left"), context)

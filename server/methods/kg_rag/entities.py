@@ -190,7 +190,7 @@ class EngineExtractor:
             NamesUnfinished: the text does not end within the limit.
             ArrowheadError: the engine failed.
         """
-        prompt_ids = self._prompt_ids(system, user)
+        prompt_ids = await asyncio.to_thread(self._prompt_ids, system, user)
         grammar = Grammar("json_schema", json.dumps(schema))
         params = GenerateParams(
             max_tokens=MAX_TOKENS, grammar=grammar, cache_salt=self._cache_salt, stop_on_repetition=True

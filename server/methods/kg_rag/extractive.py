@@ -36,6 +36,7 @@ from server.methods.kg_rag.report import citation_records, node_url, references_
 from server.methods.shared.call_lines import render
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.outcomes import notice
+from server.methods.shared.sentences import quotation
 
 _NEGATED: Final = re.compile(r"\b(?:not|no|nor|never|neither|without|cannot|except)\b|n['’]t\b", re.IGNORECASE)
 # Between two nodes of one kind, the order of the names matters, except for these edges.
@@ -395,7 +396,8 @@ def _cited_lines(finding: Finding) -> tuple[list[str], list[tuple[str, str]]]:
         if url and url not in numbers:
             numbers[url] = len(numbers) + 1
             sources.append((title, url))
-        lines.append(f"“{text}.” [{numbers[url]}]" if url else f"“{text}.”")
+        quote = quotation(f"{text}.")
+        lines.append(f"{quote} [{numbers[url]}]" if url else quote)
     return lines, sources
 
 

@@ -156,7 +156,8 @@ class KgRag:
             for event in extractive.events(reading, await _found(graph, reading)):
                 yield event
             return
-        choosing = _choosing(question, options, self._room(ask, question, engine))
+        room = await asyncio.to_thread(self._room, ask, question, engine)
+        choosing = _choosing(question, options, room)
         context = await self._context(graph, gathered, vectors, choosing)
         yield Step(report.chosen(context))
         if context.entities:
@@ -195,7 +196,7 @@ class KgRag:
             for event in report.abstention(outcome):
                 yield event
             return
-        prompt_ids = self._prompt_ids(ask, outcome.question, engine, outcome.context_text)
+        prompt_ids = await asyncio.to_thread(self._prompt_ids, ask, outcome.question, engine, outcome.context_text)
         yield Step(f"the model answers {'from' if outcome.context_text else 'WITHOUT'} the graph")
         yield EvidenceRead(report.sources_of(outcome))
         params = self._params(ask, outcome.question, engine, len(prompt_ids))

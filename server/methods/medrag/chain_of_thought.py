@@ -102,7 +102,7 @@ class Chains:
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is generated, then the chain; an answer that is a letter is not shown here."""
         reasoning, letter = "", ""
-        prompt = self.layout.ids(inputs.system, inputs.user, self.opening)
+        prompt = await self.layout.prompt(inputs.system, inputs.user, self.opening)
         bound = self._reasoning_bound(len(prompt))
         last = Delta(finish_reason="stop")
         if bound > 0:
@@ -143,7 +143,7 @@ class Chains:
 
     async def answered(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
         """Yield the answer that follows the reasoning, then the chain."""
-        prompt = self.answer_prompt(inputs, reasoning)
+        prompt = await self.answer_prompt(inputs, reasoning)
         yield TranscriptDelta(f"\n{MARK}" if reasoning.strip() else MARK, "injected")
         answer, last = "", Delta(finish_reason="abort")
         async with aclosing(self.generations.stream(prompt, self._answer_params(reasoning))) as deltas:
@@ -159,10 +159,10 @@ class Chains:
         letter = self.question.letter_in(answer) if self.question.choices else ""
         yield Chain(reasoning, answer, letter, last.finish_reason or "stop", last.stop_reason)
 
-    def answer_prompt(self, inputs: PromptInputs, reasoning: str) -> list[int]:
+    async def answer_prompt(self, inputs: PromptInputs, reasoning: str) -> list[int]:
         """Return the prompt's tokens up to the mark of the answer."""
         before = f"{self.opening} {reasoning.strip()}\n".lstrip() if reasoning.strip() else ""
-        return self.layout.ids(inputs.system, inputs.user, f"{before}{MARK}")
+        return await self.layout.prompt(inputs.system, inputs.user, f"{before}{MARK}")
 
     @property
     def opening(self) -> str:

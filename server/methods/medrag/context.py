@@ -14,7 +14,7 @@ from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.lexical.tokens import normalise
 from server.methods.base import Reference, Source, SourceStatus
 from server.methods.shared.call_lines import HEADING, MAX_REFERENCES
-from server.methods.shared.sentences import numbers_in, sanitize, split_sentences
+from server.methods.shared.sentences import numbers_in, quotation, sanitize, split_sentences
 from server.methods.shared.support.labels import nearest_sentence
 
 READ_HEADING: Final = "\n\nRead, not cited:\n"
@@ -55,7 +55,7 @@ def render(
         reference = Reference(one.number, title, url, start, start + len(marker), one.found.passage.text)
         references.append(reference)
         quote = (support or {}).get(one.number, "")
-        text += f"{marker} [{title}]({url}){f': “{quote}”' if quote else ''}\n"
+        text += f"{marker} [{title}]({url}){f': {quotation(quote)}' if quote else ''}\n"
     return text.rstrip("\n"), tuple(references)
 
 

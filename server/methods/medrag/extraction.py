@@ -29,7 +29,7 @@ from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import Gate, JudgedSentence, Reading
-from server.methods.shared.sentences import quoted_line
+from server.methods.shared.sentences import quotation
 from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, UNCLEAR, UNSETTLED, EvidenceSentence, VerdictReader
 
 _NEAREST: Final = "Nothing that was found answers this question. Nearest:"
@@ -212,16 +212,14 @@ class Extract:
     @property
     def _lines(self) -> list[str]:
         numbers = {place: number for number, place in self.numbers.items()}
-        return [
-            f"{_about(one)}“{quoted_line(one.evidence.line)}” [{numbers[one.evidence.source]}]" for one in self.quotes
-        ]
+        return [f"{_about(one)}{quotation(one.evidence.line)} [{numbers[one.evidence.source]}]" for one in self.quotes]
 
     @property
     def plain(self) -> str:
         """Return the answer without marks; of a choice, the choice alone."""
         if self.letter and not self.is_refusal:
             return self.opening
-        quotes = " ".join(f"{_about(one)}{quoted_line(one.evidence.line)}" for one in self.quotes)
+        quotes = " ".join(f"{_about(one)}{quotation(one.evidence.line)}" for one in self.quotes)
         return (
             f"{self.note} {quotes}"
             if self.is_refusal
@@ -252,7 +250,7 @@ class Extract:
 
 def _about(one: JudgedSentence) -> str:
     """Return what the quote is about, where it does not name it itself."""
-    return f"{one.evidence.subject}: " if one.evidence.subject else ""
+    return f"{quotation(one.evidence.subject)}: " if one.evidence.subject else ""
 
 
 def _nearest(reading: Reading, found: Sequence[RankedPassage]) -> Extract:

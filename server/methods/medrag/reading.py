@@ -106,7 +106,7 @@ class PassageReader:
 
     async def context(self, chains: Chains, found: Sequence[RankedPassage], options: MedRagOptions) -> Context:
         """Return the passages that fit beside question and answer."""
-        around = chains.layout.ids(*self._around(chains.question, options))
+        around = await chains.layout.prompt(*self._around(chains.question, options))
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
         return await read_passages(chains.generations.engine, found, room, options.context_tokens, options.order)
 

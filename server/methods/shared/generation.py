@@ -141,8 +141,18 @@ class PromptFormatter:
         """Return the stop strings of a base model, which would continue with a question of its own."""
         return () if self.is_chat else ("\n\nQuestion:",)
 
+    async def prompt(self, system: str, user: str, prefix: str = "") -> list[int]:
+        """Return the tokens as ``ids`` does, without holding up the event loop."""
+        return await asyncio.to_thread(self.ids, system, user, prefix)
+
     def ids(self, system: str, user: str, prefix: str = "") -> list[int]:
-        """Return the prompt's tokens; ``prefix`` is the beginning of the answer, which the model continues."""
+        """Return the prompt's tokens; ``prefix`` is the beginning of the answer, which the model continues.
+
+        It waits for the model's chat template, a program of unknown length, and is for other threads than the loop's.
+
+        Raises:
+            UnsupportedParam: the template refuses the prompt, fails, or reaches its limits of time, memory or output.
+        """
         if self.is_chat:
             own = with_instruction(system, self.client_instruction)
             messages = [{"role": "system", "content": own}, {"role": "user", "content": user}]

@@ -182,7 +182,7 @@ _MARKUP: Final = re.compile(
 
 def _quotes_of(number: int, text: str) -> Iterator[Quote]:
     for piece in split_clauses(text):
-        if (line := quoted_line(piece.text)) and not _MARKUP.search(line):
+        if (line := quoted_line(piece.text)) and not _MARKUP.search(piece.text):
             yield Quote(number, line, piece.start, piece.end)
 
 

@@ -27,8 +27,12 @@ _CAPITAL: Final = re.compile(r"[A-ZΑ-ΩÀ-Þ]")
 _CHARS_PER_CAPITAL: Final = 500  # ordinary text has one in thirty or so
 _SEMICOLON: Final = re.compile(r";\s+")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
-# Brackets number passages in answers, so a text's own numbers in brackets get parentheses.
-_NUMBERED: Final = re.compile(r"\[(\s*\d[\d\s,;–-]*)\]")
+# In answers, brackets number passages and label what is not verified: a text's own of this form get parentheses.
+_NUMBERED: Final = re.compile(r"\[(\s*\d[\d\s,;–-]*|unverified)\]")
+# What a client would render as an element, a character or a bracket of ours: a blank makes plain text of it.
+_RENDERED: Final = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w{1,31};)|\\(?=[!-/:-@\[-`{-~])")
+# Quotation marks within a quote, of which none may end it, and what would open a code span.
+_INNER: Final = str.maketrans("“”„‟❝❞〝〞`", "‘’‚‛‘’‘’'")
 # A sentence with one of these is quoted whole: a clause of it alone could mean something else.
 _TURNING: Final = re.compile(
     r"\b(?:not|no|nor|never|neither|none|without|cannot|except|excluding|lacks?|lacking|fail(?:s|ed)?|unlike|rather|"
@@ -142,10 +146,16 @@ def plain_marks(text: str) -> str:
 def quoted_line(text: str) -> str:
     """Return a passage's text as it is quoted: on one line, without marks of its own and what cannot be seen.
 
-    Soft hyphens, marks of writing direction and control characters are left out.
+    Soft hyphens, marks of writing direction and control characters are left out, and elements, entities and escapes of
+    Markdown are broken up. So nothing in it stands where a line, a list or a mark of the answer stands.
     """
     seen = "".join(char if char.isprintable() or char.isspace() else "" for char in text)
-    return plain_marks(" ".join(seen.split()))
+    return plain_marks(_RENDERED.sub(r"\g<0> ", " ".join(seen.split())))
+
+
+def quotation(text: str) -> str:
+    """Return a text of a document in quotation marks, which no mark within it ends: those become single ones."""
+    return f"“{quoted_line(text).translate(_INNER)}”"
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:

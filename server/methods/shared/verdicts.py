@@ -18,7 +18,7 @@ from models.types import Delta, GenerateParams, Grammar, TokenLogprob
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.sentences import quoted_line, sanitize
+from server.methods.shared.sentences import quotation, quoted_line, sanitize
 
 _YES: Final = "Yes"
 _NO: Final = "No"
@@ -65,7 +65,8 @@ class EvidenceSentence:
     @property
     def line(self) -> str:
         """Return the sentence as an answer quotes it."""
-        return f"{self._about}“{quoted_line(self.text)}” [{self.number}]"
+        about = f"{quotation(self.subject)}: " if self.subject else ""
+        return f"{about}{quotation(self.text)} [{self.number}]"
 
     @property
     def _about(self) -> str:
@@ -131,7 +132,7 @@ class VerdictReader:
             ModelError: the engine failed.
         """
         user = self.prompt.user(question, sentences)
-        ids = self.layout.ids(self.prompt.system, user, self.layout.opening(_ASKED))
+        ids = await self.layout.prompt(self.prompt.system, user, self.layout.opening(_ASKED))
         return await probabilities_of(self.generations, ids, VERDICTS, self.cache_salt)
 
     def word(self, shares: Sequence[float]) -> str:

@@ -189,7 +189,7 @@ class WeiseEule:
     async def _written(self, request: _WeiseRequest, chains: Chains, gathered: Gathered) -> AsyncGenerator[Event, None]:
         """Let the model write the answer, or choose its quotes, from the passages that fit its context."""
         options, prompts = request.options, self._prompts
-        around = chains.layout.ids(prompts.system, prompts.user(request.question.text, "-"))
+        around = await chains.layout.prompt(prompts.system, prompts.user(request.question.text, "-"))
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
         usable = [one for one in gathered.lists[0] if not one.document.is_retracted]
         context = await read_passages(chains.generations.engine, usable, room, options.context_tokens)

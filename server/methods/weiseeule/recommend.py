@@ -36,7 +36,7 @@ from server.methods.shared.passages import Gathered
 from server.methods.shared.quoted import QuoteTask, Quoting
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import Gate, JudgedSentence
-from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
+from server.methods.shared.sentences import MARK, numbers_in, plain_marks, quotation, split_sentences
 from server.methods.shared.synthesis import Synthesis
 from server.methods.weiseeule.library import Library, TextSearch, WeiseRetriever
 from server.methods.weiseeule.request import PMIDS_OF_A_PART, KeywordQuestion, Prompts, WeiseOptions
@@ -108,12 +108,12 @@ class Summarizer:
     async def _written(self, text: str, passages: Sequence[RankedPassage]) -> Summary:
         chains, prompts = self.chains, self.prompts
         engine, limit = chains.generations.engine, min(chains.params.max_tokens, _MAX_TOKENS)
-        around = chains.layout.ids(prompts.summary_system, prompts.summary_user(text, "-", self.most))
+        around = await chains.layout.prompt(prompts.summary_system, prompts.summary_user(text, "-", self.most))
         room = engine.max_model_len - len(around) - limit - SLACK
         context = await read_passages(engine, passages, room, self.context_tokens)
         if not context.passages:
             return Summary(fault=_NO_ROOM)
-        ids = chains.layout.ids(prompts.summary_system, prompts.summary_user(text, context.text, self.most))
+        ids = await chains.layout.prompt(prompts.summary_system, prompts.summary_user(text, context.text, self.most))
         stops = (*chains.params.stop, *chains.layout.stops)
         written = await chains.generations.write(ids, replace(chains.params, max_tokens=limit, stop=stops))
         numbered = dict(enumerate(context.passages, 1))
@@ -351,7 +351,7 @@ def _entry(number: int, article: Article) -> str:
 
 
 def _shown(statement: Statement) -> str:
-    return f"“{statement.text}”" if statement.is_quote else statement.text
+    return quotation(statement.text) if statement.is_quote else statement.text
 
 
 def _told_of(article: Article) -> str:

@@ -306,7 +306,8 @@ async def written_keywords(
         stop_on_repetition=True,
     )
     try:
-        written = await generations.write(layout.ids(system, f"Question: {question}\n\n{how}"), params)
+        prompt = await layout.prompt(system, f"Question: {question}\n\n{how}")
+        written = await generations.write(prompt, params)
     except ArrowheadError as error:
         return WrittenKeywords(fault=error.message)
     return read_keywords(written.text, question)

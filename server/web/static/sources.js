@@ -108,11 +108,11 @@ export function sentencesOf(turn, reference) {
 
 const lettersOf = (text) => String(text || "").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
 
-/** Returns whether an answer has quotes, and each of them stands in what it was read from, word for word. */
+/** Returns whether an answer has quotes, and each of them stands in what it was read from, word for word; some begin with a title. */
 export function isQuoted(turn, answer) {
   const quotes = [...answer.matchAll(/“([^”]+)”/g)].map((found) => lettersOf(found[1]));
   const cited = turn.trace?.details?.citations || [];
-  const texts = [...turn.references.map((one) => one.text), ...cited.flatMap((one) => [one.text, one.quote, one.sentence])].map(lettersOf);
+  const texts = [...turn.references.flatMap((one) => [one.text, one.title]), ...cited.flatMap((one) => [one.title, one.text, one.quote, one.sentence])].map(lettersOf);
   return quotes.length > 0 && quotes.every((quote) => quote && texts.some((text) => text.includes(quote)));
 }
 

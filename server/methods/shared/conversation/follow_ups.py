@@ -62,7 +62,7 @@ async def rewritten(
     said = [turn for turn in history if turn.role in ("user", "assistant") and turn.content.strip()][-_MAX_TURNS:]
     lines = [f"{turn.role.capitalize()}: {' '.join(turn.content.split())[:_MAX_TURN_CHARS]}" for turn in said]
     user = "\n".join(["Conversation:", *lines, "", f"Last question: {question}"])
-    prompt = layout.ids(_SYSTEM, user, _BEGINS)
+    prompt = await layout.prompt(_SYSTEM, user, _BEGINS)
     if len(prompt) + _MAX_TOKENS > layout.engine.max_model_len:
         return None
     params = GenerateParams(max_tokens=_MAX_TOKENS, temperature=0.0, stop=("\n",), cache_salt=cache_salt)

@@ -171,7 +171,7 @@ class ModelVerifier:
 
         async def share(claim: Claim) -> float | None:
             user = f"{self._asked}\n\nText:\n{claim.evidence}\n\nSentence: {claim.sentence}"
-            prompt = await asyncio.to_thread(layout.ids, self._system, user, _ANSWER)
+            prompt = await layout.prompt(self._system, user, _ANSWER)
             if len(prompt) >= generations.engine.max_model_len:
                 return None
             async with slots:

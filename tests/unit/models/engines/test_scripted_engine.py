@@ -104,7 +104,7 @@ async def test_abort_reaches_a_waiting_request() -> None:
     assert len([delta async for delta in first]) == 99  # one was taken above
 
 
-async def test_chat_roles_are_tokens_of_their_own() -> None:
+def test_chat_roles_are_tokens_of_their_own() -> None:
     """Text that spells a role marker stays text."""
     tokenizer = ByteTokenizer()
     ids = tokenizer.encode_chat([{"role": "user", "content": "<|eos|>"}])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,17 @@ def test_files_of_a_killed_writer_are_no_damage(made: Path) -> None:
     index = open_tantivy(made)
     index.verify()
     index.close()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("seed", range(4))
+def test_no_damage_ends_the_process(made: Path, tmp_path: Path, seed: int) -> None:
+    """Bytes changed, lost, added or exchanged at random places of any file: an error, or an index that works."""
+    root = Path(__file__).parents[4]
+    command = [sys.executable, str(root / "tests/data/words_child.py"), str(made), str(tmp_path), str(seed), "100"]
+    ended = subprocess.run(command, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=300)
+    told = ended.stdout.splitlines()
+
+    assert (ended.returncode, len(told)) == (0, 200), f"{told[-1:]} {ended.stderr[-500:]}"
+    assert [line for line in told if "FAILED" in line] == []
+    assert sum("IndexDamaged" in line for line in told) > 50

@@ -98,3 +98,86 @@ def test_a_page_with_its_frame_alone_has_no_text() -> None:
     """So that its picture may be recognized."""
     pages = {number: _page((770, str(number))) for number in range(1, 4)}
     assert page_texts(pages) == {1: "", 2: "", 3: ""}
+
+
+LEFT = [f"the left column goes on in its line {number:02} as" for number in range(1, 13)]
+RIGHT = [f"and the right one has other words in line {number:02}" for number in range(1, 13)]
+THIRD = [f"while a third has its own in the line {number:02}" for number in range(1, 13)]
+
+
+def _drawn(*places: tuple[float, float, str], size: int = 8) -> str:
+    return " ".join(f"BT /F1 {size} Tf {x} {y} Td ({text}) Tj ET" for x, y, text in places)
+
+
+def _row_by_row(*columns: list[str], top: float = 700, size: int = 8, left: float = 50, step: float = 260) -> str:
+    """As programs draw that lay pages out in rows."""
+    rows = enumerate(zip(*columns, strict=True))
+    return _drawn(
+        *((left + step * at, top - 12 * row, text) for row, texts in rows for at, text in enumerate(texts)), size=size
+    )
+
+
+def test_columns_drawn_row_by_row_are_read_one_behind_the_other(tmp_path: Path) -> None:
+    """With what stands over both before, between and behind; also where the base lines of both differ."""
+    head, middle, foot = (
+        "A title over both columns of this page of the paper, drawn first of all it has",
+        "m" * 80,
+        "f" * 80,
+    )
+    above = _drawn((50, 730, head), size=12)
+    between = _drawn((50, 540, middle), size=12)
+    shifted = [
+        (50 + 260 * at, 500 - 12 * row - 3 * at, text[row])
+        for row in range(12)
+        for at, text in enumerate((LEFT, RIGHT))
+    ]
+    content = f"{above} {_row_by_row(LEFT, RIGHT)} {between} {_drawn(*shifted)} {_drawn((50, 300, foot), size=12)}"
+
+    assert _read(tmp_path, content) == ["\n".join([head, *LEFT, *RIGHT, middle, *LEFT, *RIGHT, foot])]
+
+
+def test_three_columns_and_indents_are_told(tmp_path: Path) -> None:
+    columns = [LEFT, RIGHT, THIRD]
+    places = [
+        (30 + 190 * at + (10 if row in (3, 7) else 0), 700 - 12 * row, text[row])
+        for row in range(12)
+        for at, text in enumerate(columns)
+    ]
+
+    assert _read(tmp_path, _drawn(*places)) == ["\n".join([*LEFT, *RIGHT, *THIRD])]
+
+
+def test_columns_drawn_one_by_one_stay_as_they_are(tmp_path: Path) -> None:
+    left = _drawn(*((50, 700 - 12 * row, text) for row, text in enumerate(LEFT)))
+    right = _drawn(*((310, 700 - 12 * row, text) for row, text in enumerate(RIGHT)))
+
+    assert _read(tmp_path, f"{left} {right}") == ["\n".join([*LEFT, *RIGHT])]
+
+
+def test_a_table_is_read_row_by_row(tmp_path: Path) -> None:
+    """Its cells are short, or of unlike width; whoever reads a row needs all of it."""
+    names = [f"drug number {number}" for number in range(1, 13)]
+    doses = [f"{number}.5 mg (1.0 to {number}.9) a day" for number in range(1, 13)]
+    content = _row_by_row(names, doses)
+    assert _read(tmp_path, content) == ["\n".join(f"{name} {dose}" for name, dose in zip(names, doses, strict=True))]
+
+    content = _row_by_row(names, [f"{text} {text}" for text in LEFT], step=120)
+    assert _read(tmp_path, content)[0].startswith(f"{names[0]} {LEFT[0]}")
+
+
+def test_words_of_a_page_come_in_the_same_order(tmp_path: Path) -> None:
+    """The page marks a sentence by its words, one behind the other."""
+    path = saved_pdf(tmp_path / "paper.pdf", drawn_pdf(_row_by_row(LEFT, RIGHT)))
+    words = pdf_reader.page_words(path, 1).words
+
+    assert " ".join(word.text for word in words) == " ".join([*LEFT, *RIGHT])
+    assert [word.line for word in words] == sorted(word.line for word in words)
+
+
+def test_a_word_broken_at_the_end_of_a_column_is_read_whole(tmp_path: Path) -> None:
+    """And within each column; in rows it would be joined with the other column's word."""
+    left = [*LEFT[:-2], "relevant interactions of warfarin and amio-", "darone are found, and those of phenpro-"]
+    right = ["coumon too, in patients who were treated", *RIGHT[1:]]
+
+    (text,) = _read(tmp_path, _row_by_row(left, right))
+    assert "warfarin and amiodarone" in text and "those of phenprocoumon" in text

@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus_doubles import backends
 from corpus_files import CHAPTER, jats, json_lines, parsed_documents, slices
 from gateway_records import CHAPTER as BOOK
 from gateway_records import RETRACTED, STRUCTURED
 from ncbi_files import BILLION_LAUGHS, pubmed_record, pubmed_set, saved
 
 from retrieval.corpus.chunking import Chunker, Chunking
+from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, ReadOptions, SkippedRecord, Withdrawn, paper_ids
+from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.readers import json_corpora, ncbi_xml
 from retrieval.corpus.readers.registry import guess_reader
 from retrieval.errors import DocumentUnreadable
@@ -266,6 +270,23 @@ def test_an_older_version_behind_a_newer_one_is_passed_over(tmp_path: Path) -> N
     assert isinstance(second, SkippedRecord) and second.reason == (
         "PMID 7: version 1, of which the file has a newer one"
     )
+
+
+def test_the_latest_version_stays_in_a_namespace_across_files(tmp_path: Path) -> None:
+    """In whichever order they are added; a DeleteCitation of a later file removes it."""
+    namespaces = Namespaces(tmp_path / "namespaces", backends())
+    namespaces.create("ns", NamespaceSettings(), created="2026-11-28")
+    shown = []
+    for name, record in (
+        ("second.xml", pubmed_record(title="New.").replace('Version="1"', 'Version="2"')),
+        ("first.xml", pubmed_record(title="Old.")),
+        ("gone.xml", "<DeleteCitation><PMID Version='1'>7</PMID></DeleteCitation>\n"),
+    ):
+        add_items(namespaces, "ns", ncbi_xml.read_pubmed(saved(tmp_path / name, pubmed_set(record))))
+        with namespaces.using("ns") as namespace:
+            shown.append(namespace.store.document("PMID:7"))
+    namespaces.close()
+    assert [found and found[0].title for found in shown] == ["New.", "New.", None]
 
 
 def test_powers_stay_powers_in_titles_sections_and_tables(tmp_path: Path) -> None:

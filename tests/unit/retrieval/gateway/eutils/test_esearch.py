@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.formats.records import Article, Gene, Organism
+from retrieval.formats.records import Article, Entry, Gene, Organism, Removal
 from retrieval.gateway.app import answer
 from retrieval.gateway.eutils.history import History
-from retrieval.gateway.store.reader import SCHEMA_VERSION, SITE, GatewayStore, create_tables, encode
+from retrieval.gateway.store.reader import CITATION_COLUMNS, SCHEMA_VERSION, SITE, GatewayStore, create_tables, encode
 from retrieval.gateway.store.writer import StoreWriter
 
 HUMAN = Organism(9606, "Homo sapiens", "human")
@@ -239,15 +239,104 @@ def test_greek_letters_and_hyphens_are_found_however_they_are_written(
     assert found(store, db, term, sort=sort) == expected
 
 
+CITED = """<MeshHeadingList>
+<MeshHeading><DescriptorName UI="D001249">Asthma</DescriptorName>
+<QualifierName MajorTopicYN="Y" UI="Q000188">drug therapy</QualifierName>
+<QualifierName>diet therapy</QualifierName></MeshHeading>
+<MeshHeading><DescriptorName>Migraine Disorders</DescriptorName>
+<QualifierName>prevention &amp; control</QualifierName></MeshHeading></MeshHeadingList>
+<AffiliationInfo><Affiliation>Dept. of Medicine, Université de Genève.</Affiliation></AffiliationInfo>"""
+
+
+@pytest.fixture
+def cited(tmp_path: Path) -> Iterator[GatewayStore]:
+    """Its second article has the headings of the first without their subheadings."""
+    path = filled(tmp_path / "gateway.sqlite")
+    headings = ("Asthma", "Migraine Disorders")
+    _put(path, article(11, "One", xml=CITED, mesh=headings), article(12, "Two", mesh=headings))
+    opened = GatewayStore(path)
+    yield opened
+    opened.close()
+
+
+def _put(path: Path, *entries: Entry) -> None:
+    connection = sqlite3.connect(path)
+    with connection:
+        writer = StoreWriter(connection)
+        for entry in entries:
+            writer.put(entry)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        ('"asthma/drug therapy"[mh]', ["11"]),
+        ("Asthma/drug therapy[mesh]", ["11"]),
+        ("asthma/diet*[mh]", ["11"]),
+        ("asthma[mh]", ["11", "12"]),
+        ("migraine disorders/drug therapy[mh]", []),
+        ("asthma[mh] NOT asthma/drug therapy[mh]", ["12"]),
+        ('"prevention & control"[sh]', ["11"]),
+        ("drug therapy[Subheading] AND migraine disorders[mh]", ["11"]),
+        ("surgery[sh]", []),
+        ("universite de geneve[ad]", ["11"]),
+        ("genève[Affiliation] AND medicine[ad]", ["11"]),
+        ("basel[ad]", []),
+    ],
+)
+def test_subheadings_and_affiliations_are_found(cited: GatewayStore, term: str, expected: list[str]) -> None:
+    """A subheading behind its heading alone, or by itself."""
+    assert found(cited, "pubmed", term) == expected
+
+
+def test_words_of_a_replaced_or_removed_article_are_gone(cited: GatewayStore) -> None:
+    """What replaces it has its own."""
+    moved = CITED.replace("drug therapy", "surgery")
+    _put(cited.path, article(11, "One", xml=moved, mesh=("Asthma",)))
+    assert (found(cited, "pubmed", "drug therapy[sh]"), found(cited, "pubmed", "asthma/surgery[mh]")) == ([], ["11"])
+    _put(cited.path, Removal("pubmed", "11"))
+    assert found(cited, "pubmed", "surgery[sh]") == [] and found(cited, "pubmed", "geneve[ad]") == []
+
+
 @pytest.mark.parametrize("retmode", ["json", "xml"])
-def test_subheadings_are_said_to_be_unknown(store: GatewayStore, retmode: str) -> None:
-    """They are not indexed: that nothing is found says nothing of the articles."""
-    params = {"db": "pubmed", "term": "Migraine Disorders/drug therapy[mesh]", "retmode": retmode}
-    assert "Subheadings are not indexed here: drug therapy" in answer(store, "esearch", params).body
-    assert "Subheadings" not in answer(store, "esearch", params | {"term": "Migraine Disorders[mesh]"}).body
+def test_what_an_earlier_import_did_not_index_is_told(cited: GatewayStore, retmode: str) -> None:
+    """A store of before finds the heading; one of both says of how many articles it knows more."""
+    params = {"db": "pubmed", "term": "asthma/drug therapy[mesh]", "retmode": retmode}
+    assert "Subheadings" not in answer(cited, "esearch", params).body
+    columns = ", ".join(CITATION_COLUMNS)
+    _run(
+        cited.path, f"INSERT INTO pubmed_citation (pubmed_citation, rowid, {columns}) VALUES ('delete', 12, '', '', '')"
+    )
+    assert "indexed of 5 of 6 articles here: drug therapy" in answer(cited, "esearch", params).body
+    assert "Subheadings" not in answer(cited, "esearch", params | {"term": "asthma[mesh]"}).body
 
 
-@pytest.mark.parametrize("tag", ["sh", "ad", "vi", "pg", "ir"])
+def test_a_store_of_before_is_searched_without_them_and_imported_into(cited: GatewayStore) -> None:
+    """It has no such table: the heading counts alone, which the reply says; an import creates the table."""
+    _run(cited.path, "DROP TABLE pubmed_citation")
+    reply = answer(cited, "esearch", {"db": "pubmed", "term": "asthma/drug therapy[mh]", "retmode": "json"})
+    result = json.loads(reply.body)["esearchresult"]
+    assert result["count"] == "2"
+    assert result["warninglist"]["outputmessages"] == [
+        "Subheadings and affiliations are not indexed here: drug therapy"
+    ]
+    assert "not indexed here: geneve" in answer(cited, "esearch", {"db": "pubmed", "term": "geneve[ad]"}).body
+
+    _put(cited.path, article(11, "One again", xml=CITED, mesh=("Asthma",)), Removal("pubmed", "12"))
+    assert found(cited, "pubmed", "asthma/drug therapy[mh]") == ["11"]
+
+
+def _run(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement)
+        # Counts are kept until an import ends.
+        connection.execute("INSERT INTO imported SELECT 'x', hex(randomblob(8)), '', '', 0, 0, 0, ''")
+    connection.close()
+
+
+@pytest.mark.parametrize("tag", ["vi", "pg", "ir"])
 def test_a_field_that_is_not_indexed_is_named(store: GatewayStore, tag: str) -> None:
     """As one that the database lacks."""
     reply = answer(store, "esearch", {"db": "pubmed", "term": f"telomere[{tag}]", "retmode": "json"})

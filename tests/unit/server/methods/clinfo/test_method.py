@@ -180,7 +180,7 @@ async def test_a_model_that_reads_sentences_decides_yes_or_no_from_the_quotes_al
         f"[{number}] says: {quote}" for number, quote in enumerate(quotes, 1)
     ]
     assert told.startswith(f"TL;DR: {verdict}, probably: “{quotes[0]}” [1]") and SMALL_VERDICT in told
-    assert last.outcome == "partial" and last.answer.startswith(f"{verdict}, probably: {quotes[0]}")
+    assert last.outcome == "partial" and last.answer.startswith(f"{verdict}, probably: “{quotes[0]}")
     assert last.details["verdict"] == verdict and last.details["review"]["tldr"].startswith(f"{verdict}, probably: ")
     assert last.usage.sampled_tokens > 0 and all(marked(events, one) for one in last.details["citations"])
     assert shown(plain).startswith("TL;DR: “") and "probably" not in shown(plain)

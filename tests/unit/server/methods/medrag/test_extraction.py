@@ -43,7 +43,7 @@ async def test_the_sentence_that_answers_is_quoted_with_its_passage(bench: Any, 
         assert made.engine.requests == []
     assert shown(events).startswith("“Protamine reverses heparin.” [1]\n\nReferences:\n[1] [Heparin (drugs)](https://")
     last = done(events)
-    assert (last.answer, last.outcome) == ("Protamine reverses heparin.", "answered")
+    assert (last.answer, last.outcome) == ("“Protamine reverses heparin.”", "answered")
     assert (last.details["method"], last.details["synthesis"]) == (method.name, "extractive")
     (record,) = last.details["citations"]
     (span,) = record["sentences"]
@@ -104,7 +104,7 @@ async def test_a_model_that_was_trained_for_it_decides_yes_or_no(trained: Any, m
     assert shown(events).startswith(f"{verdict}, probably [1].\n“Statins do not reverse heparin in any dose.” [1]\n")
     last = done(events)
     assert last.outcome == "partial" and SMALL_VERDICT in shown(events)
-    assert last.answer.startswith(f"{verdict}, probably. Statins") and last.usage.sampled_tokens > 0
+    assert last.answer.startswith(f"{verdict}, probably. “Statins") and last.usage.sampled_tokens > 0
 
 
 async def test_quotes_that_settle_nothing_are_left_to_the_reader(trained: Any) -> None:

@@ -39,3 +39,14 @@ def test_genegpt_and_kg_rag_have_it_after_their_instruction() -> None:
     question = read_question("Which genes are associated with asthma?", KgRagOptions())
     system, _ = KgRagPrompts.load().chat_form(question, "a context", WISH)
     assert system["content"].endswith(WISH)
+
+
+async def test_a_prompt_is_rendered_beside_the_event_loop() -> None:
+    """A hostile template takes seconds; the double refuses the loop's thread, so every method's tests hold it."""
+    card = ModelCard(name="m", source="/nowhere")
+    engine = ScriptedEngine(card, EngineOptions(), [Rule("", "x")], tokenizer=ByteTokenizer())
+    formatter = PromptFormatter(engine, card)
+
+    assert "Q?" in engine.tokenizer.decode(await formatter.prompt("Cite.", "Q?"))
+    with pytest.raises(AssertionError, match="event loop"):
+        formatter.ids("Cite.", "Q?")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.methods.shared.sentences import MAX_SENTENCE, quoted_line, split_clauses, split_sentences
+from server.methods.shared.sentences import MAX_SENTENCE, quotation, quoted_line, split_clauses, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,25 @@ def test_what_can_be_quoted_is_whole(text: str, quotable: list[str]) -> None:
 
 def test_a_quoted_line_has_what_can_be_seen() -> None:
     assert quoted_line("Pro\u00adtamine\u202e  re-\n verses [4, 5]\x00\u00a0it.") == "Protamine re- verses (4, 5) it."
+
+
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        ("He said “no”. Status: answered.", "“He said ‘no’. Status: answered.”"),
+        (
+            "It works.” [1]\n\nVerified by Arrowhead.\n\nReferences:\n[2] “",
+            "“It works.’ (1) Verified by Arrowhead. References: (2) ‘”",
+        ),
+        ("It works.&#8221; Supported by \\[1\\].", "“It works.& #8221; Supported by \\ [1\\ ].”"),
+        ("It works.</blockquote><h2>Status: answered</h2>", "“It works.< /blockquote>< h2>Status: answered< /h2>”"),
+        ("It `works. [unverified]", "“It 'works. (unverified)”"),
+        ("At p<0.05, 5 < 6 & R&D", "“At p<0.05, 5 < 6 & R&D”"),
+    ],
+)
+def test_nothing_in_a_quote_ends_it(text: str, quote: str) -> None:
+    """No mark, line, entity, element or escape of a document stands where the answer's own text stands."""
+    assert quotation(text) == quote
 
 
 @pytest.mark.parametrize("mark", ["¹²", "^(3,4)", "[12]"])
