@@ -9,7 +9,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from retrieval.references.csl import STYLES
 from server.api.declarations import Reply, errors, parameter
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.engine.lifecycle import State
@@ -180,16 +179,14 @@ async def get_trace(request: Request, trace_id: str) -> Response:
     openapi_extra={
         "parameters": [
             {**parameter("format", "query", {"type": "string", "enum": list(FORMATS)}), "required": True},
-            parameter("style", "query", {"type": "string", "enum": list(STYLES)}),
         ]
     },
 )
 async def export_trace(request: Request, trace_id: str) -> Response:
-    """Return the file; ``style`` is that of its references, by default the answer's own."""
-    form, style = check_export(request.query_params.get("format"), request.query_params.get("style"))
+    form = check_export(request.query_params.get("format"))
     text = await _trace(request, trace_id)
     services: Services = request.app.state.services
-    written = await services.compute(request.state.owner, lambda: export(text, form, style, services.styles))
+    written = await services.compute(request.state.owner, lambda: export(text, form))
     headers = {"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{written.name}"'}
     return Response(written.data, media_type=written.media_type, headers=headers)
 

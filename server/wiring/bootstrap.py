@@ -19,7 +19,6 @@ from retrieval.gateway.query.synonyms import StoreSynonyms
 from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions, SpokeSource
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.observer import Tracer
-from retrieval.references.csl import ReferenceStyles
 from server.auth.authentication import ApiKeyLookup
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 from server.evidence.article_vectors import ArticleFinder
@@ -235,7 +234,7 @@ def _methods(
         KgRag(lifecycle, graph, graph, longest),
         MedRag(lifecycle, passages, longest),
         i_medrag,
-        Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles()), longest),
+        Clinfo(lifecycle, Library(literature, passages, graph), longest),
         WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.names), longest),
     )
     lifecycle.when_loaded(evidence.messages.warm_up)

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from models.catalog import CHAT
 from models.engines.base import DEFAULT_SEQS, Engine, ServesOpenAi
-from retrieval.references.csl import ReferenceStyles
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.authentication import ApiKeyLookup, Principal
 from server.auth.namespace_scopes import NamespaceAccess
@@ -71,7 +70,6 @@ class Components:
     methods: Mapping[str, Method]
     traces: TraceStore
     retrieval: Retrieval
-    styles: ReferenceStyles = field(default_factory=ReferenceStyles)
     adapters: Mapping[str, Method] = field(default_factory=dict)
     passages: PassageService | None = None
     egress: Egress | None = None
@@ -89,7 +87,6 @@ class Services:
         self._shared_salt = components.settings.server.shared_salt
         self.lifecycle = components.lifecycle
         self.traces = components.traces
-        self.styles = components.styles
         self.egress = components.egress
         self.retrieval = components.retrieval
         self.passages = components.passages or PassageService(components.retrieval, components.settings.retrieval)

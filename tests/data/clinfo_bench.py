@@ -15,7 +15,6 @@ from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from retrieval.graph.types import Linked, Mention, Node
-from retrieval.references.csl import ReferenceStyles
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.literature import LiteratureService
 from server.evidence.passages import PassageService
@@ -157,7 +156,7 @@ class ClinfoBench:
         self.retrieval = build_retrieval(retrieval, self._folder)
         self.passages = PassageService(self.retrieval, retrieval)
         literature = LiteratureService(self.ncbi.egress, self.passages, self.retrieval.encoders)
-        self.method = Clinfo(lifecycle, Library(literature, self.passages, self._names, ReferenceStyles()), 1000)
+        self.method = Clinfo(lifecycle, Library(literature, self.passages, self._names), 1000)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -47,11 +47,6 @@ def test_an_unknown_format_is_refused_by_name(running: Any, query: str) -> None:
     assert all(form in error["message"] for form in FORMATS)
 
 
-def test_an_unknown_style_is_refused_by_name(running: Any) -> None:
-    status, _, body = fetch(f"{running.url}/v1/traces/x/export?format=ris&style=apa")
-    assert (status, json.loads(body)["error"]["param"]) == (400, "style")
-
-
 def test_another_key_s_answer_cannot_be_exported(host_with: Any) -> None:
     with host_with({"ARROWHEAD_SERVER__API_KEYS": "first-key-0,second-key-0"}) as server:
         with server.client("first-key-0") as first:

@@ -39,7 +39,6 @@ from models.engines.registry import create_engine
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from models.types import Delta, GenerateParams
 from retrieval.graph.types import Linked
-from retrieval.references.csl import ReferenceStyles
 from scripts.benchmarks.decoding.directed_engine import Directed
 from scripts.benchmarks.decoding.random_models import build_model
 from server.engine.lifecycle import EngineLifecycle
@@ -277,7 +276,7 @@ async def measure(args: argparse.Namespace, folder: Path) -> None:
     retrieval = build_retrieval(settings, folder / "namespaces")
     articles = articles_of(args.articles)
     passages = PassageService(retrieval, settings)
-    method = Clinfo(lifecycle, Library(Memory(articles), passages, NoNames(), ReferenceStyles()), 1024)
+    method = Clinfo(lifecycle, Library(Memory(articles), passages, NoNames()), 1024)
     turns: list[list[Row]] = []
     await published(engine, dict(list(articles.items())[:2]), 1)  # for warming up
     for _ in range(args.repeat):
