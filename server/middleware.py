@@ -132,7 +132,7 @@ _WEB_NAMES: Final = (
 WEB_FILES: Final = frozenset(_WEB_NAMES.split())
 # All but /health are pages without data, for which a browser cannot send a key; the data that they show needs one.
 OPEN_PATHS: Final = frozenset(
-    {"/", "/health", "/docs", "/docs/page.js", "/docs/page.css", "/docs/page.svg"}
+    {"/", "/health", "/docs", *(f"/docs/{name}" for name in ("page.js", "page.svg", "swagger-ui.js", "swagger-ui.css"))}
     | {f"/web/{name}" for name in WEB_FILES}
 )
 # Anthropic's clients send their key in a header of its own.

@@ -1,4 +1,4 @@
-"""Serve ``/openapi.json``, FastAPI's document completed with what it cannot know, and ``/docs``, the page of it.
+"""Serve ``/openapi.json``, FastAPI's document completed with what it cannot know, and ``/docs``, Swagger UI over it.
 
 FastAPI cannot know keys, errors, limits and names of the running server, and the requests that are passed on to the
 engine's own OpenAI layer. The page and its script contain no data of the server and need no key. The document needs a
@@ -337,13 +337,15 @@ router = APIRouter(tags=["Server"])
 _KINDS: Final = {
     "page.html": "text/html",
     "page.js": "text/javascript",
-    "page.css": "text/css",
     "page.svg": "image/svg+xml",
+    "swagger-ui.js": "text/javascript",
+    "swagger-ui.css": "text/css",
 }
-# No resources of other origins, no inline scripts, no framing by other pages.
+# No resources of other origins, no inline scripts, no framing by other pages; Swagger UI's icons stand in its styles.
 HEADERS: Final = {
     "Content-Security-Policy": (
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+        "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "object-src 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -370,7 +372,7 @@ async def docs() -> Response:
 
 @router.get(
     "/docs/{name}",
-    summary="Return the page's script, style or icon: page.js, page.css, page.svg; all else needs a key",
+    summary="Return the page's scripts, styles and icon; all else needs a key",
     response_class=Response,
     responses=_PAGE,
 )
