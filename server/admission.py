@@ -44,7 +44,7 @@ class AdmissionLimits:
     running: int
     waiting: int = 0
     running_per_key: int | None = None
-    tokens: int | None = None
+    tokens: int | None = 2_000_000
     max_wait_s: float = 30.0
 
 

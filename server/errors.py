@@ -159,7 +159,7 @@ class PassageNotFound(RequestError):
 class JobNotFound(RequestError):
     """Signal an unknown job."""
 
-    hint = "GET /v1/jobs lists those of this key that are kept (retrieval.kept_jobs)"
+    hint = "GET /v1/jobs lists those of this key that are kept"
 
 
 class ChangesRefused(RequestError):

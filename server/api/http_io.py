@@ -66,6 +66,8 @@ async def cancel_on_disconnect(receive: Receive, is_served: Callable[[], bool] =
 
 
 # An escaped surrogate, paired or not.
+# Choices of one request.
+MAX_CHOICES: Final = 8
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 

@@ -38,15 +38,16 @@ def _data_dir(data: Path | None) -> Path:
 @app.command("serve", help="speak E-utilities and BLAST over a local store")
 def serve_gateway(host: str = "127.0.0.1", port: int = 8765, data: DataFolder = None) -> int:
     from retrieval.gateway.app import serve
+    from retrieval.gateway.blast.service import BlastOptions
     from server.observability.observer import setup_logging
     from server.settings.loading import load_settings
     from server.settings.server import LogSettings
-    from server.wiring.ncbi import blast_options, history_secret
+    from server.wiring.ncbi import history_secret
 
     setup_logging(LogSettings())
     settings = load_settings()
-    history = history_secret(settings)
-    serve(_data_dir(data), host, port, blast_options=blast_options(settings), history=history)
+    blast = BlastOptions(blastdb_dirs=settings.gateway.blastdb_dirs)
+    serve(_data_dir(data), host, port, blast_options=blast, history=history_secret(settings))
     return 0
 
 

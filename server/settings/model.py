@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from server.settings.base import Seconds, SettingsGroup, is_unencrypted_to_public, web_address
+from server.settings.base import SettingsGroup, is_unencrypted_to_public, web_address
 
 
 class ModelSettings(SettingsGroup):
@@ -36,12 +36,6 @@ class ModelSettings(SettingsGroup):
     remote_name: str | None = Field(default=None, description="the model's name at the replicas; unset: the same")
     api_key: SecretStr | None = Field(default=None, description="key of the replicas (vllm serve --api-key)")
     ca_file: Path | None = Field(default=None, description="certificates that the replicas' are checked against")
-    allow_http: bool = Field(default=False, description="send prompts unencrypted to addresses that are not private")
-    replica_silence_s: Seconds = Field(
-        default=120.0, description="a replica that sends nothing for so long is given up"
-    )
-    replica_wait_s: Seconds = Field(default=15.0, description="a request waits so long for a replica; then 503")
-    replica_start_s: Seconds = Field(default=900.0, description="the start waits so long for the first replica")
     script: Path | None = Field(default=None, description="replies of the scripted engine (tests and development)")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
@@ -52,7 +46,6 @@ class ModelSettings(SettingsGroup):
     max_num_seqs: int | None = Field(
         default=None, ge=1, le=4096, description="sequences decoded together; unset: vLLM's choice on a GPU, else 32"
     )
-    max_queue: int = Field(default=256, ge=1, description="sequences that may wait for a place")
     kv_cache_gib: float | None = Field(default=None, gt=0, description="memory for cached prefixes")
     gpu_memory_utilization: float | None = Field(
         default=None, gt=0, le=1, description="share of each GPU for vLLM; unset: what is free beside indices, encoders"
@@ -73,8 +66,6 @@ class ModelSettings(SettingsGroup):
         default=None, ge=0, le=64, description="tokens drafted from earlier text; unset: 12, and none with vLLM"
     )
     restarts: int = Field(default=3, ge=0, le=100, description="tries to bring a dead engine back, in a window")
-    restart_window_s: Seconds = Field(default=600.0, description="tries older than this do not count")
-    seed: int = Field(default=0, ge=0)
     tool_call_parser: str | None = Field(default=None, description="vLLM's name for how the model writes tool calls")
     reasoning_parser: str | None = Field(default=None, description="vLLM's name for how the model writes thoughts")
     chat_template: Path | None = Field(default=None, description="Jinja file in place of the model's own (vLLM)")
@@ -117,11 +108,8 @@ class ModelSettings(SettingsGroup):
         if (self.engine == "remote") != bool(self.urls):
             raise ValueError("urls: the engine 'remote' needs the addresses of its replicas, and no other takes any")
         public = [url for url in self.urls if is_unencrypted_to_public(url)]
-        if public and not self.allow_http:
-            raise ValueError(
-                f"urls: {public[0]} would send prompts unencrypted to an address that is not private: use https, or "
-                "set model.allow_http"
-            )
+        if public:
+            raise ValueError(f"urls: {public[0]} would send prompts unencrypted to a public address: use https")
         return self
 
     @model_validator(mode="after")
@@ -135,7 +123,4 @@ class LoopSettings(SettingsGroup):
     """Limit the calls, tokens and time of one answer."""
 
     max_calls: int = Field(default=10, ge=0, le=100, description="calls of one answer")
-    max_reply_tokens: int = Field(default=1500, ge=16, description="tokens of one reply; the rest is cut")
     max_answer_tokens: int = Field(default=2048, ge=1, description="tokens the model may write for one answer")
-    call_timeout_s: Seconds = Field(default=300.0, description="one call with all retries and BLAST's waiting")
-    total_timeout_s: Seconds = 600.0

@@ -126,8 +126,6 @@ def engine_options(model: ModelSettings, device_reserve_bytes: int = 0) -> Engin
         max_model_len=model.max_model_len,
         max_num_seqs=model.max_num_seqs,
         kv_cache_bytes=None if model.kv_cache_gib is None else int(model.kv_cache_gib * _GIB),
-        max_queue=model.max_queue,
-        seed=model.seed,
         tool_call_parser=model.tool_call_parser,
         reasoning_parser=model.reasoning_parser,
         chat_template=model.chat_template,
@@ -176,10 +174,6 @@ def _remote(model: ModelSettings) -> RemoteOptions:
         model=model.remote_name,
         api_key=None if model.api_key is None else model.api_key.get_secret_value(),
         ca_file=model.ca_file,
-        allow_http=model.allow_http,
-        silence_s=model.replica_silence_s,
-        wait_s=model.replica_wait_s,
-        start_s=model.replica_start_s,
     )
 
 

@@ -146,9 +146,7 @@ class ClinfoBench:
         lifecycle = EngineLifecycle(card, lambda: self.engine)
         await lifecycle.load()
         settings = Settings(
-            ncbi=NcbiSettings(
-                eutils_url=f"{self.server.url}/entrez/eutils", retries=0, cache=False, email="a@example.org"
-            ),
+            ncbi=NcbiSettings(eutils_url=f"{self.server.url}/entrez/eutils", retries=0, email="a@example.org"),
             egress=EgressSettings(mode=self._mode),
         )
         retrieval = RetrievalSettings(encoder="hashing")

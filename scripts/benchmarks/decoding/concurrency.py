@@ -67,7 +67,6 @@ def serving(args: argparse.Namespace, delay: float, port: int) -> Iterator[str]:
     settings = {
         "ARROWHEAD_NCBI__EUTILS_URL": proxy,
         "ARROWHEAD_NCBI__BLAST_URL": proxy,
-        "ARROWHEAD_NCBI__CACHE": "false",
         "ARROWHEAD_SERVER__PORT": str(port),
         "XDG_CACHE_HOME": tempfile.mkdtemp(),
     }

@@ -26,6 +26,7 @@ from models.catalog import ModelCard
 from models.engines.base import ServesOpenAi
 from models.errors import ArrowheadError
 from server.api.declarations import GIVEN, QUESTION, Reads, Responses
+from server.api.http_io import MAX_CHOICES
 from server.api.vllm_passthrough.checks import LONGEST, MAX_LOGPROBS, REFUSED
 from server.api.vllm_passthrough.dispatch import NEED_TEMPLATE
 from server.error_mapping import TABLE
@@ -128,7 +129,7 @@ def running_of(services: Services) -> Running:
         layer = card.name if isinstance(engine, ServesOpenAi) else ""
     return Running(
         needs_key=services.key_lookup.requires_key,
-        max_choices=services.settings.server.max_n,
+        max_choices=MAX_CHOICES,
         vocabulary=vocabulary,
         has_turns=has_turns,
         layer_model=layer,

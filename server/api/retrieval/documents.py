@@ -24,6 +24,7 @@ from server.api.declarations import CHANGE_ERRORS, Reads, Reply, Responses, Sche
 from server.api.http_io import parse_body, read_json
 from server.api.retrieval.namespaces import require_changes
 from server.api.retrieval.schemas import (
+    MAX_INPUTS,
     DocumentBody,
     DocumentsBody,
     NoBody,
@@ -101,9 +102,10 @@ _FILE: Final[Schema] = {
 async def add_documents(request: Request, name: str) -> Response:
     services = await opened(request, name)
     body = parse_body(DocumentsBody, await read_json(request, services.settings.server.max_body_bytes))
-    limit = services.settings.retrieval.max_inputs
-    if len(body.documents) > limit:
-        raise InvalidRequest(f"documents: {len(body.documents)} given, at most {limit} are taken", param="documents")
+    if len(body.documents) > MAX_INPUTS:
+        raise InvalidRequest(
+            f"documents: {len(body.documents)} given, at most {MAX_INPUTS} are taken", param="documents"
+        )
     today = datetime.now(UTC).date().isoformat()
     work = services.changes.documents([_reading(one, today) for one in body.documents])
     return await submitted(request, ("documents", name), work, few=len(body.documents) <= _FEW)

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request, Response
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.keyword_counts import keyword_counts
-from retrieval.corpus.search.ranking import BM25, RankedPassage, Retriever
+from retrieval.corpus.search.ranking import BM25, MAX_K, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions, default_retriever
 from retrieval.corpus.store.base import PassageFilter, Target
 from retrieval.errors import NamespaceInvalid, NamespaceUnknown
@@ -32,6 +32,7 @@ from server.wiring.services import Services
 router = APIRouter(tags=["Retrieval"])
 # The hits of all queries of a request may be this many times those of the largest single search.
 _MANY: Final = 10
+_MAX_QUERIES: Final = 64
 
 
 class SearchRecord(Reply):
@@ -139,18 +140,18 @@ def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:
     if (body.query is None) == (body.queries is None):
         raise InvalidRequest("either query or queries is needed", param="query")
     queries = [body.query] if body.query is not None else body.queries or []
-    if len(queries) > settings.max_queries:
-        many = f"queries: {len(queries)} given, at most {settings.max_queries} are taken at once"
+    if len(queries) > _MAX_QUERIES:
+        many = f"queries: {len(queries)} given, at most {_MAX_QUERIES} are taken at once"
         raise InvalidRequest(many, param="queries")
-    if body.k > settings.max_k:
-        raise InvalidRequest(f"k: at most {settings.max_k} passages are found at once", param="k")
+    if body.k > MAX_K:
+        raise InvalidRequest(f"k: at most {MAX_K} passages are found at once", param="k")
     if body.rerank and settings.cross_encoder is None:
         raise InvalidRequest(
             "rerank: this server has no cross-encoder; retrieval.cross_encoder names one", param="rerank"
         )
     for name, value in (("k", body.k), ("rerank", body.rerank), ("late", body.late or 0)):
-        if value * len(queries) > _MANY * settings.max_k:
-            most = _MANY * settings.max_k
+        if value * len(queries) > _MANY * MAX_K:
+            most = _MANY * MAX_K
             raise InvalidRequest(f"{name}: at most {most} for all queries of a request together", param=name)
     return queries
 
