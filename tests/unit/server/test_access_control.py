@@ -297,44 +297,6 @@ def _grant(**rates: int) -> Principal:
     return Principal(owner="a" * 64, scopes=Scopes(**rates))  # type: ignore[arg-type]
 
 
-async def test_requests_of_a_key_are_counted_by_the_minute() -> None:
-    """A minute's worth at once, then evenly; the refusal says when to come back, and costs nothing."""
-    clock = Clock()
-    rates, principal = LocalRateLimiter(clock), _grant(requests_per_minute=30)
-    for left in range(29, -1, -1):
-        await rates.take(principal)
-        assert rates.headers(principal)["x-ratelimit-remaining-requests"] == str(left)
-    for _ in range(3):
-        with pytest.raises(RateExceeded) as refused:
-            await rates.take(principal)
-        assert refused.value.retry_after_s == 2
-    assert rates.headers(principal) == {
-        "x-ratelimit-limit-requests": "30",
-        "x-ratelimit-remaining-requests": "0",
-        "x-ratelimit-reset-requests": "1m0s",
-    }
-    clock.now += 2
-    await rates.take(principal)
-    with pytest.raises(RateExceeded):
-        await rates.take(principal)
-    clock.now += 3600
-    assert rates.headers(principal)["x-ratelimit-remaining-requests"] == "30"
-
-
-async def test_tokens_are_owed_when_an_answer_was_long() -> None:
-    """The next request waits until the debt is paid."""
-    clock = Clock()
-    rates, principal = LocalRateLimiter(clock), _grant(tokens_per_minute=600)
-    await rates.take(principal)
-    rates.spend(principal, 1200)
-    with pytest.raises(RateExceeded, match="600 tokens a minute") as refused:
-        await rates.take(principal)
-    assert refused.value.retry_after_s == 61
-    assert rates.headers(principal)["x-ratelimit-remaining-tokens"] == "0"
-    clock.now += 60.2
-    await rates.take(principal)
-
-
 async def test_keys_do_not_share_a_rate_and_buckets_are_bounded() -> None:
     """One that is not limited has no headers."""
     rates = LocalRateLimiter(Clock())
