@@ -87,29 +87,18 @@ def build_services(
 
     Raises:
         ModelNotFound: there is no model to serve.
-        GatewayError and its subclasses: the built-in gateway's store cannot be made.
-        AuditFailed: the audit log cannot be written.
-        KeyStoreError: the keys cannot be read.
-        StateUnavailable: the database of shared state does not answer.
+        GatewayError, AuditFailed, KeyStoreError, StateUnavailable: what the settings name cannot be opened.
     """
-    card = choose_card(settings)
-    model = settings.model
     observability = build_observability(settings.tracing)
-    restarts = RestartPolicy(tries=model.restarts)
-    options = engine_options(model, engine_reserve(settings))
-    make = engine or partial(create_engine, model.engine)
-    lifecycle = EngineLifecycle(card, lambda: _observed(make(card, options), observability), restarts)
-    lifecycle.when_loaded(_build_layer)
-    if opened is None:
-        database = open_database(settings)
-        opened = Opened(open_key_lookup(settings, database), database)
-    key_lookup = opened.key_lookup
+    lifecycle = _lifecycle(settings, observability, engine or partial(create_engine, settings.model.engine))
+    card, opened = lifecycle.card, opened or _opened(settings)
     state = open_answer_state(settings, opened.database)
-    ncbi = build_ncbi(settings, key_lookup, observability.observer)
+    ncbi = build_ncbi(settings, opened.key_lookup, observability.observer)
     observability.set_sender(ncbi.sender)
     evidence = _evidence(settings, ncbi, observability, opened)
     is_able = card.is_general and settings.model.verifier == "auto"
     verifier = ModelVerifier(lifecycle) if is_able else None
+    own_closers = () if verifier is None else (verifier.close,)
     methods = _methods(settings, lifecycle, evidence, verifier)
     ncbi.begin()
     return Services(
@@ -117,23 +106,32 @@ def build_services(
             settings=settings,
             lifecycle=lifecycle,
             methods=methods,
-            adapters={name: LoraAdapterMethod(name, card) for name in adapter_names(model)},
+            adapters={name: LoraAdapterMethod(name, card) for name in adapter_names(settings.model)},
             traces=state.traces,
             rates=state.rates,
             retrieval=evidence.retrieval,
             passages=evidence.passages,
             egress=ncbi.egress,
-            key_lookup=key_lookup,
-            closers=(
-                *((verifier.close,) if verifier else ()),
-                *state.closers,
-                *ncbi.closers,
-                *observability.closers,
-                *evidence.closers,
-            ),
+            key_lookup=opened.key_lookup,
+            closers=(*own_closers, *state.closers, *ncbi.closers, *observability.closers, *evidence.closers),
             observability=observability,
         )
     )
+
+
+def _lifecycle(
+    settings: Settings, observability: Observability, make: Callable[[ModelCard, EngineOptions], Engine]
+) -> EngineLifecycle:
+    card, options = choose_card(settings), engine_options(settings.model, engine_reserve(settings))
+    restarts = RestartPolicy(tries=settings.model.restarts)
+    lifecycle = EngineLifecycle(card, lambda: _observed(make(card, options), observability), restarts)
+    lifecycle.when_loaded(_build_layer)
+    return lifecycle
+
+
+def _opened(settings: Settings) -> Opened:
+    database = open_database(settings)
+    return Opened(open_key_lookup(settings, database), database)
 
 
 @dataclass(frozen=True, slots=True)
