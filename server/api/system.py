@@ -13,7 +13,7 @@ from server.api.declarations import Reply, errors, parameter
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.engine.lifecycle import State
 from server.error_mapping import RETRY_AFTER_S
-from server.errors import TraceNotFound
+from server.errors import TRACE_UNKNOWN, RequestError
 from server.exports.formats import FORMATS, check_export, export
 from server.observability.metrics import engine_kind
 from server.types import id_of_digest
@@ -197,5 +197,5 @@ async def _trace(request: Request, trace_id: str) -> str:
     if text is None:
         is_off = services.settings.traces.max_traces == 0
         off = "this server keeps no traces, as traces.max_traces is 0"
-        raise TraceNotFound(off if is_off else "there is no such trace, or it is no longer kept")
+        raise RequestError(off if is_off else "there is no such trace, or it is no longer kept", TRACE_UNKNOWN)
     return text

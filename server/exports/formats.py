@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
 from retrieval.references.csl import address_of, bibtex, csl_json, reference_line, ris
-from server.errors import ExportInvalid, NothingToExport
+from server.errors import FORMAT_UNKNOWN, NO_REFERENCES, RequestError
 from server.exports.report import (
     ExportedAnswer,
     Report,
@@ -59,11 +59,11 @@ def check_export(form: str | None) -> Format:
     """Return the format of a request.
 
     Raises:
-        ExportInvalid: there is no such format; the message names the choices.
+        RequestError: there is no such format; the message names the choices.
     """
     if form not in FORMATS:
         missing = "format is missing" if form is None else f"there is no format {form[:40]!r}"
-        raise ExportInvalid(f"{missing}; choose one of {', '.join(FORMATS)}", param="format")
+        raise RequestError(f"{missing}; choose one of {', '.join(FORMATS)}", FORMAT_UNKNOWN, param="format")
     return form
 
 
@@ -71,11 +71,11 @@ def export(trace: str, form: Format) -> ExportFile:
     """Return a trace in this format; a large one takes a second, so call it in a thread.
 
     Raises:
-        NothingToExport: the format is one of references, and the answer has none.
+        RequestError: the format is one of references, and the answer has none.
     """
     report = report_of(trace)
     if form in _OF_REFERENCES and not report.items:
-        raise NothingToExport(f"this answer names no source, so there is nothing to write as {form}")
+        raise RequestError(f"this answer names no source, so there is nothing to write as {form}", NO_REFERENCES)
     data = _written(report, form)
     media_type, end = _KINDS[form]
     name = _NOT_IN_NAMES.sub("-", report.trace_id)[:80] or "trace"

@@ -23,7 +23,7 @@ from models.engines.registry import resolve_kind
 from models.errors import ModelNotFound
 from server.audit.chain import AuditRecord
 from server.audit.log import AuditLog
-from server.errors import ModelUnknown
+from server.errors import MODEL_UNKNOWN, RequestError
 from server.methods.base import METHOD_NAMES
 from server.settings.loading import audit_path, models_dir
 from server.settings.model import ModelSettings
@@ -65,14 +65,16 @@ def with_model(settings: Settings, name: str) -> tuple[Settings, str]:
     """Return settings that serve ``MODEL`` of ``MODEL[:METHOD]``, and the model name to request.
 
     Raises:
-        ModelUnknown: an installed model is named with a method that does not exist.
+        RequestError: an installed model is named with a method that does not exist.
         ModelNotFound: no such model is installed.
     """
     source, colon, method = name.rpartition(":")
     names = [card.name for card in find_cards(settings)]
     installed = set(names)
     if colon and source in installed and method not in METHOD_NAMES and name not in installed:
-        raise ModelUnknown(f"{name}: there is no method {method!r}; methods: {', '.join(METHOD_NAMES)}", param="model")
+        raise RequestError(
+            f"{name}: there is no method {method!r}; methods: {', '.join(METHOD_NAMES)}", MODEL_UNKNOWN, param="model"
+        )
     if not colon or method not in METHOD_NAMES:
         source, method = name, ""
     if source not in names[:1]:

@@ -22,7 +22,7 @@ from server.auth.namespace_scopes import NamespaceAccess
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
-from server.errors import ModelUnknown, Unauthorized
+from server.errors import MODEL_UNKNOWN, RequestError, Unauthorized
 from server.evidence.pages import PageViews
 from server.evidence.passages import PassageService, Retrieval
 from server.jobs.corpus_changes import CorpusChanges
@@ -126,13 +126,13 @@ class Services:
         """Return the entry of a model.
 
         Raises:
-            ModelUnknown: there is no such model, or the key may not use it; the message lists those that it may use.
+            RequestError: there is no such model, or the key may not use it; the message lists those that it may use.
         """
         served = self._served.get(model)
         if served is not None and principal.may_use(served.name):
             return served
         known = ", ".join(served.id for served in self.models(principal))
-        raise ModelUnknown(f"there is no model {model[:100]!r}; served: {known}", param="model")
+        raise RequestError(f"there is no model {model[:100]!r}; served: {known}", MODEL_UNKNOWN, param="model")
 
     async def with_namespaces(
         self, served: ServedModel, owner: str, asks: Sequence[AnswerRequest]
@@ -200,7 +200,7 @@ class Services:
         Of one key, one runs at a time. ``owner`` is the digest of the key.
 
         Raises:
-            ServerOverloaded, KeyOverloaded: too many wait.
+            TooManyRequests: too many wait.
             ServerStopping: the server is draining or ended the request.
         """
         return await self.waited_for(self._computing.run(id_of_digest(owner), work))

@@ -29,7 +29,7 @@ from server.api.declarations import GIVEN, QUESTION, Reads, Responses
 from server.api.http_io import MAX_CHOICES
 from server.api.vllm_passthrough.checks import LONGEST, MAX_LOGPROBS, REFUSED
 from server.api.vllm_passthrough.dispatch import NEED_TEMPLATE
-from server.error_mapping import TABLE
+from server.error_mapping import KINDS, error_codes
 from server.methods.base import uses_chat_template
 from server.middleware import OPEN_PATHS
 from server.wiring.services import Services
@@ -210,8 +210,7 @@ def _limit(schema: Schema, word: str, most: int) -> None:
 
 
 def _error_schema() -> Schema:
-    codes = sorted({code for _, _, code in TABLE.values()} | {"unknown_url"})
-    types = sorted({kind for _, kind, _ in TABLE.values()})
+    codes, types = sorted(error_codes()), sorted(KINDS)
     param = {"type": ["string", "null"], "description": "the field that is at fault"}
     members: Schema = {"message": _TEXT, "type": {"enum": types}, "param": param, "code": {"enum": codes}}
     error = {"type": "object", "properties": members, "required": list(members)}

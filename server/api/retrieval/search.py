@@ -24,7 +24,7 @@ from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, errors
 from server.api.http_io import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import MAX_COUNTED, FilterBody, SearchBody, day_number, shown_day
 from server.auth.authentication import Principal
-from server.errors import InvalidRequest, PassageNotFound
+from server.errors import PASSAGE_UNKNOWN, InvalidRequest, RequestError
 from server.evidence.passages import distinct_names
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.services import Services
@@ -110,7 +110,7 @@ async def get_passage(request: Request, namespace: str, passage_id: str) -> Resp
     """Return a passage with the other documents that have the same text, which searches omit."""
     services: Services = request.app.state.services
     if not (passage_id.isascii() and passage_id.isdigit() and 0 < int(passage_id[:20]) < 2**63):
-        raise PassageNotFound("a passage's id is a number of up to 63 bits")
+        raise RequestError("a passage's id is a number of up to 63 bits", PASSAGE_UNKNOWN)
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         principal, number = request.state.principal, int(passage_id)
         are_notes = await services.retrieval.run(lambda: _are_notes(services, principal, namespace))
@@ -246,7 +246,7 @@ def _passage(namespaces: Namespaces, name: str, number: int) -> bytes:
     with namespaces.using(name) as namespace:
         found = namespace.store.get([number])
         if not found:
-            raise PassageNotFound(f"namespace {name} has no such passage")
+            raise RequestError(f"namespace {name} has no such passage", PASSAGE_UNKNOWN)
         others = namespace.store.also_in(number)
         passage, document = found[0]
         same = [{"document_id": other.document_id, "title": other.title, "url": other.url} for other in others]

@@ -62,7 +62,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     Raises:
         InvalidRequest: a value is not valid.
         UnsupportedField: a field is not served.
-        ModelUnknown: this key may not use the plain model.
+        RequestError: this key may not use the plain model.
         ServerStopping: the server stops.
     """
     services: Services = request.app.state.services

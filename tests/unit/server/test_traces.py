@@ -10,6 +10,7 @@ from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError, EngineUnavailable
 from server.api.answers.rendering import Choice
 from server.error_mapping import TABLE, error_reply
+from server.errors import RequestError
 from server.methods.base import AnswerRequest, Done, TextDelta, TranscriptDelta
 from server.traces import MemoryTraceStore, TraceFile, TraceHead, TraceRecorder
 
@@ -49,7 +50,7 @@ def test_every_error_of_the_tree_has_a_status() -> None:
     import server.settings.loading  # noqa: F401
 
     ours = [c for c in _classes(ArrowheadError) if c.__module__.split(".")[0] in ("models", "retrieval", "server")]
-    unmapped = [c.__name__ for c in ours if not set(c.__mro__) & set(TABLE) - {ArrowheadError}]
+    unmapped = [c.__name__ for c in ours if not set(c.__mro__) & {*TABLE, RequestError} - {ArrowheadError}]
 
     assert len(ours) > 20
     assert unmapped == []
