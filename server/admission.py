@@ -17,12 +17,13 @@ from typing import Final, Literal, NamedTuple, TypeVar
 
 from models.errors import ArrowheadError
 from server.errors import (
+    KEY_FULL,
     MAX_RETRY_AFTER_S,
+    SERVER_FULL,
     AnswerTimeout,
-    KeyOverloaded,
     RequestError,
-    ServerOverloaded,
     ServerStopping,
+    TooManyRequests,
 )
 
 CHARS_PER_TOKEN: Final = 4
@@ -44,7 +45,7 @@ class AdmissionLimits:
     running: int
     waiting: int = 0
     running_per_key: int | None = None
-    tokens: int | None = None
+    tokens: int | None = 2_000_000
     max_wait_s: float = 30.0
 
 
@@ -357,7 +358,7 @@ class Admission:
         ``deadline`` is on the event loop's clock and applies from here on, the wait included.
 
         Raises:
-            ServerOverloaded, KeyOverloaded: no place is free and the queue is full, or the wait took too long.
+            TooManyRequests: no place is free and the queue is full, or the wait took too long.
             AnswerTimeout: the deadline passed first.
             ServerStopping: the server is draining or ended the request.
         """
@@ -450,9 +451,11 @@ class Admission:
         if key_is_full:
             places = min(limits.running, limits.running_per_key or limits.running)
             retry = self.retry_after_s(places)
-            return KeyOverloaded("this key has more requests here than its share", retry_after_s=retry)
+            return TooManyRequests("this key has more requests here than its share", KEY_FULL, retry_after_s=retry)
         retry = self.retry_after_s(limits.running)
         if waited:
-            return ServerOverloaded(f"no place became free within {limits.max_wait_s:g} s", retry_after_s=retry)
+            return TooManyRequests(
+                f"no place became free within {limits.max_wait_s:g} s", SERVER_FULL, retry_after_s=retry
+            )
         text = f"{self.in_flight} requests are being answered and {self.waiting} wait: there is no room for more"
-        return ServerOverloaded(text, retry_after_s=retry)
+        return TooManyRequests(text, SERVER_FULL, retry_after_s=retry)

@@ -1,6 +1,6 @@
 """Describe the reply to a failed request: OpenAI's error object and its headers.
 
-Knows no error by name.
+An error of the server carries its own ``Fault``; those of other layers have a row here.
 """
 
 from __future__ import annotations
@@ -50,44 +50,9 @@ from retrieval.errors import (
 )
 from server.audit.log import AuditFailed
 from server.auth.keys import KeyRefused, KeyStoreError, ScopeInvalid
-from server.errors import (
-    MAX_RETRY_AFTER_S,
-    AnswerTimeout,
-    BodyTooLarge,
-    BodyTooSlow,
-    ChangesRefused,
-    ClientDisconnected,
-    EgressRaised,
-    EncoderUnknown,
-    ExportInvalid,
-    ForbiddenHost,
-    ForbiddenOrigin,
-    HeadTooLarge,
-    HostInvalid,
-    InvalidRequest,
-    JobNotFound,
-    KeyOverloaded,
-    ModelUnknown,
-    NotGranted,
-    NothingToExport,
-    PassageNotFound,
-    RateExceeded,
-    RequestError,
-    ResponseNotStored,
-    ServerOverloaded,
-    ServerStopping,
-    StateUnavailable,
-    TooManyRequests,
-    TraceNotFound,
-    Unauthorized,
-    UnsupportedField,
-    UploadNotWritten,
-    VerifierUnavailable,
-)
+from server.errors import MAX_RETRY_AFTER_S, RequestError, ServerStopping, faults
 from server.methods.base import MethodError, OptionInvalid
 from server.settings.loading import SettingsInvalid
-
-STOPPING: Final = "server_stopping"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,89 +82,60 @@ class ErrorReply:
         if self.status in {408, 504}:
             # OpenAI's SDKs would send it again at once, into the same deadline.
             headers["X-Should-Retry"] = "false"
-        if self.code == STOPPING:
+        if self.code == ServerStopping.fault.code:
             headers["Connection"] = "close"
         return headers
 
 
 RETRY_AFTER_S = 2
-_INVALID = "invalid_request_error"
-_SERVER = "server_error"
-_BUSY = "rate_limit_error"
-# Looked up along the exception's MRO, nearest class first, so that every class of the tree has a row.
-TABLE: dict[type[ArrowheadError], tuple[int, str, str]] = {
-    InvalidRequest: (422, _INVALID, "invalid_value"),
-    UnsupportedField: (422, _INVALID, "unsupported_parameter"),
-    OptionInvalid: (422, _INVALID, "invalid_option"),
-    BodyTooLarge: (413, _INVALID, "request_too_large"),
-    BodyTooSlow: (408, _INVALID, "request_timeout"),
-    HeadTooLarge: (431, _INVALID, "request_head_too_large"),
-    Unauthorized: (401, "authentication_error", "invalid_api_key"),
-    ForbiddenHost: (403, "permission_error", "forbidden"),
-    HostInvalid: (400, _INVALID, "invalid_host"),
-    ForbiddenOrigin: (403, "permission_error", "origin_not_allowed"),
-    NotGranted: (403, "permission_error", "not_granted"),
-    ScopeInvalid: (422, _INVALID, "invalid_scope"),
-    KeyRefused: (409, _INVALID, "key_refused"),
-    KeyStoreError: (503, _SERVER, "keys_unreadable"),
-    ModelUnknown: (404, _INVALID, "model_not_found"),
-    EncoderUnknown: (404, _INVALID, "model_not_found"),
-    TraceNotFound: (404, _INVALID, "trace_not_found"),
-    ExportInvalid: (400, _INVALID, "invalid_value"),
-    NothingToExport: (404, _INVALID, "no_references"),
-    ResponseNotStored: (404, _INVALID, "response_not_found"),
-    PassageNotFound: (404, _INVALID, "passage_not_found"),
-    JobNotFound: (404, _INVALID, "job_not_found"),
-    ChangesRefused: (403, "permission_error", "changes_not_allowed"),
-    StateUnavailable: (503, _SERVER, "state_unavailable"),
-    DatabaseUnavailable: (503, _SERVER, "passages_unavailable"),
-    VerifierUnavailable: (503, _SERVER, "verifier_unavailable"),
-    UploadNotWritten: (507, _SERVER, "upload_not_written"),
-    EgressRaised: (403, "permission_error", "egress_not_allowed"),
-    RateExceeded: (429, _BUSY, "rate_limit_exceeded"),
-    ClientDisconnected: (499, _INVALID, "client_gone"),
-    TooManyRequests: (429, _BUSY, "queue_full"),
-    ServerOverloaded: (429, _BUSY, "server_overloaded"),
-    KeyOverloaded: (429, _BUSY, "rate_limit_exceeded"),
-    AnswerTimeout: (504, _SERVER, "timeout"),
-    ServerStopping: (503, _SERVER, STOPPING),
-    RequestError: (400, _INVALID, "invalid_request"),
-    ContextTooLong: (400, _INVALID, "context_length_exceeded"),
-    UnsupportedParam: (422, _INVALID, "unsupported_parameter"),
-    GrammarInvalid: (422, _INVALID, "invalid_grammar"),
-    EncoderUnavailable: (503, _SERVER, "encoder_unavailable"),
-    EngineOverloaded: (429, _BUSY, "queue_full"),
-    EngineUnavailable: (503, _SERVER, "engine_unavailable"),
-    EngineLoading: (503, _SERVER, "model_not_ready"),
-    ModelNotFound: (503, _SERVER, "model_missing"),
-    ModelError: (500, _SERVER, "model_error"),
-    NcbiRefusedByEgress: (403, "permission_error", "egress_refused"),
-    NcbiThrottled: (503, _SERVER, "ncbi_throttled"),
-    NcbiTimeout: (504, _SERVER, "ncbi_timeout"),
-    NcbiError: (502, _SERVER, "ncbi_error"),
-    NamespaceUnknown: (404, _INVALID, "namespace_not_found"),
-    DocumentUnknown: (404, _INVALID, "document_not_found"),
-    NamespaceInvalid: (422, _INVALID, "invalid_namespace"),
-    NamespaceExists: (409, _INVALID, "namespace_exists"),
-    NamespaceBusy: (409, _INVALID, "namespace_busy"),
-    NamespaceDamaged: (500, _SERVER, "namespace_damaged"),
-    DocumentUnreadable: (422, _INVALID, "document_unreadable"),
-    DocumentTooLarge: (413, _INVALID, "document_too_large"),
-    CorpusError: (500, _SERVER, "corpus_error"),
-    IndexInputInvalid: (422, _INVALID, "invalid_vectors"),
-    IndexDamaged: (500, _SERVER, "index_damaged"),
-    IndexMismatch: (500, _SERVER, "index_mismatch"),
-    IndexWriteFailed: (507, _SERVER, "index_not_written"),
-    IndexBusy: (409, _INVALID, "index_busy"),
-    IndexOverloaded: (429, _BUSY, "queue_full"),
-    IndexTooLarge: (507, _SERVER, "index_too_large"),
-    BackendUnavailable: (503, _SERVER, "index_backend_missing"),
-    IndexFault: (500, _SERVER, "index_error"),
-    RetrievalError: (500, _SERVER, "retrieval_error"),
-    MethodError: (500, _SERVER, "method_error"),
-    AuditFailed: (500, _SERVER, "audit_failed"),
-    SettingsInvalid: (500, _SERVER, "settings_invalid"),
-    ArrowheadError: (500, _SERVER, "internal_error"),
+_OWN_KIND: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_INVALID: Final = "invalid_request_error"
+_SERVER: Final = "server_error"
+# OpenAI's names of the kinds of errors.
+KINDS: Final = frozenset((_INVALID, _SERVER, *_OWN_KIND.values()))
+# Looked up along the exception's MRO, nearest class first, so that every class of the tree but RequestError has a row.
+TABLE: dict[type[ArrowheadError], tuple[int, str]] = {
+    OptionInvalid: (422, "invalid_option"),
+    ScopeInvalid: (422, "invalid_scope"),
+    KeyRefused: (409, "key_refused"),
+    KeyStoreError: (503, "keys_unreadable"),
+    DatabaseUnavailable: (503, "passages_unavailable"),
+    ContextTooLong: (400, "context_length_exceeded"),
+    UnsupportedParam: (422, "unsupported_parameter"),
+    GrammarInvalid: (422, "invalid_grammar"),
+    EncoderUnavailable: (503, "encoder_unavailable"),
+    EngineOverloaded: (429, "queue_full"),
+    EngineUnavailable: (503, "engine_unavailable"),
+    EngineLoading: (503, "model_not_ready"),
+    ModelNotFound: (503, "model_missing"),
+    ModelError: (500, "model_error"),
+    NcbiRefusedByEgress: (403, "egress_refused"),
+    NcbiThrottled: (503, "ncbi_throttled"),
+    NcbiTimeout: (504, "ncbi_timeout"),
+    NcbiError: (502, "ncbi_error"),
+    NamespaceUnknown: (404, "namespace_not_found"),
+    DocumentUnknown: (404, "document_not_found"),
+    NamespaceInvalid: (422, "invalid_namespace"),
+    NamespaceExists: (409, "namespace_exists"),
+    NamespaceBusy: (409, "namespace_busy"),
+    NamespaceDamaged: (500, "namespace_damaged"),
+    DocumentUnreadable: (422, "document_unreadable"),
+    DocumentTooLarge: (413, "document_too_large"),
+    CorpusError: (500, "corpus_error"),
+    IndexInputInvalid: (422, "invalid_vectors"),
+    IndexDamaged: (500, "index_damaged"),
+    IndexMismatch: (500, "index_mismatch"),
+    IndexWriteFailed: (507, "index_not_written"),
+    IndexBusy: (409, "index_busy"),
+    IndexOverloaded: (429, "queue_full"),
+    IndexTooLarge: (507, "index_too_large"),
+    BackendUnavailable: (503, "index_backend_missing"),
+    IndexFault: (500, "index_error"),
+    RetrievalError: (500, "retrieval_error"),
+    MethodError: (500, "method_error"),
+    AuditFailed: (500, "audit_failed"),
+    SettingsInvalid: (500, "settings_invalid"),
+    ArrowheadError: (500, "internal_error"),
 }
 
 
@@ -232,12 +168,27 @@ def error_reply(error: BaseException) -> ErrorReply:
     """
     if is_disk_full(error):
         message = f"{error.message}. {_DISK_HINT}" if isinstance(error, ArrowheadError) else _DISK_HINT
-        return ErrorReply(507, _SERVER, "disk_full", message, getattr(error, "param", None))
+        return ErrorReply(507, _kind(507), "disk_full", message, getattr(error, "param", None))
     if not isinstance(error, ArrowheadError):
-        return ErrorReply(500, _SERVER, "internal_error", "the server failed on this request; its log has the cause")
-    row = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
-    status, kind_name, code = row
-    message = f"{error.message}. {error.hint}" if error.hint else error.message
+        return ErrorReply(500, _kind(500), "internal_error", "the server failed on this request; its log has the cause")
+    status, code, hint = _fault(error)
+    message = f"{error.message}. {hint}" if hint else error.message
     known: int | None = getattr(error, "retry_after_s", None)
     retry = min(known or RETRY_AFTER_S, MAX_RETRY_AFTER_S) if status in {429, 503} else None
-    return ErrorReply(status, kind_name, code, message, error.param, retry)
+    return ErrorReply(status, _kind(status), code, message, error.param, retry)
+
+
+def _kind(status: int) -> str:
+    return _OWN_KIND.get(status, _SERVER if status >= 500 else _INVALID)
+
+
+def _fault(error: ArrowheadError) -> tuple[int, str, str]:
+    if isinstance(error, RequestError):
+        return error.fault
+    status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    return status, code, error.hint
+
+
+def error_codes() -> frozenset[str]:
+    """Return every code that a reply can have."""
+    return frozenset(code for _, code in TABLE.values()) | {one.code for one in faults()} | {"unknown_url", "disk_full"}

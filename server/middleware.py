@@ -26,7 +26,7 @@ from models.errors import ArrowheadError
 from server.auth.authentication import OPERATOR, ApiKeyLookup, Principal
 from server.auth.rate_limits import RateLimiter
 from server.error_mapping import ErrorReply, error_reply
-from server.errors import BodyTooSlow, ForbiddenOrigin, HeadTooLarge, HostInvalid, Unauthorized
+from server.errors import BODY_TOO_SLOW, FORBIDDEN_ORIGIN, HEAD_TOO_LARGE, HOST_INVALID, RequestError, Unauthorized
 from server.observability.metrics import Observability
 from server.observability.observer import HTTP_METHODS, HttpRequest, log_event, request_id
 from server.settings.server import DEFAULT_PORTS, ServerSettings, is_loopback, origin_of
@@ -132,7 +132,7 @@ _WEB_NAMES: Final = (
 WEB_FILES: Final = frozenset(_WEB_NAMES.split())
 # All but /health are pages without data, for which a browser cannot send a key; the data that they show needs one.
 OPEN_PATHS: Final = frozenset(
-    {"/", "/health", "/docs", "/docs/page.js", "/docs/page.css", "/docs/page.svg"}
+    {"/", "/health", "/docs", *(f"/docs/{name}" for name in ("page.js", "page.svg", "swagger-ui.js", "swagger-ui.css"))}
     | {f"/web/{name}" for name in WEB_FILES}
 )
 # Anthropic's clients send their key in a header of its own.
@@ -164,23 +164,23 @@ class AccessControl:
         and then every site opened on this machine could use it.
 
         Raises:
-            HostInvalid: a loopback address was requested under another name.
-            ForbiddenOrigin: a page of this origin may not use the server.
+            RequestError: a loopback address was requested under another name, or
+                a page of this origin may not use the server.
         """
         host = headers.get("host", "")
         if self._is_local and not is_local_name(host_name(host), self._hosts):
-            raise HostInvalid("this server answers to its own address only")
+            raise RequestError("this server answers to its own address only", HOST_INVALID)
         origins = headers.getlist("origin")
         if not origins:
             if self._is_local and is_subresource(
                 *(headers.get(f"sec-fetch-{n}", "") for n in ("site", "mode", "dest"))
             ):
-                raise ForbiddenOrigin("a page of another origin may not load this as a part of itself")
+                raise RequestError("a page of another origin may not load this as a part of itself", FORBIDDEN_ORIGIN)
             return
         if len(origins) == 1 and (self._listed(origins[0]) or is_same_origin(origins[0], host)):
             return
         if self._is_local or method not in _READING:
-            raise ForbiddenOrigin("a page of this origin may not use the server")
+            raise RequestError("a page of this origin may not use the server", FORBIDDEN_ORIGIN)
 
     def cors_headers(self, method: str, headers: Headers) -> dict[str, str]:
         """Return the CORS headers of a reply to a listed page; at most ``vary`` for others.
@@ -231,7 +231,7 @@ class AccessControl:
         """Charge the request to its key's rate limit.
 
         Raises:
-            RateExceeded: the limit is reached.
+            TooManyRequests: the limit is reached.
         """
         if not principal.is_operator:
             await self._rates.take(principal)
@@ -270,12 +270,14 @@ def check_head(scope: Scope) -> None:
     """Check the number and size of the headers, with the address.
 
     Raises:
-        HeadTooLarge: a limit is exceeded.
+        RequestError: a limit is exceeded.
     """
     headers = scope["headers"]
     size = sum(len(name) + len(value) for name, value in headers) + len(scope.get("query_string", b""))
     if len(headers) > _MAX_HEADERS or size + len(scope.get("raw_path") or b"") > MAX_HEAD_BYTES:
-        raise HeadTooLarge(f"at most {_MAX_HEADERS} headers, and {MAX_HEAD_BYTES} bytes with the address, are taken")
+        raise RequestError(
+            f"at most {_MAX_HEADERS} headers, and {MAX_HEAD_BYTES} bytes with the address, are taken", HEAD_TOO_LARGE
+        )
 
 
 def check_host(scope: Scope, headers: Headers) -> None:
@@ -284,11 +286,11 @@ def check_host(scope: Scope, headers: Headers) -> None:
     Proxies and servers differ in which of several they believe, so that one would check another than the next uses.
 
     Raises:
-        HostInvalid: it names several, none or something else.
+        RequestError: it names several, none or something else.
     """
     hosts = headers.getlist("host")
     if len(hosts) > 1 or (not hosts and scope.get("http_version") == "1.1"):
-        raise HostInvalid("a request has one Host header")
+        raise RequestError("a request has one Host header", HOST_INVALID)
     target = scope.get("state", {}).get("target", b"") or scope.get("raw_path") or b"/"
     if target.startswith(b"/") or b"://" not in target:
         return
@@ -298,7 +300,7 @@ def check_host(scope: Scope, headers: Headers) -> None:
         or not hosts
         or not is_same_origin(f"{address.scheme}://{address.netloc}", hosts[0])
     ):
-        raise HostInvalid("the address in the request's first line is not that of its Host header")
+        raise RequestError("the address in the request's first line is not that of its Host header", HOST_INVALID)
 
 
 class DecodedHeaders(Headers):
@@ -344,7 +346,7 @@ class TimedBody:
         """Return the next message of the body.
 
         Raises:
-            BodyTooSlow: the time is over and the body is incomplete.
+            RequestError: the time is over and the body is incomplete.
         """
         if self._is_complete:
             return await self._receive()
@@ -353,7 +355,7 @@ class TimedBody:
                 return self._count(await self._receive())
         except TimeoutError:
             self._timed_out = True
-            raise BodyTooSlow("the body did not come in time") from None
+            raise RequestError("the body did not come in time", BODY_TOO_SLOW) from None
 
     async def drain(self) -> bool:
         """Return whether the connection can carry another request after this reply, which begins now."""

@@ -41,6 +41,9 @@ from server.types import id_of_digest
 
 log = logging.getLogger(__name__)
 FILE_NAME: Final = "traces.jsonl"
+# Of JSON text in memory, and of the file, whose oldest traces of the busiest keys go first.
+MAX_TRACE_BYTES: Final = 64 * 2**20
+_MAX_FILE_BYTES: Final = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,7 @@ class MemoryTraceStore:
     its fair share. With ``file``, each trace is also appended there, which is never read here.
     """
 
-    def __init__(self, *, max_traces: int, max_bytes: int, file: TraceFile | None = None) -> None:
+    def __init__(self, *, max_traces: int, max_bytes: int = MAX_TRACE_BYTES, file: TraceFile | None = None) -> None:
         self._max_traces = max_traces
         self._max_bytes = max_bytes
         self._file = file
@@ -218,7 +221,7 @@ _HEAD: Final = 64
 class TraceFile:
     """Append lines to ``traces.jsonl`` in a folder, at most ``max_bytes``; safe between threads and processes."""
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int = _MAX_FILE_BYTES) -> None:
         self._folder = folder
         self._path = folder / FILE_NAME
         self._max_bytes = max_bytes

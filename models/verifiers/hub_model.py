@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from models.encoders.base import EncoderOptions
-from models.encoders.model_files import ModelFolder, read_json, weight_files
+from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.resolve import max_tokens
 from models.encoders.transformers_encoder.loading import Placement, place
 from models.errors import EncoderUnavailable, EncoderUnusable
+from models.files import read_json
 from models.torch_runtime.openmp import run_in_new_thread
 from models.verifiers.base import Judgement, OperatingPoints, Pair
 

@@ -1,1 +1,1 @@
-"""References as CSL-JSON items: their text in the styles of journals, and the files of reference managers."""
+"""References as CSL-JSON items: the files of reference managers, and a plain line."""

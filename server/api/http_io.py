@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from models.errors import ArrowheadError
 from server.error_mapping import ErrorReply, error_reply
-from server.errors import BodyTooLarge, ClientDisconnected, ForbiddenHost, InvalidRequest
+from server.errors import BODY_TOO_LARGE, FORM_OF_ANOTHER_SITE, ClientDisconnected, InvalidRequest, RequestError
 from server.middleware import log_failure
 from server.wiring.services import Services
 
@@ -66,6 +66,8 @@ async def cancel_on_disconnect(receive: Receive, is_served: Callable[[], bool] =
 
 
 # An escaped surrogate, paired or not.
+# Choices of one request.
+MAX_CHOICES: Final = 8
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -81,15 +83,14 @@ async def read_json(request: Request, max_bytes: int) -> Any:
     """Return the parsed JSON body.
 
     Raises:
-        BodyTooLarge: the body is longer than ``max_bytes``.
-        BodyTooSlow: the body did not arrive in time.
+        RequestError: the body is longer than ``max_bytes``, or the body did not arrive in time.
         InvalidRequest: the body is not valid JSON.
         ClientDisconnected: the client disconnected.
-        ForbiddenHost: a web form of another site could send this content type.
+        RequestError: a web form of another site could send this content type.
     """
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
-        raise ForbiddenHost("the body must be sent as application/json")
+        raise RequestError("the body must be sent as application/json", FORM_OF_ANOTHER_SITE)
     sent = await _whole(request, max_bytes)
     try:
         value = _DECODER.decode(sent.decode(json.detect_encoding(sent), "surrogatepass"))
@@ -107,7 +108,7 @@ async def _whole(request: Request, max_bytes: int) -> bytes:
         async for chunk in request.stream():
             size += len(chunk)
             if size > max_bytes:
-                raise BodyTooLarge(f"the body is longer than {max_bytes} bytes")
+                raise RequestError(f"the body is longer than {max_bytes} bytes", BODY_TOO_LARGE)
             chunks.append(chunk)
     except ClientDisconnect:
         raise ClientDisconnected("the client went away before its request was here") from None

@@ -9,12 +9,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from retrieval.references.csl import STYLES
 from server.api.declarations import Reply, errors, parameter
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.engine.lifecycle import State
 from server.error_mapping import RETRY_AFTER_S
-from server.errors import TraceNotFound
+from server.errors import TRACE_UNKNOWN, RequestError
 from server.exports.formats import FORMATS, check_export, export
 from server.observability.metrics import engine_kind
 from server.types import id_of_digest
@@ -180,16 +179,14 @@ async def get_trace(request: Request, trace_id: str) -> Response:
     openapi_extra={
         "parameters": [
             {**parameter("format", "query", {"type": "string", "enum": list(FORMATS)}), "required": True},
-            parameter("style", "query", {"type": "string", "enum": list(STYLES)}),
         ]
     },
 )
 async def export_trace(request: Request, trace_id: str) -> Response:
-    """Return the file; ``style`` is that of its references, by default the answer's own."""
-    form, style = check_export(request.query_params.get("format"), request.query_params.get("style"))
+    form = check_export(request.query_params.get("format"))
     text = await _trace(request, trace_id)
     services: Services = request.app.state.services
-    written = await services.compute(request.state.owner, lambda: export(text, form, style, services.styles))
+    written = await services.compute(request.state.owner, lambda: export(text, form))
     headers = {"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{written.name}"'}
     return Response(written.data, media_type=written.media_type, headers=headers)
 
@@ -200,5 +197,5 @@ async def _trace(request: Request, trace_id: str) -> str:
     if text is None:
         is_off = services.settings.traces.max_traces == 0
         off = "this server keeps no traces, as traces.max_traces is 0"
-        raise TraceNotFound(off if is_off else "there is no such trace, or it is no longer kept")
+        raise RequestError(off if is_off else "there is no such trace, or it is no longer kept", TRACE_UNKNOWN)
     return text

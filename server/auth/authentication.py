@@ -36,7 +36,7 @@ from server.auth.keys import (
     retained,
     revoked,
 )
-from server.errors import NotGranted, Unauthorized
+from server.errors import NOT_GRANTED, RequestError, Unauthorized
 from server.settings.loading import SettingsInvalid, keys_file, variable_name
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
@@ -246,10 +246,10 @@ def require_change(principal: Principal) -> None:
     """Check that a key may change namespaces.
 
     Raises:
-        NotGranted: it may only read them.
+        RequestError: it may only read them.
     """
     if not principal.may_change:
-        raise NotGranted("this key reads namespaces and does not change them")
+        raise RequestError("this key reads namespaces and does not change them", NOT_GRANTED)
 
 
 def require_keys(settings: Settings, key_lookup: ApiKeyLookup) -> None:

@@ -56,7 +56,7 @@ class NamespaceAccess:
         Raises:
             NamespaceInvalid: the name is invalid.
             NamespaceUnknown: the key may not read it.
-            NotGranted: a change by a key that may only read.
+            RequestError: a change by a key that may only read.
         """
         checked_name(name)
         if not principal.is_operator and not self._may_read(principal, name):

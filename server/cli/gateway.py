@@ -38,14 +38,15 @@ def _data_dir(data: Path | None) -> Path:
 @app.command("serve", help="speak E-utilities and BLAST over a local store")
 def serve_gateway(host: str = "127.0.0.1", port: int = 8765, data: DataFolder = None) -> int:
     from retrieval.gateway.app import serve
+    from retrieval.gateway.blast.service import BlastOptions
     from server.observability.observer import setup_logging
     from server.settings.loading import load_settings
     from server.settings.server import LogSettings
-    from server.wiring.ncbi import blast_options
 
     setup_logging(LogSettings())
     settings = load_settings()
-    serve(_data_dir(data), host, port, blast_options=blast_options(settings))
+    blast = BlastOptions(blastdb_dirs=settings.gateway.blastdb_dirs)
+    serve(_data_dir(data), host, port, blast_options=blast)
     return 0
 
 

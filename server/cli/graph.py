@@ -64,9 +64,7 @@ def import_files(
         list[Path] | None,
         typer.Option(metavar="FILE", help="further names: OBO, HGNC, MeSH, DrugBank's vocabulary, a table"),
     ] = None,
-    encoder: Annotated[
-        str, typer.Option(help="default: graph.encoder, else retrieval.encoder", show_default=False)
-    ] = "",
+    encoder: Annotated[str, typer.Option(help="default: retrieval.encoder", show_default=False)] = "",
     config: ConfigFile = None,
     data: DataFolder = None,
 ) -> int:

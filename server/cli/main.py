@@ -19,6 +19,7 @@ from models.torch_runtime.openmp import limit_spin_count
 from retrieval.storage.files import private_umask
 from server.cli import ask, audit, doctor, gateway, graph, keys, models, namespaces, review, search, verify
 from server.cli.options import CommandLineSettings, verbs, with_setting_flags
+from server.errors import RequestError
 from server.printable import escaped_output
 
 
@@ -131,6 +132,7 @@ def _refuse(error: typer.TyperException) -> int:
 def _fail(error: ArrowheadError) -> int:
     from server.settings.loading import SettingsInvalid
 
+    hint = error.fault.hint if isinstance(error, RequestError) else error.hint
     lines = [f"arrowhead: {line}" for line in error.message.splitlines()]
-    print("\n".join([*lines, *([f"hint: {error.hint}"] if error.hint else [])]), file=sys.stderr)
+    print("\n".join([*lines, *([f"hint: {hint}"] if hint else [])]), file=sys.stderr)
     return 2 if isinstance(error, SettingsInvalid) else 1

@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -182,8 +181,7 @@ def add(
     config: ConfigFile = None,
 ) -> int:
     from retrieval.corpus.ingest.add import try_file
-    from retrieval.corpus.items import OCR_LANGUAGES
-    from server.wiring.retrieval import read_options
+    from retrieval.corpus.items import OCR_LANGUAGES, ReadOptions
 
     if not OCR_LANGUAGES.fullmatch(ocr):
         raise typer.BadParameter("names of languages as tesseract has them: eng, eng+deu", param_hint="--ocr")
@@ -191,7 +189,7 @@ def add(
     with opened(config) as (settings, retrieval):
         for path in files:
             with watched(f"{name}: {path.name}") as watch:
-                options = replace(read_options(settings.retrieval, kind), ocr=ocr)
+                options = ReadOptions(kind=kind, ocr=ocr)
                 result = try_file(retrieval.namespaces, name, path, options, watch)
             _say_file(result)
             if settings.retrieval.grobid_url and result.outcome in ("added", "unchanged"):

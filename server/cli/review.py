@@ -200,7 +200,7 @@ def _as_dict(saved: SavedReview, news: News, record: Mapping[str, Any]) -> dict[
 
 def _show(saved: SavedReview, news: News, record: Mapping[str, Any], review: Review) -> None:
     """Print what is new with a reference each; the whole answer only at the first run."""
-    from retrieval.references.csl import STYLES, ReferenceStyles, Style
+    from retrieval.references.csl import reference_line
 
     print(f"> {saved.question}")
     since = f"since {saved.last_run}" if saved.runs else "at the first run"
@@ -209,10 +209,8 @@ def _show(saved: SavedReview, news: News, record: Mapping[str, Any], review: Rev
     print(f"{len(news.new) or 'No'} {new}{articles} {since}.")
     if gaps := _gaps(record):
         print(f"Not all was searched or read, so articles may be missing: {'; '.join(gaps)}.")
-    styles = ReferenceStyles()
-    style: Style = next((one for one in STYLES if one == review.style), "nlm")
     for row in news.new:
-        reference = styles.text(row.item or {"title": row.title, "URL": row.url}, style)
+        reference = reference_line(row.item or {"title": row.title, "URL": row.url})
         kind = f" ({row.level})" if row.level else ""
         print(f"  + {reference}{kind}")
         if row.result.value:

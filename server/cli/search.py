@@ -24,6 +24,7 @@ from server.printable import for_json
 if TYPE_CHECKING:
     from retrieval.corpus.search.fitting import KnownQuestion
     from retrieval.corpus.search.ranking import RankedPassage, Retriever
+    from retrieval.corpus.search.searcher import FusedLists
     from retrieval.types import NameInText
     from server.evidence.passages import Retrieval
     from server.settings.schema import Settings
@@ -51,45 +52,36 @@ class SearchCommand(TyperCommand):
         return super().parse_args(ctx, expanded)
 
 
-# Longer than forty lines by its options: typer reads them from this signature.
+_Names = Annotated[list[str] | None, typer.Option("--namespace", "-n", metavar="NAME", help="default: all")]
+_RETRIEVERS = "dense, bm25, pes2, hybrid, rrf-2, rrf-4, a list as bm25+dense:medcpt, or the name of an encoder"
+_Retriever = Annotated[str, typer.Option(metavar="R", help=_RETRIEVERS, show_default=False)]
+_LATE = "order the N best by token vectors; default: 50 of hybrid"
+_Late = Annotated[int | None, typer.Option(metavar="N", help=_LATE, show_default=False)]
+_RERANK = "let the cross-encoder judge the N best (50)"
+_Rerank = Annotated[int, typer.Option(metavar="[N]", help=_RERANK, show_default=False)]
+_EXPAND = "also search for synonyms of genes and diseases by words"
+_Types = Annotated[
+    list[str] | None, typer.Option("--type", metavar="TYPE", help="only documents of this type, as 'review'")
+]
+
+
 def search(
     query: str,
-    namespace: Annotated[
-        list[str] | None, typer.Option("--namespace", "-n", metavar="NAME", help="default: all")
-    ] = None,
-    retriever: Annotated[
-        str,
-        typer.Option(
-            metavar="R",
-            help="dense, bm25, pes2, hybrid, rrf-2, rrf-4, a list as bm25+dense:medcpt, or the name of an encoder",
-            show_default=False,
-        ),
-    ] = "",
+    namespace: _Names = None,
+    retriever: _Retriever = "",
     k: Annotated[int, typer.Option("-k", help="passages")] = 5,
-    late: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="order the N best by token vectors; default: 50 of hybrid", show_default=False),
-    ] = None,
-    rerank: Annotated[
-        int,
-        typer.Option(metavar="[N]", help="let the cross-encoder judge the N best (50)", show_default=False),
-    ] = 0,
-    expand: Annotated[
-        bool, typer.Option("--expand/--no-expand", help="also search for synonyms of genes and diseases by words")
-    ] = False,
+    late: _Late = None,
+    rerank: _Rerank = 0,
+    expand: Annotated[bool, typer.Option("--expand/--no-expand", help=_EXPAND)] = False,
     date_from: Annotated[str, typer.Option("--from", metavar="YYYY[-MM[-DD]]", show_default=False)] = "",
     date_to: Annotated[str, typer.Option("--to", metavar="YYYY[-MM[-DD]]", show_default=False)] = "",
-    types: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="only documents of this type, as 'review'")
-    ] = None,
+    types: _Types = None,
     without_types: Annotated[list[str] | None, typer.Option("--without-type", metavar="TYPE")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False,
     config: ConfigFile = None,
 ) -> int:
     from retrieval.corpus.search.searcher import SearchOptions
     from retrieval.corpus.store.base import PassageFilter
-    from retrieval.errors import NamespaceInvalid
-    from server.settings.loading import SettingsInvalid
 
     where = PassageFilter(
         date_from=parse_day(date_from, "--from", "0000"),
@@ -98,27 +90,45 @@ def search(
         without_types=tuple(without_types or ()),
     )
     with opened(config) as (settings, retrieval):
-        if rerank and settings.retrieval.cross_encoder is None:
-            raise NamespaceInvalid("there is no cross-encoder: retrieval.cross_encoder names one", param="rerank")
-        names = namespace or retrieval.namespaces.names()
-        if not names:
-            raise SettingsInvalid("there is no namespace yet: `arrowhead namespace create NAME` makes one")
+        names = _searched(settings, retrieval, namespace, rerank=rerank > 0)
         chosen = retriever_of(retrieval, retriever, names)
         # Checked before an encoder is loaded.
         options = SearchOptions(k=k, retriever=chosen, where=where, rerank=rerank, late=late)
         lists = retrieval.searcher.lists(names, chosen)
         named = names_in(settings, query) if expand and "bm25" in lists.rankers else ()
-        if named:
-            options = dataclasses.replace(options, names={query: named})
+        options = dataclasses.replace(options, names={query: named}) if named else options
         results = retrieval.searcher.search(query, names, options)
+    _report(chosen, lists, named)
+    for rank, one in enumerate(results, 1):
+        print(for_json(json.dumps(_as_dict(one), ensure_ascii=False)) if as_json else _as_text(rank, one))
+    return 0
+
+
+def _searched(settings: Settings, retrieval: Retrieval, named: list[str] | None, *, rerank: bool) -> list[str]:
+    """Return the namespaces to search, all where none is named.
+
+    Raises:
+        NamespaceInvalid: re-ranking is asked for without a cross-encoder.
+        SettingsInvalid: there is no namespace.
+    """
+    from retrieval.errors import NamespaceInvalid
+    from server.settings.loading import SettingsInvalid
+
+    if rerank and settings.retrieval.cross_encoder is None:
+        raise NamespaceInvalid("there is no cross-encoder: retrieval.cross_encoder names one", param="rerank")
+    names = named or retrieval.namespaces.names()
+    if not names:
+        raise SettingsInvalid("there is no namespace yet: `arrowhead namespace create NAME` makes one")
+    return names
+
+
+def _report(chosen: Retriever, lists: FusedLists, named: tuple[NameInText, ...]) -> None:
+    """Print to stderr which names were searched for, and which lists of a fusion are missing."""
     for name in named:
         print(f"arrowhead: {name.name}: also {', '.join(name.synonyms)}", file=sys.stderr)
     if lists.missing:
         fused = f"fused: {', '.join(lists.rankers)}; of the paper's four {', '.join(lists.missing)} missing"
         print(f"arrowhead: {chosen} {fused}", file=sys.stderr)
-    for rank, one in enumerate(results, 1):
-        print(for_json(json.dumps(_as_dict(one), ensure_ascii=False)) if as_json else _as_text(rank, one))
-    return 0
 
 
 def names_in(settings: Settings, query: str) -> tuple[NameInText, ...]:

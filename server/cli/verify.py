@@ -237,14 +237,14 @@ def add_evidence(settings: Settings, retrieval: Retrieval, files: Sequence[Path]
     """
     from retrieval.corpus.chunking import Chunking
     from retrieval.corpus.ingest.add import try_file
+    from retrieval.corpus.items import ReadOptions
     from retrieval.corpus.namespaces.settings import NamespaceSettings
-    from server.wiring.retrieval import read_options
 
     chosen = NamespaceSettings(
         encoder=settings.retrieval.encoder, keywords=False, tokens=False, chunking=Chunking(size=_PASSAGE_CHARS)
     )
     retrieval.namespaces.create(_EVIDENCE, chosen)
     for path in files:
-        result = try_file(retrieval.namespaces, _EVIDENCE, path, read_options(settings.retrieval))
+        result = try_file(retrieval.namespaces, _EVIDENCE, path, ReadOptions())
         if result.refused is not None:
             raise result.refused

@@ -196,15 +196,9 @@ def load_encoder(settings: RetrievalSettings, name: str) -> Encoder:
         references=xdg_dir("cache") / "encoders",
         api_key=None if key is None else key.get_secret_value(),
         ca_file=settings.encoder_ca_file,
-        allow_http=settings.encoder_allow_http,
-        reply_s=settings.encoder_reply_s,
         batch_tokens=settings.batch_tokens or DEFAULT_REQUEST_TOKENS,
     )
     return create_remote_encoder(name, remote, options)
-
-
-def graph_encoder_name(settings: Settings) -> str:
-    return settings.graph.encoder or settings.retrieval.encoder
 
 
 def load_graph_encoder(settings: Settings, name: str = "") -> Encoder:
@@ -213,7 +207,7 @@ def load_graph_encoder(settings: Settings, name: str = "") -> Encoder:
     Raises:
         ModelError: it cannot be loaded.
     """
-    return load_encoder(settings.retrieval, name or graph_encoder_name(settings))
+    return load_encoder(settings.retrieval, name or settings.retrieval.encoder)
 
 
 def _timed(name: str, load: Callable[[], _T]) -> _T:

@@ -52,7 +52,7 @@ class PageViews:
 
         Raises:
             DocumentUnknown, DocumentUnreadable, DocumentTooLarge: as ``draw_page``, also without another try.
-            ServerOverloaded, KeyOverloaded: too many pages wait.
+            TooManyRequests: too many pages wait.
         """
         work = partial(draw_page, path, page, drawn_width(width), self._limits)
         return await self._tried(key_id, (path.name, "picture", page), work)

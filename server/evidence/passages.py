@@ -20,7 +20,7 @@ from models.encoders.base import Encoder, PassageText
 from models.errors import ModelError
 from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.search.ranking import BM25, DENSE, RankedPassage, Retriever
+from retrieval.corpus.search.ranking import BM25, DENSE, MAX_K, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import FusedLists, Searcher, SearchOptions, default_retriever, target_of
 from retrieval.errors import NamespaceUnknown
 from retrieval.lexical.fusion import reciprocal_rank_fusion
@@ -163,8 +163,8 @@ class PassageService:
                 "arrowhead.rerank: this server has no cross-encoder; retrieval.cross_encoder names one",
                 param="arrowhead.rerank",
             )
-        if passage_query.k > self._settings.max_k:
-            raise OptionInvalid(f"arrowhead.k: at most {self._settings.max_k} passages", param="arrowhead.k")
+        if passage_query.k > MAX_K:
+            raise OptionInvalid(f"arrowhead.k: at most {MAX_K} passages", param="arrowhead.k")
         return tuple(dict.fromkeys(passage_query.namespaces)) or names
 
     async def find(

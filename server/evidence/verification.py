@@ -63,7 +63,7 @@ async def verify(judging: Judging, query: str, pieces: Sequence[str]) -> Verific
 
     Raises:
         InvalidRequest: the pieces have too many sentences.
-        VerifierUnavailable, ServerOverloaded: as ``VerifierService.judge``.
+        VerifierUnavailable, TooManyRequests: as ``VerifierService.judge``.
     """
     split = await asyncio.to_thread(lambda: [sentences_of(piece) for piece in pieces])
     if (count := sum(map(len, split))) > MAX_SENTENCES:

@@ -22,7 +22,7 @@ from models.encoders.model_files import locate
 from models.errors import ArrowheadError, ModelNotFound
 from models.verifiers.base import Judgement, OperatingPoints, Pair, Verifier
 from retrieval.observer import NullObserver, RetrievalObserver
-from server.errors import ServerOverloaded, ServerStopping, VerifierUnavailable
+from server.errors import SERVER_FULL, ServerStopping, TooManyRequests, VerifierUnavailable
 from server.settings.verifier import VerifierSettings
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class VerifierService:
 
         Raises:
             VerifierUnavailable: the model cannot be loaded, failed or took too long.
-            ServerOverloaded: too much waits.
+            TooManyRequests: too much waits.
         """
         found: list[Judgement] = []
         for start in range(0, len(pairs), self._limits.batch):
@@ -113,7 +113,7 @@ class VerifierService:
 
     async def _judge_part(self, pairs: Sequence[Pair]) -> list[Judgement]:
         if len(self._waiting) >= self._limits.waiting:
-            raise ServerOverloaded("the verifier has too much to judge")
+            raise TooManyRequests("the verifier has too much to judge", SERVER_FULL)
         part = _Part(pairs)
         self._waiting.append(part)
         if self._work is None or self._work.done():

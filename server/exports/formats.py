@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
-from retrieval.references.csl import STYLES, ReferenceStyles, Style, address_of, bibtex, csl_json, ris
-from server.errors import ExportInvalid, NothingToExport
+from retrieval.references.csl import address_of, bibtex, csl_json, reference_line, ris
+from server.errors import FORMAT_UNKNOWN, NO_REFERENCES, RequestError
 from server.exports.report import (
     ExportedAnswer,
     Report,
@@ -27,7 +27,6 @@ from server.methods.shared.sentences import quotation
 
 Format = Literal["ris", "bibtex", "csl-json", "csv", "docx", "markdown"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
-DEFAULT_STYLE: Final[Style] = "nlm"
 # Of each format: media type and the end of a file's name.
 _KINDS: Final[Mapping[Format, tuple[str, str]]] = {
     "ris": ("application/x-research-info-systems; charset=utf-8", "ris"),
@@ -57,37 +56,34 @@ class ExportFile:
     name: str
 
 
-def check_export(form: str | None, style: str | None) -> tuple[Format, Style | None]:
-    """Return format and style of a request; a style of None is the answer's own.
+def check_export(form: str | None) -> Format:
+    """Return the format of a request.
 
     Raises:
-        ExportInvalid: there is no such format or style; the message names the choices.
+        RequestError: there is no such format; the message names the choices.
     """
     if form not in FORMATS:
         missing = "format is missing" if form is None else f"there is no format {form[:40]!r}"
-        raise ExportInvalid(f"{missing}; choose one of {', '.join(FORMATS)}", param="format")
-    if style is not None and style not in STYLES:
-        raise ExportInvalid(f"there is no style {style[:40]!r}; choose one of {', '.join(STYLES)}", param="style")
-    return form, style
+        raise RequestError(f"{missing}; choose one of {', '.join(FORMATS)}", FORMAT_UNKNOWN, param="format")
+    return form
 
 
-def export(trace: str, form: Format, style: Style | None, styles: ReferenceStyles) -> ExportFile:
+def export(trace: str, form: Format) -> ExportFile:
     """Return a trace in this format; a large one takes a second, so call it in a thread.
 
     Raises:
-        NothingToExport: the format is one of references, and the answer has none.
+        RequestError: the format is one of references, and the answer has none.
     """
     report = report_of(trace)
     if form in _OF_REFERENCES and not report.items:
-        raise NothingToExport(f"this answer names no source, so there is nothing to write as {form}")
-    own = report.style if report.style in STYLES else DEFAULT_STYLE
-    data = _written(report, form, styles, style or own)
+        raise RequestError(f"this answer names no source, so there is nothing to write as {form}", NO_REFERENCES)
+    data = _written(report, form)
     media_type, end = _KINDS[form]
     name = _NOT_IN_NAMES.sub("-", report.trace_id)[:80] or "trace"
     return ExportFile(data, media_type, f"arrowhead-{name}.{end}")
 
 
-def _written(report: Report, form: Format, styles: ReferenceStyles, style: Style) -> bytes:
+def _written(report: Report, form: Format) -> bytes:
     match form:
         case "ris":
             return ris(report.items).encode()
@@ -96,14 +92,14 @@ def _written(report: Report, form: Format, styles: ReferenceStyles, style: Style
         case "csl-json":
             return csl_json(report.items).encode()
         case "csv":
-            return spreadsheet(report, styles, style).encode("utf-8", "replace")
+            return spreadsheet(report).encode("utf-8", "replace")
         case "docx":
-            return word(report, styles, style)
+            return word(report)
         case "markdown":
-            return markdown(report, styles, style).encode("utf-8", "replace")
+            return markdown(report).encode("utf-8", "replace")
 
 
-def word(report: Report, styles: ReferenceStyles, style: Style) -> bytes:
+def word(report: Report) -> bytes:
     """Return the file of a document with question, answers, evidence, references and what was searched."""
     from docx import Document
 
@@ -115,7 +111,7 @@ def word(report: Report, styles: ReferenceStyles, style: Style) -> bytes:
         if len(report.answers) > 1:
             document.add_heading(f"Answer {at}", level=1)
         _text(document, answer)
-        _references(document, answer.sources, styles, style)
+        _references(document, answer.sources)
         if answer.review:
             _evidence(document, [source for source in answer.sources if source.row])
             _search(document, answer.review)
@@ -151,14 +147,14 @@ def _runs(paragraph: Any, line: str) -> None:
         paragraph.add_run(part).bold = bool(at % 2)
 
 
-def _references(document: Any, sources: Sequence[Source], styles: ReferenceStyles, style: Style) -> None:
+def _references(document: Any, sources: Sequence[Source]) -> None:
     for heading, cited in (("References", True), ("Read, not cited", False)):
         group = [source for source in sources if bool(source.number) == cited]
         if group:
             document.add_heading(heading, level=1)
         for source in group:
             paragraph = document.add_paragraph()
-            paragraph.add_run(_clean(f"{_mark(source)}{styles.text(source.item, style)}"))
+            paragraph.add_run(_clean(f"{_mark(source)}{reference_line(source.item)}"))
             if note := source.item.get("note"):
                 paragraph.add_run(f" {_clean(str(note))}").bold = True
             if address := address_of(source.item):

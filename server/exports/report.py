@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from retrieval.references.csl import Item, ReferenceStyles, Style, address_of, item_of_link, year_of
+from retrieval.references.csl import Item, address_of, item_of_link, reference_line, year_of
 from server.methods.shared.evidence_table import FINDINGS, EvidenceRow, Finding, Review, review_of
 from server.methods.shared.sentences import quotation
 
@@ -79,11 +79,6 @@ class Report:
         """Return the items of all answers, each work once."""
         found = {str(source.item.get("id")): source.item for answer in self.answers for source in answer.sources}
         return tuple(found.values())
-
-    @property
-    def style(self) -> str:
-        """Return the style that the answer's own references have, "" where it has none."""
-        return next((answer.review.style for answer in self.answers if answer.review), "")
 
 
 def report_of(trace: str) -> Report:
@@ -171,14 +166,14 @@ def _without_list(content: str, references: list[Mapping[str, Any]]) -> str:
     return (head if last.endswith(":") else text).strip()
 
 
-def markdown(report: Report, styles: ReferenceStyles, style: Style) -> str:
+def markdown(report: Report) -> str:
     """Return question, answers, evidence, references and what was searched."""
     lines = [f"# {escaped(report.question)}", "", escaped(provenance(report)), ""]
     for at, answer in enumerate(report.answers, 1):
         if len(report.answers) > 1:
             lines += [f"## Answer {at}", ""]
         lines += [_inert(answer.text), "", *_outcome(answer)]
-        lines += [*_references(answer.sources, styles, style)]
+        lines += [*_references(answer.sources)]
         if answer.review:
             lines += [*_evidence(answer.sources), *_search(answer.review)]
     return "\n".join(lines).rstrip() + "\n"
@@ -217,13 +212,13 @@ def _outcome(answer: ExportedAnswer) -> Iterator[str]:
         yield from (f"*{escaped(line)}*", "")
 
 
-def _references(sources: Sequence[Source], styles: ReferenceStyles, style: Style) -> Iterator[str]:
+def _references(sources: Sequence[Source]) -> Iterator[str]:
     if not sources:
         return
     for heading, group in (("References", _numbered(sources)), ("Read, not cited", _unnumbered(sources))):
         if group:
             yield from (f"## {heading}", "")
-            yield from (_reference(source, styles.text(source.item, style)) for source in group)
+            yield from map(_reference, group)
             yield ""
 
 
@@ -235,10 +230,10 @@ def _unnumbered(sources: Sequence[Source]) -> list[Source]:
     return [source for source in sources if not source.number]
 
 
-def _reference(source: Source, text: str) -> str:
+def _reference(source: Source) -> str:
     note = source.item.get("note")
     remark = f" **{escaped(str(note))}**" if note else ""
-    return f"- {_mark(source.number)}{escaped(text)}{remark}{_link(address_of(source.item))}"
+    return f"- {_mark(source.number)}{escaped(reference_line(source.item))}{remark}{_link(address_of(source.item))}"
 
 
 def _mark(number: int) -> str:
@@ -287,7 +282,7 @@ def _search(review: Review) -> Iterator[str]:
         )
 
 
-def spreadsheet(report: Report, styles: ReferenceStyles, style: Style) -> str:
+def spreadsheet(report: Report) -> str:
     """Return one line for each source of each answer, with a column for each finding and its quote."""
     out = io.StringIO()
     columns = [*_HEAD, *(f"{name}{end}" for name in FINDINGS for end in ("", "_quote")), "reference", "passage"]
@@ -295,7 +290,7 @@ def spreadsheet(report: Report, styles: ReferenceStyles, style: Style) -> str:
     writer.writeheader()
     for at, answer in enumerate(report.answers, 1):
         for source in answer.sources:
-            cells = {"answer": at, **_cells(source), "reference": styles.text(source.item, style)}
+            cells = {"answer": at, **_cells(source), "reference": reference_line(source.item)}
             writer.writerow({name: _inert_cell(value) for name, value in cells.items()})
     return _BYTE_ORDER_MARK + out.getvalue()
 

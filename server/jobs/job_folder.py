@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from retrieval.storage.files import FOLDER_MODE, Disk, make_folder, sync
 from server.error_mapping import ErrorReply
-from server.errors import UploadNotWritten
+from server.errors import UPLOAD_NOT_WRITTEN, RequestError
 from server.jobs.queue import JobSpec, JobStatus, WorkOrder
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class JobFolder:
         """Store a new job; return its order, whose file now is the job's own: it was moved here.
 
         Raises:
-            UploadNotWritten: the disk does not take it; nothing is stored.
+            RequestError: the disk does not take it; nothing is stored.
         """
         draft = self._folder / f"{_DRAFT}{status.id}"
         try:
@@ -75,7 +75,7 @@ class JobFolder:
             sync(self._folder)
         except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)
-            raise UploadNotWritten(f"the change cannot be kept: {error.strerror}") from error
+            raise RequestError(f"the change cannot be kept: {error.strerror}", UPLOAD_NOT_WRITTEN) from error
         if order is not None and name is not None:
             order = replace(order, file=home / _UPLOAD / name)
         with self._lock:

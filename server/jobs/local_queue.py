@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from server.error_mapping import error_reply
-from server.errors import JobNotFound, ServerStopping, TooManyRequests
+from server.errors import JOB_UNKNOWN, RequestError, ServerStopping, TooManyRequests
 from server.jobs.job_folder import JobFolder, StoredJob
 from server.jobs.queue import (
     CANCELLED,
@@ -186,7 +186,7 @@ class LocalJobQueue:
     def _find(self, job_id: str, owner: str) -> _Task:
         task = self._known.get(job_id)
         if task is None or task.job.spec.owner != owner:
-            raise JobNotFound("there is no such job, or it is no longer kept")
+            raise RequestError("there is no such job, or it is no longer kept", JOB_UNKNOWN)
         return task
 
     async def of(self, owner: str) -> list[JobStatus]:

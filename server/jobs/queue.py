@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from server.error_mapping import ErrorReply, error_reply
-from server.errors import KeyOverloaded, TooManyRequests
+from server.errors import KEY_FULL, TooManyRequests
 from server.observability.observer import request_id
 
 log = logging.getLogger(__name__)
@@ -46,11 +46,11 @@ class JobLimits:
         """Check that one job more may wait where so many do, ``of_key`` of them of its key.
 
         Raises:
-            TooManyRequests, KeyOverloaded: as ``JobQueue.submit`` says.
+            TooManyRequests: as ``JobQueue.submit`` says.
         """
         if of_key >= self.waiting_per_key:
-            raise KeyOverloaded(
-                f"{self.waiting_per_key} changes of this key are waiting already (retrieval.max_jobs_per_key)"
+            raise TooManyRequests(
+                f"{self.waiting_per_key} changes of this key are waiting already (retrieval.max_jobs_per_key)", KEY_FULL
             )
         if waiting >= self.waiting:
             raise TooManyRequests(f"{self.waiting} changes are waiting already (retrieval.max_jobs)")
@@ -239,23 +239,21 @@ class JobQueue(Protocol):
         cancelled: the job is then not queued.
 
         Raises:
-            TooManyRequests: the queue is full, or the server ends.
-            KeyOverloaded: the owner has as many jobs waiting as it may.
+            TooManyRequests: the queue is full, or the server ends, or the owner has as many jobs waiting as it may.
         """
 
     async def check_room(self, owner: str) -> None:
         """Check, before a long upload, that the queue has room for a job of ``owner``.
 
         Raises:
-            TooManyRequests: the queue is full.
-            KeyOverloaded: the owner has as many jobs waiting as it may.
+            TooManyRequests: the queue is full, or the owner has as many jobs waiting as it may.
         """
 
     async def get(self, job_id: str, owner: str) -> JobStatus:
         """Return a job of ``owner``.
 
         Raises:
-            JobNotFound: there is no such job, it is no longer stored, or it belongs to another key.
+            RequestError: there is no such job, it is no longer stored, or it belongs to another key.
         """
 
     async def of(self, owner: str) -> list[JobStatus]:
@@ -273,7 +271,7 @@ class JobQueue(Protocol):
         A waiting job ends now, a running one at its next step; one that has ended stays as it is.
 
         Raises:
-            JobNotFound: as ``get`` says.
+            RequestError: as ``get`` says.
         """
 
     async def busy(self) -> frozenset[str]:

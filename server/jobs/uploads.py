@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from retrieval.storage.files import FILE_MODE, FOLDER_MODE, FileLock, make_folder
-from server.errors import InvalidRequest, TooManyRequests, UploadNotWritten, UploadTooLarge
+from server.errors import UPLOAD_NOT_WRITTEN, UPLOAD_TOO_LARGE, InvalidRequest, RequestError, TooManyRequests
 from server.jobs.job_folder import FOLDER
 
 log = logging.getLogger(__name__)
@@ -40,27 +40,26 @@ class Upload:
         """Append to the file.
 
         Raises:
-            UploadTooLarge: the file exceeds the limit.
-            UploadNotWritten: the disk does not take the data.
+            RequestError: the file exceeds the limit, or the disk does not take the data.
         """
         self.size += len(data)
         if self.size > self._max_bytes:
-            raise UploadTooLarge(f"the file is longer than {self._max_bytes} bytes")
+            raise RequestError(f"the file is longer than {self._max_bytes} bytes", UPLOAD_TOO_LARGE)
         try:
             self._file.write(data)
         except OSError as error:
-            raise UploadNotWritten(f"the file cannot be kept: {error.strerror}") from error
+            raise RequestError(f"the file cannot be kept: {error.strerror}", UPLOAD_NOT_WRITTEN) from error
 
     def close(self) -> None:
         """Close the complete file.
 
         Raises:
-            UploadNotWritten: the disk does not take the rest of the data.
+            RequestError: the disk does not take the rest of the data.
         """
         try:
             self._file.close()
         except OSError as error:
-            raise UploadNotWritten(f"the file cannot be kept: {error.strerror}") from error
+            raise RequestError(f"the file cannot be kept: {error.strerror}", UPLOAD_NOT_WRITTEN) from error
 
     def discard(self) -> None:
         try:
@@ -108,7 +107,7 @@ class Uploads:
 
         Raises:
             InvalidRequest: the name is not a valid file name.
-            UploadNotWritten: the file cannot be created.
+            RequestError: the file cannot be created.
         """
         if not filename or _NO_NAME.search(filename) or filename[0] == "." or len(filename.encode()) > _MAX_NAME:
             raise InvalidRequest(
@@ -117,7 +116,7 @@ class Uploads:
         try:
             return Upload(self._own_folder() / uuid.uuid4().hex, filename, self._max_bytes)
         except OSError as error:
-            raise UploadNotWritten(f"the file cannot be kept: {error.strerror}") from error
+            raise RequestError(f"the file cannot be kept: {error.strerror}", UPLOAD_NOT_WRITTEN) from error
 
     def sweep(self) -> None:
         """Remove the files that killed processes left: no job was accepted for them."""

@@ -29,7 +29,7 @@ from retrieval.types import Endpoint
 from server.admission import Admission
 from server.auth.rate_limits import RateLimiter
 from server.engine.lifecycle import EngineLifecycle, State
-from server.error_mapping import TABLE
+from server.error_mapping import error_codes
 from server.observability.observer import HTTP_METHODS, AnswerRecord, Generation, HttpRequest, Observer, TokenCounts
 from server.settings.server import TracingSettings
 from server.version import installed_version
@@ -201,7 +201,7 @@ class _ServiceCollector(Collector):
         yield version
 
 
-_CODES: Final = frozenset(code for _, _, code in TABLE.values()) | {"unknown_url"}
+_CODES: Final = error_codes()
 _ENDPOINTS: Final = frozenset(get_args(Endpoint))
 _STATUSES: Final = frozenset(get_args(CallStatus))
 _RETRIEVERS: Final = frozenset(RANKERS)

@@ -66,14 +66,11 @@ class Tracing:
 
     def __init__(self, inner: Observer, settings: TracingSettings, exporter: SpanExporter) -> None:
         self._inner = inner
-        resource = Resource({"service.name": settings.service_name, "service.version": installed_version()})
+        resource = Resource({"service.name": "arrowhead", "service.version": installed_version()})
         self._provider = TracerProvider(
             resource=resource, sampler=ParentBased(TraceIdRatioBased(settings.sample_ratio)), shutdown_on_exit=False
         )
-        batch = min(512, settings.max_queue)
-        self._provider.add_span_processor(
-            BatchSpanProcessor(exporter, max_queue_size=settings.max_queue, max_export_batch_size=batch)
-        )
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("arrowhead")
         self._answers: OrderedDict[str, Span] = OrderedDict()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import math
 import os
 import re
 import signal
@@ -52,7 +51,6 @@ from server.wiring.ncbi import Ncbi, build_egress_service
 log = logging.getLogger(__name__)
 _LOCK: Final = ".egress-service.lock"
 _GROUP_MAY_CONNECT: Final = 0o660
-_SLOW_READER_S: Final = 30.0
 _SLOW_HEAD_S: Final = 10.0
 _MAX_BODY: Final = 64 * 1024
 _BODY_TIMEOUT_S: Final = 10.0
@@ -60,6 +58,10 @@ _MAX_PARAMS: Final = 40
 _PARAM: Final = re.compile(r"[A-Za-z_]{1,40}")
 _NO_CLIENT: Final = 499
 REFUSALS: Final = ("key", "busy", "body")
+_SLOW_READER_S: Final = 30.0
+# Calls at once, those that wait for the rate too; and how long calls under way may take to end.
+_MAX_WAITING: Final = 256
+_SHUTDOWN_GRACE_S: Final = 10
 
 
 def run_egress_service(settings: Settings) -> int:
@@ -77,7 +79,7 @@ def run_egress_service(settings: Settings) -> int:
         metrics = Metrics()
         ncbi = build_egress_service(settings, metrics)
         key = settings.egress.service_key
-        state = ServiceState(ncbi, metrics, key.get_secret_value() if key else "", service.max_waiting)
+        state = ServiceState(ncbi, metrics, key.get_secret_value() if key else "")
         watch_service(metrics, state)
         ncbi.begin()
         try:
@@ -118,7 +120,7 @@ def service_config(state: ServiceState, service: EgressServiceSettings) -> uvico
         loop="asyncio",
         # Longer than clients keep an idle connection, so that none is closed while a request is on its way.
         timeout_keep_alive=60,
-        timeout_graceful_shutdown=math.ceil(service.shutdown_grace_s),
+        timeout_graceful_shutdown=_SHUTDOWN_GRACE_S,
         ssl_certfile=service.certificate,
         ssl_keyfile=service.certificate_key,
         ssl_ca_certs=None if service.client_ca_file is None else str(service.client_ca_file),
@@ -253,7 +255,7 @@ class ServiceState:
     ncbi: Ncbi
     metrics: Metrics
     key: str = field(repr=False)
-    max_waiting: int
+    max_waiting: int = _MAX_WAITING
     in_flight: int = 0
     is_draining: bool = False
     refused: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(REFUSALS, 0)))

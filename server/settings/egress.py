@@ -41,23 +41,12 @@ class NcbiSettings(SettingsGroup):
     blast_url: str | None = Field(default=None, description="unset: as eutils_url")
     api_key: SecretStr | None = Field(default=None, description="NCBI API key: 10 requests/s instead of 3")
     email: str = Field(default="", description="contact NCBI asks for; required unless egress.mode is off")
-    # The length apart: with {1,64} the pattern takes 20 ms to compile.
-    tool: str = Field(default="arrowhead", pattern=r"^[\w.-]+$", max_length=64)
     rate_per_s: float | None = Field(
         default=None, gt=0, le=10_000, description="unset: NCBI's rule; no limit on loopback"
     )
-    timeout_s: Seconds = Field(default=30.0, description="one HTTP request with all it waits for")
-    connect_timeout_s: Seconds = 5.0
     total_timeout_s: Seconds = Field(default=85.0, description="one E-utilities call with its retries")
     retries: int = Field(default=3, ge=0, le=10)
-    max_reply_bytes: int = Field(default=8_388_608, ge=1024, description="longer replies are refused")
     cache_path: Path | None = Field(default=None, description="SQLite file; unset: XDG cache folder")
-    cache: bool | None = Field(default=None, description="unset: on for NCBI, off for this machine's services")
-    blast_put_interval_s: float | None = Field(default=None, ge=0, description="unset: 10 s at NCBI, 0 on loopback")
-    blast_poll_interval_s: float | None = Field(
-        default=None, ge=0, description="unset: 60 s at NCBI, 0.2 s on loopback"
-    )
-    max_reply_chars: int = Field(default=1200, ge=100, le=200_000, description="length of a condensed reply")
 
     @field_validator("eutils_url")
     @classmethod
@@ -77,10 +66,6 @@ class GatewaySettings(SettingsGroup):
     blastdb_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(), description="further folders with BLAST databases, as NCBI's preformatted ones; a,b"
     )
-    blast_workers: int = Field(default=1, ge=1, le=64, description="BLAST searches at once")
-    blast_threads: int = Field(default=1, ge=1, le=64, description="threads of one search")
-    blast_timeout_s: Seconds = Field(default=60.0, description="wall-clock time of one search")
-    blast_cpu_s: int = Field(default=60, ge=1, description="processor time of one search, over all its threads")
 
     @field_validator("blastdb_dirs", mode="before")
     @classmethod
@@ -199,8 +184,6 @@ class EgressServiceSettings(SettingsGroup):
     client_ca_file: Path | None = Field(
         default=None, description="authority whose certificates servers must show, PEM; unset: egress.service_key alone"
     )
-    max_waiting: int = Field(default=256, ge=1, le=100_000, description="calls at once, those that wait too; else 503")
-    shutdown_grace_s: Seconds = Field(default=10.0, description="calls under way may end for so long")
 
     @model_validator(mode="after")
     def _belong_together(self) -> Self:

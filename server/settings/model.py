@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from server.settings.base import Seconds, SettingsGroup, is_unencrypted_to_public, web_address
+from server.settings.base import SettingsGroup, is_unencrypted_to_public, web_address
 
 
 class ModelSettings(SettingsGroup):
@@ -35,12 +35,6 @@ class ModelSettings(SettingsGroup):
     remote_name: str | None = Field(default=None, description="the model's name at that server; unset: the same")
     api_key: SecretStr | None = Field(default=None, description="key of that server (vllm serve --api-key)")
     ca_file: Path | None = Field(default=None, description="certificates that the server's is checked against")
-    allow_http: bool = Field(default=False, description="send prompts unencrypted to addresses that are not private")
-    replica_silence_s: Seconds = Field(
-        default=120.0, description="a replica that sends nothing for so long is given up"
-    )
-    replica_wait_s: Seconds = Field(default=15.0, description="a request waits so long for a replica; then 503")
-    replica_start_s: Seconds = Field(default=900.0, description="the start waits so long for a replica")
     script: Path | None = Field(default=None, description="replies of the scripted engine (tests and development)")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
@@ -48,7 +42,6 @@ class ModelSettings(SettingsGroup):
     max_num_seqs: int | None = Field(
         default=None, ge=1, le=4096, description="sequences decoded together; unset: vLLM's choice on a GPU, else 32"
     )
-    max_queue: int = Field(default=256, ge=1, description="sequences that may wait for a place")
     kv_cache_gib: float | None = Field(default=None, gt=0, description="memory for cached prefixes")
     gpu_memory_utilization: float | None = Field(
         default=None, gt=0, le=1, description="share of each GPU for vLLM; unset: what is free beside indices, encoders"
@@ -69,8 +62,6 @@ class ModelSettings(SettingsGroup):
         default=None, ge=0, le=64, description="tokens drafted from earlier text; unset: 12, and none with vLLM"
     )
     restarts: int = Field(default=3, ge=0, le=100, description="tries to bring a dead engine back, in a window")
-    restart_window_s: Seconds = Field(default=600.0, description="tries older than this do not count")
-    seed: int = Field(default=0, ge=0)
     tool_call_parser: str | None = Field(default=None, description="vLLM's name for how the model writes tool calls")
     reasoning_parser: str | None = Field(default=None, description="vLLM's name for how the model writes thoughts")
     chat_template: Path | None = Field(default=None, description="Jinja file in place of the model's own (vLLM)")
@@ -122,10 +113,9 @@ class ModelSettings(SettingsGroup):
     def _url_fits_engine(self) -> Self:
         if (self.engine == "remote") != (self.url is not None):
             raise ValueError("url: the engine 'remote' needs the address of its server, and no other takes one")
-        if self.url is not None and is_unencrypted_to_public(self.url) and not self.allow_http:
+        if self.url is not None and is_unencrypted_to_public(self.url):
             raise ValueError(
-                f"url: {self.url} would send prompts unencrypted to an address that is not private: use https, or "
-                "set model.allow_http"
+                f"url: {self.url} would send prompts unencrypted to an address that is not private: use https"
             )
         return self
 
@@ -140,7 +130,4 @@ class LoopSettings(SettingsGroup):
     """Limit the calls, tokens and time of one answer."""
 
     max_calls: int = Field(default=10, ge=0, le=100, description="calls of one answer")
-    max_reply_tokens: int = Field(default=1500, ge=16, description="tokens of one reply; the rest is cut")
     max_answer_tokens: int = Field(default=2048, ge=1, description="tokens the model may write for one answer")
-    call_timeout_s: Seconds = Field(default=300.0, description="one call with all retries and BLAST's waiting")
-    total_timeout_s: Seconds = 600.0

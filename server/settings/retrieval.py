@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from server.settings.base import Seconds, SettingsGroup, is_unencrypted_to_public, web_address
+from server.settings.base import SettingsGroup, is_unencrypted_to_public, web_address
 from server.settings.server import is_loopback
 
 
@@ -18,15 +18,7 @@ class GraphSettings(SettingsGroup):
 
     name: str = Field(default="sample", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="graph that answers")
     data_dir: Path | None = Field(default=None, description="folder of the graphs; unset: XDG data folder")
-    encoder: str | None = Field(default=None, description="of new graphs; unset: retrieval.encoder")
     spoke_url: str | None = Field(default=None, description="SPOKE's address, as https://spoke.rbvi.ucsf.edu")
-    timeout_s: float = Field(default=30.0, gt=0, le=600, description="one request to SPOKE with all it waits for")
-    connect_timeout_s: float = Field(default=5.0, gt=0, le=600)
-    retries: int = Field(default=1, ge=0, le=5, description="of a request to SPOKE that may yet succeed")
-    max_reply_bytes: int = Field(default=33_554_432, ge=1024, description="longer replies of SPOKE are refused")
-    vector_cache_bytes: int = Field(default=67_108_864, ge=0, description="vectors kept of SPOKE's statements")
-    types_age_s: float = Field(default=86_400.0, ge=0, description="SPOKE's list of types is asked for again then")
-    unknown_age_s: float = Field(default=3600.0, ge=0, description="a node SPOKE does not have: not asked for before")
 
     @field_validator("spoke_url")
     @classmethod
@@ -55,10 +47,6 @@ class RetrievalSettings(SettingsGroup):
     )
     encoder_api_key: SecretStr | None = Field(default=None, description="key of these servers (vllm serve --api-key)")
     encoder_ca_file: Path | None = Field(default=None, description="certificates that theirs are checked against")
-    encoder_allow_http: bool = Field(
-        default=False, description="send passages unencrypted to addresses that are not private"
-    )
-    encoder_reply_s: Seconds = Field(default=60.0, description="one reply of such a server; then 503")
     cross_encoder: str | None = Field(default=None, description="re-ranks hits and answers /v1/rerank")
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of the encoders")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -70,35 +58,15 @@ class RetrievalSettings(SettingsGroup):
     )
     backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(default="auto", description="of vector indices")
     card_gib: float | None = Field(default=None, gt=0, description="memory of the card; at the start all must fit it")
-    preload: bool | None = Field(
-        default=None, description="load indices and encoders before the model; unset: where they use a card"
-    )
-    max_inputs: int = Field(default=2048, ge=1, le=65_536, description="texts of one request")
-    max_k: int = Field(default=1000, ge=1, le=1000, description="hits of one search")
-    max_queries: int = Field(default=64, ge=1, le=4096, description="queries of one search request")
-    search_threads: int = Field(default=4, ge=1, le=256, description="searches at once; further ones wait")
     allow_changes: bool | None = Field(
         default=None, description="namespaces may be changed over HTTP; unset: on a loopback bind only"
     )
     max_upload_bytes: int = Field(default=268_435_456, ge=1024, description="largest file that is sent to a namespace")
-    file_timeout_s: float = Field(
-        default=120.0,
-        ge=1,
-        le=86_400,
-        description="longest wait for the next document of a file; a large file has more",
-    )
-    file_s_per_mib: float = Field(
-        default=10.0, ge=0, le=3600, description="processor seconds for each MiB of a file, beyond file_timeout_s"
-    )
-    file_memory_mib: int = Field(default=2048, ge=256, le=1_048_576, description="memory of the process that reads it")
     grobid_url: str | None = Field(
         default=None, description="a GROBID service on this machine, as http://127.0.0.1:8070; tells what PDFs cite"
     )
-    grobid_timeout_s: float = Field(default=60.0, gt=0, le=3600, description="one PDF at GROBID")
-    jobs_at_once: int = Field(default=2, ge=1, le=64, description="changes of namespaces at once, one of each")
     max_jobs: int = Field(default=64, ge=1, le=10_000, description="changes that may wait; more are refused with 429")
     max_jobs_per_key: int = Field(default=32, ge=1, le=10_000, description="of them, those of one key")
-    kept_jobs: int = Field(default=200, ge=1, le=100_000, description="ended changes that can still be asked for")
 
     @field_validator("grobid_url")
     @classmethod
@@ -137,11 +105,8 @@ class RetrievalSettings(SettingsGroup):
                 raise ValueError(f"encoder_urls: {name!r} is not among retrieval.encoder and retrieval.encoders")
             if name == "hashing":
                 raise ValueError("encoder_urls: 'hashing' has no weights, so no server computes its vectors")
-            if is_unencrypted_to_public(url) and not self.encoder_allow_http:
-                raise ValueError(
-                    f"encoder_urls: {url} would send passages unencrypted to an address that is not private: "
-                    "use https, or set retrieval.encoder_allow_http"
-                )
+            if is_unencrypted_to_public(url):
+                raise ValueError(f"encoder_urls: {url} would send passages unencrypted to a public address: use https")
         return self
 
     @property

@@ -81,9 +81,6 @@ class ServerSettings(SettingsGroup):
     max_in_flight_per_key: int | None = Field(default=None, ge=1, description="of one API key; unset: no bound")
     max_waiting: int = Field(default=192, ge=0, description="requests that wait for a place; more get 429")
     max_wait_s: Seconds = Field(default=30.0, description="a request that waited so long gets 429")
-    max_tokens_held: int = Field(
-        default=2_000_000, ge=1, description="estimated tokens of all requests answered and waiting; more get 429"
-    )
     request_timeout_s: Seconds = Field(default=1800.0, description="one answer with its wait; then 504")
     slow_reader_s: Seconds = Field(default=30.0, description="a client that takes nothing for so long is cut off")
     answer_images: Literal["off", "on"] = Field(
@@ -93,7 +90,6 @@ class ServerSettings(SettingsGroup):
         default="on", description="emergency numbers before the answer to a message that is likely an emergency"
     )
     region: Region = Field(default="eu", description="whose emergency numbers; eu: 112 or the local number")
-    max_n: int = Field(default=8, ge=1, le=128, description="most choices of one request")
     keepalive_s: Seconds = Field(default=10.0, description="a silent stream carries a comment this often")
     drain_notice_s: float = Field(
         default=3.0, ge=0, le=3600, description="after SIGTERM, new requests still get a 503 for so long"
@@ -145,13 +141,7 @@ class StateSettings(SettingsGroup):
     url: SecretStr | None = Field(
         default=None, description="postgresql://USER:PASSWORD@HOST/DATABASE; unset: files and memory of this machine"
     )
-    connections: int = Field(default=8, ge=1, le=200, description="connections of this server to the database")
-    timeout_s: Seconds = Field(default=5.0, description="for one statement, and for a connection")
     max_trace_age_s: float = Field(default=604_800.0, gt=0, description="traces of the database are deleted after that")
-
-    max_file_bytes: int = Field(
-        default=4_294_967_296, ge=1024, description="files that wait in the database for a job; more are refused"
-    )
 
     @field_validator("url")
     @classmethod
@@ -176,8 +166,6 @@ class TracingSettings(SettingsGroup):
         default=None, description="OTLP over HTTP, e.g. http://127.0.0.1:4318; unset: no spans"
     )
     sample_ratio: float = Field(default=1.0, ge=0, le=1, description="share of requests whose client says nothing")
-    service_name: str = Field(default="arrowhead", min_length=1, max_length=100)
-    max_queue: int = Field(default=2048, ge=1, le=1_000_000, description="spans that wait; more are dropped")
 
     @field_validator("endpoint")
     @classmethod
@@ -197,11 +185,7 @@ class TraceSettings(SettingsGroup):
     """Configure the storage of traces."""
 
     max_traces: int = Field(default=1000, ge=0, description="answers kept in memory, shared fairly between keys")
-    max_bytes: int = Field(default=67_108_864, ge=0, description="memory for them")
     dir: Path | None = Field(default=None, description="also append each trace to a JSONL file here")
-    max_file_bytes: int = Field(
-        default=268_435_456, ge=65_536, description="size of that file; the oldest traces of the busiest keys go first"
-    )
 
 
 class LogSettings(SettingsGroup):

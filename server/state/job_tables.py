@@ -150,7 +150,7 @@ async def check_room(connection: Connection, limits: JobLimits, server: Server, 
     """Check that one job more of a key may wait.
 
     Raises:
-        TooManyRequests, KeyOverloaded: as ``JobQueue.submit`` says.
+        TooManyRequests: as ``JobQueue.submit`` says.
     """
     sql = (
         "SELECT count(*), count(*) FILTER (WHERE owner = %s) FROM arrowhead_jobs "
@@ -338,7 +338,7 @@ class JobFiles:
         async with self._database.pooled() as connection:
             row = await (await connection.execute(_HELD)).fetchone()
         if row is not None and row[0] + size > self._max_bytes:
-            raise TooManyRequests("the files of waiting changes take all the room that there is (state.max_file_bytes)")
+            raise TooManyRequests("the files of waiting changes take all the room that there is")
         for part in range(-(-size // _PART)):
             data = await asyncio.to_thread(_read, path, part)
             async with self._database.pooled() as connection:
@@ -351,7 +351,7 @@ class JobFiles:
 
         Raises:
             RetrievalError: the database no longer has all of it.
-            UploadTooLarge, UploadNotWritten: this server does not take it.
+            RequestError: this server does not take it.
             StateUnavailable: the database does not answer.
         """
         for part in range(-(-size // _PART)):

@@ -19,7 +19,7 @@ from typing import Final
 
 from retrieval.errors import DatabaseUnavailable
 from server.error_mapping import error_reply
-from server.errors import JobNotFound, StateUnavailable, TooManyRequests
+from server.errors import JOB_UNKNOWN, RequestError, StateUnavailable, TooManyRequests
 from server.jobs.queue import (
     CANCELLED,
     End,
@@ -139,7 +139,7 @@ class PostgresJobQueue:
     async def get(self, job_id: str, owner: str) -> JobStatus:
         status = await self._read(job_id)
         if status is None or status.spec.owner != owner:
-            raise JobNotFound("there is no such job, or it is no longer kept")
+            raise RequestError("there is no such job, or it is no longer kept", JOB_UNKNOWN)
         return status
 
     async def of(self, owner: str) -> list[JobStatus]:

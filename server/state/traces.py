@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from server.errors import StateUnavailable
 from server.state.database import Database, is_storable
-from server.traces import TraceFile, TraceHead, append_to_file, trace_text
+from server.traces import MAX_TRACE_BYTES, TraceFile, TraceHead, append_to_file, trace_text
 
 log = logging.getLogger(__name__)
 # The number of the advisory lock under which one server at a time drops what exceeds the bounds.
@@ -34,13 +34,13 @@ class TraceBounds:
     """Bound the traces of a database by number, bytes of JSON text, and seconds since they were stored."""
 
     traces: int
-    bytes: int
+    bytes: int = MAX_TRACE_BYTES
     age_s: float = 7 * 86_400.0
 
 
 class _Share(NamedTuple):
     traces: int
-    bytes: int
+    bytes: int = MAX_TRACE_BYTES
 
 
 class PostgresTraceStore:

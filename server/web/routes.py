@@ -154,7 +154,7 @@ async def permissions(request: Request) -> Response:
         "egress": policy.ceiling(principal.key_id),
         "may_change_namespaces": changes_allowed(services) and principal.may_change,
         "max_upload_bytes": services.settings.retrieval.max_upload_bytes,
-        "max_k": min(services.settings.retrieval.max_k, MAX_K),
+        "max_k": MAX_K,
         "max_rendered": MAX_RENDERED,
     }
     return JSONResponse(fields, headers={"Cache-Control": "no-store"})

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from models.catalog import ModelCard
 from models.decoding.types import LoopLimits
@@ -17,13 +18,12 @@ from models.engines.registry import create_engine
 from retrieval.errors import NcbiRefusedByEgress
 from retrieval.gateway.query.synonyms import StoreSynonyms
 from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions, SpokeSource
-from retrieval.ncbi.client.transport import HttpSender, SendLimits
+from retrieval.ncbi.client.transport import HttpSender
 from retrieval.observer import Tracer
-from retrieval.references.csl import ReferenceStyles
 from server.auth.authentication import ApiKeyLookup
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 from server.evidence.article_vectors import ArticleFinder
-from server.evidence.encoders import EncoderPool, graph_encoder_name
+from server.evidence.encoders import EncoderPool
 from server.evidence.graph import GraphLocation, GraphService, Spoke
 from server.evidence.keywords import KeywordService
 from server.evidence.literature import LiteratureService
@@ -57,12 +57,14 @@ from server.settings.server import is_loopback
 from server.state.database import Database
 from server.wiring.articles import article_finder
 from server.wiring.models import adapter_names, choose_card, engine_options
-from server.wiring.ncbi import Ncbi, SiteNames, build_ncbi, store_synonyms
+from server.wiring.ncbi import CALL_TIMEOUT_S, Ncbi, SiteNames, build_ncbi, store_synonyms
 from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_key_lookup, open_passage_database
 
 log = logging.getLogger(__name__)
+# Of a condensed reply: what a model of a short context can read several times in one answer.
+_MAX_REPLY_CHARS: Final = 1200
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +89,13 @@ def build_services(
 
     Raises:
         ModelNotFound: there is no model to serve.
-        GatewayError and its subclasses: the built-in gateway's store cannot be made.
-        AuditFailed: the audit log cannot be written.
-        KeyStoreError: the keys cannot be read.
-        StateUnavailable: the database of shared state does not answer.
-        EncoderUnknown: the settings do not name the graph's encoder.
+        GatewayError, AuditFailed, KeyStoreError, StateUnavailable: what the settings name cannot be opened.
     """
-    card = choose_card(settings)
-    model = settings.model
     observability = build_observability(settings.tracing)
-    restarts = RestartPolicy(tries=model.restarts, window_s=model.restart_window_s)
-    options = engine_options(model, engine_reserve(settings))
-    make = engine or partial(create_engine, model.engine)
-    lifecycle = EngineLifecycle(card, lambda: _observed(make(card, options), observability), restarts)
-    lifecycle.when_loaded(_build_layer)
-    if opened is None:
-        database = open_database(settings)
-        opened = Opened(open_key_lookup(settings, database), database)
-    key_lookup = opened.key_lookup
+    lifecycle = _lifecycle(settings, observability, engine or partial(create_engine, settings.model.engine))
+    card, opened = lifecycle.card, opened or _opened(settings)
     state = open_answer_state(settings, opened.database)
-    ncbi = build_ncbi(settings, key_lookup, observability.observer)
+    ncbi = build_ncbi(settings, opened.key_lookup, observability.observer)
     observability.set_sender(ncbi.sender)
     evidence = _evidence(settings, ncbi, observability, opened)
     is_able = card.is_general and settings.verifier.served_model == "auto"
@@ -119,14 +108,14 @@ def build_services(
             settings=settings,
             lifecycle=lifecycle,
             methods=methods,
-            adapters={name: LoraAdapterMethod(name, card) for name in adapter_names(model)},
+            adapters={name: LoraAdapterMethod(name, card) for name in adapter_names(settings.model)},
             traces=state.traces,
             rates=state.rates,
             retrieval=evidence.retrieval,
             passages=evidence.passages,
             verifier=evidence.verifier,
             egress=ncbi.egress,
-            key_lookup=key_lookup,
+            key_lookup=opened.key_lookup,
             closers=(
                 *((of_model.close,) if of_model else ()),
                 *state.closers,
@@ -137,6 +126,21 @@ def build_services(
             observability=observability,
         )
     )
+
+
+def _lifecycle(
+    settings: Settings, observability: Observability, make: Callable[[ModelCard, EngineOptions], Engine]
+) -> EngineLifecycle:
+    card, options = choose_card(settings), engine_options(settings.model, engine_reserve(settings))
+    restarts = RestartPolicy(tries=settings.model.restarts)
+    lifecycle = EngineLifecycle(card, lambda: _observed(make(card, options), observability), restarts)
+    lifecycle.when_loaded(_build_layer)
+    return lifecycle
+
+
+def _opened(settings: Settings) -> Opened:
+    database = open_database(settings)
+    return Opened(open_key_lookup(settings, database), database)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,30 +197,12 @@ def build_spoke(settings: Settings, sender: HttpSender, before_send: BeforeSend)
 
     ``sender`` is the process's own. ``before_send`` writes the audit line; its exception prevents the request.
     """
-    of = settings.graph
-    if of.spoke_url is None:
-        return None
-    options = SpokeOptions(
-        url=of.spoke_url,
-        types_age_s=of.types_age_s,
-        unknown_age_s=of.unknown_age_s,
-        retries=of.retries,
-        limits=SendLimits(
-            connect_timeout_s=of.connect_timeout_s, timeout_s=of.timeout_s, max_reply_bytes=of.max_reply_bytes
-        ),
-    )
-    return SpokeSource(options, sender, before_send)
+    url = settings.graph.spoke_url
+    return None if url is None else SpokeSource(SpokeOptions(url=url), sender, before_send)
 
 
 def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi, parts: Tracer | None = None) -> GraphService:
-    """Build the graph service from the settings.
-
-    Raises:
-        EncoderUnknown: the settings do not name the graph's encoder.
-    """
-    encoder = graph_encoder_name(settings)
-    pool.check(encoder)
-    place = GraphLocation(graphs_dir(settings), settings.graph.name, encoder, settings.graph.vector_cache_bytes)
+    place = GraphLocation(graphs_dir(settings), settings.graph.name, settings.retrieval.encoder)
     spoke = build_spoke(settings, ncbi.sender, _not_for_an_answer)
     host = settings.graph.spoke_host or ""
     source = None if spoke is None else Spoke(spoke, host, is_loopback(host))
@@ -242,7 +228,7 @@ def _methods(
         KgRag(lifecycle, graph, graph, evidence.verifier, longest),
         MedRag(lifecycle, passages, gate, longest),
         i_medrag,
-        Clinfo(lifecycle, Library(literature, passages, graph, ReferenceStyles(), gate), longest),
+        Clinfo(lifecycle, Library(literature, passages, graph, gate), longest),
         WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.names), gate, longest),
     )
     lifecycle.when_loaded(evidence.messages.warm_up)
@@ -265,13 +251,8 @@ def _observed(engine: Engine, observability: Observability) -> Engine:
 
 
 def _genegpt(settings: Settings, lifecycle: EngineLifecycle, ncbi: Ncbi, parts: Tracer) -> GeneGpt:
-    limits = LoopLimits(
-        max_calls=settings.loop.max_calls,
-        max_reply_tokens=settings.loop.max_reply_tokens,
-        call_timeout_s=settings.loop.call_timeout_s,
-        total_timeout_s=settings.loop.total_timeout_s,
-    )
-    access = NcbiSessions(ncbi.egress, settings.ncbi.max_reply_chars, parts)
+    limits = LoopLimits(max_calls=settings.loop.max_calls, call_timeout_s=CALL_TIMEOUT_S)
+    access = NcbiSessions(ncbi.egress, _MAX_REPLY_CHARS, parts)
     genegpt = GeneGpt(lifecycle, access, limits, settings.loop.max_answer_tokens)
     lifecycle.when_loaded(genegpt.warm_up)
     return genegpt

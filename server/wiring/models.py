@@ -23,7 +23,7 @@ from models.engines.registry import resolve_kind
 from models.errors import ModelNotFound
 from server.audit.chain import AuditRecord
 from server.audit.log import AuditLog
-from server.errors import ModelUnknown
+from server.errors import MODEL_UNKNOWN, RequestError
 from server.methods.base import METHOD_NAMES
 from server.settings.loading import audit_path, models_dir
 from server.settings.model import ModelSettings
@@ -65,14 +65,16 @@ def with_model(settings: Settings, name: str) -> tuple[Settings, str]:
     """Return settings that serve ``MODEL`` of ``MODEL[:METHOD]``, and the model name to request.
 
     Raises:
-        ModelUnknown: an installed model is named with a method that does not exist.
+        RequestError: an installed model is named with a method that does not exist.
         ModelNotFound: no such model is installed.
     """
     source, colon, method = name.rpartition(":")
     names = [card.name for card in find_cards(settings)]
     installed = set(names)
     if colon and source in installed and method not in METHOD_NAMES and name not in installed:
-        raise ModelUnknown(f"{name}: there is no method {method!r}; methods: {', '.join(METHOD_NAMES)}", param="model")
+        raise RequestError(
+            f"{name}: there is no method {method!r}; methods: {', '.join(METHOD_NAMES)}", MODEL_UNKNOWN, param="model"
+        )
     if not colon or method not in METHOD_NAMES:
         source, method = name, ""
     if source not in names[:1]:
@@ -126,8 +128,6 @@ def engine_options(model: ModelSettings, device_reserve_bytes: int = 0) -> Engin
         max_model_len=model.max_model_len,
         max_num_seqs=model.max_num_seqs,
         kv_cache_bytes=None if model.kv_cache_gib is None else int(model.kv_cache_gib * _GIB),
-        max_queue=model.max_queue,
-        seed=model.seed,
         tool_call_parser=model.tool_call_parser,
         reasoning_parser=model.reasoning_parser,
         chat_template=model.chat_template,
@@ -176,10 +176,6 @@ def _remote(model: ModelSettings, url: str) -> RemoteOptions:
         model=model.remote_name,
         api_key=None if model.api_key is None else model.api_key.get_secret_value(),
         ca_file=model.ca_file,
-        allow_http=model.allow_http,
-        silence_s=model.replica_silence_s,
-        wait_s=model.replica_wait_s,
-        start_s=model.replica_start_s,
     )
 
 

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 from models.errors import ArrowheadError
 from retrieval.gateway.app import create_gateway_app
-from retrieval.gateway.blast.process import RunLimits
 from retrieval.gateway.blast.service import BlastOptions
 from retrieval.gateway.query.names import StoreNames
 from retrieval.gateway.query.search import StorePhraseLookup
@@ -55,6 +54,8 @@ _GATEWAY = NcbiSite(
 GATEWAY = "gateway"
 # A call times out shortly before the loop's own timeout, so that the error names the cause at NCBI.
 _GRACE = 0.95
+# One call with all its retries and BLAST's waiting.
+CALL_TIMEOUT_S: Final = 300.0
 # Bounds the length of the line; the mode of every key is also in the key's own lines.
 _MAX_LISTED_KEYS: Final = 200
 
@@ -96,23 +97,6 @@ class BuiltDestinations:
             await client.aclose()
 
 
-def send_limits(settings: Settings) -> SendLimits:
-    ncbi = settings.ncbi
-    return SendLimits(
-        connect_timeout_s=ncbi.connect_timeout_s, timeout_s=ncbi.timeout_s, max_reply_bytes=ncbi.max_reply_bytes
-    )
-
-
-def blast_options(settings: Settings) -> BlastOptions:
-    gateway = settings.gateway
-    return BlastOptions(
-        workers=gateway.blast_workers,
-        threads=gateway.blast_threads,
-        limits=RunLimits(wall_s=gateway.blast_timeout_s, cpu_s=gateway.blast_cpu_s),
-        blastdb_dirs=gateway.blastdb_dirs,
-    )
-
-
 def has_own_gateway(settings: Settings) -> bool:
     """Return whether calls that stay here go to the built-in gateway, not to one elsewhere on this machine."""
     return _local_host(settings.ncbi_urls[0]) is None
@@ -136,13 +120,13 @@ def build_destinations(
         local_hosts if mode == "off" else (_host(eutils or _NCBI.eutils_url), _host(blast or _NCBI.blast_url))
     )
     uses_gateway = mode == "local-first" or (mode == "off" and None in local_hosts)
-    options = blast_options(settings)
+    options = BlastOptions(blastdb_dirs=settings.gateway.blastdb_dirs)
     app, knowledge = cast(AsgiApp, LazyGateway(gateway_dir, options)), Knowledge()
     # Where only known names may leave, the store is needed to know them, even if no call goes to it.
     if uses_gateway or (mode != "off" and EgressPolicy.of(settings.egress).is_strict):
         store = open_store(gateway_dir)
         app, knowledge = create_gateway_app(store, options), _knowledge(settings, store)
-    in_process = HttpSender(send_limits(settings), app)
+    in_process = HttpSender(SendLimits(), app)
     hosts = dict.fromkeys((None, *local_hosts, *outside_hosts))
     watcher = observer or NullObserver()
     clients: dict[str | None, NcbiClient] = {
@@ -177,14 +161,14 @@ def _through(client: CallClient, service_host: str) -> DestinationPair:
 
 def service_client(settings: Settings, observer: RetrievalObserver) -> ServiceClient:
     """Return the client of the egress service that the settings name."""
-    egress, total = settings.egress, settings.loop.call_timeout_s * _GRACE
+    egress, total = settings.egress, CALL_TIMEOUT_S * _GRACE
     url = egress.service_url or ""
     config = ServiceConfig(
         url=url,
         key=egress.service_key.get_secret_value() if egress.service_key else "",
         timeout_s=min(total, settings.ncbi.total_timeout_s),
         blast_timeout_s=total,
-        limits=send_limits(settings),
+        limits=SendLimits(),
         observer=observer,
     )
     connection = Connection(
@@ -218,7 +202,6 @@ def _client(settings: Settings, host: str | None, sender: HttpSender, observer: 
     site = NcbiSite(
         eutils_url=(host and ncbi.eutils_url) or base.eutils_url,
         blast_url=(host and ncbi.blast_url) or base.blast_url,
-        tool=ncbi.tool,
         email=ncbi.email,
         api_key=ncbi.api_key.get_secret_value() if ncbi.api_key and not local else "",
     )
@@ -228,23 +211,14 @@ def _client(settings: Settings, host: str | None, sender: HttpSender, observer: 
         rate_per_s=ncbi.rate_per_s if ncbi.rate_per_s is not None else (0.0 if local else None),
         retry=RetryPolicy(
             retries=ncbi.retries,
-            total_timeout_s=min(settings.loop.call_timeout_s * _GRACE, ncbi.total_timeout_s),
+            total_timeout_s=min(CALL_TIMEOUT_S * _GRACE, ncbi.total_timeout_s),
         ),
-        blast=_blast_timing(settings, local=local),
+        blast=replace(BlastTiming.local() if local else BlastTiming(), total_timeout_s=CALL_TIMEOUT_S * _GRACE),
         observer=observer,
     )
-    cached = ncbi.cache if ncbi.cache is not None else not local
-    cache = ReplyCache(ncbi.cache_path or xdg_dir("cache") / "ncbi.sqlite") if cached else None
+    # A service on this machine answers as fast as a cache.
+    cache = None if local else ReplyCache(ncbi.cache_path or xdg_dir("cache") / "ncbi.sqlite")
     return NcbiClient(config, cache=cache, sender=sender)
-
-
-def _blast_timing(settings: Settings, *, local: bool) -> BlastTiming:
-    timing = BlastTiming.local() if local else BlastTiming()
-    ncbi = settings.ncbi
-    put_s = timing.put_interval_s if ncbi.blast_put_interval_s is None else ncbi.blast_put_interval_s
-    poll_s = timing.poll_interval_s if ncbi.blast_poll_interval_s is None else ncbi.blast_poll_interval_s
-    total = settings.loop.call_timeout_s * _GRACE
-    return replace(timing, put_interval_s=put_s, poll_interval_s=poll_s, total_timeout_s=total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +287,7 @@ def build_egress_service(settings: Settings, observer: RetrievalObserver) -> Ncb
 def _assembled(
     settings: Settings, policy: EgressPolicy, start: AuditRecord, observer: RetrievalObserver | None
 ) -> Ncbi:
-    sender = HttpSender(send_limits(settings))
+    sender = HttpSender(SendLimits())
     built = build_destinations(settings, gateway_dir(settings), sender, observer)
     auditor = AuditRecorder(audit_log(settings), settings.audit.on_failure)
     egress = Egress(policy, built.places, auditor, built.knowledge)

@@ -20,7 +20,6 @@ from models.encoders.base import EncoderOptions, Floats, PassageText
 from models.encoders.registry import cross_encoder_memory, encoder_memory
 from models.encoders.specs import DEFAULT_ENCODER
 from models.errors import ArrowheadError
-from retrieval.corpus.items import FileLimits, PdfLimits, ReadOptions
 from retrieval.corpus.namespaces.dense import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.searcher import Rankers, Searcher
@@ -51,6 +50,8 @@ log = logging.getLogger(__name__)
 _CARD = "cuda"
 # Threads that wait for a database's list of namespaces; fewer than its connections, which searches need too.
 _LOOK_UPS: Final = 4
+# Searches at once; further ones wait.
+_SEARCHES: Final = 4
 
 
 def build_retrieval(
@@ -66,22 +67,10 @@ def build_retrieval(
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
     searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
-    limits = JobLimits(
-        running=settings.jobs_at_once,
-        waiting=settings.max_jobs,
-        waiting_per_key=settings.max_jobs_per_key,
-        kept=settings.kept_jobs,
-    )
-    readers = ThreadPoolExecutor(settings.search_threads, thread_name_prefix="search")
+    limits = JobLimits(waiting=settings.max_jobs, waiting_per_key=settings.max_jobs_per_key)
+    readers = ThreadPoolExecutor(_SEARCHES, thread_name_prefix="search")
     look_ups = None if database is None else ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="look-up")
     return Retrieval(pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers, database, look_ups)
-
-
-def read_options(settings: RetrievalSettings, kind: str = "", licence: str = "") -> ReadOptions:
-    """Return the options with which a file is read under the limits of the settings."""
-    seconds, memory = settings.file_timeout_s, settings.file_memory_mib * 2**20
-    limits = FileLimits(seconds=seconds, seconds_per_mib=settings.file_s_per_mib, memory_bytes=memory)
-    return ReadOptions(kind=kind, licence=licence, limits=limits, pdf=PdfLimits(seconds=seconds))
 
 
 def grobid_of(settings: RetrievalSettings) -> Grobid | None:
@@ -90,7 +79,7 @@ def grobid_of(settings: RetrievalSettings) -> Grobid | None:
         Grobid,
     )  # loads httpx, which commands on namespaces need not wait for
 
-    return Grobid(url=settings.grobid_url, timeout_s=settings.grobid_timeout_s) if settings.grobid_url else None
+    return Grobid(url=settings.grobid_url) if settings.grobid_url else None
 
 
 def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from models.catalog import CHAT
-from models.engines.base import DEFAULT_SEQS, Engine, ServesOpenAi
-from retrieval.references.csl import ReferenceStyles
+from models.engines.base import DEFAULT_SEQS, Engine, EngineOptions, ServesOpenAi
+from retrieval.corpus.items import ReadOptions
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.authentication import ApiKeyLookup, Principal
 from server.auth.namespace_scopes import NamespaceAccess
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
-from server.errors import ModelUnknown, Unauthorized
+from server.errors import MODEL_UNKNOWN, RequestError, Unauthorized
 from server.evidence.pages import PageViews
 from server.evidence.passages import PassageService, Retrieval
 from server.evidence.verification import Verification, verify
@@ -37,12 +37,14 @@ from server.settings.schema import Settings
 from server.traces import TraceStore
 from server.types import id_of_digest
 from server.wiring.namespaces import uses_card
-from server.wiring.retrieval import grobid_of, preload, read_options
+from server.wiring.retrieval import grobid_of, preload
 
 log = logging.getLogger(__name__)
 DIRECT = "direct"
 # A request in flight may wait for a call, while another one uses its slot.
 _PER_SLOT: Final = 2
+# Requests that wait in the engine itself.
+MAX_QUEUE: Final = EngineOptions().max_queue
 _T = TypeVar("_T")
 
 
@@ -73,7 +75,6 @@ class Components:
     methods: Mapping[str, Method]
     traces: TraceStore
     retrieval: Retrieval
-    styles: ReferenceStyles = field(default_factory=ReferenceStyles)
     adapters: Mapping[str, Method] = field(default_factory=dict)
     passages: PassageService | None = None
     verifier: VerifierService | None = None
@@ -92,14 +93,13 @@ class Services:
         self._shared_salt = components.settings.server.shared_salt
         self.lifecycle = components.lifecycle
         self.traces = components.traces
-        self.styles = components.styles
         self.egress = components.egress
         self.retrieval = components.retrieval
         self.passages = components.passages or PassageService(components.retrieval, components.settings.retrieval)
         self.encoders = components.retrieval.encoders
         of_files = components.settings.retrieval
         self.changes = CorpusChanges(
-            components.retrieval.namespaces, read_options(of_files), components.egress, grobid_of(of_files)
+            components.retrieval.namespaces, ReadOptions(), components.egress, grobid_of(of_files)
         )
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
         self.key_lookup = components.key_lookup or ApiKeyLookup(secrets)
@@ -131,13 +131,13 @@ class Services:
         """Return the entry of a model.
 
         Raises:
-            ModelUnknown: there is no such model, or the key may not use it; the message lists those that it may use.
+            RequestError: there is no such model, or the key may not use it; the message lists those that it may use.
         """
         served = self._served.get(model)
         if served is not None and principal.may_use(served.name):
             return served
         known = ", ".join(served.id for served in self.models(principal))
-        raise ModelUnknown(f"there is no model {model[:100]!r}; served: {known}", param="model")
+        raise RequestError(f"there is no model {model[:100]!r}; served: {known}", MODEL_UNKNOWN, param="model")
 
     async def with_namespaces(
         self, served: ServedModel, owner: str, asks: Sequence[AnswerRequest]
@@ -205,7 +205,7 @@ class Services:
         Of one key, one runs at a time. ``owner`` is the digest of the key.
 
         Raises:
-            ServerOverloaded, KeyOverloaded: too many wait.
+            TooManyRequests: too many wait.
             ServerStopping: the server is draining or ended the request.
         """
         return await self.waited_for(self._computing.run(id_of_digest(owner), work))
@@ -258,7 +258,7 @@ class Services:
     async def _load(self) -> None:
         """Load what shares a GPU with the engine first, as the engine takes the memory that is left."""
         chosen = self.settings.retrieval
-        if uses_card(chosen) if chosen.preload is None else chosen.preload:
+        if uses_card(chosen):
             await self.retrieval.run(lambda: preload(self.retrieval))
         await self.lifecycle.load()
 
@@ -267,7 +267,7 @@ class Services:
         is_set = self.settings.server.max_in_flight or self.settings.model.max_num_seqs
         if not is_set and isinstance(engine, ServesOpenAi):
             # Beyond its slots and its queue an engine refuses.
-            self.admission.resize(min(_PER_SLOT * engine.slots, engine.slots + self.settings.model.max_queue))
+            self.admission.resize(min(_PER_SLOT * engine.slots, engine.slots + MAX_QUEUE))
 
     async def loaded(self) -> None:
         """Wait until loading has ended, with success or failure."""
@@ -292,18 +292,17 @@ def admission_limits(settings: Settings) -> AdmissionLimits:
     server, model = settings.server, settings.model
     slots = model.max_num_seqs or DEFAULT_SEQS
     running = server.max_in_flight or _PER_SLOT * slots
-    if model.max_num_seqs is not None and running > slots + model.max_queue:
+    if model.max_num_seqs is not None and running > slots + MAX_QUEUE:
         log.warning(
             "the engine takes fewer requests than the server: max_in_flight=%d max_num_seqs=%d max_queue=%d",
             running,
             slots,
-            model.max_queue,
+            MAX_QUEUE,
         )
     return AdmissionLimits(
         running=running,
         running_per_key=server.max_in_flight_per_key,
         waiting=server.max_waiting,
-        tokens=server.max_tokens_held,
         max_wait_s=server.max_wait_s,
     )
 

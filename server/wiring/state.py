@@ -40,7 +40,7 @@ def open_database(settings: Settings) -> Database | None:
     of = settings.state
     if of.url is None:
         return None
-    database = Database(of.url.get_secret_value(), connections=of.connections, timeout_s=of.timeout_s)
+    database = Database(of.url.get_secret_value())
     database.migrate()
     return database
 
@@ -49,7 +49,7 @@ def open_passage_database(settings: Settings, database: Database | None) -> Pass
     """Return the database of shared namespaces, None where they are files of this server."""
     if database is None or settings.retrieval.storage != "postgresql":
         return None
-    return PassageDatabase(database, connections=settings.state.connections)
+    return PassageDatabase(database)
 
 
 def open_key_store(settings: Settings, database: Database | None) -> KeyStore:
@@ -70,12 +70,12 @@ def open_key_lookup(settings: Settings, database: Database | None) -> ApiKeyLook
 def open_answer_state(settings: Settings, database: Database | None) -> AnswerState:
     """Open rate limits and traces, in the database or in the memory of this process."""
     of = settings.traces
-    file = TraceFile(of.dir, of.max_file_bytes) if of.dir else None
+    file = TraceFile(of.dir) if of.dir else None
     if database is None:
-        in_memory = MemoryTraceStore(max_traces=of.max_traces, max_bytes=of.max_bytes, file=file)
+        in_memory = MemoryTraceStore(max_traces=of.max_traces, file=file)
         return AnswerState(LocalRateLimiter(), in_memory)
     rates = PostgresRateLimiter(database)
-    bounds = TraceBounds(of.max_traces, of.max_bytes, settings.state.max_trace_age_s)
+    bounds = TraceBounds(of.max_traces, age_s=settings.state.max_trace_age_s)
     traces = PostgresTraceStore(database, bounds, file)
     return AnswerState(rates, traces, (database.close, traces.close, rates.close))
 
@@ -95,7 +95,6 @@ def job_queues(settings: Settings, database: Database | None, home: str) -> Call
             home="" if shares else home,
             open_upload=uploads.open,
             conceal=uploads.conceal,
-            max_file_bytes=settings.state.max_file_bytes,
         )
         return PostgresJobQueue(database, limits, server)
 

@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
+from refusals import refused_for
 
 from retrieval.errors import DocumentUnreadable
-from server.errors import JobNotFound, KeyOverloaded, TooManyRequests
+from server.errors import JOB_UNKNOWN, KEY_FULL, TooManyRequests
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import Job, JobLimits, JobQueue, JobSpec, JobStatus, Outcome
 from server.state.database import Database
@@ -289,7 +290,7 @@ async def test_a_key_that_has_its_share_waiting_is_refused_and_another_is_not(ma
     queue, gate = make(running=1, waiting=5, waiting_per_key=2), Gate()
     accepted = [await queue.submit(spec(owner="many"), gate) for _ in range(3)]
     for refused in (queue.check_room("many"), queue.submit(spec(owner="many"), gate)):
-        with pytest.raises(KeyOverloaded, match="2 changes of this key are waiting already"):
+        with refused_for(KEY_FULL, match="2 changes of this key are waiting already"):
             await refused
     await queue.check_room("single")
     accepted.append(await queue.submit(spec(owner="single"), gate))
@@ -311,7 +312,7 @@ async def test_only_the_newest_ended_jobs_are_stored(make: Callable[..., JobQueu
     made = [await ended(queue, await queue.submit(spec(), nothing)) for _ in range(5)]
     assert [job.id for job in await queue.of("me")] == [made[4].id, made[3].id]
     for call in (queue.get, queue.cancel):
-        with pytest.raises(JobNotFound):
+        with refused_for(JOB_UNKNOWN):
             await call(made[0].id, "me")
     assert await queue.wait(made[0], LONG) == made[0]
 
@@ -369,7 +370,7 @@ async def test_a_job_belongs_to_its_owner(queue: JobQueue) -> None:
     assert await queue.busy() == {"ns"}
     for call in (queue.get, queue.cancel):
         for job_id, owner in ((job.id, "you"), (job.id, ""), ("job-unknown", "me")):
-            with pytest.raises(JobNotFound):
+            with refused_for(JOB_UNKNOWN):
                 await call(job_id, owner)
     gate.open()
     assert (await ended(queue, job)).state == "done"

@@ -16,7 +16,6 @@ from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from retrieval.graph.types import Linked, Mention, Node
-from retrieval.references.csl import ReferenceStyles
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.literature import LiteratureService
 from server.evidence.passages import PassageService
@@ -148,9 +147,7 @@ class ClinfoBench:
         lifecycle = EngineLifecycle(card, lambda: self.engine)
         await lifecycle.load()
         settings = Settings(
-            ncbi=NcbiSettings(
-                eutils_url=f"{self.server.url}/entrez/eutils", retries=0, cache=False, email="a@example.org"
-            ),
+            ncbi=NcbiSettings(eutils_url=f"{self.server.url}/entrez/eutils", retries=0, email="a@example.org"),
             egress=EgressSettings(mode=self._mode),
         )
         retrieval = RetrievalSettings(encoder="hashing")
@@ -158,9 +155,7 @@ class ClinfoBench:
         self.retrieval = build_retrieval(retrieval, self._folder)
         self.passages = PassageService(self.retrieval, retrieval)
         literature = LiteratureService(self.ncbi.egress, self.passages, self.retrieval.encoders)
-        self.method = Clinfo(
-            lifecycle, Library(literature, self.passages, self._names, ReferenceStyles(), lexical_gate()), 1000
-        )
+        self.method = Clinfo(lifecycle, Library(literature, self.passages, self._names, lexical_gate()), 1000)
         return self
 
     async def __aexit__(self, *_: object) -> None:

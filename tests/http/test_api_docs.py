@@ -37,7 +37,8 @@ def _get(url: str, key: str = "") -> tuple[int, Any, bytes]:
     [
         ("/docs", "text/html"),
         ("/docs/page.js", "text/javascript"),
-        ("/docs/page.css", "text/css"),
+        ("/docs/swagger-ui.js", "text/javascript"),
+        ("/docs/swagger-ui.css", "text/css"),
         ("/docs/page.svg", "image/svg+xml"),
     ],
 )

@@ -45,26 +45,3 @@ def test_an_unknown_format_is_refused_by_name(running: Any, query: str) -> None:
     error = json.loads(body)["error"]
     assert (status, error["param"], error["code"]) == (400, "format", "invalid_value")
     assert all(form in error["message"] for form in FORMATS)
-
-
-def test_an_unknown_style_is_refused_by_name(running: Any) -> None:
-    status, _, body = fetch(f"{running.url}/v1/traces/x/export?format=ris&style=apa")
-    assert (status, json.loads(body)["error"]["param"]) == (400, "style")
-
-
-def test_another_key_s_answer_cannot_be_exported(host_with: Any) -> None:
-    with host_with({"ARROWHEAD_SERVER__API_KEYS": "first-key-0,second-key-0"}) as server:
-        with server.client("first-key-0") as first:
-            done = first.chat.completions.create(**ASK)
-        url = f"{server.url}/v1/traces/{done.id}/export?format=csv"
-        assert [fetch(url, key)[0] for key in ("first-key-0", "second-key-0", "")] == [200, 404, 401]
-
-
-def test_a_server_without_traces_says_so(host_with: Any) -> None:
-    with host_with({"ARROWHEAD_TRACES__MAX_TRACES": "0"}) as server:
-        with server.client() as client:
-            done = client.chat.completions.create(**ASK)
-        status, _, body = fetch(f"{server.url}/v1/traces/{done.id}/export?format=ris")
-    error = json.loads(body)["error"]
-    assert (status, error["code"]) == (404, "trace_not_found")
-    assert "traces.max_traces" in error["message"]

@@ -47,7 +47,6 @@ class Machine:
             "XDG_DATA_HOME": str(home / ".local" / "share"),
             "XDG_CONFIG_HOME": str(inputs / "config"),
             "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
-            "ARROWHEAD_GRAPH__ENCODER": "hashing",
             "ARROWHEAD_TRACES__DIR": str(home / "traces"),
             "ARROWHEAD_AUDIT__PATH": str(home / "logs" / "audit.jsonl"),
             "ARROWHEAD_NCBI__CACHE_PATH": str(home / "replies" / "ncbi.sqlite"),

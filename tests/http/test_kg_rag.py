@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-import openai
 import pytest
 
 QUESTION = "Parkinson disease is associated with Gene PARK7"
@@ -47,25 +46,6 @@ def test_an_answer_names_its_statement(server: Any) -> None:
     assert "statements chosen" in steps[2]
 
 
-def test_steps_come_before_the_answer_in_a_stream(server: Any) -> None:
-    """Who waits sees what goes on."""
-    stream = server.client().chat.completions.create(
-        model=MODEL,
-        messages=[{"role": "user", "content": QUESTION}],
-        extra_body={"arrowhead": {"form": "true_false"}},
-        stream=True,
-    )
-    kinds = []
-    for chunk in stream:
-        delta = chunk.choices[0].delta if chunk.choices else None
-        if delta is not None and getattr(delta, "reasoning_content", None):
-            kinds.append("step")
-        elif delta is not None and delta.content:
-            kinds.append("text")
-    assert kinds.index("text") == 4
-    assert set(kinds[:4]) == {"step"}
-
-
 def test_a_response_shows_the_search_between_the_steps(server: Any) -> None:
     """Steps as reasoning, what was looked up as a search with its sources, then the message with its citation."""
     body = {"arrowhead": {"form": "true_false"}}
@@ -87,28 +67,3 @@ def test_what_the_graph_does_not_have_is_said(server: Any) -> None:
     assert "has no entry for anything that the question names" in message.content
     assert not message.annotations
     assert message.arrowhead["abstained"] is True
-
-
-def test_a_closed_form_says_whether_it_was_kept_to(server: Any) -> None:
-    """For whoever counts answers: abstained, and one of the answers that may be given."""
-    extra = _ask(server).arrowhead
-    assert (extra["abstained"], extra["answer_in_list"]) == (False, True)
-    silent = _ask(server, "pasta treats hunger").arrowhead
-    assert (silent["answer"], silent["abstained"], silent["answer_in_list"]) == ("unknown", True, True)
-
-
-@pytest.mark.parametrize(
-    ("options", "param"),
-    [
-        ({"pruning": "none"}, "arrowhead.pruning"),
-        ({"linking": "gpt"}, "arrowhead.linking"),
-        ({"context_tokens": 0}, "arrowhead.context_tokens"),
-        ({"egress": "ncbi"}, "arrowhead.egress"),
-        ({"colour": 1}, "arrowhead.colour"),
-    ],
-)
-def test_a_wrong_option_is_named(server: Any, options: dict[str, Any], param: str) -> None:
-    """Also a mode of leaving above the server's."""
-    with pytest.raises(openai.APIStatusError) as refused:
-        _ask(server, **options)
-    assert refused.value.body["param"] == param  # type: ignore[index]

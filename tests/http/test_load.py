@@ -155,25 +155,6 @@ async def test_a_flood_does_not_hold_up_another_key(host_with: Serve, tmp_path: 
     assert done == [True, False, True]
 
 
-async def test_one_that_waits_and_leaves_makes_room(host_with: Serve, tmp_path: Path) -> None:
-    """Its place in the queue is free at once, and it has got no byte of a reply; a wait that is too long is a 429."""
-    settings = _settings(tmp_path, 0.05, max_in_flight="1", max_waiting="1", max_wait_s="0.5")
-    with host_with(settings) as server:
-        target = Target(server.url)
-        first = asyncio.create_task(target.ask(_chat("endless")))
-        await _until(server.url, in_flight=1)
-        _, writer = await target.open(_chat("words"))
-        await _until(server.url, waiting=1)
-        writer.transport.abort()
-        await _until(server.url, waiting=0)
-        late = await target.ask(_chat("words"))
-        first.cancel()
-        await asyncio.gather(first, return_exceptions=True)
-        await _until(server.url, in_flight=0)
-
-    assert (late.status, late.error) == (429, "server_overloaded")
-
-
 def _memory(process: Any) -> int:
     """Resident, bytes."""
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())

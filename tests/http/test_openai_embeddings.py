@@ -23,7 +23,6 @@ def server(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[An
         "ARROWHEAD_RETRIEVAL__ENCODER": "minilm",
         "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
         "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap",
-        "ARROWHEAD_RETRIEVAL__MAX_INPUTS": "40",
     }
     with host_with(settings) as running:
         yield running
@@ -90,7 +89,7 @@ def test_texts_that_are_cut_are_named(server: Any) -> None:
         ({"model": "minilm", "input": [1, "x"]}, 422, "input"),
         ({"model": "minilm", "input": [[1], []]}, 422, "input"),
         ({"model": "minilm", "input": []}, 422, "input"),
-        ({"model": "minilm", "input": ["x"] * 41}, 422, "input"),
+        ({"model": "minilm", "input": ["x"] * 2049}, 422, "input"),
         ({"model": "minilm", "input": "x", "dimensions": 5}, 422, "dimensions"),
         ({"model": "minilm", "input": "x", "encoding_format": "hex"}, 422, "encoding_format"),
         ({"model": "minilm"}, 422, "input"),
@@ -123,7 +122,7 @@ def test_passages_come_in_the_order_of_their_use(server: Any, path: str) -> None
         ({"query": "x", "documents": []}, 422, "documents"),
         ({"query": "", "documents": ["a"]}, 422, "query"),
         ({"query": "x", "documents": ["a"], "top_n": 0}, 422, "top_n"),
-        ({"query": "x", "documents": ["a"] * 41}, 422, "documents"),
+        ({"query": "x", "documents": ["a"] * 2049}, 422, "documents"),
         ({"model": "minilm", "query": "x", "documents": ["a"]}, 404, "model"),
     ],
 )

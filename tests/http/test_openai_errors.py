@@ -104,35 +104,6 @@ def test_a_prompt_without_room_is_a_bad_request(client: openai.OpenAI) -> None:
     assert "shorten the input" in refused.value.message
 
 
-def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:
-    request = urllib.request.Request(f"{url}/v1/chat/completions", data=body, headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=120) as reply:
-            return reply.status, json.load(reply)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "status"),
-    [
-        (b"{", {"Content-Type": "application/json"}, 422),
-        (b"[1]", {"Content-Type": "application/json"}, 422),
-        (b'{"n": NaN}', {"Content-Type": "application/json"}, 422),
-        (b"[" * 20000, {"Content-Type": "application/json"}, 422),
-        (b" " * 70_000, {"Content-Type": "application/json"}, 413),
-        (b"{}", {"Content-Type": "text/plain"}, 403),
-        (b"{}", {"Content-Type": "application/json", "Host": "evil.example"}, 400),
-    ],
-)
-def test_hostile_bodies_are_refused(running: Any, body: bytes, headers: dict[str, str], status: int) -> None:
-    """Broken, nested, too long, from a web form, from another site's name: refused in OpenAI's shape."""
-    got, answer = _post(running.url, body, headers)
-
-    assert got == status
-    assert set(answer["error"]) == {"message", "type", "param", "code"}
-
-
 def test_unknown_routes_have_the_shape_too(running: Any) -> None:
     """404 and 405."""
     for path, status in (("/v1/nothing", 404), ("/v1/chat/completions", 405)):
@@ -140,37 +111,3 @@ def test_unknown_routes_have_the_shape_too(running: Any) -> None:
             urllib.request.urlopen(running.url + path, timeout=120)
         assert refused.value.code == status
         assert json.load(refused.value)["error"]["code"] == "unknown_url"
-
-
-def test_keys_guard_every_route_but_health(host_with: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """No key, a wrong one, a right one; another key's trace does not exist. The page of the docs is open and empty."""
-    caplog.set_level("DEBUG")
-    with host_with({"ARROWHEAD_SERVER__API_KEYS": "first-key-0,second-key-0"}) as server:
-        for key in ("none", "first-key-"):
-            with server.client(key) as stranger, pytest.raises(openai.AuthenticationError) as refused:
-                stranger.chat.completions.create(**ASK)
-            assert refused.value.code == "invalid_api_key"
-        closed = (
-            "/v1/models",
-            "/v1/traces/x",
-            "/version",
-            "/ready",
-            "/metrics",
-            "/openapi.json",
-            "/docs/x",
-            "//v1/models",
-        )
-        for path in closed:
-            with pytest.raises(urllib.error.HTTPError) as refusal:
-                urllib.request.urlopen(server.url + path, timeout=120)
-            assert refusal.value.code == 401
-        for path in ("/health", "/docs"):
-            with urllib.request.urlopen(server.url + path, timeout=120) as open_route:
-                assert open_route.status == 200
-        with server.client("first-key-0") as first, server.client("second-key-0") as second:
-            done = first.chat.completions.create(**ASK)
-            assert first.get(f"/traces/{done.id}", cast_to=object)
-            with pytest.raises(openai.NotFoundError):
-                second.get(f"/traces/{done.id}", cast_to=object)
-        said = "".join(record.getMessage() for record in caplog.records if record.name.startswith("server"))
-        assert said and "LMP10" not in said and "first-key" not in said

@@ -211,40 +211,6 @@ def test_headers_and_routes_of_the_layer_are_not_reached(server: Any) -> None:
     assert _post(server, "/v1/completions", body, **{"X-Vllm-Priority": "x", "X-data-parallel-rank": "7"}).is_success
 
 
-@pytest.mark.parametrize(
-    ("path", "fields"),
-    [
-        ("/v1/completions", {"prompt": "x", "max_tokens": 1900}),
-        ("/v1/chat/completions", {"messages": USER, "max_tokens": 1900}),
-        ("/v1/responses", {"input": "x", "max_output_tokens": 1900}),
-        ("/v1/messages", {"messages": USER, "max_tokens": 1900}),
-    ],
-)
-def test_an_answer_that_is_late_is_told_so(server: Any, path: str, fields: dict[str, Any]) -> None:
-    """By us: vLLM takes its end for a client that left. So soon as Anthropic's form has no ``ignore_eos``, and at
-    temperature 0 this model ends after 24 tokens."""
-    body = {"model": "chat-llama", "ignore_eos": True, "temperature": 0, **fields}
-    reply = _post(server, path, body, **{"X-Request-Timeout": "0.03"})
-
-    assert reply.status_code == 504, reply.text
-    assert reply.json()["error"]["code"] == "timeout"
-
-
-def test_a_client_that_leaves_frees_its_place(server: Any) -> None:
-    """Streams are cut off; the server then has nothing in flight."""
-    body = {"model": "chat-llama", "prompt": "x", "max_tokens": 1900, "stream": True, "ignore_eos": True}
-    headers = {"Authorization": f"Bearer {KEY}"}
-    with httpx.stream("POST", f"{server.url}/v1/completions", json=body, headers=headers, timeout=60) as stream:
-        next(stream.iter_lines())
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if httpx.get(f"{server.url}/ready", headers=headers).json()["in_flight"] == 0:
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the request is still in flight")
-
-
 def test_the_log_has_a_line_and_no_question(server: Any) -> None:
     """vLLM's libraries leave the log's level alone."""
     secret = "canary-gene-4711"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -60,11 +58,3 @@ def test_the_probe_fails_with_a_wrong_key_and_where_nothing_listens(server: Any,
 
     assert _probe(server.url, other) != 0
     assert _probe("http://127.0.0.1:9", config) != 0
-
-
-def test_only_the_liveness_probe_needs_no_key(server: Any) -> None:
-    """What an ``httpGet`` without a header would get."""
-    with urllib.request.urlopen(f"{server.url}/health", timeout=120) as reply:
-        assert reply.status == 200
-    with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(f"{server.url}/ready", timeout=120)

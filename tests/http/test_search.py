@@ -35,8 +35,6 @@ def site(
         "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap",
         "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path_factory.mktemp("corpora")),
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
-        "ARROWHEAD_RETRIEVAL__MAX_QUERIES": "3",
-        "ARROWHEAD_RETRIEVAL__MAX_K": "50",
     }
     with host_with(settings) as running:
         made = Site(running.url)
@@ -191,13 +189,13 @@ def test_an_unknown_passage_is_not_found(site: Site, path: str) -> None:
         ({"query": "half \ud800"}, 422, "query"),
         ({"query": "nul \u0000"}, 422, "query"),
         ({"queries": []}, 422, "queries"),
-        ({"queries": ["a"] * 4}, 422, "queries"),
+        ({"queries": ["a"] * 65}, 422, "queries"),
         ({"queries": ["a", ""]}, 422, "queries[1]"),
         ({"query": "a", "k": 0}, 422, "k"),
-        ({"query": "a", "k": 51}, 422, "k"),
+        ({"query": "a", "k": 1001}, 422, "k"),
         ({"query": "a", "k": "5"}, 422, "k"),
         ({"query": "a", "rerank": -1}, 422, "rerank"),
-        ({"query": "a", "rerank": 501}, 422, "rerank"),
+        ({"query": "a", "rerank": 1001}, 422, "rerank"),
         ({"query": "a", "retriever": "magic"}, 422, "retriever"),
         ({"query": "a", "namespaces": []}, 422, "namespaces"),
         ({"query": "a", "namespaces": ["nowhere"]}, 404, "namespaces"),

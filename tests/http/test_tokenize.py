@@ -70,11 +70,3 @@ def test_what_is_wrong_is_named(running: Any, path: str, body: Any, status: int,
     got, reply = _post(running.url, path, body)
 
     assert (got, reply["error"]["param"]) == (status, param)
-
-
-def test_both_are_behind_the_key(host_with: Any) -> None:
-    """They tell what model is served."""
-    with host_with({"ARROWHEAD_SERVER__API_KEYS": "first-key-0"}) as server:
-        for path, body in (("tokenize", {"prompt": "a"}), ("detokenize", {"tokens": [97]})):
-            assert _post(server.url, path, body)[0] == 401
-            assert _post(server.url, path, body, "first-key-0")[0] == 200

@@ -13,11 +13,10 @@ from models.encoders.hashing import HashingEncoder
 
 ROOT = Path(__file__).parents[2]
 _MODELS = {"torch", "transformers", "sentence_transformers", "vllm", "xgrammar", "llguidance", "tokenizers"}
-_HEAVY = _MODELS | {"faiss", "opentelemetry", "citeproc"}
+_HEAVY = _MODELS | {"faiss", "opentelemetry"}
 _HASHED = "TP53 in sarcoma"
 # Name, program, and what it must not have loaded. The lightest come first.
 LIGHT = [
-    ("references", "import retrieval.references.csl", {"citeproc", "lxml"}),
     ("an index", "import retrieval.index.open", {"faiss", "torch"}),
     (
         "encoders without weights",

@@ -156,6 +156,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/cli/audit.py",
     ),
     "tests/unit/server/jobs/test_queue.py": ("server/jobs/uploads.py",),
+    "tests/unit/server/test_error_mapping.py": ("server/errors.py",),
     "tests/unit/server/methods/i_medrag/test_method.py": ("server/methods/i_medrag/sub_answers.py",),
     "tests/unit/server/methods/medrag/test_method.py": (
         "server/methods/medrag/chain_of_thought.py",

@@ -20,6 +20,7 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
@@ -33,7 +34,14 @@ from models.decoding.grammar import forced_call_grammar
 from models.engines.base import Engine, EngineKind, EngineOptions, RemoteOptions
 from models.engines.registry import create_engine
 from models.types import GenerateParams
-from scripts.benchmarks.serving.vllm_replica import THREADS, VllmReplica, launch, vllm_replicas, wait_until_healthy
+from scripts.benchmarks.serving.vllm_replica import (
+    THREADS,
+    VllmReplica,
+    launch,
+    router,
+    vllm_replicas,
+    wait_until_healthy,
+)
 
 NAME: Final = "arrowhead-tiny"
 SCENARIOS: Final = ("cached", "latency", "replica-kill")
@@ -122,8 +130,12 @@ async def _resumes(urls: Sequence[str], kinds: Sequence[EngineKind], answers: in
 
 
 async def _engine(kind: EngineKind, urls: Sequence[str], stack: AsyncExitStack) -> Engine:
+    """Start an engine; over several replicas behind HAProxy, as the shipped file sets it up."""
+    url = urls[0]
+    if len(urls) > 1:
+        url = stack.enter_context(router(urls, Path(stack.enter_context(tempfile.TemporaryDirectory()))))
     card = card_from_request(ModelRequest(source=str(EMBEDDED_DIR), served_name=NAME))
-    remote = RemoteOptions(urls=tuple(urls), api_key=os.environ.get("REPLICA_KEY"), wait_s=120.0)
+    remote = RemoteOptions(url=url, api_key=os.environ.get("REPLICA_KEY"), wait_s=120.0)
     own = EngineOptions(dtype="float32", device="cpu", max_num_seqs=8, kv_cache_bytes=256 * 2**20)
     engine = create_engine(kind, card, EngineOptions(remote=remote) if kind == "remote" else own)
     await engine.start()

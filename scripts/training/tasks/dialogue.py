@@ -13,12 +13,12 @@ from models.types import Delta, GenerateParams
 from scripts.embedded.values import Values
 from scripts.training.tasks.frames import Frame, read_frames
 from scripts.training.tasks.names import Names
+from scripts.training.tasks.reading import NO_PASSAGE
 from scripts.training.tasks.samples import Sample, Text, Writer
 from scripts.training.tasks.statement_tasks import filled, random_slots
 from server.methods.base import Message
 from server.methods.i_medrag.rounds import Bounds, IteratedPrompts, Pair, Rounds, history_text
 from server.methods.medrag.chain_of_thought import PromptInputs, Prompts
-from server.methods.medrag.closing import NO_PASSAGE
 from server.methods.medrag.request import MARK, IMedRagOptions, read_question
 from server.methods.shared.conversation.follow_ups import rewritten
 from server.methods.shared.generation import Generations, PromptFormatter

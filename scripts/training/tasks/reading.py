@@ -12,15 +12,16 @@ from retrieval.passages import Document, Hit, Passage, passage_id
 from scripts.training.tasks.samples import Sample, Text, Writer
 from server.methods.i_medrag.rounds import IteratedPrompts
 from server.methods.medrag.chain_of_thought import Prompts
-from server.methods.medrag.closing import NO_PASSAGE
 from server.methods.medrag.context import Context, PassageOrder, build_context
-from server.methods.medrag.evidence_reasoning import SILENT
 from server.methods.medrag.request import MARK, IMedRagOptions, MedRagOptions, read_question
 from server.methods.shared.verdicts import EvidenceSentence
 
 Way = Literal["reasoned", "direct", "sub"]
 _BUDGET: Final = 1400
 _NAMESPACE: Final = "library"
+# What the model is trained to write where the passages do not answer.
+SILENT: Final = "No passage says it."
+NO_PASSAGE: Final = "The passages do not say."
 NO_PASSAGE_GERMAN: Final = "Die Passagen sagen es nicht."
 
 

@@ -273,7 +273,7 @@ def model_for(services: Services, model: str, job: str | None, principal: Princi
     """Return the requested model, or its base for a side job, which the key must also be allowed to use.
 
     Raises:
-        ModelUnknown: the key has no such model.
+        RequestError: the key has no such model.
     """
     found = services.find(model, principal)
     return found if job is None else services.find(services.lifecycle.card.name, principal)

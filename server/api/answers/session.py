@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from server.admission import CancelScope, Ticket, estimated_tokens
 from server.api.answers.rendering import Choice, EventAddresses
 from server.api.answers.sanitize import EventSanitizer
+from server.api.http_io import MAX_CHOICES
 from server.error_mapping import error_reply
 from server.errors import AnswerTimeout, EgressRaised, InvalidRequest
 from server.methods.base import AnswerRequest, Done, Event, Method
@@ -213,9 +214,8 @@ class Answers:
         """
         self._services.admission.check()
         self._deadline = deadline_of(self._services, timeout)
-        limit = self._services.settings.server.max_n
-        if len(self._asks) > limit:
-            raise InvalidRequest(f"n: at most {limit} choices are served at once", param="n")
+        if len(self._asks) > MAX_CHOICES:
+            raise InvalidRequest(f"n: at most {MAX_CHOICES} choices are served at once", param="n")
         self._services.lifecycle.get()
         self._asks = await self._services.with_namespaces(self._served, self.head.owner, self._asks)
         self._served.method.check(self._asks[0])

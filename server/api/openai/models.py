@@ -226,7 +226,7 @@ def _engine(services: Services, model: str | None, principal: Principal) -> Engi
     """Return the engine; a method has the tokens of its base model.
 
     Raises:
-        ModelUnknown: the key has no such model.
+        RequestError: the key has no such model.
         EngineUnavailable: the model is loading.
     """
     if model is not None:

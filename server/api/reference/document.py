@@ -1,4 +1,4 @@
-"""Serve ``/openapi.json``, FastAPI's document completed with what it cannot know, and ``/docs``, the page of it.
+"""Serve ``/openapi.json``, FastAPI's document completed with what it cannot know, and ``/docs``, Swagger UI over it.
 
 FastAPI cannot know keys, errors, limits and names of the running server, and the requests that are passed on to the
 engine's own OpenAI layer. The page and its script contain no data of the server and need no key. The document needs a
@@ -26,9 +26,10 @@ from models.catalog import ModelCard
 from models.engines.base import ServesOpenAi
 from models.errors import ArrowheadError
 from server.api.declarations import GIVEN, QUESTION, Reads, Responses
+from server.api.http_io import MAX_CHOICES
 from server.api.vllm_passthrough.checks import LONGEST, MAX_LOGPROBS, REFUSED
 from server.api.vllm_passthrough.dispatch import NEED_TEMPLATE
-from server.error_mapping import TABLE
+from server.error_mapping import KINDS, error_codes
 from server.methods.base import uses_chat_template
 from server.middleware import OPEN_PATHS
 from server.wiring.services import Services
@@ -128,7 +129,7 @@ def running_of(services: Services) -> Running:
         layer = card.name if isinstance(engine, ServesOpenAi) else ""
     return Running(
         needs_key=services.key_lookup.requires_key,
-        max_choices=services.settings.server.max_n,
+        max_choices=MAX_CHOICES,
         vocabulary=vocabulary,
         has_turns=has_turns,
         layer_model=layer,
@@ -209,8 +210,7 @@ def _limit(schema: Schema, word: str, most: int) -> None:
 
 
 def _error_schema() -> Schema:
-    codes = sorted({code for _, _, code in TABLE.values()} | {"unknown_url"})
-    types = sorted({kind for _, kind, _ in TABLE.values()})
+    codes, types = sorted(error_codes()), sorted(KINDS)
     param = {"type": ["string", "null"], "description": "the field that is at fault"}
     members: Schema = {"message": _TEXT, "type": {"enum": types}, "param": param, "code": {"enum": codes}}
     error = {"type": "object", "properties": members, "required": list(members)}
@@ -337,13 +337,15 @@ router = APIRouter(tags=["Server"])
 _KINDS: Final = {
     "page.html": "text/html",
     "page.js": "text/javascript",
-    "page.css": "text/css",
     "page.svg": "image/svg+xml",
+    "swagger-ui.js": "text/javascript",
+    "swagger-ui.css": "text/css",
 }
-# No resources of other origins, no inline scripts, no framing by other pages.
+# No resources of other origins, no inline scripts, no framing by other pages; Swagger UI's icons stand in its styles.
 HEADERS: Final = {
     "Content-Security-Policy": (
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+        "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "object-src 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -370,7 +372,7 @@ async def docs() -> Response:
 
 @router.get(
     "/docs/{name}",
-    summary="Return the page's script, style or icon: page.js, page.css, page.svg; all else needs a key",
+    summary="Return the page's scripts, styles and icon; all else needs a key",
     response_class=Response,
     responses=_PAGE,
 )

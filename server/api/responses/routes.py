@@ -31,7 +31,7 @@ from server.api.responses.schemas import (
 from server.api.vllm_passthrough.dispatch import dispatch_plain
 from server.auth.authentication import Principal
 from server.error_mapping import error_reply
-from server.errors import ResponseNotStored
+from server.errors import RESPONSE_NOT_STORED, RequestError
 from server.methods.base import AnswerRequest
 from server.middleware import log_failure
 from server.traces import TraceHead
@@ -145,7 +145,7 @@ _NOT_STORED = "Always 404: responses are not stored; GET /v1/traces/{trace_id} h
 @router.get("/v1/responses/{response_id}", summary=_NOT_STORED, status_code=404)
 @router.delete("/v1/responses/{response_id}", summary=_NOT_STORED, status_code=404)
 async def stored_response(response_id: str) -> Response:
-    raise ResponseNotStored("responses are not stored here", param="response_id")
+    raise RequestError("responses are not stored here", RESPONSE_NOT_STORED, param="response_id")
 
 
 def _answers(services: Services, body: ResponsesRequest, principal: Principal, job: str | None) -> Answers:

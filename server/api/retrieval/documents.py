@@ -24,6 +24,7 @@ from server.api.declarations import CHANGE_ERRORS, Reads, Reply, Responses, Sche
 from server.api.http_io import parse_body, read_json
 from server.api.retrieval.namespaces import require_changes
 from server.api.retrieval.schemas import (
+    MAX_INPUTS,
     DocumentBody,
     DocumentsBody,
     NoBody,
@@ -33,7 +34,7 @@ from server.api.retrieval.schemas import (
     ncbi_day,
 )
 from server.egress.policy import EgressContext
-from server.errors import ForbiddenHost, InvalidRequest, UploadTooLarge
+from server.errors import FORM_OF_ANOTHER_SITE, UPLOAD_TOO_LARGE, InvalidRequest, RequestError
 from server.jobs.queue import JobSpec, JobStatus, Work
 from server.jobs.uploads import Upload
 from server.observability.observer import request_id
@@ -101,9 +102,10 @@ _FILE: Final[Schema] = {
 async def add_documents(request: Request, name: str) -> Response:
     services = await opened(request, name)
     body = parse_body(DocumentsBody, await read_json(request, services.settings.server.max_body_bytes))
-    limit = services.settings.retrieval.max_inputs
-    if len(body.documents) > limit:
-        raise InvalidRequest(f"documents: {len(body.documents)} given, at most {limit} are taken", param="documents")
+    if len(body.documents) > MAX_INPUTS:
+        raise InvalidRequest(
+            f"documents: {len(body.documents)} given, at most {MAX_INPUTS} are taken", param="documents"
+        )
     today = datetime.now(UTC).date().isoformat()
     work = services.changes.documents([_reading(one, today) for one in body.documents])
     return await submitted(request, ("documents", name), work, few=len(body.documents) <= _FEW)
@@ -142,7 +144,9 @@ async def add_file(request: Request, name: str) -> Response:
     services = await opened(request, name, {"filename", "reader", "ocr", "licence"})
     fields = request.query_params
     if request.method == "POST" and request.headers.get("content-type", "").split(";")[0].strip().lower() in _FORMS:
-        raise ForbiddenHost("a file must be sent with PUT, or with POST as application/octet-stream")
+        raise RequestError(
+            "a file must be sent with PUT, or with POST as application/octet-stream", FORM_OF_ANOTHER_SITE
+        )
     kind = fields.get("reader", "")
     if kind and kind not in READERS:
         raise InvalidRequest(f"reader: one of {', '.join(READERS)}", param="reader")
@@ -224,7 +228,7 @@ async def opened(request: Request, name: str, fields: Collection[str] = ()) -> S
     """Return the services after the checks that need no body.
 
     Raises:
-        ChangesRefused: namespaces are not changed over HTTP.
+        RequestError: namespaces are not changed over HTTP.
         InvalidRequest: a query parameter is unknown or wrong.
         NamespaceInvalid: the name is not valid.
         NamespaceUnknown: there is no such namespace.
@@ -283,7 +287,7 @@ async def _received(request: Request, services: Services, filename: str) -> Uplo
     uploads = services.retrieval.uploads
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > uploads.max_bytes:
-        raise UploadTooLarge(f"the file is longer than {uploads.max_bytes} bytes")
+        raise RequestError(f"the file is longer than {uploads.max_bytes} bytes", UPLOAD_TOO_LARGE)
     uploads.begin()
     try:
         upload = await asyncio.to_thread(uploads.open, filename)

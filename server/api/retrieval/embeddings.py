@@ -24,6 +24,7 @@ from models.encoders.openai_tokens import MAX_TOKEN, text_of
 from server.api.declarations import QUESTION, RETRIEVAL_ERRORS, Reads, Reply, Schema
 from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
 from server.api.openai.schemas import MAX_TEXT
+from server.api.retrieval.schemas import MAX_INPUTS
 from server.errors import InvalidRequest
 from server.evidence.encoders import QUERY, EncoderPool
 from server.wiring.services import Services
@@ -113,9 +114,8 @@ class Embeddings(Reply):
 async def embeddings(request: Request) -> Response:
     services: Services = request.app.state.services
     body = parse_body(EmbeddingsRequest, await read_json(request, services.settings.server.max_body_bytes))
-    limit = services.settings.retrieval.max_inputs
-    if len(body.texts) > limit:
-        raise InvalidRequest(f"input: {len(body.texts)} texts, at most {limit} are taken at once", param="input")
+    if len(body.texts) > MAX_INPUTS:
+        raise InvalidRequest(f"input: {len(body.texts)} texts, at most {MAX_INPUTS} are taken at once", param="input")
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         return JSONResponse(await services.encoders.run(lambda: _embed(services.encoders, body)))
 
@@ -206,9 +206,10 @@ _RERANK: Final[Mapping[str, Any]] = {
 async def rerank(request: Request) -> Response:
     services: Services = request.app.state.services
     body = parse_body(RerankRequest, await read_json(request, services.settings.server.max_body_bytes))
-    limit = services.settings.retrieval.max_inputs
-    if len(body.documents) > limit:
-        raise InvalidRequest(f"documents: {len(body.documents)} given, at most {limit} are taken", param="documents")
+    if len(body.documents) > MAX_INPUTS:
+        raise InvalidRequest(
+            f"documents: {len(body.documents)} given, at most {MAX_INPUTS} are taken", param="documents"
+        )
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         return JSONResponse(await services.encoders.run(lambda: _rerank(services.encoders, body)))
 

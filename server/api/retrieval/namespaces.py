@@ -20,7 +20,7 @@ from server.api.http_io import parse_body, read_json
 from server.api.retrieval.schemas import NamespaceBody
 from server.auth.authentication import Principal, require_change
 from server.auth.namespace_scopes import owner_metadata
-from server.errors import ChangesRefused, EncoderUnknown, InvalidRequest
+from server.errors import CHANGES_REFUSED, EncoderUnknown, InvalidRequest, RequestError
 from server.evidence.passages import Retrieval
 from server.settings.server import is_loopback
 from server.wiring.services import Services
@@ -33,16 +33,17 @@ def require_changes(request: Request) -> None:
     """Check that the request may change namespaces.
 
     Raises:
-        ChangesRefused: namespaces are not changed over HTTP.
-        NotGranted: this key may not change namespaces.
+        RequestError: namespaces are not changed over HTTP, or this key may not change namespaces.
         ServerStopping: the server stops.
     """
     services: Services = request.app.state.services
     services.admission.check()
     if not changes_allowed(services):
         if services.settings.retrieval.allow_changes is None:
-            raise ChangesRefused("namespaces are not changed over HTTP on an address that other machines reach")
-        raise ChangesRefused("namespaces are not changed over HTTP on this server")
+            raise RequestError(
+                "namespaces are not changed over HTTP on an address that other machines reach", CHANGES_REFUSED
+            )
+        raise RequestError("namespaces are not changed over HTTP on this server", CHANGES_REFUSED)
     require_change(request.state.principal)
 
 

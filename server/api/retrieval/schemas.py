@@ -18,6 +18,8 @@ from server.api.openai.schemas import MAX_TEXT
 from server.types import EgressMode
 
 MAX_COUNTED: Final = 64
+# Texts of one request.
+MAX_INPUTS: Final = 2048
 _NO_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _DAY: Final = re.compile(r"(\d{4})(?:-?(\d\d)-?(\d\d))", re.ASCII)
 _PART_OF_DAY: Final = re.compile(r"(\d{4})(?:-(\d\d))?", re.ASCII)

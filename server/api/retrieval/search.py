@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request, Response
 from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.keyword_counts import keyword_counts
-from retrieval.corpus.search.ranking import BM25, RankedPassage, Retriever
+from retrieval.corpus.search.ranking import BM25, MAX_K, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions, default_retriever
 from retrieval.corpus.store.base import PassageFilter, Target
 from retrieval.errors import NamespaceInvalid, NamespaceUnknown
@@ -24,7 +24,7 @@ from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, errors
 from server.api.http_io import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import MAX_COUNTED, FilterBody, SearchBody, day_number, shown_day
 from server.auth.authentication import Principal
-from server.errors import InvalidRequest, PassageNotFound
+from server.errors import PASSAGE_UNKNOWN, InvalidRequest, RequestError
 from server.evidence.passages import distinct_names
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.services import Services
@@ -32,6 +32,7 @@ from server.wiring.services import Services
 router = APIRouter(tags=["Retrieval"])
 # The hits of all queries of a request may be this many times those of the largest single search.
 _MANY: Final = 10
+_MAX_QUERIES: Final = 64
 
 
 class SearchRecord(Reply):
@@ -109,7 +110,7 @@ async def get_passage(request: Request, namespace: str, passage_id: str) -> Resp
     """Return a passage with the other documents that have the same text, which searches omit."""
     services: Services = request.app.state.services
     if not (passage_id.isascii() and passage_id.isdigit() and 0 < int(passage_id[:20]) < 2**63):
-        raise PassageNotFound("a passage's id is a number of up to 63 bits")
+        raise RequestError("a passage's id is a number of up to 63 bits", PASSAGE_UNKNOWN)
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         principal, number = request.state.principal, int(passage_id)
         are_notes = await services.retrieval.run(lambda: _are_notes(services, principal, namespace))
@@ -139,18 +140,18 @@ def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:
     if (body.query is None) == (body.queries is None):
         raise InvalidRequest("either query or queries is needed", param="query")
     queries = [body.query] if body.query is not None else body.queries or []
-    if len(queries) > settings.max_queries:
-        many = f"queries: {len(queries)} given, at most {settings.max_queries} are taken at once"
+    if len(queries) > _MAX_QUERIES:
+        many = f"queries: {len(queries)} given, at most {_MAX_QUERIES} are taken at once"
         raise InvalidRequest(many, param="queries")
-    if body.k > settings.max_k:
-        raise InvalidRequest(f"k: at most {settings.max_k} passages are found at once", param="k")
+    if body.k > MAX_K:
+        raise InvalidRequest(f"k: at most {MAX_K} passages are found at once", param="k")
     if body.rerank and settings.cross_encoder is None:
         raise InvalidRequest(
             "rerank: this server has no cross-encoder; retrieval.cross_encoder names one", param="rerank"
         )
     for name, value in (("k", body.k), ("rerank", body.rerank), ("late", body.late or 0)):
-        if value * len(queries) > _MANY * settings.max_k:
-            most = _MANY * settings.max_k
+        if value * len(queries) > _MANY * MAX_K:
+            most = _MANY * MAX_K
             raise InvalidRequest(f"{name}: at most {most} for all queries of a request together", param=name)
     return queries
 
@@ -245,7 +246,7 @@ def _passage(namespaces: Namespaces, name: str, number: int) -> bytes:
     with namespaces.using(name) as namespace:
         found = namespace.store.get([number])
         if not found:
-            raise PassageNotFound(f"namespace {name} has no such passage")
+            raise RequestError(f"namespace {name} has no such passage", PASSAGE_UNKNOWN)
         others = namespace.store.also_in(number)
         passage, document = found[0]
         same = [{"document_id": other.document_id, "title": other.title, "url": other.url} for other in others]

@@ -15,9 +15,9 @@ from retrieval.errors import NamespaceUnknown
 from server.api.answers.session import TIMEOUT_HEADER, deadline_of
 from server.api.declarations import HAS_WORDS, RETRIEVAL_ERRORS, TIMEOUT, Reads, Reply, errors, exactly_one
 from server.api.http_io import cancel_on_disconnect, parse_body, read_json
-from server.api.retrieval.schemas import Body, words
+from server.api.retrieval.schemas import MAX_INPUTS, Body, words
 from server.auth.authentication import Principal
-from server.errors import InvalidRequest, ModelUnknown, PassageNotFound
+from server.errors import MODEL_UNKNOWN, PASSAGE_UNKNOWN, InvalidRequest, RequestError
 from server.evidence.verification import Verdict, Verification
 from server.wiring.services import Services
 
@@ -115,7 +115,7 @@ class VerificationReply(Reply):
 async def verify(request: Request) -> Response:
     services: Services = request.app.state.services
     body = parse_body(VerifyRequest, await read_json(request, services.settings.server.max_body_bytes))
-    _check(body, services.settings.retrieval.max_inputs, services.verifier.name)
+    _check(body, MAX_INPUTS, services.verifier.name)
     deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
     async with cancel_on_disconnect(request.receive):
         pieces = await _texts(services, request.state.principal, body.evidence)
@@ -128,14 +128,16 @@ def _check(body: VerifyRequest, limit: int, verifier: str) -> None:
     """Check what the schema alone does not; ``limit`` is of pieces.
 
     Raises:
-        InvalidRequest, ModelUnknown: a value is not valid; ``param`` names the field.
+        InvalidRequest, RequestError: a value is not valid; ``param`` names the field.
     """
     if (body.question is None) == (body.claim is None):
         raise InvalidRequest("claim: send either a claim or a question", param="claim")
     if len(body.evidence) > limit:
         raise InvalidRequest(f"evidence: {len(body.evidence)} pieces, at most {limit} are taken", param="evidence")
     if body.model not in ("", verifier):
-        raise ModelUnknown(f"there is no verifier {body.model[:100]!r}; there is {verifier}", param="model")
+        raise RequestError(
+            f"there is no verifier {body.model[:100]!r}; there is {verifier}", MODEL_UNKNOWN, param="model"
+        )
 
 
 def _check_size(pieces: Sequence[str]) -> None:
@@ -148,7 +150,7 @@ async def _texts(services: Services, principal: Principal, evidence: Sequence[st
     """Return the texts of all pieces; passages are those of the namespaces that the key may read.
 
     Raises:
-        NamespaceUnknown, PassageNotFound: there is no such passage for this key; ``param`` names the piece.
+        NamespaceUnknown, RequestError: there is no such passage for this key; ``param`` names the piece.
     """
     texts = [piece for piece in evidence if isinstance(piece, str)]
     if len(texts) == len(evidence):
@@ -174,7 +176,9 @@ def _passage_text(stored: Namespaces, names: Sequence[str], piece: StoredPassage
         with stored.using(name) as namespace:
             if found := namespace.store.get([number]):
                 return found[0][0].text
-    raise PassageNotFound(f"{param}.passage: there is no passage {piece.passage} here", param=f"{param}.passage")
+    raise RequestError(
+        f"{param}.passage: there is no passage {piece.passage} here", PASSAGE_UNKNOWN, param=f"{param}.passage"
+    )
 
 
 def _reply(model: str, found: Verification) -> dict[str, Any]:

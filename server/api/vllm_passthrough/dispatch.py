@@ -24,6 +24,7 @@ from server.api.answers.session import TIMEOUT_HEADER, Account, AnswerSession, d
 from server.api.declarations import TIMEOUT, Reads, errors
 from server.api.http_io import (
     DONE,
+    MAX_CHOICES,
     Body,
     KeepAlive,
     RawRoute,
@@ -61,7 +62,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     Raises:
         InvalidRequest: a value is not valid.
         UnsupportedField: a field is not served.
-        ModelUnknown: this key may not use the plain model.
+        RequestError: this key may not use the plain model.
         ServerStopping: the server stops.
     """
     services: Services = request.app.state.services
@@ -78,7 +79,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     services.admission.check()
     deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
     chosen = services.settings.server
-    checked = check_plain(body, chosen.max_n)
+    checked = check_plain(body, MAX_CHOICES)
     if request.scope["path"] == _RESPONSES:
         checked = readable_history(checked)
     call = LayerCall(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from retrieval.references.csl import Item, Style
 from server.methods.base import AnswerRequest, CallReplied
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.shared.passages import SentenceScores
@@ -240,12 +239,4 @@ class Literature(Protocol):
 
     async def compare_articles(self, question: str, articles: Sequence[Article]) -> SentenceScores:
         """Compare title and text of articles with a question, as ``compare`` does."""
-        ...
-
-
-class Citations(Protocol):
-    """Write references in a citation style; a library does it, never a model."""
-
-    def text(self, item: Item, style: Style) -> str:
-        """Return the reference of a CSL-JSON item on one line of plain text, without number."""
         ...

@@ -48,7 +48,7 @@ from server.methods.base import (
 from server.methods.clinfo.extraction import extract
 from server.methods.clinfo.generated import Reader
 from server.methods.clinfo.judging import Judge, Prompts, decided
-from server.methods.clinfo.literature import ArticleSource, Citations, Literature
+from server.methods.clinfo.literature import ArticleSource, Literature
 from server.methods.clinfo.options import ClinfoOptions, parse_options
 from server.methods.clinfo.queries import Query, build_queries, given_queries, with_limits
 from server.methods.clinfo.report import (
@@ -188,7 +188,6 @@ class Library:
     literature: Literature
     passages: PassageSource
     names: Names
-    citations: Citations
     gate: Gate
 
 
@@ -453,7 +452,7 @@ class Review:
             details=report.concluded(conclusion).details | {"citations": citations_of(conclusion, articles)},
             outcome=self._outcome(conclusion),
         )
-        yield from ending(report, shown, cited, self._library.citations, done)
+        yield from ending(report, shown, cited, done)
 
     def _outcome(self, conclusion: Conclusion) -> AnswerOutcome:
         is_open = is_quoted_on_yes_or_no(conclusion, self._question)

@@ -12,7 +12,6 @@ from datetime import date
 from typing import Any, Final, Literal, get_args
 
 from retrieval.corpus.store.base import is_name
-from retrieval.references.csl import STYLES, Style
 from server.methods.base import OptionInvalid
 from server.methods.shared.reading.gate import MAX_SENTENCES
 from server.methods.shared.synthesis import SYNTHESES, Synthesis
@@ -60,7 +59,6 @@ class ClinfoOptions:
     full_text: bool = False
     synthesis: Synthesis | None = None
     sentences: int = 3
-    style: Style = "vancouver"
     references: bool = True
     egress: EgressMode | None = None
     max_seconds: float = 300.0
@@ -121,7 +119,6 @@ _RULES: Final[dict[str, _Rule]] = {
     "full_text": (lambda value: isinstance(value, bool), "true or false"),
     "synthesis": _one_of(*SYNTHESES),
     "sentences": _whole(1, MAX_SENTENCES),
-    "style": _one_of(*STYLES),
     "references": (lambda value: isinstance(value, bool), "true or false"),
     "egress": _one_of(*EGRESS_MODES),
     "max_seconds": (lambda value: _is_seconds(value), "a number of seconds from 5 to 3600"),

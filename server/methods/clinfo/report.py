@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from models.decoding.types import LoopUsage
+from retrieval.references.csl import reference_line
 from server.methods.base import (
     AnswerOutcome,
     Done,
@@ -17,7 +18,7 @@ from server.methods.base import (
     TextDelta,
     TranscriptDelta,
 )
-from server.methods.clinfo.literature import LEVELS, Article, Citations, Level
+from server.methods.clinfo.literature import LEVELS, Article, Level
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.clinfo.queries import Query as Asked
 from server.methods.clinfo.queries import Writer
@@ -199,7 +200,6 @@ class Report:
             tldr=self.tldr,
             sentences=self.sentences,
             contradictions=self.contradictions,
-            style=self.options.style,
         )
         return {
             "method": "clinfo",
@@ -308,16 +308,14 @@ def citations_of(conclusion: Conclusion, articles: Mapping[str, Article]) -> lis
     return rows
 
 
-def listed_references(
-    cited: Mapping[int, Article], citations: Citations, options: ClinfoOptions, offset: int
-) -> tuple[str, tuple[Reference, ...]]:
+def listed_references(cited: Mapping[int, Article], offset: int) -> tuple[str, tuple[Reference, ...]]:
     """Return the reference list for an answer of ``offset`` characters; ``cited`` are by number."""
     if not cited:
         return "", ()
     text, references = HEADING, []
     for number, article in cited.items():
         marker, start = f"[{number}]", offset + len(text)
-        shown = _plain(citations.text(article.item, options.style))
+        shown = _plain(reference_line(article.item))
         flags = f" ({', '.join(article.flags).upper()})" if article.flags else ""
         label = f"PMID {article.pmid}" if article.pmid else article.namespace or "source"
         evidence = f"{article.title}\n{article.text}".strip()
@@ -387,12 +385,10 @@ def abstention(report: Report, reason: str, outcome: AnswerOutcome, usage: LoopU
     yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=details, outcome=outcome)
 
 
-def ending(
-    report: Report, shown: str, cited: Mapping[int, Article], citations: Citations, done: Done
-) -> Iterator[Event]:
+def ending(report: Report, shown: str, cited: Mapping[int, Article], done: Done) -> Iterator[Event]:
     """Yield the reference list behind the text ``shown``, and ``done`` with the record."""
     if report.options.references:
-        text, references = listed_references(cited, citations, report.options, len(shown))
+        text, references = listed_references(cited, len(shown))
         if references:
             yield TextDelta(text, is_ours=True)
             yield Evidence(references)

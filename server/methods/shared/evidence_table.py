@@ -117,7 +117,6 @@ class Review:
     tldr: str = ""
     sentences: tuple[Sentence, ...] = ()
     contradictions: tuple[str, ...] = ()
-    style: str = ""
 
     @property
     def details(self) -> dict[str, Any]:
@@ -146,7 +145,6 @@ def review_of(details: Mapping[str, Any]) -> Review | None:
         tldr=str(record.get("tldr", "")),
         sentences=_all(Sentence, record.get("sentences"), cites=tuple),
         contradictions=tuple(map(str, record.get("contradictions") or ())),
-        style=str(record.get("style", "")),
     )
 
 

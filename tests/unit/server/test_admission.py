@@ -8,10 +8,11 @@ from contextlib import AsyncExitStack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused_for
 
 from server.admission import Admission, AdmissionLimits, FairQueue, Ticket, estimated_tokens
 from server.error_mapping import error_reply
-from server.errors import AnswerTimeout, KeyOverloaded, ServerOverloaded, ServerStopping
+from server.errors import KEY_FULL, SERVER_FULL, AnswerTimeout, ServerStopping, TooManyRequests
 
 
 def _states(queue: FairQueue, *tickets: Ticket) -> list[str]:
@@ -163,7 +164,7 @@ async def test_a_waiting_request_begins_when_a_place_is_free() -> None:
         for key, release in zip("ab", releases, strict=True):
             tasks.create_task(_hold(admission, key, release, order))
             await _settle()
-        with pytest.raises(ServerOverloaded) as refused:
+        with refused_for(SERVER_FULL) as refused:
             async with admission.place(Ticket("b")):
                 pass
         releases[0].set()
@@ -212,7 +213,7 @@ async def test_a_pushed_out_request_is_refused_as_its_keys_fault() -> None:
     release.set()
     results = await asyncio.gather(*flood, other, last, return_exceptions=True)
 
-    assert isinstance(results[2], KeyOverloaded)
+    assert isinstance(results[2], TooManyRequests) and results[2].fault is KEY_FULL
     assert error_reply(results[2]).code == "rate_limit_exceeded"
     assert [results[0], results[3], results[4]] == [None, None, None]
     assert (admission.in_flight, admission.waiting, admission.tokens) == (0, 0, 0)
@@ -223,7 +224,7 @@ async def test_waiting_has_an_end() -> None:
     admission = Admission(AdmissionLimits(running=1, waiting=2, max_wait_s=0.02))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(admission.place(Ticket("a")))
-        with pytest.raises(ServerOverloaded):
+        with refused_for(SERVER_FULL):
             await stack.enter_async_context(admission.place(Ticket("a")))
         with pytest.raises(AnswerTimeout):
             soon = asyncio.get_running_loop().time() + 0.001

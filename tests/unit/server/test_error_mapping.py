@@ -12,7 +12,7 @@ from models.errors import ArrowheadError
 from retrieval.errors import GatewayError, IndexWriteFailed, NamespaceDamaged
 from server.audit.log import AuditFailed
 from server.error_mapping import error_reply
-from server.errors import UploadNotWritten
+from server.errors import JOB_UNKNOWN, KEY_FULL, RequestError, StateUnavailable, TooManyRequests
 from server.jobs.queue import Job, JobSpec, failure
 
 
@@ -47,7 +47,7 @@ def met_by(kind: type[ArrowheadError] | None, cause: Callable[[], None]) -> Exce
 
 @pytest.mark.parametrize("cause", [full_database, full_disk, full_quota])
 @pytest.mark.parametrize(
-    "kind", [None, NamespaceDamaged, UploadNotWritten, IndexWriteFailed, AuditFailed, GatewayError]
+    "kind", [None, NamespaceDamaged, StateUnavailable, IndexWriteFailed, AuditFailed, GatewayError]
 )
 def test_a_full_disk_is_507_with_what_to_do(kind: type[ArrowheadError] | None, cause: Callable[[], None]) -> None:
     """No namespace is called damaged, and no unknown failure blamed, for want of room."""
@@ -72,3 +72,11 @@ def test_other_failures_are_no_full_disk() -> None:
 
     assert error_reply(met_by(NamespaceDamaged, refused)).status == 500
     assert error_reply(ValueError("x")).code == "internal_error"
+
+
+def test_a_fault_decides_the_reply_of_an_error_without_a_class() -> None:
+    """Status, code and remedy; the kind follows from the status."""
+    reply = error_reply(RequestError("not here", JOB_UNKNOWN, param="job_id"))
+    assert (reply.status, reply.type, reply.code) == (404, "invalid_request_error", "job_not_found")
+    assert reply.message.startswith("not here. GET /v1/jobs") and reply.param == "job_id"
+    assert error_reply(TooManyRequests("full", KEY_FULL, retry_after_s=7)).headers == {"Retry-After": "7"}

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from refusals import refused_for
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from server.errors import BodyTooSlow, HeadTooLarge
+from server.errors import BODY_TOO_SLOW, HEAD_TOO_LARGE
 from server.middleware import MAX_HEAD_BYTES, AccessLogMiddleware, DecodedHeaders, TimedBody, check_head
 from server.observability.metrics import metrics_only
 
@@ -40,7 +41,7 @@ async def test_a_body_that_stops_coming_is_refused() -> None:
     body = TimedBody(DecodedHeaders(_scope(content_length="10")), _Client([b"12345", None]), 0.05)
 
     assert (await body())["body"] == b"12345"
-    with pytest.raises(BodyTooSlow):
+    with refused_for(BODY_TOO_SLOW):
         await body()
     assert not await body.drain()
 
@@ -92,11 +93,11 @@ def test_headers_that_are_read_once_are_what_starlette_reads() -> None:
 def test_a_long_head_is_refused() -> None:
     """By number and by bytes; the address counts."""
     check_head(_scope(a="x" * 60_000))
-    with pytest.raises(HeadTooLarge):
+    with refused_for(HEAD_TOO_LARGE):
         check_head(_scope(a="x" * MAX_HEAD_BYTES))
-    with pytest.raises(HeadTooLarge):
+    with refused_for(HEAD_TOO_LARGE):
         check_head(_scope(**{f"h{i}": "" for i in range(300)}))
-    with pytest.raises(HeadTooLarge):
+    with refused_for(HEAD_TOO_LARGE):
         check_head(_scope() | {"query_string": b"x" * MAX_HEAD_BYTES})
 
 

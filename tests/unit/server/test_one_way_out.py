@@ -81,8 +81,8 @@ def test_one_sender_is_made_and_shared() -> None:
         "retrieval/corpus/ingest/cited_works.py": ["HttpSender(limits)"],  # GROBID, on a loopback address alone
         "retrieval/ncbi/client/client.py": ["HttpSender(config.limits)"],  # for a client on its own, as in tests
         "server/wiring/ncbi.py": [
-            "HttpSender(send_limits(settings), app)",
-            "HttpSender(send_limits(settings))",
+            "HttpSender(SendLimits(), app)",
+            "HttpSender(SendLimits())",
             "HttpSender(config.limits, connection=connection)",  # the institution's egress service, in NCBI's place
         ],
     }

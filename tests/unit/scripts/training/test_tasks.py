@@ -13,14 +13,13 @@ from scripts.embedded.generator import Generator
 from scripts.training.tasks.dialogue import DialogueTasks
 from scripts.training.tasks.graph_tasks import GraphTasks
 from scripts.training.tasks.mixture import Mixture
-from scripts.training.tasks.reading import Asked, ReadingTasks, Source
+from scripts.training.tasks.reading import NO_PASSAGE, Asked, ReadingTasks, Source
 from scripts.training.tasks.samples import NO_STATEMENT, Sample, Writer
 from scripts.training.tasks.statement_tasks import StatementTasks
 from scripts.training.tasks.transcripts import TranscriptTasks
 from server.methods.genegpt.prompt import Prompt
 from server.methods.i_medrag.rounds import Bounds, Rounds
 from server.methods.kg_rag.prompts import NONE_OF_THESE, UNKNOWN, KgRagOptions, Prompts, read_question
-from server.methods.medrag.closing import NO_PASSAGE
 from server.methods.shared.sentences import numbers_in
 
 SEEDS = [str(number) for number in range(40)]

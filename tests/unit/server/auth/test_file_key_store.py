@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -49,55 +48,12 @@ def test_the_secret_is_shown_once_and_not_kept(store: FileKeyStore) -> None:
     assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
 
 
-def test_what_was_chosen_is_read_again(store: FileKeyStore) -> None:
-    """Scopes and times, to the second."""
-    scopes = Scopes(
-        methods=("direct", "kg-rag"), egress="local-first", requests_per_minute=60, tokens_per_minute=9000,
-        namespaces=("asthma",), may_change=False,
-    )  # fmt: skip
-    expires = datetime(2030, 1, 31, 12, tzinfo=UTC)
-    _, made = store.create(NewKey(name="Zoë's laptop".replace("'", ""), expires=expires, scopes=scopes))
-
-    assert FileKeyStore(store.path).known() == (made,)
-    assert (made.scopes, made.expires, made.revoked) == (scopes, expires, None)
-    assert made.is_usable(expires - timedelta(seconds=1)) and not made.is_usable(expires)
-
-
-def test_secrets_differ(store: FileKeyStore) -> None:
-    """So do their ids, also from those that others have."""
-    made = [store.create(NewKey(name=f"key {n}")) for n in range(20)]
-
-    assert len({secret for secret, _ in made}) == len({key.id for _, key in made}) == 20
-
-
-def test_a_revoked_key_stays_known_by_its_id(store: FileKeyStore) -> None:
-    """By name or id; a new one may have the name."""
-    _, first = store.create(NewKey(name="anna"))
-    _, second = store.create(NewKey(name="ben"))
-    store.revoke("anna")
-    store.revoke(second.id)
-    _, again = store.create(NewKey(name="anna"))
-
-    assert [key.revoked is None for key in store.known()] == [False, False, True]
-    assert {first.id, second.id, again.id} == {key.id for key in store.known()}
-    for wrong, said in ((first.id, "revoked already"), ("nobody", "no key nobody")):
-        with pytest.raises(KeyRefused, match=said):
-            store.revoke(wrong)
-
-
 @pytest.mark.parametrize("name", ["", " ", "-x", "a\nb", "x" * 65, "1a2b3c4d", "a/b", "anna "])
 def test_a_name_is_one_line_and_no_id(store: FileKeyStore, name: str) -> None:
     """Or nobody could tell it in a table, or from a key's id."""
     with pytest.raises(KeyRefused):
         store.create(NewKey(name=name))
     assert not store.path.exists()
-
-
-def test_a_name_is_had_once(store: FileKeyStore) -> None:
-    """Among the keys that are active."""
-    store.create(NewKey(name="anna"))
-    with pytest.raises(KeyRefused, match="already"):
-        store.create(NewKey(name="anna"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from graph_files import KGX_EDGES, KGX_NODES, SPOKE, write_kgx_archive, write_li
 from retrieval.graph.spoke.source import OutboundCall
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from server.cli.main import main
-from server.evidence.encoders import graph_encoder_name
 from server.settings.loading import SettingsInvalid, graphs_dir, load_settings
 from server.wiring.bootstrap import build_spoke
 
@@ -87,12 +86,9 @@ def test_spoke_is_refused_where_nothing_may_leave() -> None:
             load_settings({"graph": {"spoke_url": wrong}})
 
 
-def test_graphs_have_their_own_folder_and_the_encoder_of_the_others(tmp_path: Path) -> None:
-    """Unless the settings say otherwise."""
-    settings = load_settings({"graph": {"data_dir": str(tmp_path)}, "retrieval": {"encoder": "hashing"}})
+def test_graphs_have_their_own_folder(tmp_path: Path) -> None:
+    settings = load_settings({"graph": {"data_dir": str(tmp_path)}})
     assert graphs_dir(settings) == tmp_path
-    assert graph_encoder_name(settings) == "hashing"
-    assert graph_encoder_name(load_settings({"graph": {"encoder": "medcpt"}})) == "medcpt"
 
 
 def test_spoke_is_there_only_with_an_address() -> None:

@@ -56,7 +56,7 @@ async def test_no_written_address_reaches_another_place(tmp_path: Path) -> None:
     async with _trap() as (trap, reached), NcbiServer(_answer_with_redirects(trap)) as ncbi:  # type: ignore[arg-type]
         settings = Settings(
             model=ModelSettings(engine="scripted", script=script),
-            ncbi=NcbiSettings(eutils_url=ncbi.url, blast_url=ncbi.url, retries=0, blast_poll_interval_s=0),
+            ncbi=NcbiSettings(eutils_url=ncbi.url, blast_url=ncbi.url, retries=0),
         )
         services = build_services(settings)
         assert services.egress is not None

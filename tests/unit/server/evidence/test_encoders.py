@@ -53,7 +53,7 @@ def test_the_settings_reach_the_remote_encoder(
     made: list[tuple[RemoteEncoderOptions, AtServer]], tmp_path: Path
 ) -> None:
     """Also the bound of one request, which the refusal of a request that is too long names."""
-    pool(batch_tokens=512, encoder_api_key="hush", encoder_reply_s=7.0, encoder_ca_file="/ca.pem").encoder()
+    pool(batch_tokens=512, encoder_api_key="hush", encoder_ca_file="/ca.pem").encoder()
     pool().encoder()
 
     (first, _), (second, _) = made
@@ -62,7 +62,6 @@ def test_the_settings_reach_the_remote_encoder(
         references=tmp_path / "arrowhead" / "encoders",
         api_key="hush",
         ca_file=Path("/ca.pem"),
-        reply_s=7.0,
         batch_tokens=512,
     )
     assert second.batch_tokens == 8192

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import pytest_asyncio
 from gateway_records import make_store
 from graph_doubles import PSORIASIS, RARE, STATEMENTS, MemoryGraph
@@ -17,7 +16,6 @@ from graph_doubles import PSORIASIS, RARE, STATEMENTS, MemoryGraph
 from models.encoders.base import Floats
 from retrieval.graph.types import Statement
 from server.auth.authentication import OPERATOR
-from server.errors import EncoderUnknown
 from server.evidence.encoders import EncoderPool
 from server.evidence.graph import GraphLocation, GraphService, StoredGraph
 from server.methods.base import AnswerRequest, Message
@@ -84,8 +82,6 @@ async def test_every_server_offers_the_method(tmp_path: Path) -> None:
     assert "scripted:kg-rag" in {served.id for served in services.models(OPERATOR)}
     assert not (tmp_path / "graphs").exists()
     await services.close()
-    with pytest.raises(EncoderUnknown):
-        build_services(Settings.model_validate(fields | {"graph": {"encoder": "minilm"}}))
     assert with_model(Settings.model_validate(fields), "scripted:kg-rag")[1] == "scripted:kg-rag"
 
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from models.errors import ModelNotFound
 from models.verifiers.base import Judgement, Pair, Verifier
-from server.errors import ServerOverloaded, ServerStopping, VerifierUnavailable
+from server.errors import ServerStopping, TooManyRequests, VerifierUnavailable
 from server.evidence.verifier import VerifierLimits, VerifierService, verifier_service
 from server.observability.metrics import Metrics
 from server.settings.verifier import VerifierSettings
@@ -158,7 +158,7 @@ async def test_the_queue_and_the_wait_are_bounded() -> None:
     await until_begun(watched)
     waiting = asyncio.create_task(service.judge(pairs(1)))
     await asyncio.sleep(0)
-    with pytest.raises(ServerOverloaded, match="too much"):
+    with pytest.raises(TooManyRequests, match="too much"):
         await service.judge(pairs(1))
     for one in (running, waiting):
         with pytest.raises(VerifierUnavailable, match=r"within 0\.2 s"):

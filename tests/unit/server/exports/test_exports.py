@@ -13,14 +13,13 @@ import bibtexparser
 import docx
 import pytest
 import rispy
+from refusals import refused_for
 
-from retrieval.references.csl import ReferenceStyles
-from server.errors import ExportInvalid, NothingToExport
+from server.errors import FORMAT_UNKNOWN, NO_REFERENCES
 from server.exports.formats import FORMATS, check_export, export
 from server.exports.report import report_of
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
 
-STYLES = ReferenceStyles()
 ITEM = {
     "id": "pmid:32678530",
     "type": "article-journal",
@@ -59,7 +58,6 @@ REVIEW = Review(
     rows=ROWS,
     tldr="It does [1].",
     sentences=(Sentence("It does.", (1,), True),),
-    style="ieee",
 )
 SHOWN = "**TL;DR** It does [1].\n\n![x](http://evil/p.png) <script>x</script>"
 
@@ -83,8 +81,8 @@ def trace(details: dict[str, Any] | None = None, **choice: Any) -> str:
     return json.dumps({**head, "choices": [told]})
 
 
-def text(form: Any, told: str | None = None, style: Any = None) -> str:
-    return export(told or trace(), form, style, STYLES).data.decode()
+def text(form: Any, told: str | None = None) -> str:
+    return export(told or trace(), form).data.decode()
 
 
 def test_ris_has_each_work_once() -> None:
@@ -154,23 +152,19 @@ def test_markdown_shows_the_report_and_loads_nothing() -> None:
     assert not re.search(r"(?<!\\)<(?!https?://)", shown)
     assert "![" not in shown
     assert "\\| A \\[table\\](http://evil) \\<img src=x\\>" in shown
-    assert "P. Horby, “Dexamethasone in Covid-19,” N Engl J Med, 2021" in shown
+    assert "Horby P. Dexamethasone in Covid-19. N Engl J Med. 2021." in shown
     assert "Articles: 3 found, 1 excluded, 2 included, 1 cited." in shown
     assert "not used: does not parse" in shown
     assert "**Retracted**" in shown
 
 
-def test_the_style_of_a_request_comes_before_the_answer_s_own() -> None:
-    assert "Horby P. Dexamethasone" in text("markdown", style="nlm")
-
-
 def test_docx_opens_with_text_table_and_references() -> None:
     told = trace(content="Fine\x00 \x0btext [1].\n\n- point **strong**\n## Head")
-    document = docx.Document(io.BytesIO(export(told, "docx", None, STYLES).data))
+    document = docx.Document(io.BytesIO(export(told, "docx").data))
     paragraphs = "\n".join(paragraph.text for paragraph in document.paragraphs)
     assert "Fine text [1]." in paragraphs
     assert "point strong" in paragraphs
-    assert "P. Horby" in paragraphs
+    assert "Horby P." in paragraphs
     assert "screening, another drug" in paragraphs
     (table,) = document.tables
     assert [cell.text for cell in table.rows[1].cells][:4] == ["1", "Dexamethasone in Covid-19", "trial", ""]
@@ -200,14 +194,14 @@ def test_a_work_cited_under_two_numbers_is_listed_once() -> None:
 
 @pytest.mark.parametrize("form", ["ris", "bibtex", "csl-json", "csv"])
 def test_an_answer_without_sources_is_no_empty_file(form: Any) -> None:
-    with pytest.raises(NothingToExport, match="names no source"):
-        export(trace({}, references=[]), form, None, STYLES)
+    with refused_for(NO_REFERENCES, match="names no source"):
+        export(trace({}, references=[]), form)
 
 
 @pytest.mark.parametrize("form", ["docx", "markdown"])
 def test_an_answer_without_sources_is_still_a_report(form: Any) -> None:
     told = trace({}, references=[], content="Not found.", outcome="not_found")
-    assert export(told, form, None, STYLES).data
+    assert export(told, form).data
     assert "Outcome: not found" in text("markdown", told)
 
 
@@ -218,13 +212,13 @@ def test_a_trace_of_an_error_or_without_choices_is_a_report_too() -> None:
 
 
 def test_the_file_has_a_name_that_no_header_can_break() -> None:
-    assert export(trace(), "ris", None, STYLES).name == "arrowhead-req-1.ris"
+    assert export(trace(), "ris").name == "arrowhead-req-1.ris"
 
 
-@pytest.mark.parametrize(("form", "style"), [("pdf", None), (None, None), ("ris", "apa"), ("x" * 5000, None)])
-def test_an_unknown_choice_is_refused_with_those_there_are(form: Any, style: Any) -> None:
-    with pytest.raises(ExportInvalid) as refused:
-        check_export(form, style)
-    assert refused.value.param == ("style" if style else "format")
-    assert ("nlm" if style else ", ".join(FORMATS)) in str(refused.value)
+@pytest.mark.parametrize("form", ["pdf", None, "x" * 5000])
+def test_an_unknown_choice_is_refused_with_those_there_are(form: Any) -> None:
+    with refused_for(FORMAT_UNKNOWN) as refused:
+        check_export(form)
+    assert refused.value.param == "format"
+    assert ", ".join(FORMATS) in str(refused.value)
     assert len(str(refused.value)) < 300

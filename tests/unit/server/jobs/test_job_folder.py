@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from refusals import refused_for
 
 from retrieval.storage.files import Disk
-from server.errors import JobNotFound, TooManyRequests, UploadNotWritten
+from server.errors import JOB_UNKNOWN, UPLOAD_NOT_WRITTEN, TooManyRequests
 from server.jobs.job_folder import JobFolder
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import Job, JobLimits, JobSpec, OrderedWork, Outcome, WorkOrder
@@ -91,7 +92,7 @@ async def test_ended_jobs_are_still_shown_by_the_next_process(tmp_path: Path) ->
     assert await after.queue.get(job.id, "me") == job
     assert len(await after.queue.of("me")) == 2
     assert after.begun == []
-    with pytest.raises(JobNotFound):
+    with refused_for(JOB_UNKNOWN):
         await after.queue.get(job.id, "another")
 
 
@@ -165,7 +166,7 @@ class FullDisk(Disk):
 async def test_a_full_disk_refuses_the_job_and_leaves_nothing(tmp_path: Path) -> None:
     """507, before anything was accepted."""
     queue = LocalJobQueue(JobLimits(), folder=JobFolder(tmp_path, FullDisk()))
-    with pytest.raises(UploadNotWritten, match="No space left on device"):
+    with refused_for(UPLOAD_NOT_WRITTEN, match="No space left on device"):
         await queue.submit(SPEC, OrderedWork(WorkOrder({}), lambda *_: Outcome({})))
     assert await queue.of("me") == []
     assert list((tmp_path / ".jobs").iterdir()) == []

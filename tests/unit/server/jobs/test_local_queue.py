@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from refusals import refused_for
 
 from retrieval.errors import DocumentUnreadable
-from server.errors import InvalidRequest, TooManyRequests, UploadTooLarge
+from server.errors import UPLOAD_TOO_LARGE, InvalidRequest, TooManyRequests
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import Job, JobLimits, JobSpec, Outcome
 from server.jobs.uploads import Uploads
@@ -101,7 +102,7 @@ def test_an_upload_is_private_bounded_and_gone_afterwards(tmp_path: Path) -> Non
     uploads = Uploads(root, max_bytes=10, at_once=1)
     upload = uploads.open("notes ä.txt")
     upload.write(b"0123456789")
-    with pytest.raises(UploadTooLarge, match="longer than 10 bytes"):
+    with refused_for(UPLOAD_TOO_LARGE, match="longer than 10 bytes"):
         upload.write(b"x")
     folder = upload.path.parents[1]
     assert folder.stat().st_mode & 0o077 == 0

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from refusals import refused_for
 
 from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
@@ -16,7 +17,7 @@ from server.auth.authentication import Principal
 from server.auth.keys import Scopes
 from server.auth.rate_limits import LocalRateLimiter
 from server.engine.lifecycle import EngineLifecycle
-from server.errors import RateExceeded, ServerOverloaded
+from server.errors import SERVER_FULL, TooManyRequests
 from server.methods.base import CallReplied, TextDelta, TranscriptDelta
 from server.middleware import request_id_for
 from server.observability.metrics import FAILURES, Metrics, ServerState
@@ -90,7 +91,7 @@ async def test_places_rates_and_restarts_are_exposed() -> None:
     principal = Principal(owner="k", scopes=Scopes(requests_per_minute=1))
     await rates.take(principal)
     for _ in range(2):
-        with pytest.raises(RateExceeded):
+        with pytest.raises(TooManyRequests):
             await rates.take(principal)
     metrics = Metrics()
     state = SimpleNamespace(
@@ -103,7 +104,7 @@ async def test_places_rates_and_restarts_are_exposed() -> None:
     )
     metrics.watch(cast(ServerState, state))
     async with admission.place(Ticket("k", 7)):
-        with pytest.raises(ServerOverloaded):
+        with refused_for(SERVER_FULL):
             await admission.place(Ticket("k")).__aenter__()
         text = metrics.expose("")[0].decode()
 

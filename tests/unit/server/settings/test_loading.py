@@ -12,7 +12,6 @@ from server.settings.loading import SettingsInvalid, load_settings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.server import is_loopback
 from server.types import key_id
-from server.wiring.ncbi import blast_options
 
 
 @pytest.fixture(autouse=True)
@@ -27,14 +26,14 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_flags_win_over_environment_over_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each source fills what the stronger ones left open, field by field within one group."""
     file = tmp_path / "config.toml"
-    file.write_text('[server]\nhost = "127.0.0.2"\nport = 1\nmax_n = 3\n')
+    file.write_text('[server]\nhost = "127.0.0.2"\nport = 1\nmax_waiting = 3\n')
     monkeypatch.setenv("ARROWHEAD_CONFIG", str(file))
     monkeypatch.setenv("ARROWHEAD_SERVER__PORT", "2")
-    monkeypatch.setenv("ARROWHEAD_SERVER__MAX_N", "4")
+    monkeypatch.setenv("ARROWHEAD_SERVER__MAX_WAITING", "4")
 
     server = load_settings({"server": {"port": "5"}}).server
 
-    assert (server.host, server.port, server.max_n) == ("127.0.0.2", 5, 4)
+    assert (server.host, server.port, server.max_waiting) == ("127.0.0.2", 5, 4)
 
 
 def test_the_file_in_the_xdg_folder_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -110,16 +109,14 @@ def test_a_bad_value_is_refused_by_its_variable(
 
 
 def test_prompts_go_unencrypted_to_private_addresses_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To another one with TLS, or where the operator allows it."""
+    """To another one with TLS."""
     monkeypatch.setenv("ARROWHEAD_MODEL__ENGINE", "remote")
     for url in ("http://10.0.0.7:8000", "https://8.8.8.8", "http://router:8000"):
         monkeypatch.setenv("ARROWHEAD_MODEL__URL", url)
         assert load_settings().model.url == url
     monkeypatch.setenv("ARROWHEAD_MODEL__URL", "http://8.8.8.8:8000")
-    with pytest.raises(SettingsInvalid, match=r"ARROWHEAD_MODEL__URL .*unencrypted.*model\.allow_http"):
+    with pytest.raises(SettingsInvalid, match=r"ARROWHEAD_MODEL__URL .*unencrypted.*https"):
         load_settings()
-    monkeypatch.setenv("ARROWHEAD_MODEL__ALLOW_HTTP", "true")
-    assert load_settings().model.url == "http://8.8.8.8:8000"
 
 
 def test_modes_of_keys_come_as_text_or_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -215,14 +212,8 @@ def test_loopback_is_judged_by_the_name_alone(host: str, expected: bool) -> None
 
 
 def test_blast_folders_come_as_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And reach the gateway's options with the limits of a search."""
     monkeypatch.setenv("ARROWHEAD_GATEWAY__BLASTDB_DIRS", "/db/a, /db/b")
-    monkeypatch.setenv("ARROWHEAD_GATEWAY__BLAST_CPU_S", "600")
-
-    options = blast_options(load_settings())
-
-    assert options.blastdb_dirs == (Path("/db/a"), Path("/db/b"))
-    assert (options.workers, options.threads, options.limits.cpu_s) == (1, 1, 600)
+    assert load_settings().gateway.blastdb_dirs == (Path("/db/a"), Path("/db/b"))
 
 
 def test_adapters_are_names_with_folders() -> None:

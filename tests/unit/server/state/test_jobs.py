@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from refusals import refused_for
 
 from retrieval.errors import DatabaseUnavailable
-from server.errors import JobNotFound, StateUnavailable, TooManyRequests
+from server.errors import JOB_UNKNOWN, StateUnavailable, TooManyRequests
 from server.jobs.queue import Job, JobLimits, JobSpec, JobStatus, OrderedWork, Outcome, WorkOrder
 from server.jobs.uploads import Uploads
 from server.state.database import Database
@@ -241,7 +242,7 @@ async def test_no_id_has_a_nul(serve: Callable[..., Server]) -> None:
     """What a text of the database cannot be is an id that is not there, and no failure of the database."""
     server = serve()
     for call in (server.queue.get, server.queue.cancel):
-        with pytest.raises(JobNotFound):
+        with refused_for(JOB_UNKNOWN):
             await call("job-\0", "me")
     traces = PostgresTraceStore(server.database, TraceBounds(10, 10_000, 60.0))
     assert await traces.get("\0", "me") is None

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from server.auth.authentication import Principal
 from server.auth.keys import Scopes
-from server.errors import RateExceeded, StateUnavailable
+from server.errors import StateUnavailable, TooManyRequests
 from server.state.database import Database
 from server.state.keys import PostgresRateLimiter
 
@@ -29,7 +29,7 @@ class Server:
     async def admits(self, principal: Principal) -> bool:
         try:
             await self.rates.take(principal)
-        except RateExceeded:
+        except TooManyRequests:
             return False
         return True
 

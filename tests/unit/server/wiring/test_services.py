@@ -86,7 +86,6 @@ async def _loaded(folder: Path, settings: Settings | None = None) -> AsyncIterat
     ("settings", "running"),
     [
         (Settings(), 300 + 256),
-        (Settings(model=ModelSettings(max_queue=1000)), 600),
         (Settings(server=ServerSettings(max_in_flight=7)), 7),
         (Settings(model=ModelSettings(max_num_seqs=9)), 18),
     ],

@@ -16,8 +16,8 @@ from replica_server import Replica
 
 from models.engines.base import Engine
 from models.types import GenerateParams
-from scripts.benchmarks.serving.vllm_replica import free_port
 from scripts.benchmarks.serving.vllm_replica import router as router_before
+from scripts.served import free_port
 
 from .conftest import Connect, Start
 

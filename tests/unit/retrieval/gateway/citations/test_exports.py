@@ -9,7 +9,7 @@ import pytest
 
 from retrieval.gateway.citations.exports import citation_item
 from retrieval.gateway.citations.pubmed_citation import citation_of
-from retrieval.references.csl import STYLES, ReferenceStyles
+from retrieval.references.csl import reference_line
 
 MYOCARDITIS = """<PubmedArticle><MedlineCitation Status="MEDLINE" Owner="NLM"><PMID>34281357</PMID>
 <Article PubModel="Print-Electronic"><Journal><ISSN IssnType="Electronic">1524-4539</ISSN>
@@ -50,11 +50,10 @@ def article(inner: str, outer: str = "") -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_an_article_is_cited_as_itself_and_not_as_the_first_of_its_references(style: Any) -> None:
+def test_an_article_is_cited_as_itself_and_not_as_the_first_of_its_references() -> None:
     """The paper's own code prints the article's first reference, which makes 4 of its 12 shown articles others'."""
     item = item_of(MYOCARDITIS)
-    text = ReferenceStyles().text(item, style)
+    text = reference_line(item)
     assert "Bozkurt" in text
     assert "Myocarditis With COVID-19 mRNA Vaccines" in text
     assert "10.1161/CIRCULATIONAHA.121.056135" in text
@@ -155,4 +154,4 @@ def test_what_was_retracted_says_so_with_the_notice() -> None:
 def test_a_record_of_nothing_but_its_number_gives_an_item() -> None:
     item = item_of("<PubmedArticle><MedlineCitation><PMID>7</PMID></MedlineCitation></PubmedArticle>")
     assert item["id"] == "pmid:7"
-    assert ReferenceStyles().text(item, "nlm") == "[Untitled]. PubMed PMID: 7."
+    assert reference_line(item) == "[Untitled]. PMID: 7."

@@ -23,13 +23,13 @@ from server.api.openai.models import DetokenizeRequest, _parse
 from server.api.reference.document import TAGS, example_for, layer_body, operation_id
 from server.api.responses.schemas import parse_responses
 from server.api.retrieval.embeddings import EmbeddingsRequest, RerankRequest
-from server.api.retrieval.schemas import DocumentsBody, NamespaceBody, QueryBody, RemoveBody, SearchBody
+from server.api.retrieval.schemas import MAX_INPUTS, DocumentsBody, NamespaceBody, QueryBody, RemoveBody, SearchBody
 from server.api.retrieval.search import _checked
 from server.api.retrieval.verify import VerifyRequest, _check
 from server.app import Application, create_app
 from server.auth.authentication import ApiKeyLookup
 from server.auth.rate_limits import LocalRateLimiter
-from server.error_mapping import TABLE
+from server.error_mapping import KINDS, error_codes
 from server.middleware import OPEN_PATHS
 from server.observability.metrics import metrics_only
 from server.settings.schema import Settings
@@ -143,8 +143,8 @@ def test_errors_are_those_of_the_table(document: dict[str, Any]) -> None:
     """Every code and type that can be sent, and no more."""
     error = document["components"]["schemas"]["Error"]["properties"]["error"]["properties"]
 
-    assert {code for _, _, code in TABLE.values()} | {"unknown_url"} == set(error["code"]["enum"])
-    assert {kind for _, kind, _ in TABLE.values()} == set(error["type"]["enum"])
+    assert error_codes() == set(error["code"]["enum"])
+    assert set(error["type"]["enum"]) == KINDS
 
 
 BODIES: list[tuple[str, Any]] = [
@@ -259,7 +259,7 @@ def _is_taken(kind: str, body: Any) -> bool:
         elif kind == "CompletionRequest":
             parse_completion(body)
         elif kind == "VerifyRequest":
-            _check(parse_body(VerifyRequest, body), Settings().retrieval.max_inputs, "")
+            _check(parse_body(VerifyRequest, body), MAX_INPUTS, "")
         elif kind == "SearchBody":
             _checked(parse_body(SearchBody, body), Settings().retrieval)
         else:
@@ -375,15 +375,15 @@ def test_every_guarded_route_says_what_keys_bring(document: dict[str, Any]) -> N
 
 def test_the_page_needs_nothing_from_outside() -> None:
     """No address of another site, no script or style within the page, no markup made of what was received."""
-    html, script, style = ((STATIC / f"page.{kind}").read_text() for kind in ("html", "js", "css"))
+    html, script = ((STATIC / f"page.{kind}").read_text() for kind in ("html", "js"))
 
-    for text in (html, script, style):
+    for text in (html, script):
         assert not re.search(r"https?://|//cdn|url\(", text)
-    assert re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL) == [""]
+    assert re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL) == ["", ""]
     assert "<style" not in html and not re.search(r"\son\w+=|style=", html)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|localStorage", script)
     assert {*re.findall(r'(?:src|href)="([^"]+)"', html)} == {
-        *(f"/docs/page.{kind}" for kind in ("css", "js", "svg")),
+        *(f"/docs/{name}" for name in ("page.js", "page.svg", "swagger-ui.css", "swagger-ui.js")),
         "/openapi.json",
     }
 

@@ -420,7 +420,6 @@ async def test_fifty_at_once_all_end_while_every_third_call_fails(bench: Any) ->
         ({"sources": ["pubmed"]}, "arrowhead.sources"),
         ({"sources": ["namespaces"]}, "arrowhead.sources"),
         ({"synthesis": "generated"}, "arrowhead.synthesis"),
-        ({"style": "apa"}, "arrowhead.style"),
         ({"journals": ['x"[ta]']}, "arrowhead.journals"),
         ({"exclude_pmids": ["12a"]}, "arrowhead.exclude_pmids"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import IndexDamaged, NcbiTimeout
 from retrieval.passages import Document, Hit, Passage
-from retrieval.references.csl import ReferenceStyles, ris
+from retrieval.references.csl import reference_line, ris
 from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.clinfo.queries import MAX_HITS, Clause, Query
@@ -223,7 +223,7 @@ async def test_an_article_of_a_namespace_is_cited_with_its_authors() -> None:
     ]
     found = await search_passages(FixedPassages(documents), ["own"], ["q"])
     article, notes = (found.local[document.document_id] for document in documents)
-    shown = ReferenceStyles().text(article.item, "vancouver")
+    shown = reference_line(article.item)
     assert shown.startswith("Horby P, Lim WS. Dexamethasone in Covid-19. N Engl J Med") and "2021" in shown
     record = ris([article.item])
     assert "AU  - Horby, P" in record and "AN  - 32678530" in record and "T2  - N Engl J Med" in record

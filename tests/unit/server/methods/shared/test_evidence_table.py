@@ -37,7 +37,6 @@ WHOLE = Review(
     tldr="It does in those on oxygen [1].",
     sentences=(Sentence("It does.", (1,), True),),
     contradictions=("[1] and [2] disagree.",),
-    style="ieee",
 )
 
 
