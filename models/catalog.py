@@ -62,9 +62,8 @@ class ModelCard:
     names the methods whose answers a model was trained to write, and ``chat`` where it chats, () for none; None for a
     general model, which is taken to write all. ``dtype`` applies where the options leave the choice open, for a model
     whose accuracy depends on it. ``context_tokens`` is how much evidence methods give it by default, for a model that
-    reads slowly or loses its way in long texts; None for as much as its context holds. ``evidence_reasoning`` says that
-    the model was trained to reason by quoting the one sentence that answers, which a method may then choose for it.
-    Without ``verdicts`` such a model's yes or no about that sentence is not asked for: it is wrong too often.
+    reads slowly or loses its way in long texts; None for as much as its context holds. ``verdicts`` says that
+    the model was trained to read yes, no or unclear from quoted sentences, which the verifier chooses for it.
     ``yes_bar`` is the probability of yes against no from which it counts as one, ``unclear_bar`` that of neither from
     which the sentences are taken to leave it open; both are between 0 and 1.
     ``allow_download`` lets an engine fetch a hub id; otherwise only local files are used.
@@ -88,8 +87,7 @@ class ModelCard:
     quotes: bool = False
     dtype: Dtype = "auto"
     context_tokens: int | None = None
-    evidence_reasoning: bool = False
-    verdicts: bool = True
+    verdicts: bool = False
     yes_bar: float = 0.5
     unclear_bar: float = 0.5
     allow_download: bool = False
@@ -107,7 +105,7 @@ class ModelCard:
     @property
     def is_general(self) -> bool:
         """Return whether the model writes by itself; another one looks up, copies or chooses what it was trained to."""
-        return self.trained_for is None and not self.evidence_reasoning
+        return self.trained_for is None and not self.verdicts
 
     @property
     def is_local(self) -> bool:
@@ -390,13 +388,12 @@ _SHARE: Final = (_is_share, "a number between 0 and 1")
 _FORMS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "trained_for": (_are_names, "a list of names of methods"),
     "quotes": _FLAG,
-    "evidence_reasoning": _FLAG,
     "verdicts": _FLAG,
     "yes_bar": _SHARE,
     "unclear_bar": _SHARE,
 }
 # What an adapter's training decides.
-_OF_ADAPTERS: Final = ("evidence_reasoning", "verdicts", "yes_bar", "unclear_bar")
+_OF_ADAPTERS: Final = ("verdicts", "yes_bar", "unclear_bar")
 
 
 _SWITCHES: Final = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY")

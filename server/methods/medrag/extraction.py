@@ -70,7 +70,7 @@ class Extraction:
         yield Step(_read_step(reading))
         extract = await self._extract(reading, found)
         if extract.fault:
-            yield Step(f"yes or no is left open: the model failed: {extract.fault}")
+            yield Step(f"yes or no is the verifier's alone: the model failed: {extract.fault}")
         for event in self._ending(extract, self._details(gathered) | _record_of(reading, found)):
             yield event
 
@@ -99,7 +99,7 @@ class Extraction:
             try:
                 word = await self._read_by_model(self.verdicts, reading.quotes(MOST_READ))
             except ModelError as error:
-                word, fault = "", error.message
+                fault = error.message
             usage = self.verdicts.generations.usage
         note = SMALL_VERDICT if word else UNSETTLED
         letter = self.question.verdict_letters.get(word.casefold(), "")

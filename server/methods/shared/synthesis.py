@@ -43,7 +43,7 @@ def unable_to_chat(card: ModelCard) -> str:
 def served_syntheses(method: str, card: ModelCard) -> tuple[Synthesis, ...]:
     """Return the ways that work with this model, the default first; () where the method cannot be served with it."""
     written: tuple[Synthesis, ...] = ()
-    if card.writes(method) and not (card.evidence_reasoning and method in _QUOTED):
+    if card.writes(method) and not (card.verdicts and method in _QUOTED):
         quoted: tuple[Synthesis, ...] = ("quoted",) if method in _QUOTED else ()
         # A model whose card says that it quotes reliably does so by default.
         written = (*quoted, "generated") if card.quotes else ("generated", *quoted)

@@ -149,7 +149,7 @@ def verdict_reader(lifecycle: EngineLifecycle, ask: AnswerRequest, prompt: Verdi
     Nor is there one while the engine is loading or down: quotes stand without yes or no.
     """
     card = lifecycle.card
-    if not (card.evidence_reasoning and card.verdicts):
+    if not card.verdicts:
         return None
     try:
         engine = lifecycle.get()

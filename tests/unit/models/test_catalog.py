@@ -182,17 +182,16 @@ def test_an_adapter_says_what_the_model_can_do_with_it(tmp_path: Path) -> None:
 
 def test_an_adapter_says_how_the_model_reasons(tmp_path: Path) -> None:
     """An adapter that does not say it leaves what the model's card says; a wrong value is refused by name."""
-    card = ModelCard(name="m", source="x", evidence_reasoning=True)
-    assert with_adapter(card, _adapter(tmp_path / "silent", trained_for=[])).evidence_reasoning
-    assert not with_adapter(card, _adapter(tmp_path / "not", evidence_reasoning=False)).evidence_reasoning
-    assert card.verdicts and not with_adapter(card, _adapter(tmp_path / "unsure", verdicts=False)).verdicts
+    card = ModelCard(name="m", source="x", verdicts=True)
+    assert with_adapter(card, _adapter(tmp_path / "silent", trained_for=[])).verdicts
+    assert not with_adapter(card, _adapter(tmp_path / "not", verdicts=False)).verdicts
     assert with_adapter(card, _adapter(tmp_path / "sure", yes_bar=0.9)).yes_bar == 0.9 and card.yes_bar == 0.5
     open_card = with_adapter(card, _adapter(tmp_path / "open", unclear_bar=0.8))
     assert open_card.unclear_bar == 0.8 and card.unclear_bar == 0.5
     with pytest.raises(ModelNotFound, match="yes_bar is a number between 0 and 1"):
         with_adapter(card, _adapter(tmp_path / "certain", yes_bar=1))
-    with pytest.raises(ModelNotFound, match="evidence_reasoning is true or false"):
-        with_adapter(card, _adapter(tmp_path / "wrong", evidence_reasoning=1))
+    with pytest.raises(ModelNotFound, match="verdicts is true or false"):
+        with_adapter(card, _adapter(tmp_path / "wrong", verdicts=1))
 
 
 def test_a_damaged_adapter_is_found(tmp_path: Path) -> None:

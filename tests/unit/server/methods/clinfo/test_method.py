@@ -162,7 +162,7 @@ async def test_yes_and_no_are_left_to_the_reader(bench: Any) -> None:
     assert NO_VERDICT in shown(events) and done(events).outcome == "partial"
 
 
-READS = {"trained_for": ("medrag",), "evidence_reasoning": True}
+READS = {"trained_for": ("medrag",), "verdicts": True}
 
 
 @pytest.mark.parametrize("verdict", ["Yes", "No"])

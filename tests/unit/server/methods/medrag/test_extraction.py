@@ -85,7 +85,7 @@ def trained(tmp_path: Path) -> Any:
     """Return a bench with a model that decides yes or no, and writes ``verdict``."""
 
     def make(verdict: str, method: Any = MedRag, **more: Any) -> PassageBench:
-        facts = {"evidence_reasoning": True}
+        facts = {"verdicts": True}
         return PassageBench(
             lambda s, p: method(s, p, lexical_gate(), 400), tmp_path, lambda _: verdict, facts=facts, **more
         )
@@ -124,7 +124,7 @@ async def test_quotes_stand_without_an_engine(trained: Any) -> None:
     """One that fails is told as a step."""
     async with trained("Yes", documents=STATINS, behaviour=ScriptedBehaviour(fail_after_tokens=0)) as made:
         failed = await made.ask("Do statins reverse or block heparin?", synthesis="extractive")
-    assert any("yes or no is left open" in step for step in steps(failed))
+    assert any("yes or no is the verifier's alone" in step for step in steps(failed))
     async with trained("Yes", documents=STATINS) as made:
         await made.engine.close()
         down = await made.ask("Do statins reverse or block heparin?", synthesis="extractive")

@@ -326,7 +326,7 @@ async def test_a_question_of_marks_alone_is_refused(bench: Any) -> None:
             await made.ask("#** **")
 
 
-READS = {"evidence_reasoning": True, "trained_for": ("genegpt", "medrag")}
+READS = {"verdicts": True, "trained_for": ("genegpt", "medrag")}
 
 
 async def test_such_a_model_writes_no_summary_and_chooses_no_keywords(bench: Any) -> None:
