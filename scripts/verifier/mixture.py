@@ -1,0 +1,70 @@
+"""Mix the samples of one pass: each from the same data and seed is the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from scripts.verifier.answer_samples import EntrySamples, span_samples
+from scripts.verifier.edit_samples import EditSamples
+from scripts.verifier.frame_samples import FrameSamples
+from scripts.verifier.samples import Sample, as_typed
+from scripts.verifier.sources import read_articles, read_entries, read_spans, read_trials
+from scripts.verifier.study_samples import article_samples, trial_samples
+from scripts.verifier.text_samples import TextSamples
+
+BIOASQ: Final = Path("qa") / "bioasq"
+VERIFY: Final = Path("verify")
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Set how many of each source one pass has; PubMedQA's and BioASQ's questions are read whole."""
+
+    trials: int = 1_800
+    written: int = 7_000
+    spans: int = 700
+    entries: int = 700
+    verdicts: int = 1_200
+    spoken: int = 1_000
+    facts: int = 700
+    edits: int = 1_200
+    turned: int = 1_000
+
+
+class Mixture:
+    """Hold the training halves of all data under a folder, and draw passes of them."""
+
+    def __init__(self, data: Path, seed: int, shares: Shares | None = None) -> None:
+        self._seed, self._shares = seed, shares or Shares()
+        self._trials = read_trials(data / VERIFY, "train")
+        self._articles = read_articles(data / VERIFY, "train")
+        self._spans = read_spans(data / VERIFY, "train")
+        self._entries = EntrySamples(read_entries(data / VERIFY, "train"))
+        self._texts = TextSamples(data / BIOASQ)
+        self._edits = EditSamples(self._texts.texts, f"{seed} names")
+        self._frames = FrameSamples()
+
+    def samples(self, number: int) -> list[Sample]:
+        """Return the pass of that number, shuffled, questions partly as people type them."""
+        draw = random.Random(f"{self._seed} pass {number}")
+        drawn = [one._replace(query=as_typed(one.query, draw)) for one in self._all(draw)]
+        draw.shuffle(drawn)
+        return drawn
+
+    def _all(self, draw: random.Random) -> Iterator[Sample]:
+        shares = self._shares
+        yield from trial_samples(self._trials, shares.trials, draw)
+        yield from article_samples(self._articles, draw)
+        yield from span_samples(draw.sample(self._spans, min(shares.spans, len(self._spans))), draw)
+        yield from self._entries.draw(shares.entries, draw)
+        yield from self._texts.written(shares.written, draw)
+        yield from self._texts.asked(draw)
+        yield from self._frames.verdicts(shares.verdicts, draw)
+        yield from self._frames.spoken(shares.spoken, draw)
+        yield from self._frames.facts(shares.facts, draw)
+        yield from self._edits.draw(shares.edits, draw)
+        yield from self._edits.turned(shares.turned, draw)

@@ -1,0 +1,78 @@
+"""Samples of one seed are the same, and say of their evidence what it says."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from scripts.verifier.answer_samples import EntrySamples
+from scripts.verifier.frame_samples import FrameSamples
+from scripts.verifier.samples import CONTRADICTS, NEITHER, SUPPORTS, UNTOLD, as_typed, misspelt
+from scripts.verifier.sources import Entry, Trial
+from scripts.verifier.study_samples import trial_claim, trial_samples
+from scripts.verifier.wordings import LANGUAGES, wordings
+
+TRIAL = Trial("1", "aspirin", "placebo", "mortality", "decreased", "Fewer died on aspirin.")
+ENTRIES = [
+    Entry("1", "Fabry disease", "symptoms", "What are the symptoms of Fabry disease ?", "Fabry disease causes pain."),
+    Entry("1", "Fabry disease", "treatment", "How is it treated ?", "Enzyme replacement is given for Fabry disease."),
+    Entry("2", "Menkes disease", "symptoms", "What are they ?", "Menkes disease causes kinky hair and seizures."),
+]
+
+
+def test_a_trial_supports_what_it_found_and_contradicts_the_rest() -> None:
+    draw = random.Random(2)
+    for _ in range(30):
+        found, wrong = list(trial_samples([TRIAL], 1, draw))
+        assert found.verdict == SUPPORTS
+        assert wrong.verdict == CONTRADICTS or wrong.query.startswith(("Does ", "Do "))
+        assert found.relevance == wrong.relevance == 1
+
+
+def test_a_claim_names_what_was_compared() -> None:
+    assert trial_claim(TRIAL, "decreased") == "Aspirin decreases mortality compared with placebo."
+
+
+def test_an_answer_of_another_focus_or_kind_is_beside_the_point() -> None:
+    samples = EntrySamples(ENTRIES)
+    found = [one for seed in range(40) for one in samples.draw(3, random.Random(seed))]
+    right = {one.verdict for one in found if one.relevance == 1}
+    beside = {one.verdict for one in found if one.relevance == 0}
+    assert right == {UNTOLD}
+    assert beside == {NEITHER}
+    assert len([one for one in found if one.relevance == 0]) > 40
+
+
+@pytest.mark.parametrize("name", ["verdicts", "spoken", "facts"])
+def test_random_names_are_drawn_alike_from_one_seed(name: str) -> None:
+    frames = FrameSamples()
+    first, second = ([*getattr(frames, name)(40, random.Random("a"))] for _ in range(2))
+    assert first == second
+    assert len({one.query for one in first}) > 30
+    assert not any("{" in one.query or "{" in one.evidence for one in first)
+
+
+def test_a_question_about_another_name_is_not_told() -> None:
+    for one in FrameSamples().spoken(200, random.Random(5)):
+        assert (one.relevance == 0) == (one.verdict == NEITHER)
+
+
+def test_each_kind_of_question_is_worded_in_four_languages() -> None:
+    for kind, forms in wordings()["kinds"].items():
+        assert set(forms) == set(LANGUAGES), kind
+        assert all("{focus}" in form for each in forms.values() for form in each)
+
+
+def test_some_questions_are_typed_in_a_hurry_and_short_ones_never() -> None:
+    draw = random.Random(3)
+    typed = [as_typed("Which gene is mutated in Krabbe disease?", draw) for _ in range(400)]
+    changed = [one for one in typed if one != "Which gene is mutated in Krabbe disease?"]
+    assert 20 < len(changed) < 120
+    assert as_typed("DKA tx?", random.Random(0)) == "DKA tx?"
+
+
+def test_one_letter_is_wrong_in_a_misspelt_text() -> None:
+    assert misspelt("12 34", random.Random(1)) == "12 34"
+    for seed in range(20):
+        assert abs(len(misspelt("schizophrenia", random.Random(seed))) - 13) <= 1
