@@ -3,8 +3,8 @@
     python -m scripts.train_embedded_model --tokens 16e6 --run runs/embedded
 
 Reproducible by its seed on one machine (the order of floating-point sums depends on the machine), resumable at any
-moment (``--resume``), on CPU or GPU. Writes the weights, the tokenizer and the model card to ``--out`` at the end, and
-the loss curve with the scores of held-out transcripts to ``--run``.
+moment (``--resume``), on CPU or GPU. Writes weights, digests and the tokenizer to ``--out`` at the end, prints
+the scores for the card, and keeps the losses with the scores of held-out transcripts in ``--run``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from scripts.embedded.batches import Batch, StreamPlan, batches, encode, in_background, make_batch
-from scripts.embedded.card import write_card
 from scripts.embedded.copying_init import NUM_COPYING_LAYERS, start_with_copying
 from scripts.embedded.generator import Generator
 from scripts.embedded.tokenizer import build_tokenizer, save_tokenizer
+from scripts.training.card import write_facts
 
 HELD_OUT_SEED = 987_654_321
 
@@ -230,7 +230,8 @@ class Run:
         scores = evaluate(self.model, held_out, self.device)
         self.model.to(torch.bfloat16).save_pretrained(out)
         save_tokenizer(out)
-        write_card(out, self.plans, self.log, scores, sum(p.numel() for p in self.model.parameters()))
+        write_facts(out)
+        print("\n".join(f"| {kind} | {share:.2f} |" for kind, share in scores.items()))
 
 
 def main() -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 from scripts.gpu.report import Step
 
 _MINUTE = 60.0
+_PARITY = ("-m", "scripts.benchmarks.decoding.plain_model")
+# Both servers run at once. Of tokens a second, less than 0.9 is no parity, whatever the noise between rounds.
+_PARITY_OPTIONS = ("--clients", "1,32", "--gpu-share", "0.4", "--kv-gib", "2", "--least", "0.9")
 
 
 def steps_for(python: str, model: Path, checkpoint: Path | None) -> list[Step]:
@@ -60,7 +63,7 @@ def steps_for(python: str, model: Path, checkpoint: Path | None) -> list[Step]:
         Step(
             "parity",
             "the plain model beside vLLM's own server",
-            module("parity", *name),
+            (python, *_PARITY, *name, *_PARITY_OPTIONS),
             40 * _MINUTE,
         ),
     ]

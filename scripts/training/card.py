@@ -1,4 +1,4 @@
-"""Write what lies beside an adapter: facts for the server, and the loss curve."""
+"""Write what lies beside trained weights: facts for the server, and the loss curve."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from models.files import CARD_FILE
-from scripts.training.lora import WEIGHTS_FILE
 
 _SMOOTH: Final = 8
 
 
-def write_facts(folder: Path, base_sha256: str | None) -> None:
-    """Write digests into the adapter's ``arrowhead.json``; what else it says, which is for people to judge, stays."""
+def write_facts(folder: Path, base_sha256: str | None = None) -> None:
+    """Write digests into the folder's ``arrowhead.json``; what else it says, which is for people to judge, stays."""
     file = folder / CARD_FILE
     facts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     if base_sha256 is not None:
         facts["base_gguf_sha256"] = base_sha256
-    facts["weights_sha256"] = {WEIGHTS_FILE: hashlib.sha256((folder / WEIGHTS_FILE).read_bytes()).hexdigest()}
+    weights = sorted(folder.glob("*.safetensors"))
+    facts["weights_sha256"] = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in weights}
     file.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 

@@ -159,6 +159,14 @@ def compare(ours: list[Measured], theirs: list[Measured]) -> dict[str, Any]:
     return report
 
 
+def ratios_of(report: dict[str, Any]) -> list[float]:
+    """Of tokens/s, for each number of clients; printed as figures for the report of scripts/verify_gpu too."""
+    found = {clients: row["tokens_per_s"] for clients, row in report.items() if clients.isdigit()}
+    for clients, row in found.items():
+        print(f"FIGURE tokens/s, ours over vLLM's, {clients} clients={json.dumps(row)}", flush=True)
+    return [float(row["ratio"]) for row in found.values()]
+
+
 async def run(args: argparse.Namespace, servers: dict[str, Asked]) -> dict[str, Any]:
     name = Path(args.model).name
     report: dict[str, Any] = {}
@@ -208,6 +216,7 @@ def main() -> None:
     parser.add_argument("--gpu-share", type=float, help="of the GPU for each server; without it both run on the CPU")
     parser.add_argument("--port", type=int, default=8300)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--least", type=float, default=0.0, help="exit code 1 where tokens/s are less, ours to vLLM's")
     args = parser.parse_args()
     port = args.port
     urls = {"ours": f"http://127.0.0.1:{port}", "vllm": f"http://127.0.0.1:{port + 1}"}
@@ -233,6 +242,8 @@ def main() -> None:
         report |= asyncio.run(run(args, asked))
     if args.out:
         args.out.write_text(json.dumps(report, indent=1))
+    if min(ratios_of(report)) < args.least:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from scripts.benchmarks.decoding.plain_model import Measured, commands, compare
+from scripts.benchmarks.decoding.plain_model import Measured, commands, compare, ratios_of
 from scripts.gpu.beside_index import held_bytes
 from scripts.gpu.flat_scan import median_s, recall
-from scripts.gpu.parity import readings
 
 GIB = 2**30
 
@@ -27,12 +27,12 @@ def test_one_run_warms_up_and_the_others_count() -> None:
     assert median_s(lambda: runs.append(1), repeats=3) >= 0 and len(runs) == 4
 
 
-def test_the_benchmarks_report_is_read() -> None:
-    """As it is written, whatever else it holds."""
+def test_the_benchmark_prints_its_figures_for_the_report(capsys: pytest.CaptureFixture[str]) -> None:
     ours, theirs = Measured(90.0, 0.1, 0.2, 1.0), Measured(100.0, 0.1, 0.2, 1.0)
     report = {"idle_mb": {"ours": 1.0, "vllm": 1.0}, "32": compare([ours, ours], [theirs, theirs])}
-    ((name, text, ratio),) = readings(report)
-    assert "32 clients" in name and '"ratio": 0.9' in text and ratio == 0.9
+    assert ratios_of(report) == [0.9]
+    said = capsys.readouterr().out
+    assert said.startswith("FIGURE tokens/s, ours over vLLM's, 32 clients={") and '"ratio": 0.9' in said
 
 
 def test_both_servers_take_the_same_share_of_a_gpu_and_none_on_a_cpu() -> None:
