@@ -96,7 +96,7 @@ def organism_of(store: GatewayStore, term: Term) -> str | None:
 def search(store: GatewayStore, db: Database, tree: Node, page: Page, extra: Condition | None = None) -> Hits:
     """Return one page of the records the query matches; ``extra`` narrows the search further (date limits)."""
     terms = list(dict.fromkeys(terms_of(tree)))
-    known = Known(store.tax_ids, store.has_electronic_dates, store.num_with_subheadings > 0)
+    known = Known(store.tax_ids, store.has_electronic_dates, db == "pubmed" and store.has_subheadings)
     conditions = {term: term_condition(db, term, field_of(db, term.tag) or ALL, known) for term in terms}
     counts = {term: _count(store, db, condition) for term, condition in conditions.items()}
     found = _evaluate(db, tree, conditions, counts)

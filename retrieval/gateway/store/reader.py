@@ -159,9 +159,13 @@ class GatewayStore:
     @property
     def num_with_subheadings(self) -> int:
         """Return of how many articles the subheadings and affiliations can be searched: those of later imports."""
-        if not self.query("SELECT 1 FROM sqlite_master WHERE name = 'pubmed_citation'"):
-            return 0
-        return self.count_rows("SELECT id FROM pubmed_citation_docsize")
+        return self.count_rows("SELECT id FROM pubmed_citation_docsize") if self.has_subheadings else 0
+
+    @property
+    def has_subheadings(self) -> bool:
+        """Return whether subheadings and affiliations can be searched, of some articles at least."""
+        is_there = bool(self.query("SELECT 1 FROM sqlite_master WHERE name = 'pubmed_citation'"))
+        return is_there and bool(self.query("SELECT 1 FROM pubmed_citation_docsize LIMIT 1"))
 
     @property
     def has_electronic_dates(self) -> bool:

@@ -186,6 +186,7 @@ class Row:
     """Hold a record as the store keeps it, ready to be written: everything costly is done.
 
     ``key``: the accession of a sequence segment, the day of an article's electronic publication, else None.
+    ``columns`` are those of the database's index, of an article also those of ``pubmed_citation``.
     """
 
     db: Database
@@ -198,15 +199,17 @@ class Row:
     @classmethod
     def of(cls, record: Record) -> Row:
         key = record.uid if isinstance(record, SequenceSegment) else None
+        columns = indexing.columns_of(record)
         if isinstance(record, Article):
             key = indexing.electronic_day(record) or None
+            columns += indexing.citation_columns_of(record)
         return cls(
             database_of(record),
             indexing.uid_of(record),
             key,
             indexing.rank_features_of(record),
             encode(record),
-            indexing.columns_of(record),
+            columns,
         )
 
 
@@ -256,16 +259,16 @@ class StoreWriter:
             f"INSERT INTO {row.db} VALUES (?, ?, ?, ?, ?, ?, ?)",
             (uid, row.key, standing.weight, standing.live, standing.human, standing.number, row.body),
         )
-        marks = ", ".join("?" * len(row.columns))
-        names = ", ".join(COLUMNS[row.db])
+        number = len(COLUMNS[row.db])
+        self._index(f"{row.db}_index", uid, dict(zip(COLUMNS[row.db], row.columns[:number], strict=True)))
+        if further := row.columns[number:]:
+            self._index("pubmed_citation", uid, dict(zip(CITATION_COLUMNS, further, strict=True)))
+
+    def _index(self, table: str, uid: int, texts: Mapping[str, str]) -> None:
+        marks = ", ".join("?" * len(texts))
         self._connection.execute(
-            f"INSERT INTO {row.db}_index (rowid, {names}) VALUES (?, {marks})", (uid, *row.columns)
+            f"INSERT INTO {table} (rowid, {', '.join(texts)}) VALUES (?, {marks})", (uid, *texts.values())
         )
-        if isinstance(record := decode(row.db, row.body) if row.db == "pubmed" else None, Article):
-            self._connection.execute(
-                f"INSERT INTO pubmed_citation (rowid, {', '.join(CITATION_COLUMNS)}) VALUES (?, ?, ?, ?)",
-                (uid, *indexing.citation_columns_of(record)),
-            )
 
     def _has_newer_version(self, pmid: int, body: bytes) -> bool:
         """Return whether the store holds a later version of an article; files have versions in any order."""

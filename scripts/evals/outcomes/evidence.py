@@ -32,6 +32,7 @@ _IDENTIFIER: Final = re.compile(
 )
 _QUOTE: Final = re.compile(r"“([^”]+)”|\"([^\"]+)\"")
 _LEAST_QUOTE_WORDS: Final = 4
+_MARKS: Final = str.maketrans("“”", "‘’")
 _WORD: Final = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*")
 _COMMON: Final = frozenset(
     {"the", "and", "for", "with", "that", "this", "from", "are", "was", "were", "has", "have", "had", "not", "can"}
@@ -145,7 +146,8 @@ def _stands(text: str, within: str) -> bool:
 
 
 def _normal(text: str) -> str:
-    return " ".join(text.casefold().split())
+    # Within a quote, answers have single quotation marks in place of double ones.
+    return " ".join(text.casefold().translate(_MARKS).split())
 
 
 def _strings(value: Any) -> Iterator[str]:
