@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from retrieval.errors import DocumentUnreadable, ImportFileError
+from retrieval.formats.tables import is_number
 from retrieval.passages import Document
 from retrieval.storage.files import digest_file
 
@@ -248,9 +249,9 @@ def first_date(text: str) -> int:
 def paper_ids(pmcid: str, pmid: str, doi: str) -> tuple[str, str]:
     """Return (document id, address) of a paper by the first of its numbers that there is, ("", "") for none."""
     number = pmcid.upper().removeprefix("PMC")
-    if number.isascii() and number.isdigit():
+    if is_number(number):
         return f"PMC:{int(number)}", f"https://pmc.ncbi.nlm.nih.gov/articles/PMC{int(number)}/"
-    if pmid.isascii() and pmid.isdigit() and len(pmid) <= 9:
+    if is_number(pmid, 9):
         return f"PMID:{int(pmid)}", f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
     return (f"DOI:{doi}", f"https://doi.org/{doi}") if doi else ("", "")
 

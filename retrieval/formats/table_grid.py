@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from retrieval.formats.tables import is_number
+
 _CELLS: Final = frozenset(("td", "th"))
 _MAX_COLUMNS: Final = 200
 _MAX_ROWS: Final = 1000
@@ -84,7 +86,7 @@ def _rows_of(table: Element) -> Iterator[Element]:
 
 def _span(cell: Element, name: str, most: int) -> int:
     number = cell.get(name, "").strip()
-    return min(max(int(number), 1), most) if number.isascii() and number.isdigit() and len(number) < 6 else 1
+    return min(max(int(number), 1), most) if is_number(number, 5) else 1
 
 
 def _name(element: Element) -> str:

@@ -117,9 +117,9 @@ def _several(rows: Iterable[Line], parse: Callable[[str], Iterable[Entry]]) -> I
                 yield bad(number, error)
 
 
-def is_number(cell: str) -> bool:
-    """Return True for 1 to 18 digits without sign or space, the form of all NCBI identifiers."""
-    return cell.isascii() and cell.isdigit() and len(cell) <= 18
+def is_number(text: str, digits: int = 18) -> bool:
+    """Return True for 1 to ``digits`` digits without sign or space, the form of all NCBI identifiers."""
+    return text.isascii() and text.isdigit() and len(text) <= digits
 
 
 def whole(cell: str, column: str) -> int:

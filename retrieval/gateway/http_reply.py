@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
+from retrieval.formats.tables import is_number
+
 JSON: Final = "application/json; charset=UTF-8"
 XML: Final = "text/xml; charset=UTF-8"
 PLAIN: Final = "text/plain; charset=UTF-8"
@@ -65,7 +67,7 @@ def is_json(params: Mapping[str, str]) -> bool:
 def whole_number(params: Mapping[str, str], name: str, default: int, highest: int) -> int:
     """Return a non-negative parameter, at most ``highest``; as at NCBI, the default if it is not a number."""
     text = params.get(name, "").strip()
-    return min(int(text), highest) if text.isascii() and text.isdigit() and len(text) < 12 else default
+    return min(int(text), highest) if is_number(text, 11) else default
 
 
 def uid_groups(params: Mapping[str, str]) -> list[list[str]]:

@@ -28,6 +28,7 @@ from retrieval.corpus.items import (
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.json_values import json_values, mapping, rows, strings
 from retrieval.formats.sources import Source
+from retrieval.formats.tables import is_number
 from retrieval.formats.untrusted_input import JSON_TOO_DEEP, is_json_too_deep, whole_characters
 from retrieval.passages import Document
 
@@ -120,7 +121,7 @@ def _snippet_document(row: dict[str, Any], title: str, provenance: str, options:
     elif "wiki_id" in row or name.startswith("wiki"):
         source, types = "wikipedia", document_types(["encyclopedia"])
         page = str(row.get("wiki_id", ""))
-        url = f"https://en.wikipedia.org/?curid={page}" if page.isascii() and page.isdigit() else ""
+        url = f"https://en.wikipedia.org/?curid={page}" if is_number(page) else ""
     elif name.startswith("article-"):
         source, types = "statpearls", document_types(["book chapter"])
         title, *headings = title.split(_HEADINGS)
@@ -173,7 +174,7 @@ def read_pubmed_json(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[
 
 def _pubmed_item(path: Path, line: int, member: tuple[str, Any], options: ReadOptions) -> Item:
     pmid, record = member
-    if not (pmid.isascii() and pmid.isdigit()) or not 0 < int(pmid) < 10**12:
+    if not is_number(pmid, 12) or not int(pmid):
         return SkippedRecord(path.name, line, f"{pmid[:40]!r} is no PMID")
     if not isinstance(record, dict):
         return SkippedRecord(path.name, line, f"PMID {pmid}: an object with d, t, a and m was expected")

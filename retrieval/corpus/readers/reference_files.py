@@ -24,6 +24,7 @@ from retrieval.corpus.readers.plain import read_decoded
 from retrieval.formats.items import medline_date
 from retrieval.formats.json_values import strings
 from retrieval.formats.records import Article
+from retrieval.formats.tables import is_number
 from retrieval.passages import Document
 
 _MEDLINE_START: Final = re.compile(r"PMID- ?")
@@ -80,7 +81,7 @@ def _article(fields: dict[str, Any]) -> Article | None:
     pmid = strings(fields.get("PMID"))
     title = strings(fields.get("TI")) or strings(fields.get("BTI")) or strings(fields.get("TT"))
     abstract = strings(fields.get("AB")) or _LANGUAGE_ABSTRACT.sub("", strings(_first(fields.get("OAB"))))
-    if not (pmid.isascii() and pmid.isdigit() and 0 < len(pmid) <= 9) or not (title or abstract):
+    if not is_number(pmid, 9) or not (title or abstract):
         return None
     ids = [*_all(fields.get("LID")), *_all(fields.get("AID"))]
     return Article(
@@ -161,4 +162,4 @@ def _pmid(fields: dict[str, Any], key: str) -> str:
     number = strings(fields.get(key)).removeprefix("PMID:").strip()
     databases = " ".join(str(fields.get(name, "")) for name in ("name_of_database", "database_provider")).lower()
     is_pubmed = "pubmed" in databases or "medline" in databases or "PMID" in str(fields.get(key, ""))
-    return number if is_pubmed and number.isascii() and number.isdigit() else ""
+    return number if is_pubmed and is_number(number) else ""

@@ -16,6 +16,7 @@ from retrieval.errors import DocumentTooLarge, DocumentUnreadable
 from retrieval.formats.mathml import GAP, NUMBER_GAP
 from retrieval.formats.notation import lowered, plain, raised, without_marks
 from retrieval.formats.table_grid import SEPARATOR
+from retrieval.formats.tables import is_number
 from retrieval.passages import Document
 
 MAIN_PART: Final = "word/document.xml"
@@ -131,7 +132,7 @@ def _is_merged_with_above(cell: Any) -> bool:
 
 def _columns_of(cell: Any) -> int:
     number = next((part.get(_VALUE) or "" for part in cell.iter() if _local(part) == "gridSpan"), "")
-    return min(max(int(number), 1), _MAX_SPAN) if number.isascii() and number.isdigit() else 1
+    return min(max(int(number), 1), _MAX_SPAN) if is_number(number) else 1
 
 
 def _local(element: Any) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
+from retrieval.formats.tables import is_number
 from retrieval.gateway.http_reply import whole_number
 
 Molecule = Literal["nucl", "prot"]
@@ -234,7 +235,7 @@ def _integer(params: Mapping[str, str], name: str, low: int, high: int) -> int |
     if not text:
         return None
     digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 10 and low <= int(text) <= high):
+    if not (is_number(digits, 9) and low <= int(text) <= high):
         raise ValueError(f"Error: {name} must be a whole number from {low} to {high}")
     return int(text)
 
@@ -276,7 +277,7 @@ def _gap_costs(params: Mapping[str, str]) -> tuple[int, int] | None:
     if not text:
         return None
     parts = text.split(" ")
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
+    if len(parts) != 2 or not all(is_number(part, 3) for part in parts):
         raise ValueError('Error: GAPCOSTS must be two whole numbers like "5 2"')
     return int(parts[0]), int(parts[1])
 

@@ -15,6 +15,7 @@ from retrieval.formats.items import MONTHS
 from retrieval.formats.notation import text_of as words
 from retrieval.formats.pubmed_xml import abstract_parts
 from retrieval.formats.records import Article
+from retrieval.formats.tables import is_number
 from retrieval.gateway.citations.citation import Book, Citation, Journal, Notice, Person
 
 _ROOTS: Final = ("<PubmedArticle", "<PubmedBookArticle")
@@ -50,7 +51,7 @@ def shown_date(element: Element | None) -> str:
         return ""
     part = _date_parts(element)
     month = part.get("month", "")
-    if month.isascii() and month.isdigit() and 1 <= int(month) <= 12:
+    if is_number(month) and 1 <= int(month) <= 12:
         month = MONTHS[int(month) - 1]
     day = part.get("day", "").lstrip("0")
     parts = (part.get("year", ""), month or part.get("season", ""), day if month else "")

@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 from retrieval.errors import GatewayDataError
 from retrieval.formats.notation import text_of as words
 from retrieval.formats.records import FullText
+from retrieval.formats.tables import is_number
 from retrieval.gateway.citations.citation import (
     LANGUAGES,
     Book,
@@ -148,7 +149,7 @@ def _article_ids(citation: Citation) -> list[dict[str, Any]]:
 
 
 def _reference(notice: Notice) -> dict[str, Any]:
-    pmid: int | str = int(notice.pmid) if notice.pmid.isascii() and notice.pmid.isdigit() else notice.pmid
+    pmid: int | str = int(notice.pmid) if is_number(notice.pmid) else notice.pmid
     return {"refsource": notice.source, "reftype": notice_name(notice.kind), "pmid": pmid, "note": notice.note}
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from retrieval.formats.records import Article, Database, FullText, Record, SequenceSegment, Taxon
+from retrieval.formats.tables import is_number
 from retrieval.gateway.citations.citation import abstract_text, summary_text
 from retrieval.gateway.citations.exports import medline_text
 from retrieval.gateway.citations.pubmed_citation import citation_of, element_of
@@ -167,7 +168,7 @@ def _joined(pieces: Iterable[str]) -> str:
 def _numbers(db: Database, uids: list[str]) -> list[str]:
     """Return the IDs that can be UIDs, as NCBI reads them: leading zeros and a database's prefix are ignored."""
     bare = (uid.lower().removeprefix(_PREFIXES.get(db, "")) for uid in uids)
-    return list(dict.fromkeys(str(int(uid)) for uid in bare if uid.isascii() and uid.isdigit() and len(uid) <= 12))
+    return list(dict.fromkeys(str(int(uid)) for uid in bare if is_number(uid, 12)))
 
 
 def _rettype_reply(store: GatewayStore, db: Database, uids: list[str], report_type: tuple[str, str]) -> Reply:
@@ -211,7 +212,7 @@ def _fixed_form_reply(store: GatewayStore, db: Database, uids: list[str], params
 
 def _genes(store: GatewayStore, uids: list[str]) -> Iterator[str]:
     for number, uid in enumerate(uids, 1):
-        gene = store.gene(str(int(uid))) if uid.isascii() and uid.isdigit() else None
+        gene = store.gene(str(int(uid))) if is_number(uid) else None
         yield gene_text(gene, number) if gene else f"\n{number}. Error occurred: cannot get document summary {uid}\n"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from retrieval.formats.records import DATABASES, Database
+from retrieval.formats.tables import is_number
 from retrieval.gateway.documents.docsum_xml import build_of
 from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, uid_groups, xml_reply
@@ -166,7 +167,7 @@ def _filtered(store: GatewayStore, found: _LinkSet, term: Query) -> _LinkSet:
 
 def _linked(found: _LinkSet, target: Database) -> UidSelect:
     """Return a statement for the linked records that lists the few IDs of the call, not their many targets."""
-    ids = ",".join(str(int(uid)) for uid in found.uids if uid.isascii() and uid.isdigit() and len(uid) <= _MAX_DIGITS)
+    ids = ",".join(str(int(uid)) for uid in found.uids if is_number(uid, _MAX_DIGITS))
     linked = f"SELECT target_uid FROM link WHERE source = ? AND target = ? AND link.uid IN ({ids})"
     return UidSelect(f"SELECT uid FROM {target} WHERE uid IN ({linked})", (found.source, target))
 

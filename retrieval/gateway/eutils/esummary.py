@@ -24,6 +24,7 @@ from retrieval.formats.records import (
     Variation,
     database_of,
 )
+from retrieval.formats.tables import is_number
 from retrieval.gateway.citations.pubmed_citation import citation_of, element_of
 from retrieval.gateway.documents.docsum_xml import (
     UNKNOWN,
@@ -132,7 +133,7 @@ def esummary_error(params: Mapping[str, str], message: str) -> Reply:
 
 
 def _is_uid(db: Database, uid: str) -> bool:
-    return db == "nuccore" or (uid.isascii() and uid.isdigit() and len(uid) <= 12)
+    return db == "nuccore" or is_number(uid, 12)
 
 
 def _found(store: GatewayStore, db: Database, uids: Sequence[str]) -> Found:

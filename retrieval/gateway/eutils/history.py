@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from retrieval.formats.records import Database
+from retrieval.formats.tables import is_number
 
 _MAX_ENVIRONMENTS: Final = 500
 _MAX_SEARCHES: Final = 100
@@ -80,7 +81,7 @@ class History:
         with self._lock:
             self._forget_old()
             known = self._environments.get(environment)
-            if known is None or not (query_key.isascii() and query_key.isdigit() and len(query_key) < 6):
+            if known is None or not is_number(query_key, 5):
                 return None
             self._touch(environment, known)
             number = int(query_key)

@@ -254,7 +254,7 @@ def _open(source: Source) -> tuple[Iterator[Line], str]:
     if meta.get("reference", "GRCh38").lower().startswith(("grch37", "hg19")):
         raise source.error(f"positions on {shown(meta['reference'])}; the file on GRCh38 is needed", number)
     build = meta.get("dbSNP_BUILD_ID", "")
-    return _checked(source, rows), build if build.isascii() and build.isdigit() else ""
+    return _checked(source, rows), build if is_number(build) else ""
 
 
 def _checked(source: Source, rows: Iterator[Line]) -> Iterator[Line]:
