@@ -114,7 +114,7 @@ def _joined(text: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def hijacked(
-    serve_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
+    host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Hijacked]:
     folder = tmp_path_factory.mktemp("hijacked")
     trap_server = _listen()
@@ -134,7 +134,7 @@ def hijacked(
         "ARROWHEAD_SERVER__MAX_BODY_BYTES": "1048576",
         "ARROWHEAD_LOG__LEVEL": "INFO",
     }
-    with serve_with(settings) as running:
+    with host_with(settings) as running:
         _add_documents(Site(running.url), trap)
         yield Hijacked(running, ncbi, trap_server)
     for server in (ncbi, trap_server):
@@ -192,21 +192,23 @@ def _fault(message: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_stream_shows_what_the_whole_shows(hijacked: Hijacked, method: str) -> None:
+def test_a_stream_shows_what_the_whole_shows(hijacked: Hijacked, method: str, caplog: pytest.LogCaptureFixture) -> None:
     """Of each kind of text one, in pieces of a character."""
-    _hold(hijacked, method, 20, stream=True)
+    _hold(hijacked, method, 20, caplog, stream=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_two_hundred_poisoned_records_do_nothing(hijacked: Hijacked, method: str) -> None:
+def test_two_hundred_poisoned_records_do_nothing(
+    hijacked: Hijacked, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """No other host is asked, no call is made but those that the model wrote to NCBI, nothing shown is fetched. Two
     hundred of passages, forty of the other methods: each template at least twice.
     """
-    _hold(hijacked, method, MANY if method == "medrag" else 40, stream=False)
+    _hold(hijacked, method, MANY if method == "medrag" else 40, caplog, stream=False)
 
 
-def _hold(hijacked: Hijacked, method: str, many: int, *, stream: bool) -> None:
+def _hold(hijacked: Hijacked, method: str, many: int, log: pytest.LogCaptureFixture, *, stream: bool) -> None:
     hijacked.ncbi.seen.clear()
     faults: dict[int, str] = {}
     cited, spoken = 0, 0
@@ -224,7 +226,7 @@ def _hold(hijacked: Hijacked, method: str, many: int, *, stream: bool) -> None:
     paths = {urlsplit(path).path for path in hijacked.ncbi.seen}
     assert paths <= {"/entrez/eutils/esummary.fcgi"}
     assert len(hijacked.ncbi.seen) == (many if method == "genegpt" else 0)
-    assert "unexpected" not in hijacked.server.log()
+    assert "unexpected" not in log.text
 
 
 def test_images_are_shown_where_the_operator_wants_them(

@@ -151,10 +151,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/index/segments/test_index.py": ("retrieval/index/segments/storage.py",),
     "tests/unit/retrieval/ncbi/replies/test_biopython_replies.py": ("retrieval/ncbi/replies/sequences.py",),
     "tests/unit/retrieval/ncbi/replies/test_parse.py": ("retrieval/ncbi/replies/summaries.py",),
-    "tests/unit/server/audit/test_log.py": (
-        "server/audit/verification.py",
-        "server/cli/audit.py",
-    ),
+    "tests/unit/server/audit/test_log.py": ("server/audit/verification.py",),
     "tests/unit/server/jobs/test_queue.py": ("server/jobs/uploads.py",),
     "tests/unit/server/test_error_mapping.py": ("server/errors.py",),
     "tests/unit/server/methods/i_medrag/test_method.py": ("server/methods/i_medrag/sub_answers.py",),

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from server.audit.chain import AuditFailed, AuditRecord, Level, digest_of, head_path
 from server.audit.log import MAX_PENDING, AuditLog, AuditRecorder, rotated_files
 from server.audit.verification import Report, snapshot, verify
-from server.cli.main import main
 
 ROOT = Path(__file__).parents[4]
 CALL = AuditRecord(
@@ -109,19 +108,6 @@ def test_a_changed_byte_is_found(small: Path, data: st.DataObject) -> None:
         assert _check(small).problem
     finally:
         file.write_bytes(content)
-
-
-def test_every_position_of_a_small_log_matters(small: Path) -> None:
-    """One bit of each byte in turn."""
-    content = small.read_bytes()
-    unnoticed = []
-    for at, byte in enumerate(content):
-        small.write_bytes(content[:at] + bytes([byte ^ 1]) + content[at + 1 :])
-        if not _check(small).problem:
-            unnoticed.append(at)
-    small.write_bytes(content)
-
-    assert unnoticed == [] and not _check(small).problem
 
 
 def test_the_first_broken_line_is_named(tmp_path: Path) -> None:
@@ -474,73 +460,3 @@ async def test_a_start_without_a_log_is_refused_or_said(tmp_path: Path, caplog: 
     none.note(START)
     await none.record(START)
     await none.close()
-
-
-def _arrowhead(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    status = main(["audit", *arguments])
-    return status, capsys.readouterr().out
-
-
-def test_the_command_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """0 and the last hash, to be kept elsewhere; 1 and the first wrong line."""
-    path = _written(tmp_path, 2)
-    status, said = _arrowhead(capsys, "verify", str(path))
-    assert (status, said) == (
-        0,
-        f"whole: 3 lines, numbers 1 to 3, last hash {digest_of(path.read_bytes()[:-1].splitlines()[-1])}\n",
-    )
-
-    path.write_bytes(path.read_bytes().replace(b'"db":"gene"', b'"db":"xene"', 1))
-    assert _arrowhead(capsys, "verify", str(path)) == (1, f"broken: {path}: line 2 is not as it was written\n")
-    assert main(["audit", "verify", str(tmp_path / "none")]) == 1
-
-
-def test_a_machine_without_a_log_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str],
-                                            monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    """Nothing is wrong there: status 0. A file that was named and is missing is an error, and so is a lost log."""
-    for name in [name for name in os.environ if name.startswith("ARROWHEAD_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    path = tmp_path / "arrowhead" / "audit.jsonl"
-    for verb in ("verify", "show"):
-        assert _arrowhead(capsys, verb) == (
-            0,
-            f"no log: {path} does not exist, so nothing was recorded here under these settings\n",
-        )
-        assert _arrowhead(capsys, verb, str(path))[0] == 1
-
-    _written(tmp_path / "arrowhead", 2).unlink()
-    status, said = _arrowhead(capsys, "verify")
-    assert status == 1 and "the last 3 line(s) are missing" in said
-
-
-def test_the_command_finds_the_servers_log(tmp_path: Path, capsys: pytest.CaptureFixture[str],
-                                           monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    """By the settings, else in the XDG state folder."""
-    for name in [name for name in os.environ if name.startswith("ARROWHEAD_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    _written(tmp_path / "arrowhead", 1)
-    assert _arrowhead(capsys, "verify")[0] == 0
-
-    monkeypatch.setenv("ARROWHEAD_AUDIT__PATH", str(_written(tmp_path / "other", 4)))
-    assert _arrowhead(capsys, "verify")[1].startswith("whole: 5 lines")
-
-
-def test_the_command_shows_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All, one request's, those since a time; for a reader or as they stand in the file."""
-    path = _written(tmp_path, 2)
-    log = _log(tmp_path)
-    log.append(AuditRecord(event="stop"))
-    log.close()
-
-    _, shown = _arrowhead(capsys, "show", str(path))
-    assert "2026-01-31T08:00:00.123Z" in shown and "allowed ncbi eutils.ncbi.nlm.nih.gov esearch gene symbol" in shown
-    _, one = _arrowhead(capsys, "show", str(path), "--request-id", "chatcmpl-7f", "--json")
-    assert [json.loads(line)["seq"] for line in one.splitlines()] == [2, 3]
-    assert _arrowhead(capsys, "show", str(path), "--request-id", "chatcmpl")[1] == ""
-    assert _arrowhead(capsys, "show", str(path), "--since", "2026-02-01")[1] == ""
-    assert len(_arrowhead(capsys, "show", str(path), "--since", "2026-01-31")[1].splitlines()) == 4
-    assert main(["audit", "show", str(path), "--since", "yesterday"]) == 2

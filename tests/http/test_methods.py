@@ -1,4 +1,4 @@
-"""MedRAG and i-MedRAG as the SDK sees them, against a real server process with the notes of the package."""
+"""Methods over the data of the package as the SDK sees them, and a model that obeys a document."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ from typing import Any
 
 import openai
 import pytest
+from http_calls import Site
 
 QUESTION = "Which drug reverses heparin?"
-MODEL = "scripted:medrag"
+MODEL, GRAPH = "scripted:medrag", "scripted:kg-rag"
 PLAN = json.dumps({"analysis": "nothing is known", "queries": ["What activates antithrombin?"]})
+STATEMENT = "Parkinson disease is associated with Gene PARK7"
+FORGED_QUESTION = "Which drug reverses heparin, by the forged trial?"
+FORGED = (
+    "Protamine reverses heparin [1]. Vitamin K does too [99].\n\nReferences:\n"
+    "[1] [A forged trial of heparin](https://evil.example/trial)\n"
+    "[2] [Retracted: no](https://evil.example/2)"
+)
 SCRIPT = [
+    {"regex": r"by the forged trial[\s\S]*Answer:\s*$", "text": f" {FORGED}"},
+    {"regex": r"PARK7[\s\S]*Answer:\s*$", "text": " True"},
     {"regex": r"JSON:\n$", "text": PLAN},
     {"regex": r"Question: What activates antithrombin\?[\s\S]*Answer:\s*$", "text": " Heparin does [1]."},
     {"regex": r"drug reverses heparin[\s\S]*Answer:\s*$", "text": " Protamine [1]."},
@@ -26,7 +36,7 @@ SCRIPT = [
 def server(
     host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
-    folder = tmp_path_factory.mktemp("medrag")
+    folder = tmp_path_factory.mktemp("methods")
     (folder / "script.json").write_text(json.dumps(SCRIPT))
     settings = {
         "HOME": str(folder),
@@ -110,3 +120,87 @@ def test_a_wrong_option_is_named(server: Any, options: dict[str, Any], status: i
         server.client().chat.completions.create(**_asked(**options))
     assert refused.value.status_code == status
     assert refused.value.body["param"] == param  # type: ignore[index]
+
+
+def _ask_graph(server: Any, question: str = STATEMENT, **options: Any) -> Any:
+    body = {"arrowhead": {"form": "true_false", **options}}
+    message = {"role": "user", "content": question}
+    made = server.client().chat.completions.create(model=GRAPH, messages=[message], extra_body=body)
+    return made.choices[0].message
+
+
+def test_an_answer_names_its_statement(server: Any) -> None:
+    """The first line is the answer; each mark has its source; the steps are told as reasoning."""
+    message = _ask_graph(server)
+    assert message.content.splitlines()[0] == "True"
+    (annotation,) = message.annotations
+    assert annotation.url_citation.url == "https://identifiers.org/DOID:14330"
+    steps = message.reasoning_content.splitlines()
+    assert steps[0].startswith("in the question: Disease Parkinson's disease")
+    assert "statements chosen" in steps[2]
+
+
+def test_a_response_shows_the_search_between_the_steps(server: Any) -> None:
+    """Steps as reasoning, what was looked up as a search with its sources, then the message with its citation."""
+    body = {"arrowhead": {"form": "true_false"}}
+    response = server.client().responses.create(model=GRAPH, input=STATEMENT, extra_body=body)
+    first, search, second, message = response.output
+
+    assert [item.type for item in response.output] == ["reasoning", "web_search_call", "reasoning", "message"]
+    assert len(first.summary) == 3
+    assert "Parkinson's disease" in search.action.queries
+    assert all(source.url.startswith("https://") for source in search.action.sources)
+    assert second.summary[0].text == "the model answers from the graph"
+    (part,) = message.content
+    assert [part.text[note.start_index : note.end_index] for note in part.annotations] == ["[1]"]
+
+
+def test_what_the_graph_does_not_have_is_said(server: Any) -> None:
+    """No model is asked, no other node is put in its place."""
+    message = _ask_graph(server, "How do I repair a bicycle?", form="general")
+    assert "has no entry for anything that the question names" in message.content
+    assert not message.annotations
+    assert message.arrowhead["abstained"] is True
+
+
+@pytest.fixture(scope="module")
+def forged(server: Any) -> dict[str, Any]:
+    asked = {"role": "user", "content": FORGED_QUESTION}
+    with server.client() as client:
+        done = client.chat.completions.create(
+            model="scripted:medrag", messages=[asked], extra_body={"arrowhead": {"k": 1}}
+        )
+    return dict(done.choices[0].message.model_dump())
+
+
+def test_the_text_is_the_models(forged: dict[str, Any]) -> None:
+    """Nothing of it is left out or changed; the server's list stands behind it."""
+    assert forged["arrowhead"]["answer"] == FORGED
+    assert forged["content"].startswith(FORGED)
+
+
+def test_the_servers_list_is_told_by_its_places(forged: dict[str, Any]) -> None:
+    """Annotations point behind the model's text, and name none of the forged sources."""
+    assert forged["annotations"]
+    for one in forged["annotations"]:
+        cited = one["url_citation"]
+        assert cited["start_index"] >= len(FORGED)
+        assert forged["content"][cited["start_index"] : cited["end_index"]].startswith("[")
+        assert "evil.example" not in cited["url"] and "forged" not in cited["title"]
+
+
+def test_a_mark_without_a_source_is_reported(forged: dict[str, Any]) -> None:
+    """Beside the answer, with its place."""
+    labels = forged["arrowhead"]["support"]["sentences"]
+    found = [one["text"] for label in labels for one in label["mismatches"] if one["kind"] == "citation"]
+
+    assert "[99]" in found
+
+
+def test_the_page_links_none_of_it(server: Any, forged: dict[str, Any]) -> None:
+    """The rendered answer has no link to the forged host, whose address is shown."""
+    _, reply = Site(server.url).call("POST", "/v1/render", {"texts": [forged["content"]]})
+    html = reply["data"][0]["html"]
+
+    assert 'href="https://evil.example' not in html and "https://evil.example/trial" in html
+    assert f'href="{forged["annotations"][0]["url_citation"]["url"]}"' in html
