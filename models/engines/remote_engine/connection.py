@@ -56,13 +56,13 @@ class ServerKind:
         )
 
     def tls(self, url: str, ca_file: Path | None) -> ssl.SSLContext:
-        """Return what the certificate of a server is checked with; one that is not read from a file for http.
+        """Return what the certificate of a server is checked with; for http one that knows no authority.
 
         Raises:
             ModelError: the file of certificates cannot be read; of the class ``error``.
         """
         if not url.startswith("https"):
-            return ssl.create_default_context()
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
         except (OSError, ssl.SSLError) as error:
