@@ -16,7 +16,7 @@ class LexicalVerifier:
     """Relevance is the share of the query's words that the evidence has."""
 
     name = "lexical"
-    points = OperatingPoints(quote=0.5, answer=0.5, verdict=0.9, label=0.9, screen=0.4, choice=0.36)
+    points = OperatingPoints(quote=0.5, answer=0.5, verdict=0.85, label=0.9, screen=0.4, choice=0.36)
 
     def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
         return [_judgement(pair) for pair in pairs]

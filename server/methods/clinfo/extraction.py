@@ -13,7 +13,7 @@ from server.methods.clinfo.screening import Screened, level_first, logit
 from server.methods.clinfo.statements import Claim, Conclusion, readable
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.evidence_table import Finding
-from server.methods.shared.reading.gate import Gate, JudgedSentence, Reading
+from server.methods.shared.reading.gate import DOUBTFUL, Gate, JudgedSentence, Reading
 
 NO_SENTENCE: Final = "No sentence of the articles that were found answers the question."
 _MAX_DISAGREEMENTS: Final = 2
@@ -34,7 +34,7 @@ async def extract(question: str, kept: Sequence[Screened], gate: Gate, most: int
     }
     levels = {one.article.key: one.article.level for one in kept}
     picked = level_first(
-        reading.quotes(most) if reading.is_answered else [],
+        reading.quotes(most),
         lambda one: logit(one.relevance),
         lambda one: levels[keys[one.evidence][0]],
     )
@@ -49,7 +49,8 @@ async def extract(question: str, kept: Sequence[Screened], gate: Gate, most: int
         results=results,
         disagreeing=tuple((keys[one.evidence][0], keys[other.evidence][0]) for one, other in pairs),
         lack="" if picked else NO_SENTENCE,
-        outcome="answered" if picked else "not_found",
+        outcome="answered" if reading.is_answered else "partial" if picked else "not_found",
+        doubt="" if reading.is_answered or not picked else DOUBTFUL,
         verdict=reading.verdict if picked and asks_yes_or_no(question) else "",
         step=f"{reading.num_sentences} sentences, best {reading.best:.2f}, {reading.points.answer:.2f} is needed; "
         f"{len(picked)} quoted",

@@ -257,6 +257,8 @@ def notes_on(conclusion: Conclusion, question: str, flow: Flow) -> Iterator[str]
         yield _on_verdict(conclusion)
     if conclusion.limit:
         yield conclusion.limit
+    if conclusion.doubt:
+        yield conclusion.doubt
     if flow.faults:
         yield f"Not all went well, so articles may be missing: {'; '.join(flow.faults[:5])}."
 

@@ -236,11 +236,12 @@ class Claim:
 class Conclusion:
     """Hold the claims of a review, the TL;DR first; none where the articles do not answer.
 
-    ``results`` is the best sentence of an article and ``cells`` further cells of its row, by key. ``disagreeing`` are
-    the keys of articles that speak of the same thing, one of which denies it. ``lack`` is why there is no claim,
-    ``limit`` the sentence on a limit that ended the text. ``step`` reports the stage. ``verdict`` is yes or no as the
-    model reads the quotes, "" where that is open; ``undecided`` says why it is. ``written`` is the text of the model,
-    which cites articles by the numbers of ``numbered``.
+    ``results`` is the best sentence of an article and ``cells`` further cells of its row, by key. ``disagreeing``
+    are the keys of articles that speak of the same thing, one of which denies it. ``lack`` is why there is no
+    claim, ``limit`` the sentence on a limit that ended the text, ``doubt`` that on claims which may not answer.
+    ``step`` reports the stage. ``verdict`` is yes or no as the model reads the quotes, "" where that is open;
+    ``undecided`` says why it is. ``written`` is the text of the model, which cites articles by the numbers of
+    ``numbered``.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -249,6 +250,7 @@ class Conclusion:
     disagreeing: tuple[tuple[str, str], ...] = ()
     lack: str = ""
     limit: str = ""
+    doubt: str = ""
     outcome: AnswerOutcome = "answered"
     step: str = ""
     written: str = ""

@@ -7,7 +7,8 @@ Used by MedRAG, i-MedRAG and WeiseEule where the model cannot write, or on reque
 3. yes or no is read from them, by the model where it was trained to    ``_worded``
 4. a choice is the one whose statement they support                     ``_chosen``
 
-Where no sentence reaches the verifier's bar, the nearest one is shown as such, and the outcome is ``not_found``.
+Where no sentence reaches the verifier's bar of quotes, the nearest one is shown as such, and the outcome is
+``not_found``; where none reaches that of answers, the quotes are ``partial``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.reading.evidence import EvidenceText
-from server.methods.shared.reading.gate import Gate, JudgedSentence, Reading
+from server.methods.shared.reading.gate import DOUBTFUL, Gate, JudgedSentence, Reading
 from server.methods.shared.sentences import quotation
 from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, UNCLEAR, UNSETTLED, EvidenceSentence, VerdictReader
 
@@ -79,7 +80,7 @@ class Extraction:
         if question.choices and not question.verdict_letters:
             return await self._chosen(reading, found)
         quotes = reading.quotes(self.options.sentences)
-        if not quotes or not reading.is_answered:
+        if not quotes:
             return _nearest(reading, found)
         if self.by_paper:
             papers = [found[one.evidence.source].document.paper for one in quotes]
@@ -88,6 +89,8 @@ class Extraction:
             ]
         if question.choices or asks_yes_or_no(question.stem):
             return await self._worded(reading, quotes, found)
+        if not reading.is_answered:
+            return Extract(tuple(quotes), found, "", "partial", DOUBTFUL)
         return Extract(tuple(quotes), found)
 
     async def _worded(

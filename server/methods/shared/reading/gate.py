@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from models.verifiers.base import Judgement, OperatingPoints, Pair
 from server.methods.shared.reading.evidence import EvidenceSentence, EvidenceText, nearest, sentences_of
 
+DOUBTFUL: Final = "It is not sure that these sentences answer the question."
 # Of a reading without sentences.
 _NEVER: Final = OperatingPoints(1.0, 1.0, 1.0, 1.0, 1.0)
 # Quotes of an answer.

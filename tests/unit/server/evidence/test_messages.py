@@ -76,6 +76,7 @@ async def test_settings_without_weights_load_none() -> None:
     await kinds.close()
 
 
+@pytest.mark.weights
 async def test_the_head_that_ships_reads_with_the_encoder_that_ships() -> None:
     """An emergency, a professional question and a greeting, each as what it is."""
     kinds = message_kinds(RetrievalSettings())

@@ -156,9 +156,13 @@ async def test_articles_that_do_not_answer_are_not_quoted(bench: Any) -> None:
     assert done(events).outcome in ("abstained", "not_found") and references(events) == []
 
 
-async def test_yes_and_no_are_left_to_the_reader(bench: Any) -> None:
+# What no sentence says word for word, so that the double of a verifier is not sure.
+UNSURE = "Do steroids surely lower mortality in severe COVID-19?"
+
+
+async def test_yes_and_no_are_left_open_where_the_verifier_is_not_sure(bench: Any) -> None:
     async with bench() as made:
-        events = await made.ask(QUESTION)
+        events = await made.ask(UNSURE)
     assert NO_VERDICT in shown(events) and done(events).outcome == "partial"
 
 
@@ -197,11 +201,11 @@ async def test_without_a_verdict_the_quotes_stand_alone(bench: Any) -> None:
     """The engine fails, which is told, or writes something else, or its yes or no is not to be asked for."""
     failing = ScriptedBehaviour(fail_after_tokens=0)
     async with bench(script=lambda prompt: "Yes", facts=READS, behaviour=failing) as made:
-        failed = await made.ask()
+        failed = await made.ask(UNSURE)
     async with bench(script=lambda prompt: "perhaps", facts=READS) as made:
-        other = await made.ask()
+        other = await made.ask(UNSURE)
     async with bench(script=lambda prompt: "Yes", facts={**READS, "verdicts": False}) as made:
-        unasked = await made.ask()
+        unasked = await made.ask(UNSURE)
         assert made.engine.requests == []
     for events in (failed, other, unasked):
         assert shown(events).startswith("TL;DR: “") and NO_VERDICT in shown(events)
