@@ -114,10 +114,11 @@ class Extraction:
         Raises:
             ModelError: the engine failed.
         """
-        sentences = [
-            EvidenceSentence(place, one.evidence.line, one.evidence.subject) for place, one in enumerate(quotes, 1)
-        ]
-        for read in (sentences[:1], sentences[1:] and sentences):
+        lines = [(one.evidence.parts or (one.evidence.line,), one.evidence.subject) for one in quotes]
+        best = len(lines[0][0]) if lines else 0
+        every = [(line, subject) for parts, subject in lines for line in parts][:MOST_READ]
+        sentences = [EvidenceSentence(place, line, subject) for place, (line, subject) in enumerate(every, 1)]
+        for read in (sentences[:best], sentences if len(sentences) > best else ()):
             word = (await verdicts.verdict(self.question.stem, read)).word if read else UNCLEAR
             if word != UNCLEAR:
                 return word

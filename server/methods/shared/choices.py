@@ -21,7 +21,7 @@ _YES_OR_NO: Final = re.compile(
     rf"would|should|may|might|must)(?:n['’]t)?\s{_REST}",
     re.IGNORECASE,
 )
-_SAYS_YES_OR_NO: Final = re.compile(r"\byes\s+or\s+no\W*$", re.IGNORECASE)
+_SAYS_YES_OR_NO: Final = re.compile(r"^\W*true\s+or\s+false\b|\byes\s+or\s+no\W*$", re.IGNORECASE)
 # "What drug, used against gout, is an inhibitor?" and "Can you list the symptoms?"
 _ASKS_MORE: Final = re.compile(rf"(?:^|[.;:!?]\s+)(?:what|which|who|whose|when|where|why|how)\b{_REST}", re.IGNORECASE)
 _REQUEST: Final = re.compile(

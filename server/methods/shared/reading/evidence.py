@@ -32,11 +32,15 @@ class EvidenceText:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSentence:
-    """Hold one sentence of the text at the place ``source``, with the title of that text."""
+    """Hold one sentence of the text at the place ``source``, with the title of that text.
+
+    ``parts`` are the sentences of which it is made, where it is one with the sentence before it, else ().
+    """
 
     source: int
     sentence: Sentence
     title: str = ""
+    parts: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
@@ -67,6 +71,21 @@ def sentences_of(texts: Sequence[EvidenceText]) -> list[EvidenceSentence]:
         for sentence in split_sentences(text.text[:_LONGEST_TEXT]):
             found.setdefault(sentence.line, EvidenceSentence(source, sentence, text.title))
     return list(found.values())
+
+
+def widened(
+    sentences: Sequence[EvidenceSentence], chosen: Sequence[EvidenceSentence], texts: Sequence[EvidenceText]
+) -> list[EvidenceSentence]:
+    """Return each of the chosen sentences joined with the one before it in its text, which may have its subject."""
+    places = {one: place for place, one in enumerate(sentences)}
+    joined = []
+    for one in chosen:
+        before = sentences[places[one] - 1] if places[one] else one
+        if before is not one and before.source == one.source:
+            start, end = before.sentence.start, one.sentence.end
+            whole = Sentence(texts[one.source].text[start:end], start, end)
+            joined.append(EvidenceSentence(one.source, whole, one.title, (before.line, one.line)))
+    return joined
 
 
 def nearest(question: str, sentences: Sequence[EvidenceSentence], most: int = MOST_JUDGED) -> list[EvidenceSentence]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from models.verifiers.base import Judgement, OperatingPoints, Pair
-from server.methods.shared.reading.evidence import EvidenceSentence, EvidenceText, nearest, sentences_of
+from server.methods.shared.reading.evidence import EvidenceSentence, EvidenceText, nearest, sentences_of, widened
 
 DOUBTFUL: Final = "It is not sure that these sentences answer the question."
 # Of a reading without sentences.
@@ -19,6 +19,9 @@ _NEVER: Final = OperatingPoints(1.0, 1.0, 1.0, 1.0, 1.0)
 # Quotes of an answer.
 MAX_SENTENCES: Final = 8
 DEFAULT_SENTENCES: Final = 3
+# So many of the best sentences, and those of so many texts, are judged with the sentence before them.
+_WIDENED: Final = 6
+_FIRST_TEXTS: Final = 2
 # Sentences by which each choice is judged.
 _OF_A_CHOICE: Final = 6
 
@@ -109,6 +112,8 @@ class Gate:
     async def read(self, question: str, texts: Sequence[EvidenceText]) -> Reading:
         """Return the sentences of the texts by their relevance to the question.
 
+        Where none answers alone, the best ones and those of the first texts are judged with the one before them too.
+
         Raises:
             ModelError: the verifier failed.
         """
@@ -116,10 +121,18 @@ class Gate:
         near = nearest(question, sentences)
         if not near:
             return Reading((), 0, _NEVER)
-        found = await self._judge.judge([Pair(question, one.in_context) for one in near])
-        judged = [JudgedSentence(one, judgement) for one, judgement in zip(near, found, strict=True)]
-        ranked = tuple(sorted(judged, key=lambda one: one.relevance, reverse=True))
-        return Reading(ranked, len(sentences), self._judge.points)
+        ranked = await self._ranked(question, near)
+        if ranked[0].relevance < self._judge.points.answer:
+            best = [one.evidence for one in ranked[:_WIDENED]]
+            best += [one for one in near if one.source < _FIRST_TEXTS and one not in best]
+            ranked += await self._ranked(question, widened(sentences, best, texts))
+            ranked.sort(key=lambda one: one.relevance, reverse=True)
+        return Reading(tuple(ranked), len(sentences), self._judge.points)
+
+    async def _ranked(self, question: str, sentences: Sequence[EvidenceSentence]) -> list[JudgedSentence]:
+        found = await self._judge.judge([Pair(question, one.in_context) for one in sentences])
+        judged = [JudgedSentence(one, judgement) for one, judgement in zip(sentences, found, strict=True)]
+        return sorted(judged, key=lambda one: one.relevance, reverse=True)
 
     async def choose(self, stem: str, choices: Sequence[str], reading: Reading) -> ChoiceSupport | None:
         """Return the choice that the best sentences support most, None where nothing was read.

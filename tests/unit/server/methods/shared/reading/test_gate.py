@@ -53,6 +53,18 @@ async def test_a_sentence_that_repeats_a_better_one_is_not_quoted() -> None:
     assert [one.evidence.line for one in reading.quotes(3)] == [FIRST]
 
 
+async def test_where_no_sentence_answers_alone_it_is_read_with_the_one_before_it() -> None:
+    """Which has its subject; the quote is both, as they stand."""
+    first, second = "Loop diuretics act on the kidney.", "They can cause hypokalaemia."
+    told = Told(
+        {first: judged(relevance=0.1), second: judged(relevance=0.2), f"{first} {second}": judged(relevance=0.8)}
+    )
+    reading = await Gate(told).read("Do loop diuretics cause it?", [EvidenceText("", f"{first} {second}")])
+    best = reading.ranked[0].evidence
+    assert (best.line, best.parts) == (f"{first} {second}", (first, second)) and reading.is_answered
+    assert (best.sentence.start, best.sentence.end) == (0, len(best.line))
+
+
 async def test_below_the_bar_of_answers_nothing_is_answered() -> None:
     told = Told({FIRST: judged(relevance=0.69)})
     assert not (await Gate(told).read("?", [EvidenceText("", FIRST)])).is_answered
