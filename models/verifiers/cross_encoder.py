@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from models.encoders.base import EncoderOptions, Floats
@@ -40,6 +42,20 @@ SCALE: Final = ".scale"
 _LEVELS: Final = 127
 
 
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Hold what makes probabilities of logits.
+
+    ``relevance`` is the temperature of that head, ``verdict`` that of supports against contradicts. ``told`` is a
+    weight for the sum of two logits, of relevance and of either verdict against neither, and a number to add: both
+    heads know whether the evidence tells.
+    """
+
+    relevance: float
+    verdict: float
+    told: tuple[float, float]
+
+
 class CrossEncoderVerifier:
     """Judge pairs in batches of like length; safe from many threads, blocking on construction until it is in memory.
 
@@ -54,8 +70,7 @@ class CrossEncoderVerifier:
     def __init__(self, folder: Path, options: EncoderOptions, base: ModelFolder | None = None) -> None:
         card = read_card(folder)
         self._name, self._points = str(card["name"]), points_of(card)
-        scales = card["temperatures"]
-        self._temperatures = float(scales[RELEVANCE]), float(scales[VERDICT])
+        self._calibration = calibration_of(card)
         placement = place(options)
         base = base or base_folder()
         network = run_in_new_thread(partial(_served_network, folder, base, placement))
@@ -71,7 +86,7 @@ class CrossEncoderVerifier:
         return self._points
 
     def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
-        return probabilities(self.logits(pairs), *self._temperatures)
+        return probabilities(self.logits(pairs), self._calibration)
 
     def logits(self, pairs: Sequence[Pair]) -> Floats:
         """Return what calibration is fitted to: of relevance and of the three verdicts, float32 [n, 4]."""
@@ -82,15 +97,19 @@ class CrossEncoderVerifier:
             raise EncoderUnavailable(f"{self._name} failed: {error}") from error
 
 
-def probabilities(logits: Floats, of_relevance: float, of_verdict: float) -> list[Judgement]:
-    """Return the judgements of logits, float32 [n, 4], at the temperatures of the two heads."""
-    relevance = 1 / (1 + np.exp(-logits[:, 0] / of_relevance))
-    powers = np.exp((logits[:, 1:] - logits[:, 1:].max(axis=1, keepdims=True)) / of_verdict)
-    verdicts = powers / powers.sum(axis=1, keepdims=True)
-    return [
-        Judgement(float(relevant), float(verdict[0]), float(verdict[1]))
-        for relevant, verdict in zip(relevance, verdicts, strict=True)
-    ]
+def probabilities(logits: Floats, calibration: Calibration) -> list[Judgement]:
+    """Return the judgements of logits, float32 [n, 4]: of relevance, and of supports, contradicts and neither."""
+    relevance, supports, contradicts, neither = logits.T.astype(np.float64)
+    weight, constant = calibration.told
+    told = _sigmoid(weight * (relevance + np.logaddexp(supports, contradicts) - neither) + constant)
+    yes = _sigmoid((supports - contradicts) / calibration.verdict)
+    rows = zip(_sigmoid(relevance / calibration.relevance), told * yes, told * (1 - yes), strict=True)
+    return [Judgement(*map(float, row)) for row in rows]
+
+
+def _sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.exp(-np.logaddexp(0, -logits))
+    return found
 
 
 def load_verifier(folder: Path = VERIFIER_DIR, options: EncoderOptions | None = None) -> CrossEncoderVerifier:
@@ -110,11 +129,18 @@ def read_card(folder: Path) -> dict[str, Any]:
     try:
         card: dict[str, Any] = json.loads((folder / CARD).read_text(encoding="utf-8"))
         points_of(card)
-        if not all(float(card["temperatures"][head]) > 0 for head in (RELEVANCE, VERDICT)) or not card["name"]:
+        calibration = calibration_of(card)
+        if min(calibration.relevance, calibration.verdict) <= 0 or not card["name"]:
             raise ValueError("a temperature is not above 0, or it has no name")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelNotFound(f"no usable verifier in {folder}: {type(error).__name__}: {error}") from error
     return card
+
+
+def calibration_of(card: dict[str, Any]) -> Calibration:
+    scales = card["temperatures"]
+    weight, constant = map(float, card["told"])
+    return Calibration(float(scales[RELEVANCE]), float(scales[VERDICT]), (weight, constant))
 
 
 def points_of(card: dict[str, Any]) -> OperatingPoints:

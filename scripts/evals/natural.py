@@ -28,6 +28,8 @@ from typing import Any, Final
 
 import httpx
 
+from retrieval.corpus.items import ParsedDocument
+from retrieval.corpus.readers.registry import guess_reader, reader
 from scripts.evals.harness.client import Asker, Target, http_client
 from scripts.evals.harness.records import Question, Reply
 
@@ -91,12 +93,20 @@ def question_of(row: Mapping[str, Any], namespace: str) -> Question:
     )
 
 
+def documents_of(file: Path) -> list[dict[str, str]]:
+    """Return the documents of a file as the API takes them: lines of JSON, or any form that the server reads."""
+    if file.suffix == ".jsonl":
+        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        return [{"id": row["id"], "title": row["title"], "text": row["content"]} for row in rows]
+    parsed = [one for one in reader(guess_reader(file))(file) if isinstance(one, ParsedDocument)]
+    return [{"id": one.document.document_id, "title": one.document.title, "text": one.text} for one in parsed]
+
+
 @asynccontextmanager
 async def namespace_of(http: httpx.AsyncClient, address: str, files: Sequence[Path]) -> AsyncIterator[str]:
     """Yield the name of a namespace with the passages of the files; it is removed afterwards."""
     name = f"natural-eval-{secrets.token_hex(4)}"
-    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    documents = [{"id": row["id"], "title": row["title"], "text": row["content"]} for row in rows]
+    documents = [document for file in files for document in documents_of(file)]
     (await http.post(f"{address}/namespaces", json={"name": name})).raise_for_status()
     try:
         path = f"{address}/namespaces/{name}/documents?wait={_JOB_S}"

@@ -24,7 +24,7 @@ from models.verifiers.cross_encoder import VERIFIER_DIR, CrossEncoderVerifier, l
 from scripts.evals.harness.tables import markdown_table
 from scripts.verifier import dev_sets
 from scripts.verifier.calibration import reliability_plot
-from scripts.verifier.gate import Asked, Outcome, by_cosine, outcomes, read_asked
+from scripts.verifier.gate import Asked, Outcome, by_cosine, outcomes, read_asked, with_nothing
 from scripts.verifier.samples import CONTRADICTS, SUPPORTS, UNTOLD
 from scripts.verifier.scoring import (
     Judged,
@@ -106,17 +106,19 @@ def gate_rows(verifier: CrossEncoderVerifier, asked: Sequence[Asked]) -> list[li
     for side in ("yes", "no"):
         of_side = [one for one in verdicts if one.asked.row["yes_no"] == side]
         rows.append(_line("", of_side, f"right: {side}", [_agrees(one) for one in of_side], "0.85"))
-    refused = [one.relevance < points.answer for one in nothing]
-    return [*rows, _line("", nothing, "nothing there: refused", refused, "0.95")]
+    emptied = outcomes([one for one in with_nothing(asked) if one.row["must"]], verifier, points)
+    for name, of in (("nothing there: refused", nothing), ("answer taken out: refused", emptied)):
+        rows.append(_line("", of, name, [one.relevance < points.answer for one in of], "0.95"))
+    return rows
 
 
 def reliability(groups: Sequence[Judged], plot: Path) -> None:
-    """Plot relevance, and the probability of the likeliest verdict."""
+    """Plot relevance, and supports and contradicts of questions of yes or no and of claims."""
     pairs = [
         (row, verdict)
         for one in groups
+        if UNTOLD not in one.group.verdicts
         for row, verdict in zip(one.probabilities, one.group.verdicts, strict=True)
-        if verdict != UNTOLD
     ]
     rows, verdicts = np.array([row for row, _ in pairs]), np.array([verdict for _, verdict in pairs])
     relevance, known = told(groups)

@@ -10,24 +10,32 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from models.encoders.base import EncoderOptions
 from models.encoders.registry import create_encoder
 from models.verifiers.base import Judgement, OperatingPoints, Pair
-from models.verifiers.cross_encoder import CARD, WEIGHTS, CrossEncoderVerifier, load_verifier, probabilities, quantised
+from models.verifiers.cross_encoder import (
+    CARD,
+    WEIGHTS,
+    Calibration,
+    CrossEncoderVerifier,
+    load_verifier,
+    probabilities,
+    quantised,
+)
 from scripts.verifier import calibration, dev_sets
-from scripts.verifier.calibration import Temperatures
 from scripts.verifier.dev_sets import Group
 from scripts.verifier.gate import read_asked
-from scripts.verifier.scoring import Judged, judged
+from scripts.verifier.scoring import Judged, best_right, claims_right, given, judged, verdicts_right
 from scripts.verifier.training import Plan
 
 NAME: Final = "arrowhead-verifier"
 _UNSET: Final = {name: {"bar": 0.5} for name in OperatingPoints.__annotations__}
-_QUOTE: Final = "the best sentences that reach it are beside the point, of a context or among near texts"
-_ANSWER: Final = "the questions that nothing answers have a sentence that reaches it"
+_NOTHING: Final = "the questions whose answer is not there, or was taken out, have a sentence that reaches it"
 _VERDICT: Final = "the yes and no that reach it are wrong, on questions of BioASQ, PubMedQA and our own"
 _LABEL: Final = "the claims that are supported fail it"
 _SCREEN: Final = "the relevant sentences fail it"
@@ -48,17 +56,20 @@ class Cached:
     """Judge pairs from logits that are known."""
 
     logits: Mapping[Pair, NDArray[np.float32]]
-    temperatures: Temperatures
+    calibration: Calibration
 
     def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
         rows = np.array([self.logits[pair] for pair in pairs]).reshape(-1, 4)
-        return probabilities(rows, self.temperatures.relevance, self.temperatures.verdict)
+        return probabilities(rows, self.calibration)
 
 
-def write_verifier(weights: Path, data: Path, plan: Plan, folder: Path) -> None:
-    """Write the verifier of trained weights to a folder, calibrated on the development halves of ``data``."""
+def write_verifier(weights: Sequence[Path], data: Path, plan: Plan, folder: Path) -> None:
+    """Write the verifier of trained weights to a folder, calibrated on the development halves of ``data``.
+
+    Of several files, such as those after each cycle, the mean is taken: it refuses better than the last one alone.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(quantised(load_file(weights)), folder / WEIGHTS)
+    save_file(quantised(_mean([load_file(file) for file in weights])), folder / WEIGHTS)
     digest = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
     card: dict[str, Any] = {
         "name": NAME,
@@ -68,17 +79,21 @@ def write_verifier(weights: Path, data: Path, plan: Plan, folder: Path) -> None:
         "data": [{"source": source, "licence": licence} for source, licence in _DATA],
         "training": {"command": "python -m scripts.train_verifier --data FOLDER", **asdict(plan), "device": "cpu"},
         "temperatures": {"relevance": 1.0, "verdict": 1.0},
+        "told": [0.5, 0.0],
         "points": _UNSET,
         "weights_sha256": digest,
     }
     _write(folder, card)
-    temperatures, points = _calibrated(load_verifier(folder, EncoderOptions()), data)
-    card["temperatures"] = {name: round(value, 3) for name, value in asdict(temperatures).items()}
-    card["points"] = points
+    card.update(_calibrated(load_verifier(folder, EncoderOptions()), data))
     _write(folder, card)
 
 
-def _calibrated(verifier: CrossEncoderVerifier, data: Path) -> tuple[Temperatures, dict[str, dict[str, Any]]]:
+def _mean(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.stack([one[name].float() for one in weights]).mean(dim=0) for name in weights[0]}
+
+
+def _calibrated(verifier: CrossEncoderVerifier, data: Path) -> dict[str, Any]:
+    """Return temperatures, points and figures for the card."""
     readers: dict[str, Callable[[Path], list[Group]]] = {
         "trials": dev_sets.trial_groups,
         "articles": dev_sets.article_groups,
@@ -93,19 +108,46 @@ def _calibrated(verifier: CrossEncoderVerifier, data: Path) -> tuple[Temperature
     groups = [group for each in sets.values() for group in each]
     pairs = list(dict.fromkeys([*(p for g in groups for p in g.pairs), *(p for one in asked for p in one.pairs)]))
     known = dict(zip(pairs, verifier.logits(pairs), strict=True))
-    temperatures = calibration.fitted(np.array([known[pair] for group in groups for pair in group.pairs]), groups)
-    judge = Cached(known, temperatures)
+    fitted = calibration.fitted(np.array([known[pair] for group in groups for pair in group.pairs]), groups)
+    judge = Cached(known, fitted)
     found: dict[str, list[Judged]] = {name: judged(judge, each) for name, each in sets.items()}
     sided = [*found["snippets"], *found["written"], *found["articles"]]
     searched, claimed = [*found["spans"], *found["choices"]], [*found["trials"], *found["written"]]
     points = {
-        "quote": (calibration.quote_bar(searched), f"at most {calibration.WRONG_QUOTES:.0%} of {_QUOTE}"),
-        "answer": (calibration.answer_bar(asked, judge), f"at most {calibration.ANSWERED_WRONGLY:.0%} of {_ANSWER}"),
+        "quote": (
+            calibration.relevance_bar(asked, found["choices"], judge, calibration.QUOTED_WRONGLY),
+            f"at most {calibration.QUOTED_WRONGLY:.0%} of {_NOTHING}",
+        ),
+        "answer": (
+            calibration.relevance_bar(asked, found["choices"], judge),
+            f"at most {calibration.ANSWERED_WRONGLY:.0%} of {_NOTHING}",
+        ),
         "verdict": (calibration.verdict_bar(sided), f"at most {calibration.WRONG_VERDICTS:.0%} of {_VERDICT}"),
         "label": (calibration.label_bar(claimed), f"at most {calibration.FALSELY_LABELLED:.0%} of {_LABEL}"),
         "screen": (calibration.screen_bar(searched), f"at most {calibration.MISSED:.0%} of {_SCREEN}"),
     }
-    return temperatures, {name: {"bar": round(bar, 2), "chosen": chosen} for name, (bar, chosen) in points.items()}
+    return {
+        "temperatures": {"relevance": round(fitted.relevance, 3), "verdict": round(fitted.verdict, 3)},
+        "told": [round(one, 3) for one in fitted.told],
+        "points": {name: {"bar": round(bar, 2), "chosen": chosen} for name, (bar, chosen) in points.items()},
+        "figures": _figures(found, points["verdict"][0]),
+    }
+
+
+def _figures(found: Mapping[str, Sequence[Judged]], bar: float) -> dict[str, float]:
+    """Return what was reached on the development halves; scripts/evals/verifier.py says what each is, and more."""
+    share, right, _, _ = given(found["written"], bar)
+    figures = {
+        "trials, claim of three": claims_right(found["trials"]),
+        "PubMedQA, yes, no or maybe": verdicts_right(found["articles"]),
+        "COVID-QA, best sentence": best_right(found["spans"]),
+        "MedQuAD, above another focus": best_right(found["entries"]),
+        "BioASQ, sentence among near texts": best_right(found["choices"]),
+        "written questions, three-way": verdicts_right(found["written"]),
+        "written questions, yes or no given": share,
+        "written questions, right of those given": right,
+    }
+    return {name: round(value, 3) for name, value in figures.items()}
 
 
 def _write(folder: Path, card: Mapping[str, Any]) -> None:

@@ -35,8 +35,7 @@ class FrameSamples:
         """Yield questions of yes or no in English, of the frames that also teach the default model."""
         for _ in range(number):
             slots = random_slots(Names(Values(draw)), draw)
-            said, asked, verdict = self._framed(draw.choice(self._frames), draw)
-            yield self._sample("frames", said, asked, verdict, slots, draw)
+            yield self._sample("frames", self._framed(draw.choice(self._frames), draw), slots, draw)
 
     def spoken(self, number: int, draw: random.Random) -> Iterator[Sample]:
         """Yield questions of yes or no in four languages, some about what held once."""
@@ -47,7 +46,8 @@ class FrameSamples:
             # What was a contraindication once, or is one now, turns the answer of its own question.
             verdict = SUPPORTS if side == "says" else CONTRADICTS
             language = draw.choice(LANGUAGES[1:]) if draw.random() < _OTHER_LANGUAGE else "en"
-            yield self._sample("spoken", draw.choice(one[side]), draw.choice(one[language]), verdict, slots, draw)
+            framed = draw.choice(one[side]), draw.choice(one[language]), verdict
+            yield self._sample("spoken", framed, slots, draw)
 
     def facts(self, number: int, draw: random.Random) -> Iterator[Sample]:
         """Yield questions for a name with the sentence that has it, and the same of another fact or subject."""
@@ -82,9 +82,8 @@ class FrameSamples:
             return draw.choice(against), draw.choice(frame.asks), CONTRADICTS
         return draw.choice(frame.states), draw.choice(frame.asks), SUPPORTS
 
-    def _sample(
-        self, kind: str, said: str, asked: str, verdict: int, slots: Mapping[str, str], draw: random.Random
-    ) -> Sample:
+    def _sample(self, kind: str, framed: tuple[str, str, int], slots: Mapping[str, str], draw: random.Random) -> Sample:
+        said, asked, verdict = framed
         told, named = _told(said, slots, draw), sorted(set(_SLOT.findall(asked)))
         if named and draw.random() < _OTHER_NAME:
             changed = draw.choice(named)

@@ -37,6 +37,25 @@ class Asked:
     cosines: tuple[float, ...]
 
     @property
+    def without_answer(self) -> Asked | None:
+        """Return the question with what passages are left where those that have its answer are taken out.
+
+        None of a question of yes or no, whose answer is no words of a passage.
+        """
+        if not self.row["must"] or not self.is_answerable:
+            return None
+        texts: dict[str, str] = {}
+        for pair in self.pairs:
+            title = pair.evidence.partition(". ")[0]
+            texts[title] = f"{texts.get(title, '')} {pair.evidence}"
+        wanted = [re.compile(pattern, re.IGNORECASE) for pattern in self.row["must"]]
+        answering = {title for title, text in texts.items() if any(pattern.search(text) for pattern in wanted)}
+        kept = [place for place, pair in enumerate(self.pairs) if pair.evidence.partition(". ")[0] not in answering]
+        row = {**self.row, "not_in_data": True}
+        pairs, cosines = tuple(self.pairs[place] for place in kept), tuple(self.cosines[place] for place in kept)
+        return Asked(row, self.question, pairs, cosines) if kept else None
+
+    @property
     def is_answerable(self) -> bool:
         return not self.row["not_in_data"]
 
@@ -75,7 +94,7 @@ class Search:
 
 
 def read_asked(trust: Path, encoder: Encoder) -> list[Asked]:
-    """Return the questions that passages are to answer; those with a history or with choices are left out."""
+    """Return the questions that passages are to answer, without those on a retraction, with choices or a history."""
     passages = [json.loads(line) for line in (trust / "passages.jsonl").read_text("utf-8").splitlines()]
     searches = {
         "passages": Search([(one["title"], one["content"]) for one in passages], encoder),
@@ -85,7 +104,8 @@ def read_asked(trust: Path, encoder: Encoder) -> list[Asked]:
     for line in (trust / "questions_dev.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
         is_of_notes = row["data"] == "passages" or row["method"] in _METHODS[:3]
-        if row["method"] not in _METHODS or not is_of_notes or row["letter"] or isinstance(row["question"], list):
+        is_left_out = row["letter"] or row["kind"] == "retracted" or isinstance(row["question"], list)
+        if row["method"] not in _METHODS or not is_of_notes or is_left_out:
             continue
         question = re.sub(r"#|\*\*", "", str(row["question"]))
         lines, cosines = searches[row["data"]].sentences(question)
@@ -119,6 +139,12 @@ def _outcome(asked: Asked, judgements: Sequence[Judgement], points: OperatingPoi
             verdict = "yes" if one.supports > one.contradicts else "no"
     best = tuple(asked.pairs[place].evidence for place in order)
     return Outcome(asked, best, judgements[order[0]].relevance if order else 0.0, verdict)
+
+
+def with_nothing(asked: Sequence[Asked]) -> list[Asked]:
+    """Return the questions that nothing answers: those of the set, and the others without their passages."""
+    left = (one.without_answer for one in asked)
+    return [*(one for one in asked if not one.is_answerable), *(one for one in left if one is not None)]
 
 
 def by_cosine(asked: Asked, number: int) -> list[str]:

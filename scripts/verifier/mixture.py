@@ -33,13 +33,21 @@ class Shares:
     facts: int = 700
     edits: int = 1_200
     turned: int = 1_000
+    articles: int = 1
+    # Of the written questions, those that are also asked of a near text of another question.
+    near: float = 0.25
+
+
+# What the first passes leave weakest has a larger share of the last.
+LAST: Final = Shares(trials=2_600, written=17_000, entries=400, spoken=900, edits=1_600, articles=3, near=0.12)
+FIRST_PASSES: Final = 2
 
 
 class Mixture:
     """Hold the training halves of all data under a folder, and draw passes of them."""
 
-    def __init__(self, data: Path, seed: int, shares: Shares | None = None) -> None:
-        self._seed, self._shares = seed, shares or Shares()
+    def __init__(self, data: Path, seed: int) -> None:
+        self._seed = seed
         self._trials = read_trials(data / VERIFY, "train")
         self._articles = read_articles(data / VERIFY, "train")
         self._spans = read_spans(data / VERIFY, "train")
@@ -51,17 +59,20 @@ class Mixture:
     def samples(self, number: int) -> list[Sample]:
         """Return the pass of that number, shuffled, questions partly as people type them."""
         draw = random.Random(f"{self._seed} pass {number}")
-        drawn = [one._replace(query=as_typed(one.query, draw)) for one in self._all(draw)]
+        drawn = [
+            one._replace(query=as_typed(one.query, draw))
+            for one in self._all(draw, Shares() if number < FIRST_PASSES else LAST)
+        ]
         draw.shuffle(drawn)
         return drawn
 
-    def _all(self, draw: random.Random) -> Iterator[Sample]:
-        shares = self._shares
+    def _all(self, draw: random.Random, shares: Shares) -> Iterator[Sample]:
         yield from trial_samples(self._trials, shares.trials, draw)
-        yield from article_samples(self._articles, draw)
+        for _ in range(shares.articles):
+            yield from article_samples(self._articles, draw)
         yield from span_samples(draw.sample(self._spans, min(shares.spans, len(self._spans))), draw)
         yield from self._entries.draw(shares.entries, draw)
-        yield from self._texts.written(shares.written, draw)
+        yield from self._texts.written(shares.written, shares.near, draw)
         yield from self._texts.asked(draw)
         yield from self._frames.verdicts(shares.verdicts, draw)
         yield from self._frames.spoken(shares.spoken, draw)

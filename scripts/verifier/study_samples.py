@@ -57,9 +57,9 @@ def article_samples(articles: Sequence[Article], draw: random.Random) -> Iterato
         asked = claim if claim and draw.random() < 0.3 else query
         yield Sample("pubmedqa", asked, conclusion, 1, verdict_of(one.label))
         beginning = [line.line for line in split_sentences(one.contexts[0])][:3] if one.contexts else []
-        if beginning and draw.random() < 0.5:
+        if beginning and draw.random() < 0.25:
             yield Sample("pubmedqa", query, cut(draw.choice(beginning)), 0, NEITHER)
-        if draw.random() < 0.3:
+        if draw.random() < 0.1:
             yield Sample("pubmedqa", query, cut(one_line(draw.choice(articles).conclusion)), 0, NEITHER)
 
 

@@ -55,12 +55,12 @@ class TextSamples:
     def texts(self) -> Sequence[str]:
         return self._texts
 
-    def written(self, number: int, draw: random.Random) -> Iterator[Sample]:
-        """Yield written questions, or claims of theirs, with their text, and some with a near text instead."""
+    def written(self, number: int, near_share: float, draw: random.Random) -> Iterator[Sample]:
+        """Yield written questions, or claims of theirs, with their text, a share of them with a near text too."""
         for one in draw.sample(self._written, min(number, len(self._written))):
             yield self._of_written(one, draw)
             near = self._near_written.get(one.question)
-            if near and draw.random() < 0.5:
+            if near and draw.random() < 2 * near_share:
                 yield Sample("near", one.question, cut(draw.choice(near[:5])), 0, NEITHER)
 
     def _of_written(self, one: WrittenQuestion, draw: random.Random) -> Sample:

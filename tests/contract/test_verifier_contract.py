@@ -66,7 +66,7 @@ def test_each_pair_has_a_judgement_in_its_place(verifier: Verifier) -> None:
 
     assert len(together) == len(PAIRS)
     for judgements in (turned, alone):
-        assert [numbers(one) for one in judgements] == [pytest.approx(numbers(one), abs=1e-3) for one in together]
+        assert [numbers(one) for one in judgements] == [pytest.approx(numbers(one), abs=1e-2) for one in together]
 
 
 def test_judgements_are_probabilities(verifier: Verifier) -> None:

@@ -93,11 +93,18 @@ class AnswerLabels:
         sentences = list(self.sentences)
         for claim, (place, probability) in enumerate(zip(places, verification.probabilities, strict=True)):
             if probability is not None:
-                is_stated = probability >= verification.bar
-                verdict: SupportVerdict = "supported" if is_stated else "unsupported"
-                verdict = "contradicted" if claim in verification.contradicted else verdict
+                verdict = _verdict(claim, probability, verification)
                 sentences[place] = replace(sentences[place], probability=probability, verdict=verdict)
         return tuple(sentences)
+
+
+def _verdict(claim: int, probability: float, verification: Verification) -> SupportVerdict:
+    if claim in verification.contradicted:
+        return "contradicted"
+    if probability >= verification.bar:
+        return "supported"
+    floor = verification.bar if verification.floor is None else verification.floor
+    return "unsupported" if probability < floor else "unchecked"
 
 
 def _whole(source: Source) -> str:

@@ -52,12 +52,14 @@ class Claim:
 class Verification:
     """Hold the probability that each claim is stated by its evidence, None where it was not judged, and the usage.
 
-    From ``bar`` on a claim counts as stated. ``contradicted`` are the places of those whose evidence says the contrary.
+    From ``bar`` on a claim counts as stated, and below ``floor``, by default the same, as not stated. ``contradicted``
+    are the places of those whose evidence says the contrary.
     """
 
     probabilities: tuple[float | None, ...] = ()
     bar: float = _MOST_BAR
     contradicted: frozenset[int] = frozenset()
+    floor: float | None = None
     usage: LoopUsage = field(default_factory=LoopUsage)
 
 
@@ -111,10 +113,13 @@ class TrainedVerifier:
             best = max((one.supports for one in judgements), default=None)
             supports.append(best)
             worst = max((one.contradicts for one in judgements), default=0.0)
-            if best is not None and worst >= self._judge.points.verdict and worst > best:
+            verdict_bar = self._judge.points.verdict
+            if best is not None and worst >= verdict_bar and best < 1 - verdict_bar:
                 contradicted.add(place)
-        bar = self._judge.points.label if pairs else _MOST_BAR
-        return Verification(tuple(supports), bar, frozenset(contradicted))
+        if not pairs:
+            return Verification(tuple(supports))
+        points = self._judge.points
+        return Verification(tuple(supports), points.verdict, frozenset(contradicted), points.label)
 
 
 class ModelVerifier:

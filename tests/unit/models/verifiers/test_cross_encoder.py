@@ -23,6 +23,7 @@ from models.verifiers.cross_encoder import (
     SCALE,
     WEIGHTS,
     WORDS,
+    Calibration,
     CrossEncoderVerifier,
     base_network,
     probabilities,
@@ -62,6 +63,7 @@ def written(folder: Path, weights: Mapping[str, torch.Tensor], **changes: Any) -
     card = {
         "name": "tiny-verifier",
         "temperatures": {"relevance": 2.0, "verdict": 0.5},
+        "told": [0.5, 0.0],
         "points": {name: {"bar": bar} for name, bar in POINTS.items()},
         "weights_sha256": hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest(),
     }
@@ -103,10 +105,12 @@ def test_name_and_points_are_those_of_the_card(verifier: CrossEncoderVerifier) -
 
 def test_a_higher_temperature_makes_less_sure_and_keeps_the_order() -> None:
     logits = np.array([[2.0, 3.0, 0.0, -1.0], [-1.0, 0.0, 2.0, 1.0]], np.float32)
-    sure, unsure = probabilities(logits, 1.0, 1.0), probabilities(logits, 3.0, 3.0)
+    told = (0.5, 0.0)
+    sure, unsure = (probabilities(logits, Calibration(heat, heat, told)) for heat in (1.0, 3.0))
     assert sure[0].relevance > unsure[0].relevance > 0.5 > unsure[1].relevance > sure[1].relevance
     assert sure[0].supports > unsure[0].supports > unsure[0].contradicts
     assert sure[1].contradicts > unsure[1].contradicts > unsure[1].supports
+    assert sure[0].neither == pytest.approx(unsure[0].neither)
 
 
 def test_stored_weights_are_near_the_trained_ones(weights: Mapping[str, torch.Tensor]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from scripts.verifier.calibration import (
     expected_error,
     fitted,
     label_bar,
-    quote_bar,
+    relevance_bar,
     reliability_plot,
     screen_bar,
     verdict_bar,
@@ -35,6 +36,7 @@ def test_the_temperature_is_found_by_which_logits_were_too_sure() -> None:
     found = fitted(logits, groups)
     assert found.relevance == pytest.approx(2.0, rel=0.12)
     assert found.verdict == pytest.approx(1.6, rel=0.12)
+    assert found.told[0] > 0
 
 
 def of(relevance: list[tuple[float, int]]) -> list[Judged]:
@@ -48,9 +50,18 @@ def sided(rows: list[tuple[float, float, int]]) -> list[Judged]:
     ]
 
 
-def test_a_quote_bar_keeps_out_what_is_beside_the_point() -> None:
-    groups = of([(0.9, 1)] * 8 + [(0.9, 0)] + [(0.4, 0)] * 10 + [(0.4, 1)] * 2)
-    assert 0.4 < quote_bar(groups) <= 0.9
+class Nothing:
+    """Judges no pair, as there is none."""
+
+    def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
+        assert not pairs
+        return []
+
+
+def test_a_bar_of_relevance_is_reached_by_a_share_of_what_does_not_answer() -> None:
+    groups = of([(0.9, 0)] * 10 + [(0.4, 0)] * 30 + [(0.1, 0)] * 60)
+    assert 0.4 < relevance_bar([], groups, Nothing(), 0.15) <= 0.9
+    assert 0.1 < relevance_bar([], groups, Nothing(), 0.4) <= 0.4
     assert screen_bar(of([(0.3, 1)] * 96 + [(0.05, 1)] * 4)) == pytest.approx(0.3)
 
 
@@ -64,7 +75,7 @@ def test_a_verdict_bar_keeps_the_share_of_wrong_ones() -> None:
 
 
 def test_a_label_bar_spares_claims_that_are_supported() -> None:
-    assert label_bar(sided([(0.7, 0.1, 0)] * 9 + [(0.1, 0.1, 0)])) == pytest.approx(0.7)
+    assert label_bar(sided([(0.7, 0.1, 0)] * 9 + [(0.1, 0.1, 0)])) == pytest.approx(0.1)
 
 
 def test_groups_are_scored_by_what_is_chosen() -> None:
