@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from models.engines.base import is_private
 
@@ -33,6 +33,14 @@ def is_unencrypted_to_public(url: str) -> bool:
         return parts.scheme == "http" and not is_private(parts.hostname or "")
     except ValueError:
         return False
+
+
+def _items(value: object) -> object:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+# Splits ``a,b``, the form of lists in the environment and in flags.
+COMMA_LIST: Final = BeforeValidator(_items)
 
 
 class SettingsGroup(BaseModel):

@@ -15,7 +15,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from retrieval.ncbi.calls.parameter_classes import ParamClass
-from server.settings.base import Seconds, SettingsGroup, web_address
+from server.settings.base import COMMA_LIST, Seconds, SettingsGroup, web_address
 from server.settings.server import is_loopback
 from server.types import _KEY_ID_CHARS, EGRESS_MODES, EgressMode, EgressProfile
 
@@ -63,14 +63,9 @@ class GatewaySettings(SettingsGroup):
     """Configure the built-in gateway and its BLAST searches."""
 
     data_dir: Path | None = Field(default=None, description="store of the built-in gateway; unset: XDG data folder")
-    blastdb_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
+    blastdb_dirs: Annotated[tuple[Path, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="further folders with BLAST databases, as NCBI's preformatted ones; a,b"
     )
-
-    @field_validator("blastdb_dirs", mode="before")
-    @classmethod
-    def _comma_list(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
 class EgressSettings(SettingsGroup):
@@ -83,7 +78,7 @@ class EgressSettings(SettingsGroup):
     profile: EgressProfile | None = Field(
         default=None, description="what may leave: hospital or open; unset: open with mode ncbi, else hospital"
     )
-    allow: Annotated[tuple[ParamClass, ...] | None, NoDecode] = Field(
+    allow: Annotated[tuple[ParamClass, ...] | None, NoDecode, COMMA_LIST] = Field(
         default=None, description="what may leave, class by class, in place of a profile"
     )
     max_chars_per_answer: int = Field(
@@ -141,11 +136,6 @@ class EgressSettings(SettingsGroup):
         """Return the host of the egress service, or its socket's path; "" where there is no service."""
         url = self.service_url or ""
         return url.removeprefix("unix:") if url.startswith("unix:") else urlsplit(url).netloc
-
-    @field_validator("allow", mode="before")
-    @classmethod
-    def _comma_list(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("key_modes", mode="before")
     @classmethod

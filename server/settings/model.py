@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from server.settings.base import SettingsGroup, is_unencrypted_to_public, web_address
+from server.settings.base import COMMA_LIST, SettingsGroup, is_unencrypted_to_public, web_address
 
 
 class ModelSettings(SettingsGroup):
@@ -50,7 +50,7 @@ class ModelSettings(SettingsGroup):
     quantization: str | None = Field(
         default=None, pattern=r"^[a-z0-9_]+$", description="vLLM's name of a format; unset reads it from the checkpoint"
     )
-    lora_adapters: Annotated[tuple[str, ...], NoDecode] = Field(
+    lora_adapters: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="adapters by name, on vLLM served beside the model; name=folder,name=folder"
     )
     adapter: str | None = Field(
@@ -65,11 +65,6 @@ class ModelSettings(SettingsGroup):
     tool_call_parser: str | None = Field(default=None, description="vLLM's name for how the model writes tool calls")
     reasoning_parser: str | None = Field(default=None, description="vLLM's name for how the model writes thoughts")
     chat_template: Path | None = Field(default=None, description="Jinja file in place of the model's own (vLLM)")
-
-    @field_validator("lora_adapters", mode="before")
-    @classmethod
-    def _comma_list(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("lora_adapters")
     @classmethod

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from server.settings.base import SettingsGroup, is_unencrypted_to_public, web_address
+from server.settings.base import COMMA_LIST, SettingsGroup, is_unencrypted_to_public, web_address
 from server.settings.server import is_loopback
 
 
@@ -39,10 +39,10 @@ class RetrievalSettings(SettingsGroup):
     """Configure encoders, indices and namespaces."""
 
     encoder: str = Field(default="minilm", description="encoder of new namespaces; a name, hub id or directory")
-    encoders: Annotated[tuple[str, ...], NoDecode] = Field(
+    encoders: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="further encoders that may be used; a,b"
     )
-    encoder_urls: Annotated[tuple[str, ...], NoDecode] = Field(
+    encoder_urls: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="encoders whose vectors a server computes (vLLM); name=url,name=url"
     )
     encoder_api_key: SecretStr | None = Field(default=None, description="key of these servers (vllm serve --api-key)")
@@ -78,11 +78,6 @@ class RetrievalSettings(SettingsGroup):
         if not is_loopback(parts.hostname or ""):
             raise ValueError("must be an address of this machine, as http://127.0.0.1:8070; documents do not leave it")
         return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/api"), "", ""))
-
-    @field_validator("encoders", "encoder_urls", mode="before")
-    @classmethod
-    def _comma_list(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("encoder_urls")
     @classmethod

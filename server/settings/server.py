@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from server.settings.base import Seconds, SettingsGroup, web_address
+from server.settings.base import COMMA_LIST, Seconds, SettingsGroup, web_address
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -55,7 +55,7 @@ class ServerSettings(SettingsGroup):
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65_535, description="0 takes a free port")
-    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="clients must send one of them as a bearer token"
     )
     keys_file: Path | None = Field(default=None, description="keys of `arrowhead key`; unset: XDG data folder")
@@ -65,10 +65,10 @@ class ServerSettings(SettingsGroup):
     organisation: str = Field(
         default="", max_length=100, description="its name in the salt, equal on all servers that share replicas"
     )
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="further Host header names to accept on a loopback bind"
     )
-    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+    cors_origins: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="web pages that may ask, as https://lab.example; a,b"
     )
     max_body_bytes: int = Field(default=1_048_576, ge=1024, description="largest request body")
@@ -95,12 +95,6 @@ class ServerSettings(SettingsGroup):
         default=3.0, ge=0, le=3600, description="after SIGTERM, new requests still get a 503 for so long"
     )
     shutdown_grace_s: Seconds = Field(default=10.0, description="streams in flight may finish for so long")
-
-    @field_validator("api_keys", "allowed_hosts", "cors_origins", mode="before")
-    @classmethod
-    def _comma_list(cls, value: object) -> object:
-        """Split ``a,b``, the form of lists in the environment and in flags."""
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("api_keys")
     @classmethod

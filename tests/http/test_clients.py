@@ -113,11 +113,11 @@ def test_langchain_reads_answers_of_both_apis(python: Path, running: Any, tmp_pa
 
 
 @pytest.mark.clients
-def test_langchains_default_embeddings_are_those_of_the_text(python: Path, serve_with: Any, tmp_path: Path) -> None:
+def test_langchains_default_embeddings_are_those_of_the_text(python: Path, host_with: Any, tmp_path: Path) -> None:
     """It sends token ids of OpenAI's models, counted with a table that tiktoken would load from the internet."""
     table = "".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(_tokens()))
     (tmp_path / hashlib.sha1(TIKTOKEN_URL.encode()).hexdigest()).write_text(table)
-    with serve_with({"ARROWHEAD_RETRIEVAL__ENCODER": "minilm"}) as server:
+    with host_with({"ARROWHEAD_RETRIEVAL__ENCODER": "minilm"}) as server:
         seen = json.loads(_run([str(python), "-c", LANGCHAIN_EMBEDDINGS, f"{server.url}/v1"], tmp_path))
     assert seen["sent"] == "ids"
     assert seen["by_ids"] == pytest.approx(seen["by_text"], abs=1e-5)
