@@ -57,7 +57,7 @@ SETTING_FLAGS: Final = (
     SettingFlag("--revision", "model", "revision", "commit of a hub id"),
     SettingFlag("--served-name", "model", "served_name", "name clients use"),
     SettingFlag("--engine", "model", "engine", "auto, transformers, vllm, remote or scripted"),
-    SettingFlag("--url", "model", "url", "vLLM server of the remote engine, or a router: http://host:8000"),
+    SettingFlag("--model-url", "model", "url", "vLLM server of the remote engine, or a router: http://host:8000"),
     SettingFlag("--script", "model", "script", "script of the scripted engine"),
     SettingFlag("--prompt-form", "model", "prompt_form", "base or chat"),
     SettingFlag("--dtype", "model", "dtype", "auto, float32, bfloat16 or float16"),

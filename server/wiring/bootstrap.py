@@ -232,6 +232,7 @@ def _methods(
         WeiseEule(lifecycle, KeywordService(evidence.retrieval, passages, evidence.names), gate, longest),
     )
     lifecycle.when_loaded(evidence.messages.warm_up)
+    lifecycle.when_loaded(evidence.verifier.warm_up)
     reader, rewriter = QuantityReader(Units()), GrammarRewriter(lifecycle)
     names = GraphNames(graph, SiteNames(()).is_ordinary)
     numbers = load_numbers()[settings.server.region] if settings.server.emergency_note == "on" else None

@@ -52,8 +52,7 @@ async def extract(question: str, kept: Sequence[Screened], gate: Gate, most: int
         outcome="answered" if reading.is_answered else "partial" if picked else "not_found",
         doubt="" if reading.is_answered or not picked else DOUBTFUL,
         verdict=reading.verdict if picked and asks_yes_or_no(question) else "",
-        step=f"{reading.num_sentences} sentences, best {reading.best:.2f}, {reading.points.answer:.2f} is needed; "
-        f"{len(picked)} quoted",
+        step=f"{reading.num_sentences} sentences, {len(reading.ranked)} judged, {len(picked)} quoted",
         record={"bar": reading.points.answer, "best": round(reading.best, 4), "num_sentences": reading.num_sentences},
     )
 

@@ -20,7 +20,15 @@ from server.methods.clinfo.stages import finished
 from server.methods.clinfo.statements import Conclusion
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.sentences import addresses_reader, sanitize, split_sentences
-from server.methods.shared.verdicts import UNCLEAR, UNSETTLED, EvidenceSentence, VerdictReader, probabilities_of
+from server.methods.shared.verdicts import (
+    NO,
+    UNCLEAR,
+    UNSETTLED,
+    YES,
+    EvidenceSentence,
+    VerdictReader,
+    probabilities_of,
+)
 
 Part = Literal["system", "queries", "relevant", "contradicts", "table", "synthesis"]
 _PARTS: Final[tuple[Part, ...]] = get_args(Part)
@@ -126,8 +134,8 @@ class Judge:
 async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader) -> Conclusion:
     """Return a conclusion of quotes with yes or no, which the model decides from all of them.
 
-    Articles seem to disagree where one denies what another says, by their words; where the quotes of both decide the
-    question alike, they do not.
+    Articles seem to disagree where the verifier is sure that they say yes and no; they do where the model, which reads
+    the quotes of each, says so too.
 
     Raises:
         ModelError: the engine failed.
@@ -138,9 +146,7 @@ async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader
     works = (verdicts.verdict(question, _numbered(texts)) for texts in (every, *quotes))
     verdict, *words = [one.word for one in await asyncio.gather(*works)]
     word_of = dict(zip(asked, words, strict=True))
-    apart = [
-        (one, other) for one, other in conclusion.disagreeing if not word_of[one] or word_of[one] != word_of[other]
-    ]
+    apart = [(one, other) for one, other in conclusion.disagreeing if {word_of[one], word_of[other]} == {YES, NO}]
     is_open = verdict == UNCLEAR
     return replace(
         conclusion,

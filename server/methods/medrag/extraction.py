@@ -262,10 +262,10 @@ def _nearest(reading: Reading, found: Sequence[RankedPassage]) -> Extract:
 
 
 def _read_step(reading: Reading) -> str:
-    return (
-        f"{counted(reading.num_sentences, 'sentence')}, {len(reading.ranked)} judged; the best answers the question "
-        f"with a probability of {reading.best:.2f}, {reading.points.answer:.2f} is needed"
+    found = (
+        "the best answers" if reading.is_answered else "the best may answer" if reading.quotes(1) else "none answers"
     )
+    return f"{counted(reading.num_sentences, 'sentence')}, {len(reading.ranked)} judged: {found} the question"
 
 
 def _record_of(reading: Reading, found: Sequence[RankedPassage]) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.sentences import quotation, quoted_line, sanitize
 
-_YES: Final = "Yes"
-_NO: Final = "No"
+YES: Final = "Yes"
+NO: Final = "No"
 UNCLEAR: Final = "Unclear"
 # What the prompt offers; the training writes one of them.
-VERDICTS: Final = (_YES, _NO, UNCLEAR)
+VERDICTS: Final = (YES, NO, UNCLEAR)
 # Sentences that yes or no is decided from.
 MOST_READ: Final = 3
 SMALL_VERDICT: Final = (
@@ -140,7 +140,7 @@ class VerdictReader:
         yes, no, unclear = shares
         if unclear >= self.card.unclear_bar or yes + no == 0:
             return UNCLEAR
-        return _YES if yes / (yes + no) >= self.card.yes_bar else _NO
+        return YES if yes / (yes + no) >= self.card.yes_bar else NO
 
 
 def verdict_reader(lifecycle: EngineLifecycle, ask: AnswerRequest, prompt: VerdictPrompt) -> VerdictReader | None:

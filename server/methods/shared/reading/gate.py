@@ -1,7 +1,8 @@
 """Judge by a verifier which sentences answer a question, what they say to it, and which choice they support.
 
-One gate for every method: a sentence is quoted from the verifier's bar ``quote`` on, a question counts as answered from
-``answer`` on, yes or no is said from ``verdict`` on and a choice from ``choice`` on. There is no other bar.
+One gate for every method: a question counts as answered from the verifier's bar ``answer`` on, and where no sentence
+reaches it, those from ``quote`` on are quoted as unsure; yes or no is said from ``verdict`` on and a choice from
+``choice`` on. There is no other bar.
 """
 
 from __future__ import annotations
@@ -70,10 +71,14 @@ class Reading:
         return self.best >= self.points.answer
 
     def quotes(self, most: int) -> list[JudgedSentence]:
-        """Return at most ``most`` sentences above the bar, without those that repeat a better one."""
+        """Return at most ``most`` sentences, without those that repeat a better one.
+
+        They are above the bar of answers where one is, else above that of quotes.
+        """
+        bar = self.points.answer if self.is_answered else self.points.quote
         chosen: list[JudgedSentence] = []
         for one in self.ranked:
-            if one.relevance < self.points.quote or len(chosen) == most:
+            if one.relevance < bar or len(chosen) == most:
                 break
             if not any(one.evidence.says_the_same(other.evidence) for other in chosen):
                 chosen.append(one)
