@@ -262,9 +262,8 @@ def _nearest(reading: Reading, found: Sequence[RankedPassage]) -> Extract:
 
 
 def _read_step(reading: Reading) -> str:
-    found = (
-        "the best answers" if reading.is_answered else "the best may answer" if reading.quotes(1) else "none answers"
-    )
+    unsure = "the best may answer" if reading.quotes(1) else "none answers"
+    found = "the best answers" if reading.is_answered else unsure
     return f"{counted(reading.num_sentences, 'sentence')}, {len(reading.ranked)} judged: {found} the question"
 
 
