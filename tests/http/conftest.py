@@ -157,6 +157,7 @@ def embedded_model(host_with: Callable[[dict[str, str | None]], AbstractContextM
         "ARROWHEAD_NCBI__EUTILS_URL": None,
         "ARROWHEAD_NCBI__BLAST_URL": None,
         "ARROWHEAD_RETRIEVAL__ENCODER": None,
+        "ARROWHEAD_VERIFIER__MODEL": None,
     }
     with host_with(settings) as server:
         yield server

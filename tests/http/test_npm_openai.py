@@ -104,6 +104,7 @@ def test_the_javascript_sdk_reads_our_answers(seen: Any) -> None:
         "scripted:clinfo",
         "scripted:weiseeule",
         "hashing",
+        "has-this",
     ]
 
 

@@ -70,11 +70,11 @@ def test_completion_logprobs_point_into_the_text(client: openai.OpenAI, stream: 
 
 
 def test_models_are_listed_with_their_methods(client: openai.OpenAI) -> None:
-    """Base and base:method, and what embeds and re-ranks, each with a description and whether it is ready."""
+    """Base and base:method, what embeds and what judges evidence, each with a description and whether it is ready."""
     every = {model.id: model.model_dump() for model in client.models.list()}
     models = {name: model for name, model in every.items() if "/v1/completions" in model["arrowhead"]["routes"]}
 
-    assert every.keys() - models.keys() == {"hashing"}
+    assert every.keys() - models.keys() == {"hashing", "has-this"}
     methods = ("genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule")
     assert set(models) == {"scripted", *(f"scripted:{name}" for name in methods)}
     assert all(model["ready"] and model["description"] for model in models.values())

@@ -80,7 +80,7 @@ def _services(folder: Path, verifier: VerifierService) -> Services:
     settings = Settings.model_validate(
         {
             "server": {"api_keys": (OPERATOR,), "keys_file": str(folder / "keys.json")},
-            "retrieval": {"encoder": "hashing", "max_inputs": 5},
+            "retrieval": {"encoder": "hashing"},
         }
     )
     lifecycle = EngineLifecycle(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), [Rule("", "plain")]))
@@ -185,7 +185,7 @@ async def test_a_key_has_no_passage_of_a_namespace_outside_its_scopes(site: Site
         ({"claim": CLAIM}, 422, "evidence"),
         ({"claim": CLAIM, "evidence": []}, 422, "evidence"),
         ({"claim": CLAIM, "evidence": YES}, 422, "evidence"),
-        ({"claim": CLAIM, "evidence": [YES] * 6}, 422, "evidence"),
+        ({"claim": CLAIM, "evidence": [YES] * 2049}, 422, "evidence"),
         ({"claim": CLAIM, "evidence": ["word " * (MAX_CHARS // 8)] * 2}, 422, "evidence"),
         ({"claim": CLAIM, "evidence": ["It is so. " * 1001]}, 422, "evidence"),
         ({"claim": CLAIM, "evidence": [YES, " ... "]}, 422, "evidence[1]"),

@@ -107,8 +107,8 @@ def events(reading: Reading, finding: Finding) -> Iterator[Event]:
 
 
 def decisive(reading: Reading) -> tuple[Statement, ...]:
-    """Return the statements between the names of a true-or-false question that are of the relation it names."""
-    if reading.question.form != "true_false":
+    """Return the statements between the names of a denial that is true or false, of the relation that it names."""
+    if reading.question.form != "true_false" or not _NEGATED.search(reading.question.text):
         return ()
     parsed = _ParsedQuestion.of(reading)
     return tuple(statement for statement in parsed.between if parsed.says(statement))
