@@ -5,7 +5,6 @@ Works without a running server. Exit status: 0 every sentence is supported, 1 on
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -75,6 +74,8 @@ def verify(
         if not path.is_file():
             raise typer.BadParameter(f"there is no file {path}", param_hint="--evidence")
     claims = [claim] if file is None else claims_of(_read(file))
+    import asyncio
+
     from server.evidence.verifier import verifier_service
     from server.settings.loading import load_settings
 
@@ -211,6 +212,7 @@ def _namespaces(
     settings: Settings, files: Sequence[Path], names: Sequence[str], config: Path | None
 ) -> Iterator[tuple[Retrieval, list[str]]]:
     """Open the namespaces of these names or, of files, one that is removed afterwards."""
+    import asyncio
     from tempfile import TemporaryDirectory
 
     from server.cli.namespaces import opened

@@ -338,7 +338,9 @@ class JobFiles:
         async with self._database.pooled() as connection:
             row = await (await connection.execute(_HELD)).fetchone()
         if row is not None and row[0] + size > self._max_bytes:
-            raise TooManyRequests("the files of waiting changes take all the room that there is")
+            raise TooManyRequests(
+                "the files of waiting changes take all the room that there is; try again when one has ended"
+            )
         for part in range(-(-size // _PART)):
             data = await asyncio.to_thread(_read, path, part)
             async with self._database.pooled() as connection:

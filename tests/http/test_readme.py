@@ -156,5 +156,5 @@ def test_the_curl_examples_answer(address: str, tmp_path: Path) -> None:
         "arrowhead-small:clinfo",
         "arrowhead-small:weiseeule",
     }
-    assert {m["id"] for m in documents[0]["data"]} == names | {"minilm", "minilm:rerank"}
+    assert {m["id"] for m in documents[0]["data"]} == names | {"minilm", "minilm:rerank", "arrowhead-verifier"}
     assert documents[1]["choices"][0]["message"]["content"].strip() == "APOE"
