@@ -66,18 +66,25 @@ def locked(path: Path, wait_s: float, what: str) -> Iterator[None]:
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        until = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise ModelNotFound(f"another process is {what}") from None
-                time.sleep(_POLL_S)
+        if not take_lock(handle, wait_s):
+            raise ModelNotFound(f"another process is {what}")
         yield
     finally:
         os.close(handle)
+
+
+def take_lock(handle: int, wait_s: float) -> bool:
+    """Take the kernel's lock of an open file, which ends with the handle; return False if another has it all along."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_POLL_S)
+        else:
+            return True
 
 
 def first_line(error: BaseException) -> str:

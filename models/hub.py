@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from models.errors import ModelNotFound
-from models.files import CARD_FILE, check_room, locked, sha256_of, write_json
+from models.files import CARD_FILE, check_room, first_line, locked, sha256_of, write_json
 
 DEFAULT_HUB: Final = "https://huggingface.co"
 SUMS_FILE: Final = "SHA256SUMS"
@@ -239,5 +239,4 @@ def _describe(model: HubModel, folder: Path, sums: dict[str, str]) -> None:
 
 
 def _cause(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"
+    return f"{type(error).__name__}: {first_line(error)}"

@@ -6,7 +6,6 @@ encoder that ships, which it was trained on and leaves as they are.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from models.encoders.texts import TruncatingTokenizer, load_tokenizer
 from models.encoders.transformers_encoder.encoder import BatchRunner, Inputs
 from models.encoders.transformers_encoder.loading import FifoLock, Placement, load_plain_bert, place
 from models.errors import EncoderUnavailable, EncoderUnusable, EngineUnavailable, ModelNotFound
+from models.files import sha256_of
 from models.torch_runtime.layers import pack_linears
 from models.torch_runtime.openmp import run_in_new_thread
 from models.verifiers.base import Judgement, OperatingPoints, Pair
@@ -195,8 +195,7 @@ def _read_network(folder: Path, base: ModelFolder) -> VerifierNetwork:
     wanted = {name: one for name, one in network.named_parameters() if name != WORDS}
     try:
         stored = load_file(folder / WEIGHTS)
-        digest = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
-        if digest != read_card(folder)["weights_sha256"]:
+        if sha256_of(folder / WEIGHTS) != read_card(folder)["weights_sha256"]:
             raise ValueError(f"{WEIGHTS} is not the one that {CARD} describes")
         for name, parameter in wanted.items():
             tensor = stored[name].float()

@@ -21,7 +21,7 @@ from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.resolve import max_tokens
 from models.encoders.transformers_encoder.loading import Placement, place
 from models.errors import EncoderUnavailable, EncoderUnusable
-from models.files import read_json
+from models.files import first_line, read_json
 from models.torch_runtime.openmp import run_in_new_thread
 from models.verifiers.base import Judgement, OperatingPoints, Pair
 
@@ -143,8 +143,8 @@ def _loaded(folder: ModelFolder, placement: Placement) -> Any:
             model_kwargs={"use_safetensors": True, "dtype": placement.dtype},
         )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        first = (str(error).strip().splitlines() or [""])[0]
-        raise EncoderUnusable(f"{folder.path} cannot be loaded: {type(error).__name__}: {first}") from error
+        cause = f"{type(error).__name__}: {first_line(error)}"
+        raise EncoderUnusable(f"{folder.path} cannot be loaded: {cause}") from error
 
 
 def _check_architecture(folder: ModelFolder) -> None:

@@ -22,11 +22,12 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from models.files import take_lock
 
 PRIVATE_UMASK: Final = 0o077
 FOLDER_MODE: Final = 0o700
@@ -37,7 +38,6 @@ _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL})
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
-_POLL_S: Final = 0.1
 
 
 @contextlib.contextmanager
@@ -288,15 +288,8 @@ def build_lock(target: Path, wait_s: float) -> Iterator[None]:
     """
     handle = os.open(_lock_of(target), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
-        until = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise TimeoutError(f"{target.name} is being built by another process") from None
-                time.sleep(_POLL_S)
+        if not take_lock(handle, wait_s):
+            raise TimeoutError(f"{target.name} is being built by another process")
         yield
     finally:
         os.close(handle)

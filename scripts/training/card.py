@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from models.files import CARD_FILE
+from models.files import CARD_FILE, sha256_of
 
 _SMOOTH: Final = 8
 
@@ -20,7 +19,7 @@ def write_facts(folder: Path, base_sha256: str | None = None) -> None:
     if base_sha256 is not None:
         facts["base_gguf_sha256"] = base_sha256
     weights = sorted(folder.glob("*.safetensors"))
-    facts["weights_sha256"] = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in weights}
+    facts["weights_sha256"] = {one.name: sha256_of(one) for one in weights}
     file.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 

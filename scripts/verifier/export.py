@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from models.encoders.base import EncoderOptions
 from models.encoders.registry import create_encoder
+from models.files import sha256_of
 from models.verifiers.base import Judgement, OperatingPoints, Pair
 from models.verifiers.cross_encoder import (
     CARD,
@@ -70,7 +70,7 @@ def write_verifier(weights: Sequence[Path], data: Path, plan: Plan, folder: Path
     """
     folder.mkdir(parents=True, exist_ok=True)
     save_file(quantised(_mean([load_file(file) for file in weights])), folder / WEIGHTS)
-    digest = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    digest = sha256_of(folder / WEIGHTS)
     card: dict[str, Any] = {
         "name": NAME,
         "licence": "Apache-2.0",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
-from models.verifiers.base import Judgement, OperatingPoints, Pair
+from models.verifiers.base import Judgement, Pair
 from server.errors import InvalidRequest
+from server.methods.shared.reading.gate import Judge
 from server.methods.shared.sentences import Sentence, split_sentences
 
 Verdict = Literal["supported", "contradicted", "not_told"]
@@ -16,15 +17,6 @@ MAX_SENTENCES: Final = 1000
 # Of a piece in which no sentence alone decides, so many of the most relevant are read with what stands before them.
 _WIDENED: Final = 3
 _MOST_SENTENCES: Final = 3
-
-
-class Judging(Protocol):
-    """Judge pairs off the event loop; ``VerifierService`` implements it."""
-
-    @property
-    def points(self) -> OperatingPoints: ...
-
-    async def judge(self, pairs: Sequence[Pair]) -> list[Judgement]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +50,7 @@ class Verification:
         return self.results[self.index]
 
 
-async def verify(judging: Judging, query: str, pieces: Sequence[str]) -> Verification:
+async def verify(judge: Judge, query: str, pieces: Sequence[str]) -> Verification:
     """Return what each piece says, and the verdict of the one that is surest; ``pieces`` are not empty.
 
     Raises:
@@ -71,9 +63,9 @@ async def verify(judging: Judging, query: str, pieces: Sequence[str]) -> Verific
             f"evidence: {count} sentences, at most {MAX_SENTENCES} are judged at once: send fewer or shorter pieces",
             param="evidence",
         )
-    alone = await _judged(judging, query, split)
-    bar = judging.points.verdict
-    wider = await _judged(judging, query, [_widened(one, bar) for one in zip(pieces, split, alone, strict=True)])
+    alone = await _judged(judge, query, split)
+    bar = judge.points.verdict
+    wider = await _judged(judge, query, [_widened(one, bar) for one in zip(pieces, split, alone, strict=True)])
     results = tuple(
         max((*single, *joined), key=lambda one: one.weight(bar)) for single, joined in zip(alone, wider, strict=True)
     )
@@ -88,9 +80,9 @@ def sentences_of(text: str) -> list[Sentence]:
     return found or [Sentence(text.strip(), start, start + len(text.strip()))]
 
 
-async def _judged(judging: Judging, query: str, split: Sequence[Sequence[Sentence]]) -> list[list[Judged]]:
+async def _judged(judge: Judge, query: str, split: Sequence[Sequence[Sentence]]) -> list[list[Judged]]:
     pairs = [Pair(query, sentence.line) for sentences in split for sentence in sentences]
-    judgements = iter(await judging.judge(pairs))
+    judgements = iter(await judge.judge(pairs))
     return [[Judged(sentence, next(judgements)) for sentence in sentences] for sentences in split]
 
 

@@ -46,7 +46,7 @@ from server.methods.shared.reading.gate import Gate
 from server.methods.shared.support.method import SupportedMethod
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.units import Units
-from server.methods.shared.support.verifier import ModelVerifier, TrainedVerifier, Verifier
+from server.methods.shared.support.verifier import ClaimVerifier, ModelVerifier, TrainedVerifier
 from server.methods.shared.synthesis import for_model
 from server.methods.weiseeule.method import WeiseEule
 from server.observability.instrumented import InstrumentedEngine, InstrumentedServingEngine
@@ -214,7 +214,7 @@ async def _not_for_an_answer(_: OutboundCall) -> None:
 
 
 def _methods(
-    settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence, verifier: Verifier | None
+    settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence, verifier: ClaimVerifier | None
 ) -> dict[str, Method]:
     """Return the methods by name, each with what all share: conversation, notes and labels."""
     passages, graph, longest = evidence.passages, evidence.graph, settings.loop.max_answer_tokens

@@ -202,7 +202,7 @@ def commands(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     return ours + share, theirs + share
 
 
-def main() -> None:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="model directory")
     parser.add_argument("--clients", default="1,8,32")
@@ -217,7 +217,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8300)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--least", type=float, default=0.0, help="exit code 1 where tokens/s are less, ours to vLLM's")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = _arguments()
     port = args.port
     urls = {"ours": f"http://127.0.0.1:{port}", "vllm": f"http://127.0.0.1:{port + 1}"}
     quiet = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}

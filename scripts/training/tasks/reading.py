@@ -14,7 +14,7 @@ from server.methods.i_medrag.rounds import IteratedPrompts
 from server.methods.medrag.chain_of_thought import Prompts
 from server.methods.medrag.context import Context, PassageOrder, build_context
 from server.methods.medrag.request import MARK, IMedRagOptions, MedRagOptions, read_question
-from server.methods.shared.verdicts import EvidenceSentence
+from server.methods.shared.verdicts import NumberedSentence
 
 Way = Literal["reasoned", "direct", "sub"]
 _BUDGET: Final = 1400
@@ -120,7 +120,7 @@ def _parts(asked: Asked, answer: str, numbers: Sequence[int], way: Way) -> tuple
 def _thought(asked: Asked, numbers: Sequence[int]) -> str:
     if not numbers:
         return SILENT
-    return EvidenceSentence(numbers[0], asked.quote).thought if asked.quote else f"[{numbers[0]}] is about it."
+    return NumberedSentence(numbers[0], asked.quote).thought if asked.quote else f"[{numbers[0]}] is about it."
 
 
 def _ranked(source: Source) -> RankedPassage:

@@ -32,7 +32,7 @@ from scripts.training.tasks.turned_questions import (
     whether,
 )
 from server.methods.shared.sentences import split_sentences
-from server.methods.shared.verdicts import UNCLEAR, EvidenceSentence, VerdictPrompt
+from server.methods.shared.verdicts import UNCLEAR, NumberedSentence, VerdictPrompt
 from server.methods.shared.word_overlap import stems_of
 
 _MOST_SENTENCES: Final = 3
@@ -226,7 +226,7 @@ class VerdictTasks:
         if draw.random() < _STRANGER and self._others:
             lines = [*lines, draw.choice(_lines(draw.choice(draw.choice(self._others).support()).text))]
         draw.shuffle(lines)
-        sentences = [EvidenceSentence(number, line) for number, line in enumerate(lines, 1)]
+        sentences = [NumberedSentence(number, line) for number, line in enumerate(lines, 1)]
         user = self._prompt.user(asked, sentences)
         answer = form.capitalize()
         prompt = self._writer.prompt(self._prompt.system, user)

@@ -25,7 +25,7 @@ from server.methods.shared.verdicts import (
     UNCLEAR,
     UNSETTLED,
     YES,
-    EvidenceSentence,
+    NumberedSentence,
     VerdictReader,
     probabilities_of,
 )
@@ -156,5 +156,5 @@ async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader
     )
 
 
-def _numbered(texts: Sequence[str]) -> list[EvidenceSentence]:
-    return [EvidenceSentence(number, text) for number, text in enumerate(texts, 1)]
+def _numbered(texts: Sequence[str]) -> list[NumberedSentence]:
+    return [NumberedSentence(number, text) for number, text in enumerate(texts, 1)]

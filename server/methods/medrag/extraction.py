@@ -31,9 +31,10 @@ from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import DOUBTFUL, Gate, JudgedSentence, Reading
 from server.methods.shared.sentences import quotation
-from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, UNCLEAR, UNSETTLED, EvidenceSentence, VerdictReader
+from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, UNCLEAR, UNSETTLED, NumberedSentence, VerdictReader
 
-_NEAREST: Final = "Nothing that was found answers this question. Nearest:"
+_NOTHING: Final = "Nothing that was found answers this question."
+_NEAREST: Final = f"{_NOTHING} Nearest:"
 _OPEN_CHOICE: Final = "The sentences that were read support none of the choices more than the others."
 
 
@@ -117,7 +118,7 @@ class Extraction:
         lines = [(one.evidence.parts or (one.evidence.line,), one.evidence.subject) for one in quotes]
         best = len(lines[0][0]) if lines else 0
         every = [(line, subject) for parts, subject in lines for line in parts][:MOST_READ]
-        sentences = [EvidenceSentence(place, line, subject) for place, (line, subject) in enumerate(every, 1)]
+        sentences = [NumberedSentence(place, line, subject) for place, (line, subject) in enumerate(every, 1)]
         for read in (sentences[:best], sentences if len(sentences) > best else ()):
             word = (await verdicts.verdict(self.question.stem, read)).word if read else UNCLEAR
             if word != UNCLEAR:
@@ -224,13 +225,8 @@ class Extract:
         if self.letter and not self.is_refusal:
             return self.opening
         quotes = " ".join(f"{_about(one)}{quotation(one.evidence.line)}" for one in self.quotes)
-        return (
-            f"{self.note} {quotes}"
-            if self.is_refusal
-            else f"{self.opening}, probably. {quotes}"
-            if self.opening
-            else quotes
-        )
+        opening = self.note if self.is_refusal else f"{self.opening}, probably." if self.opening else ""
+        return f"{opening} {quotes}" if opening else quotes
 
     @property
     def numbered(self) -> list[Numbered]:
@@ -258,7 +254,7 @@ def _about(one: JudgedSentence) -> str:
 
 
 def _nearest(reading: Reading, found: Sequence[RankedPassage]) -> Extract:
-    return Extract(reading.ranked[:1], found, "", "not_found", _NEAREST if reading.ranked else _NEAREST.split(" N")[0])
+    return Extract(reading.ranked[:1], found, "", "not_found", _NEAREST if reading.ranked else _NOTHING)
 
 
 def _read_step(reading: Reading) -> str:

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from server.methods.shared.identifiers import EVERYDAY, Identifier, plain
+from server.methods.shared.identifiers import EVERYDAY, Identifier, forms, plain, stands
 
 _MAX_SMALL: Final = 10
 _UNITS: Final = (
@@ -88,13 +88,13 @@ class EvidenceIndex:
     """Look up identifiers in texts, in any case, hyphenation and number format."""
 
     def __init__(self) -> None:
-        self._text = ""
+        self._text = "\n"
         self._numbers: set[tuple[float, str]] = set()
         self._chromosomes: set[str] = set()
 
     def add(self, text: str) -> None:
         compared = plain(text)
-        self._text += f"\n{compared}"
+        self._text += f"{compared}\n"
         self._chromosomes.update(
             next(filter(None, one.groups())).lstrip("0") for one in _CHROMOSOMES.finditer(compared)
         )
@@ -114,36 +114,12 @@ class EvidenceIndex:
             case "position":
                 return self._has_position(plain(identifier.text))
             case _:
-                return any(self._stands(form) for form in _forms(plain(identifier.text), identifier.kind))
+                return any(stands(form, self._text) for form in forms(plain(identifier.text), identifier.kind))
 
     def _has_position(self, text: str) -> bool:
         chromosome, _, place = re.sub(r"^(?:chromosome\s|chr)", "", text).partition(":")
         ends = [float(end) for end in place.split("-") if end]
         return chromosome in self._chromosomes and all((end, "") in self._numbers for end in ends)
-
-    def _stands(self, form: str) -> bool:
-        start = self._text.find(form)
-        while start >= 0:
-            before, after = self._text[start - 1 : start], self._text[start + len(form) : start + len(form) + 1]
-            if not before.isalnum() and not after.isalnum():
-                return True
-            start = self._text.find(form, start + 1)
-        return False
-
-
-def _forms(text: str, kind: str) -> Iterator[str]:
-    yield text
-    if kind == "symbol":
-        yield text.replace("-", "")
-        # A version, a copy number or a plural does not make another record.
-        yield re.sub(r"(?:\.\d{1,2}|s)$", "", text)
-        if re.fullmatch(r"rs\d{4,12}", text):
-            yield text[2:]
-    if kind in ("article", "term"):
-        yield re.sub(r"\s", "", text)
-        yield re.sub(r"^\D+", "", text)
-    if kind == "band":
-        yield text.removeprefix("chr")
 
 
 def _values(text: str) -> list[tuple[float, str]]:

@@ -58,6 +58,7 @@ _SHORT_FORMS: Final = (
 _NO_RECORDS: Final = EVERYDAY.union(_SHORT_FORMS.split())
 # A whole number, also of a list of ids without spaces, but not of a decimal number.
 INTEGER: Final = re.compile(r"(?<![\d.])\d+(?!\d|\.\d)")
+_DIGITS: Final = re.compile(r"\d+")
 _TOKEN: Final = re.compile(r"[^\W_]+")
 _MAX_INITIALS: Final = 8
 
@@ -83,7 +84,7 @@ def identifiers_in(text: str) -> Iterator[Identifier]:
             word = re.sub(r"(?:\*\*)+$", "", word)
             word = word.rstrip(")") if word.count(")") > word.count("(") else word
         if kind == "id":
-            number = re.compile(r"\d+").match(text, found.end())
+            number = _DIGITS.match(text, found.end())
             if number is not None:
                 word, start, place = number[0], number.start(), number.end()
         if kind != "symbol" or is_symbol(word):
@@ -136,7 +137,7 @@ class IdentifierIndex:
             rf"(?<![^\W_]){re.escape(text.removeprefix('chr'))}\.\d", self._text
         ):
             return True  # a band holds its sub-bands
-        if any(self.has_phrase(form) for form in _forms(text, identifier.kind)):
+        if any(self.has_phrase(form) for form in forms(text, identifier.kind)):
             return True
         if re.fullmatch(r"[A-Z]\d{2,4}", identifier.text) and text[1:] in self._words:
             return True  # an absorbance, a dilution, a day ("A595", "D28")
@@ -145,14 +146,15 @@ class IdentifierIndex:
 
     def has_phrase(self, form: str) -> bool:
         """Return whether a form stands in the text between other characters than letters and digits."""
-        return bool(form) and (_stands(form, self._text) or _stands(form, self._joined))
+        return bool(form) and (stands(form, self._text) or stands(form, self._joined))
 
     def _has_position(self, text: str) -> bool:
         chromosome, _, place = re.sub(r"^(?:chromosome?[ns]?\s|cromosomas?\s|chr)", "", text).partition(":")
         return chromosome in self._chromosomes and all(end in self._words for end in place.split("-") if end)
 
 
-def _stands(form: str, text: str) -> bool:
+def stands(form: str, text: str) -> bool:
+    """Return whether a form stands in a text, which blanks surround, between other signs than letters and digits."""
     start = text.find(form)
     while start >= 0:
         end = start + len(form)
@@ -162,7 +164,8 @@ def _stands(form: str, text: str) -> bool:
     return False
 
 
-def _forms(text: str, kind: str) -> Iterator[str]:
+def forms(text: str, kind: str) -> Iterator[str]:
+    """Yield the spellings that an identifier in ``plain`` form may have in a source."""
     yield text
     if kind == "symbol":
         yield text.replace("-", "")

@@ -41,7 +41,7 @@ _ASKED: Final = "Yes, No or Unclear: "
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceSentence:
+class NumberedSentence:
     """Hold a sentence of the passage ``number`` that fits the question; ``subject`` is what it is about unsaid."""
 
     number: int
@@ -90,7 +90,7 @@ class VerdictPrompt:
         path = files("server.methods.shared") / "prompts" / "verdict_system.txt"
         return cls(path.read_text(encoding="utf-8").strip())
 
-    def user(self, question: str, sentences: Sequence[EvidenceSentence]) -> str:
+    def user(self, question: str, sentences: Sequence[NumberedSentence]) -> str:
         return "\n".join([*(one.prompt_line for one in sentences), "", question, "Yes, No or Unclear?"])
 
 
@@ -116,7 +116,7 @@ class VerdictReader:
     card: ModelCard
     cache_salt: str | None
 
-    async def verdict(self, question: str, sentences: Sequence[EvidenceSentence]) -> Verdict:
+    async def verdict(self, question: str, sentences: Sequence[NumberedSentence]) -> Verdict:
         """Return the verdict; without a word from an engine that enforces no grammar and writes something else.
 
         Raises:
@@ -125,7 +125,7 @@ class VerdictReader:
         shares = await self.shares(question, sentences)
         return Verdict(self.word(shares), shares[-1]) if shares is not None else Verdict("", 1.0)
 
-    async def shares(self, question: str, sentences: Sequence[EvidenceSentence]) -> tuple[float, ...] | None:
+    async def shares(self, question: str, sentences: Sequence[NumberedSentence]) -> tuple[float, ...] | None:
         """Return the probabilities of ``VERDICTS``, None from an engine that writes something else.
 
         Raises:

@@ -7,6 +7,7 @@ reaches it, those from ``quote`` on are quoted as unsure; yes or no is said from
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -28,7 +29,7 @@ _OF_A_CHOICE: Final = 6
 
 
 class Judge(Protocol):
-    """Judge pairs off the event loop."""
+    """Judge pairs off the event loop; ``VerifierService`` implements it."""
 
     @property
     def points(self) -> OperatingPoints: ...
@@ -122,8 +123,8 @@ class Gate:
         Raises:
             ModelError: the verifier failed.
         """
-        sentences = sentences_of(texts)
-        near = nearest(question, sentences)
+        sentences = await asyncio.to_thread(sentences_of, texts)
+        near = await asyncio.to_thread(nearest, question, sentences)
         if not near:
             return Reading((), 0, _NEVER)
         ranked = await self._ranked(question, near)

@@ -11,7 +11,7 @@ from server.methods.base import AnswerOutcome, SentenceSupport, Source, Support,
 from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
 from server.methods.shared.support.correspondence import Evidence
 from server.methods.shared.support.quantities import QuantityReader
-from server.methods.shared.support.verifier import Claim, Verification
+from server.methods.shared.support.verifier import Claim, ClaimVerification
 from server.methods.shared.word_overlap import question_stems, stems_of
 
 _MAX_DETAILS: Final = 3
@@ -88,7 +88,7 @@ class AnswerLabels:
                 found.append((place, Claim(bare(self._answer[one.start : one.end]), "\n\n".join(texts))))
         return found
 
-    def verified(self, places: Sequence[int], verification: Verification) -> tuple[SentenceSupport, ...]:
+    def verified(self, places: Sequence[int], verification: ClaimVerification) -> tuple[SentenceSupport, ...]:
         """Return the labels with what a verifier found of the sentences at these places."""
         sentences = list(self.sentences)
         for claim, (place, probability) in enumerate(zip(places, verification.probabilities, strict=True)):
@@ -98,7 +98,7 @@ class AnswerLabels:
         return tuple(sentences)
 
 
-def _verdict(claim: int, probability: float, verification: Verification) -> SupportVerdict:
+def _verdict(claim: int, probability: float, verification: ClaimVerification) -> SupportVerdict:
     if claim in verification.contradicted:
         return "contradicted"
     if probability >= verification.bar:

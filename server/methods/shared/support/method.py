@@ -37,7 +37,7 @@ from server.methods.shared.support.labels import AnswerLabels, line_on, outcome_
 from server.methods.shared.support.marking import MarkedText
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.rewriting import Rewriter, Rewritten, rewritten
-from server.methods.shared.support.verifier import Verifier
+from server.methods.shared.support.verifier import ClaimVerifier
 
 GroundedMode = Literal["label", "mark", "strict", "off"]
 GROUNDED_MODES: Final[tuple[GroundedMode, ...]] = get_args(GroundedMode)
@@ -51,7 +51,7 @@ class SupportedMethod:
     """
 
     def __init__(
-        self, inner: Method, reader: QuantityReader, rewriter: Rewriter, verifier: Verifier | None = None
+        self, inner: Method, reader: QuantityReader, rewriter: Rewriter, verifier: ClaimVerifier | None = None
     ) -> None:
         self._inner = inner
         self._reader = reader

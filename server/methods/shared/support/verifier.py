@@ -17,11 +17,11 @@ from typing import Final, Protocol
 
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError
-from models.verifiers.base import Pair
+from models.verifiers.base import Judgement, Pair
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.reading.evidence import EvidenceText, nearest, sentences_of
+from server.methods.shared.reading.evidence import EvidenceSentence, EvidenceText, nearest, sentences_of
 from server.methods.shared.reading.gate import Judge
 from server.methods.shared.verdicts import probabilities_of
 
@@ -49,7 +49,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class ClaimVerification:
     """Hold the probability that each claim is stated by its evidence, None where it was not judged, and the usage.
 
     From ``bar`` on a claim counts as stated, and below ``floor``, by default the same, as not stated. ``contradicted``
@@ -63,10 +63,10 @@ class Verification:
     usage: LoopUsage = field(default_factory=LoopUsage)
 
 
-class Verifier(Protocol):
+class ClaimVerifier(Protocol):
     """Tell how probable it is that evidence states a sentence."""
 
-    async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification: ...
+    async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> ClaimVerification: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,35 +91,41 @@ def ability_of(stated: Sequence[float], not_stated: Sequence[float]) -> Ability:
 class TrainedVerifier:
     """Judge each claim by the nearest sentences of its evidence; ``able`` judges in its place wherever it can."""
 
-    def __init__(self, judge: Judge, able: Verifier | None = None) -> None:
+    def __init__(self, judge: Judge, able: ClaimVerifier | None = None) -> None:
         self._judge = judge
         self._able = able
 
-    async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification:
+    async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> ClaimVerification:
         """Return the verification; without probabilities where the verifier fails, which its service logs."""
         if self._able is not None:
             found = await self._able.verify(ask, claims)
             if any(one is not None for one in found.probabilities):
                 return found
-        near = [nearest(one.sentence, sentences_of([EvidenceText("", one.evidence)]), _NEAREST) for one in claims]
+        near = await asyncio.to_thread(lambda: [*map(_near, claims)])
         pairs = [Pair(one.sentence, each.line) for one, own in zip(claims, near, strict=True) for each in own]
+        if not pairs:
+            return ClaimVerification((None,) * len(claims))
         try:
             judged = iter(await self._judge.judge(pairs))
         except ArrowheadError:
-            return Verification((None,) * len(claims))
+            return ClaimVerification((None,) * len(claims))
+        points = self._judge.points
         supports, contradicted = list[float | None](), set[int]()
         for place, own in enumerate(near):
             judgements = [next(judged) for _ in own]
-            best = max((one.supports for one in judgements), default=None)
-            supports.append(best)
-            worst = max((one.contradicts for one in judgements), default=0.0)
-            verdict_bar = self._judge.points.verdict
-            if best is not None and worst >= verdict_bar and best < 1 - verdict_bar:
+            supports.append(max((one.supports for one in judgements), default=None))
+            if judgements and _contradict(judgements, points.verdict):
                 contradicted.add(place)
-        if not pairs:
-            return Verification(tuple(supports))
-        points = self._judge.points
-        return Verification(tuple(supports), points.verdict, frozenset(contradicted), points.label)
+        return ClaimVerification(tuple(supports), points.verdict, frozenset(contradicted), points.label)
+
+
+def _contradict(judgements: Sequence[Judgement], bar: float) -> bool:
+    """Return whether one judgement is sure of the contrary, and none is unsure of that."""
+    return max(one.contradicts for one in judgements) >= bar and max(one.supports for one in judgements) < 1 - bar
+
+
+def _near(claim: Claim) -> list[EvidenceSentence]:
+    return nearest(claim.sentence, sentences_of([EvidenceText("", claim.evidence)]), _NEAREST)
 
 
 class ModelVerifier:
@@ -134,15 +140,15 @@ class ModelVerifier:
         self._probe = [json.loads(line) for line in lines]
         self._check: asyncio.Task[Ability | None] | None = None
 
-    async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification:
+    async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> ClaimVerification:
         if self._check is None:
             self._check = asyncio.create_task(self._checked())
         ability = self._check.result() if self._check.done() else None
         if ability is None or not ability.is_enough:
-            return Verification((None,) * len(claims))
+            return ClaimVerification((None,) * len(claims))
         generations = Generations(self._lifecycle.get(), f"{ask.request_id}.support")
         shares = await self._shares(generations, claims, ask.cache_salt)
-        return Verification(tuple(shares), ability.bar, usage=generations.usage)
+        return ClaimVerification(tuple(shares), ability.bar, usage=generations.usage)
 
     async def close(self) -> None:
         """Stop the check."""

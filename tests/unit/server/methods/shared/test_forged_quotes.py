@@ -12,7 +12,7 @@ from models.decoding.grammar import quote_line
 from server.api.answers.sanitize import sanitize_text
 from server.methods.clinfo.statements import Claim
 from server.methods.shared.sentences import quoted_line
-from server.methods.shared.verdicts import EvidenceSentence
+from server.methods.shared.verdicts import NumberedSentence
 from server.web.routes import MarkdownRenderer
 
 FORGERIES = (
@@ -28,11 +28,11 @@ FORGERIES = (
 
 
 def _in_marks(text: str) -> str:
-    return f"Yes, probably [7].\n{EvidenceSentence(7, text).line}\nThe end."
+    return f"Yes, probably [7].\n{NumberedSentence(7, text).line}\nThe end."
 
 
 def _behind_its_subject(text: str) -> str:
-    return f"Yes, probably [7].\n{EvidenceSentence(7, 'It is so.', text).line}\nThe end."
+    return f"Yes, probably [7].\n{NumberedSentence(7, 'It is so.', text).line}\nThe end."
 
 
 def _as_claim(text: str) -> str:

@@ -18,7 +18,7 @@ from server.methods.shared.support.labels import (
 )
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.units import Units
-from server.methods.shared.support.verifier import Verification
+from server.methods.shared.support.verifier import ClaimVerification
 
 READER = QuantityReader(Units())
 
@@ -65,10 +65,10 @@ def test_a_claim_for_a_verifier_is_a_sentence_that_cites_and_corresponds() -> No
     ((place, claim),) = labels.claims()
     assert (place, claim.sentence) == (0, "Aspirin helps.")
     assert claim.evidence == "Aspirin\nAspirin helps.\n\nWarfarin too."
-    verdicts = [one.verdict for one in labels.verified([0], Verification((0.3,), 0.25))]
+    verdicts = [one.verdict for one in labels.verified([0], ClaimVerification((0.3,), 0.25))]
     assert verdicts == ["supported", "unsupported", "unchecked"]
-    assert labels.verified([0], Verification((0.2,), 0.25))[0].verdict == "unsupported"
-    against = labels.verified([0], Verification((0.1,), 0.25, frozenset({0})))
+    assert labels.verified([0], ClaimVerification((0.2,), 0.25))[0].verdict == "unsupported"
+    against = labels.verified([0], ClaimVerification((0.1,), 0.25, frozenset({0})))
     assert against[0].verdict == "contradicted"
 
 

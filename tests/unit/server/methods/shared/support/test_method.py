@@ -27,7 +27,7 @@ from server.methods.shared.generation import FirstAnswer, SecondAnswer
 from server.methods.shared.support.method import SupportedMethod
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.units import Units
-from server.methods.shared.support.verifier import Claim, Verification
+from server.methods.shared.support.verifier import Claim, ClaimVerification
 
 ASK = AnswerRequest(request_id="r", messages=(Message("user", "How much heparin?"),))
 DONE = Done(answer="x", finish_reason="stop", stop_reason=None, usage=LoopUsage(), outcome="answered")
@@ -78,10 +78,10 @@ class Doubting:
         self.word = word
         self.claims: list[Claim] = []
 
-    async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification:
+    async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> ClaimVerification:
         self.claims += claims
         shares = tuple(0.1 if self.word in claim.sentence else 0.9 for claim in claims)
-        return Verification(shares, 0.5, usage=LoopUsage(sampled_tokens=len(claims)))
+        return ClaimVerification(shares, 0.5, usage=LoopUsage(sampled_tokens=len(claims)))
 
 
 async def labelled(*events: Event, mode: str = "label", second: Second | None = None, **more: Any) -> list[Event]:

@@ -16,7 +16,7 @@ from models.errors import EncoderUnavailable
 from models.verifiers.base import Judgement, Pair
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Message
-from server.methods.shared.support.verifier import Claim, ModelVerifier, TrainedVerifier, Verification, ability_of
+from server.methods.shared.support.verifier import Claim, ClaimVerification, ModelVerifier, TrainedVerifier, ability_of
 
 ASK = AnswerRequest(request_id="r", messages=(Message("user", "?"),))
 CLAIMS = [Claim("Protamine reverses heparin.", "Protamine reverses heparin."), Claim("It is red.", "It is blue.")]
@@ -98,7 +98,7 @@ async def test_the_trained_verifier_reads_the_nearest_sentences_of_each_claim() 
     found = await TrainedVerifier(LexicalJudge()).verify(ASK, claims)
     assert found.probabilities[0] == 1.0 and (found.probabilities[1] or 0) < found.bar
     assert found.contradicted == {2}
-    assert await TrainedVerifier(LexicalJudge()).verify(ASK, []) == Verification()
+    assert await TrainedVerifier(LexicalJudge()).verify(ASK, []) == ClaimVerification()
 
 
 async def test_a_verifier_that_fails_labels_nothing() -> None:
@@ -107,12 +107,12 @@ async def test_a_verifier_that_fails_labels_nothing() -> None:
 
 async def test_a_model_that_is_able_judges_in_its_place() -> None:
     class Able:
-        async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification:
-            return Verification((0.9,) * len(claims), 0.4)
+        async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> ClaimVerification:
+            return ClaimVerification((0.9,) * len(claims), 0.4)
 
     class Unable:
-        async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> Verification:
-            return Verification((None,) * len(claims))
+        async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> ClaimVerification:
+            return ClaimVerification((None,) * len(claims))
 
     assert (await TrainedVerifier(LexicalJudge(), Able()).verify(ASK, CLAIMS)).probabilities == (0.9, 0.9)
     assert (await TrainedVerifier(LexicalJudge(), Unable()).verify(ASK, CLAIMS)).probabilities[0] == 1.0
