@@ -20,7 +20,8 @@ from scripts.benchmarks.serving.vllm_replica import VllmReplica, vllm_pooling
 
 OPTIONS = EncoderOptions(device="cpu", dtype="float32", batch_tokens=512)
 KEY = "a-key-of-the-encoder"
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+# As with the replicas of an engine, vLLM is started as a server of its own, which takes a minute.
+pytestmark = [pytest.mark.vllm, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
