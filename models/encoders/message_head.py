@@ -1,8 +1,8 @@
 """Tell what kind of message a person writes, and in which language, by a linear head over a sentence vector.
 
-The features of a message are the vector of the encoder that ships (all-MiniLM-L6-v2) and its character n-grams, hashed:
-the encoder was trained on English, and the n-grams carry the other languages and misspellings. Needs numpy alone;
-``scripts/train_emergency_head.py`` trains the head.
+The features of a message are the vector of the encoder that ships (all-MiniLM-L6-v2) and its n-grams of characters and
+words, hashed and weighted by inverse document frequency: the encoder was trained on English, and the n-grams carry the
+other languages and misspellings. Needs numpy alone; ``scripts/train_emergency_head.py`` trains the head.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,6 +29,7 @@ GREETING: Final = "greeting"
 # What the head reads of a message takes a few milliseconds; those that it was trained on are shorter.
 MAX_CHARS: Final = 400
 _GRAM_SIZES: Final = range(2, 6)
+_WORD_GRAM_SIZES: Final = range(1, 3)
 _PIECE: Final = re.compile(r"\w+|[^\w\s]")
 _SIGN_BIT: Final = 31
 
@@ -54,23 +54,21 @@ class MessageHead:
     """Hold the weights: of kinds float32 [features + 1, kinds], of languages [buckets + 1, languages]; biases last.
 
     ``threshold``: from which probability on a message is told to be an emergency. ``gram_weight`` scales the n-grams,
-    a vector of length 1, against the encoder's, which has length 1 as well.
+    a vector of length 1, against the encoder's, which has length 1 as well;
+    ``idf`` [buckets] is what an n-gram in each bucket counts.
     """
 
     kinds: tuple[str, ...]
     languages: tuple[str, ...]
     kind_weights: Floats
     language_weights: Floats
+    idf: Floats
     threshold: float
     gram_weight: float
 
-    @property
-    def buckets(self) -> int:
-        return len(self.language_weights) - 1
-
     def read(self, message: str, vector: Floats) -> MessageReading:
         """Return what a message is; ``vector`` is the encoder's, float32 [dim]."""
-        grams = hashed_grams(message, self.buckets)
+        grams = hashed_grams(message, self.idf)
         of_kind = _softmax(np.append(np.concatenate([vector, self.gram_weight * grams]), 1.0) @ self.kind_weights)
         of_language = np.append(grams, 1.0) @ self.language_weights
         emergency = float(sum(of_kind[self.kinds.index(kind)] for kind in EMERGENCIES))
@@ -90,18 +88,22 @@ def load_head(folder: Path = HEAD_DIR) -> MessageHead:
     try:
         config = json.loads((folder / CONFIG).read_text("utf-8"))
         tensors = load_file(folder / WEIGHTS)
-        kind_weights, language_weights = (tensors[name].astype(np.float32) for name in ("kinds", "languages"))
+        kind_weights, language_weights, idf = (
+            tensors[name].astype(np.float32) for name in ("kinds", "languages", "idf")
+        )
         head = MessageHead(
             kinds=tuple(config["kinds"]),
             languages=tuple(config["languages"]),
             kind_weights=kind_weights,
             language_weights=language_weights,
+            idf=idf,
             threshold=float(config["threshold"]),
             gram_weight=float(config["gram_weight"]),
         )
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelNotFound(f"no usable head in {folder}: {type(error).__name__}: {error}") from error
-    if kind_weights.shape[1] != len(head.kinds) or language_weights.shape[1] != len(head.languages):
+    named = (kind_weights.shape[1], *language_weights.shape)
+    if named != (len(head.kinds), len(idf) + 1, len(head.languages)):
         raise ModelNotFound(f"the weights in {folder} do not fit the names of its {CONFIG}")
     return head
 
@@ -114,28 +116,27 @@ def shortened(message: str) -> str:
     return f"{message[:half]} {message[len(message) - half + 1 :]}"
 
 
-def hashed_grams(message: str, buckets: int) -> Floats:
-    """Return the character n-grams of a message, hashed to a bucket and a sign: float32 [buckets] of length 1 or 0.
+def hashed_grams(message: str, idf: Floats) -> Floats:
+    """Return the n-grams of a message, hashed to a bucket and a sign: float32 [buckets] of length 1 or 0.
 
-    Words and marks stand apart by single spaces; each n-gram counts once.
+    Words and marks stand apart by single spaces; each n-gram of characters, word and pair of words counts once.
     """
-    plain = unicodedata.normalize("NFKC", shortened(message)).casefold()
-    text = f" {' '.join(_PIECE.findall(plain))} "
-    counts = np.zeros(buckets, np.float32)
-    for gram in {text[start : start + size] for size in _GRAM_SIZES for start in range(len(text) - size + 1)}:
+    pieces = _PIECE.findall(unicodedata.normalize("NFKC", shortened(message)).casefold())
+    text = f" {' '.join(pieces)} "
+    grams = {text[start : start + size] for size in _GRAM_SIZES for start in range(len(text) - size + 1)}
+    # The mark keeps a word apart from the same characters within another.
+    grams |= {
+        "\0" + " ".join(pieces[start : start + size])
+        for size in _WORD_GRAM_SIZES
+        for start in range(len(pieces) - size + 1)
+    }
+    counts = np.zeros(len(idf), np.float32)
+    for gram in grams:
         code = zlib.crc32(gram.encode("utf-8", "replace"))
-        counts[code % buckets] += 1.0 if code >> _SIGN_BIT else -1.0
+        counts[code % len(idf)] += 1.0 if code >> _SIGN_BIT else -1.0
+    counts *= idf
     norm = float(np.linalg.norm(counts))
     return counts / norm if norm else counts
-
-
-def features(messages: Sequence[str], vectors: Floats, buckets: int, gram_weight: float) -> Floats:
-    """Return what the head of kinds reads: float32 [messages, dim + buckets]."""
-    return np.concatenate([vectors, gram_weight * grams_of(messages, buckets)], axis=1)
-
-
-def grams_of(messages: Iterable[str], buckets: int) -> Floats:
-    return np.stack([hashed_grams(message, buckets) for message in messages])
 
 
 def _softmax(scores: Floats) -> Floats:
