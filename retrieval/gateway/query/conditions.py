@@ -115,7 +115,8 @@ def term_condition(db: Database, term: Term, field: SearchField, known: Known) -
             return _days(db, term.text, field.lookup, known)
         case "organism":
             return _organism(db, term, known.tax_ids)
-    written = spellings(db, term)
+    # A subheading's code may be a function word ("in").
+    written = with_subheadings(term) if field is SUBHEADING else spellings(db, term)
     if not written:
         return MatchNone()
     if field.lookup == "filter" and written[0] == _ALL_OF_THEM:
@@ -127,8 +128,7 @@ def term_condition(db: Database, term: Term, field: SearchField, known: Known) -
     if field.lookup == "language" and (code := _CODES.get(term.text.strip().lower())):
         written = [*written, (code,)]
     if field.lookup == "citation":
-        words_written = with_subheadings(term) if field is SUBHEADING else written
-        return _in_citations(field.columns, words_written, term) if known.citations else MatchNone()
+        return _in_citations(field.columns, written, term) if known.citations else MatchNone()
     if field.lookup == "heading" and (heading := heading_of(term)) is not None:
         plain = term_condition(db, heading, field, known)
         qualified = _in_citations(("qualified",), with_subheadings(term), term)

@@ -244,7 +244,8 @@ CITED = """<MeshHeadingList>
 <QualifierName MajorTopicYN="Y" UI="Q000188">drug therapy</QualifierName>
 <QualifierName>diet therapy</QualifierName></MeshHeading>
 <MeshHeading><DescriptorName>Migraine Disorders</DescriptorName>
-<QualifierName>prevention &amp; control</QualifierName></MeshHeading></MeshHeadingList>
+<QualifierName>prevention &amp; control</QualifierName>
+<QualifierName>injuries</QualifierName></MeshHeading></MeshHeadingList>
 <AffiliationInfo><Affiliation>Dept. of Medicine, Université de Genève.</Affiliation></AffiliationInfo>"""
 
 
@@ -285,6 +286,8 @@ def _put(path: Path, *entries: Entry) -> None:
         ("migraine disorders/prevention and control[mh]", ["11"]),
         ("migraine disorders/dt[mh]", []),
         ("th[sh]", ["11"]),
+        ("in[sh]", ["11"]),
+        ("migraine disorders/in[mh]", ["11"]),
         ("therapy[sh:noexp]", []),
         ("asthma[mh]", ["11", "12"]),
         ("migraine disorders/drug therapy[mh]", []),
