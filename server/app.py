@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.api import system
+from server.api.answers.kept import KeepAnswers, KeptReplies
 from server.api.openai import chat, completions, models
 from server.api.reference import document
 from server.api.responses import routes as responses
@@ -52,6 +53,7 @@ def create_app(services: Services) -> Application:
 
     Until the model is loaded, requests for answers get a 503.
     """
+    kept = KeptReplies(is_off=services.settings.traces.max_traces == 0)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -60,6 +62,7 @@ def create_app(services: Services) -> Application:
         try:
             yield
         finally:
+            await kept.close()
             await services.close()
 
     app = Application(
@@ -76,12 +79,14 @@ def create_app(services: Services) -> Application:
         redoc_url=None,
     )
     app.state.services = services
+    app.state.kept = kept
     for module in (chat, completions, responses, dispatch, models):
         app.include_router(module.router)
     for module in (embeddings, verify, search, namespaces, stored_documents, documents, system, document, web):
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_middleware(KeepAnswers, replies=kept)
     access_control = AccessControl(services.settings.server, services.key_lookup, services.rates)
     app.add_middleware(
         SecurityMiddleware, access_control=access_control, body_timeout_s=services.settings.server.body_timeout_s

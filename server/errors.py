@@ -41,6 +41,7 @@ CHANGES_REFUSED: Final = Fault(
 )
 MODEL_UNKNOWN: Final = Fault(404, "model_not_found", "GET /v1/models lists them")
 TRACE_UNKNOWN: Final = Fault(404, "trace_not_found")
+ANSWER_UNKNOWN: Final = Fault(404, "answer_not_found", "the record of a recent answer is at GET /v1/traces/ID")
 PASSAGE_UNKNOWN: Final = Fault(404, "passage_not_found")
 JOB_UNKNOWN: Final = Fault(404, "job_not_found", "GET /v1/jobs lists those of this key that are kept")
 RESPONSE_NOT_STORED: Final = Fault(404, "response_not_found", "the record of a recent answer is at GET /v1/traces/ID")

@@ -68,6 +68,15 @@ TIMEOUT: Final = parameter(
         "description": "seconds; shortens server.request_timeout_s, after which the answer ends with 504",
     },
 )
+KEEP: Final = parameter(
+    "X-Keep-Answer",
+    "header",
+    {
+        "type": "string",
+        "pattern": "^[0-9a-f-]{32,36}$",
+        "description": "a random id: the answer goes on when the client leaves, and is at GET /v1/answers/ID",
+    },
+)
 SSE_ENDS: Final = (
     "comments keep the connection alive, `data: [DONE]` ends it. An error after the first byte is an Error."
 )

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Final, Literal, get_args
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
+from starlette.types import Receive, Scope, Send
 
-from server.api.declarations import Reply, errors, parameter
+from server.api.answers.kept import KeptReplies, KeptReply
+from server.api.declarations import SSE_ENDS, Reply, errors, parameter
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.engine.lifecycle import State
 from server.error_mapping import RETRY_AFTER_S
@@ -77,6 +79,14 @@ class Trace(Reply):
     model: str
     created: int
     choices: list[dict[str, Any]]
+
+
+class Stopped(Reply):
+    """Say that a kept answer is stopped and forgotten."""
+
+    id: str
+    object: Literal["answer.deleted"]
+    deleted: Literal[True]
 
 
 @router.get(
@@ -189,6 +199,41 @@ async def export_trace(request: Request, trace_id: str) -> Response:
     written = await services.compute(request.state.owner, lambda: export(text, form))
     headers = {"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{written.name}"'}
     return Response(written.data, media_type=written.media_type, headers=headers)
+
+
+class _FollowedReply(Response):
+    """Send a kept reply from its beginning, while it comes."""
+
+    def __init__(self, kept: KeptReply) -> None:
+        super().__init__()
+        self._kept = kept
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._kept.follow(receive, send)
+
+
+@router.get(
+    "/v1/answers/{answer_id}",
+    tags=["Answers"],
+    summary="Return a chat's reply again, from its beginning, to the key that asked with X-Keep-Answer",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {"schema": {"description": SSE_ENDS}}}}, **errors(404)},
+)
+async def get_answer(request: Request, answer_id: str) -> Response:
+    kept: KeptReplies = request.app.state.kept
+    return _FollowedReply(kept.find(request.state.owner, answer_id))
+
+
+@router.delete(
+    "/v1/answers/{answer_id}",
+    tags=["Answers"],
+    summary="Stop an answer that was asked for with X-Keep-Answer, and forget its reply",
+    responses={200: {"model": Stopped}, **errors(404)},
+)
+async def stop_answer(request: Request, answer_id: str) -> Response:
+    kept: KeptReplies = request.app.state.kept
+    kept.stop(request.state.owner, answer_id)
+    return JSONResponse({"id": answer_id, "object": "answer.deleted", "deleted": True})
 
 
 async def _trace(request: Request, trace_id: str) -> str:

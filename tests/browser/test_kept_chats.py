@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import server_process
+from waiting import wait_until
 
 from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey, Scopes
@@ -82,6 +84,12 @@ def answer(dialog: Any, told: list[str], *, accepted: bool = False) -> None:
 
 def asked(page: Any) -> int:
     return sum(url.endswith("/v1/chat/completions") for url in page.seen.requests)
+
+
+def in_flight(url: str, key: str = "") -> int:
+    asking = urllib.request.Request(f"{url}/ready", headers={"Authorization": f"Bearer {key}"} if key else {})
+    with urllib.request.urlopen(asking, timeout=60) as reply:
+        return int(json.load(reply)["in_flight"])
 
 
 @pytest.mark.parametrize("place", BOX)
@@ -201,8 +209,27 @@ def test_a_reload_in_mid_answer_keeps_the_question_and_goes_on(scripted: Any, pa
     assert chats(page) == ["record"] and asked(page) == 2
 
 
-def test_what_came_before_a_reload_is_asked_for_again_and_can_be_stopped(scripted: Any, page: Any) -> None:
-    """The call that had no reply stands there again; what was stopped says what had left, from its record."""
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_reload_in_mid_answer_goes_on_with_the_same_answer(scripted: Any, page: Any, secure: bool) -> None:
+    """The server went on with it: what came before stands there again, then the rest; it is asked for once."""
+    if not secure:
+        page.add_init_script(INSECURE)
+    page.goto(scripted.url)
+    page.wait_for_selector(".empty")
+    begin(page, "slow", "genegpt")
+    page.locator(".step", has_text="esearch gene: SLOW").wait_for(state="attached")
+    page.reload()
+    turn = page.locator(".turn")
+    turn.locator(".answer[aria-busy=false] .tools").wait_for()
+
+    assert turn.locator("h2").all_inner_texts() == ["slow"]
+    assert page.locator(".step", has_text="esearch gene: SLOW").count() == 1
+    assert "BAD1" in turn.locator(".content").inner_text() and page.locator(".reference").count() == 1
+    assert asked(page) == 1
+
+
+def test_an_answer_of_before_a_reload_can_be_stopped(scripted: Any, page: Any) -> None:
+    """The server ends it; what was stopped says what had left, from its record."""
     page.goto(scripted.url)
     page.wait_for_selector(".empty")
     begin(page, "dead", "genegpt")
@@ -211,9 +238,21 @@ def test_what_came_before_a_reload_is_asked_for_again_and_can_be_stopped(scripte
     page.locator(".step", has_text="esearch gene: DEAD").wait_for(state="attached")
     page.get_by_role("button", name=TEXTS["ask.stop"], exact=True).click()
     page.get_by_text(TEXTS["turn.stopped"], exact=True).wait_for()
+    wait_until(lambda: in_flight(scripted.url) == 0)
 
-    assert page.locator(".turn").count() == 1
+    assert page.locator(".turn").count() == 1 and asked(page) == 1
     assert page.get_by_text(TEXTS["left.nothing"]).count() == 1
+
+
+def test_signing_out_stops_what_the_server_would_go_on_with(guarded: Any, page: Any) -> None:
+    """And an answer whose chat is in memory is not gone on with at all, as nothing could find it again."""
+    for place in BOX:
+        sign_in(page, guarded.url, KEYS[0], place)
+        begin(page, "dead", "genegpt")
+        page.locator(".step", has_text="esearch gene: DEAD").wait_for(state="attached")
+        page.get_by_role("button", name=TEXTS["key.out"]).click()
+        page.wait_for_selector("#key")
+        wait_until(lambda: in_flight(guarded.url, KEYS[0]) == 0)
 
 
 def test_an_answer_that_ended_unseen_is_read_from_its_record(scripted: Any, page: Any) -> None:

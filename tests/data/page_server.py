@@ -23,7 +23,10 @@ BIDI: Final = "dose \u202e01 gm\u202c of it"
 
 
 class _Ncbi(BaseHTTPRequestHandler):
-    """Each term finds gene 1, whose description is an attack; DEAD gets no answer before the test ends."""
+    """Each term finds gene 1, whose description is an attack; DEAD gets no answer before the test ends.
+
+    SLOW gets its answer after some seconds.
+    """
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -32,6 +35,8 @@ class _Ncbi(BaseHTTPRequestHandler):
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         if query.get("term") == "DEAD":
             _ended.wait(120)
+        if query.get("term") == "SLOW":
+            _ended.wait(4)
         body = json.dumps(_summary() if "esummary" in self.path else _FOUND).encode()
         try:
             self.send_response(200)
@@ -90,6 +95,7 @@ SCRIPT: Final = [
     {"regex": r"Question: Explain this text(?s:.*)\nAnswer:$", "text": " The model's explain."},
     {"regex": r"Question: [^\n]*\nAnswer:$", "text": " A plain answer."},
     {"suffix": "Question: dead\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=DEAD]->"},
+    {"suffix": "Question: slow\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=SLOW]->"},
     {"suffix": "Question: record\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=BAD1]->"},
     {"regex": r"\[1 id: 1\]\n$", "text": f"[{EUTILS}/esummary.fcgi?db=gene&retmax=5&retmode=json&id=1]->"},
     {"regex": r"BAD1 \(human\)(?s:.*)\]\n$", "text": "Answer: BAD1\n\n"},

@@ -14,7 +14,8 @@ from typing import Final
 
 from retrieval.formats.records import Database
 from retrieval.gateway.citations.citation import LANGUAGES
-from retrieval.gateway.query.syntax import ALL, ORGANISM, Operator, SearchField, Term
+from retrieval.gateway.query.subheadings import subheadings_of
+from retrieval.gateway.query.syntax import ALL, ORGANISM, SUBHEADING, Operator, SearchField, Term
 from retrieval.gateway.store.reader import COLUMNS, EDGE, HUMAN_ONLY, STOPWORDS, words_of, year_word
 from retrieval.ncbi.calls.entrez_spelling import GREEK_LETTERS, entrez_spelling
 
@@ -114,7 +115,8 @@ def term_condition(db: Database, term: Term, field: SearchField, known: Known) -
             return _days(db, term.text, field.lookup, known)
         case "organism":
             return _organism(db, term, known.tax_ids)
-    written = spellings(db, term)
+    # A subheading's code may be a function word ("in").
+    written = with_subheadings(term) if field is SUBHEADING else spellings(db, term)
     if not written:
         return MatchNone()
     if field.lookup == "filter" and written[0] == _ALL_OF_THEM:
@@ -126,10 +128,11 @@ def term_condition(db: Database, term: Term, field: SearchField, known: Known) -
     if field.lookup == "language" and (code := _CODES.get(term.text.strip().lower())):
         written = [*written, (code,)]
     if field.lookup == "citation":
-        return _in_citations(field.columns, term, known) if known.citations else MatchNone()
+        return _in_citations(field.columns, written, term) if known.citations else MatchNone()
     if field.lookup == "heading" and (heading := heading_of(term)) is not None:
         plain = term_condition(db, heading, field, known)
-        return combine(db, "AND", plain, _in_citations(("qualified",), term, known)) if known.citations else plain
+        qualified = _in_citations(("qualified",), with_subheadings(term), term)
+        return combine(db, "AND", plain, qualified) if known.citations else plain
     matches = [phrase(words, prefix=is_truncated(term)) for words in written]
     found: Condition = TextMatch(_in_columns(field.columns, any_of(matches)))
     if field is not ALL:
@@ -147,8 +150,20 @@ def heading_of(term: Term) -> Term | None:
     return replace(term, text=heading.strip()) if slash and heading.strip() and subheading.strip() else None
 
 
-def _in_citations(columns: Sequence[str], term: Term, known: Known) -> Condition:
-    matches = any_of([phrase(words, prefix=is_truncated(term)) for words in spellings("pubmed", term)])
+def with_subheadings(term: Term) -> list[tuple[str, ...]]:
+    """Return the words of a term that ends with a subheading, with its full name and with each narrower one's.
+
+    Only a whole subheading is meant: its words stand at the edge of a value, unless the term is truncated.
+    """
+    before, slash, subheading = term.text.rpartition("/")
+    names = subheadings_of(subheading, exploded="noexp" not in term.tag.lower())
+    terms = (replace(term, text=f"{before}{slash}{name}") for name in names)
+    start, end = () if slash else (EDGE,), () if is_truncated(term) else (EDGE,)
+    return [(*start, *words, *end) for one in terms for words in spellings("pubmed", one)]
+
+
+def _in_citations(columns: Sequence[str], written: Sequence[tuple[str, ...]], term: Term) -> Condition:
+    matches = any_of([phrase(words, prefix=is_truncated(term)) for words in written])
     sql = "SELECT rowid AS uid FROM pubmed_citation WHERE pubmed_citation MATCH ?"
     return UidSelect(sql, (_in_columns(columns, matches),))
 

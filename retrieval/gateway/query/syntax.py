@@ -336,7 +336,7 @@ FIELDS: Final[Mapping[Database, tuple[SearchField, ...]]] = {
         _TITLE,
         SearchField("TIAB", "Title/Abstract", ("tiab", "title/abstract"), ("title", "abstract", "keyword")),
         SearchField("ABST", "Abstract", ("ab", "abst", "abstract"), ("abstract",)),
-        SearchField("MESH", "MeSH Terms", ("mh", "mesh", "mesh terms", "mesh:noexp"), ("mesh",), "heading"),
+        SearchField("MESH", "MeSH Terms", ("mh", "mesh", "mesh terms", "mh:noexp", "mesh:noexp"), ("mesh",), "heading"),
         SearchField("MAJR", "MeSH Major Topic", ("majr", "mesh major topic"), ("majr",), "heading"),
         SUBHEADING,
         AFFILIATION,

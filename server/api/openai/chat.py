@@ -31,6 +31,7 @@ from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
 from server.api.declarations import (
     ANSWER_ERRORS,
     GIVEN,
+    KEEP,
     QUESTION,
     SSE_ENDS,
     TIMEOUT,
@@ -193,7 +194,7 @@ class ChatCompletionChunk(Reply):
 @router.post(
     "/v1/chat/completions",
     summary="Answer a conversation; the model's name says by which method",
-    openapi_extra=Reads(ChatRequest, [TIMEOUT], event=ChatCompletionChunk),
+    openapi_extra=Reads(ChatRequest, [TIMEOUT, KEEP], event=ChatCompletionChunk),
     responses=ANSWER_ERRORS
     | streamed(ChatCompletion, f"Server-sent events: each `data:` line is a ChatCompletionChunk, {SSE_ENDS}"),
 )

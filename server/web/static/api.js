@@ -35,14 +35,14 @@ export function onRefused(listener) {
 }
 
 /** Sends a request and returns the reply; raises ApiError for every status but those of success. */
-export async function send(path, { method = "GET", body, headers = {}, signal, raw } = {}) {
+export async function send(path, { method = "GET", body, headers = {}, signal, raw, keepalive = false } = {}) {
   const sent = { ...headers };
   if (/[^\x21-\x7e]/.test(key)) throw new ApiError(t("error.key_form"), { code: "invalid_api_key", status: 401 });
   if (key) sent.Authorization = `Bearer ${key}`;
   if (body !== undefined) sent["Content-Type"] = "application/json";
   let reply;
   try {
-    reply = await fetch(path, { method, headers: sent, body: raw ?? (body === undefined ? undefined : JSON.stringify(body)), signal, cache: "no-store" });
+    reply = await fetch(path, { method, headers: sent, body: raw ?? (body === undefined ? undefined : JSON.stringify(body)), signal, keepalive, cache: "no-store" });
   } catch (error) {
     throw failed(error);
   }
@@ -80,9 +80,29 @@ export async function post(path, body, options = {}) {
   return (await send(path, { method: "POST", body, ...options })).json();
 }
 
+/** Asks for the stream of a chat; with `kept`, a random id, the answer goes on when the page goes away. */
+export function ask(body, signal, kept) {
+  const headers = kept ? { "X-Keep-Answer": kept } : {};
+  return send("/v1/chat/completions", { method: "POST", body: { ...body, stream: true }, headers, signal });
+}
+
+/** Asks for the stream of a kept answer again, from its beginning; null where it is not kept. */
+export async function askAgain(kept, signal) {
+  try {
+    return await send(`/v1/answers/${kept}`, { signal });
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
+}
+
+/** Stops a kept answer, where it still runs; the page may be going away. */
+export function stopKept(kept) {
+  send(`/v1/answers/${kept}`, { method: "DELETE", keepalive: true }).catch(() => {});
+}
+
 /** Yields the objects of a chat's stream; raises ApiError where it breaks off or tells an error. */
-export async function* stream(body, signal) {
-  const reply = await send("/v1/chat/completions", { method: "POST", body: { ...body, stream: true }, signal });
+export async function* chunksOf(reply) {
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

@@ -1,8 +1,8 @@
 // Runs questions: the request, its stream, and the record of the answer.
 
-import { get, reachable, stream } from "./api.js";
+import { ask, askAgain, chunksOf, get, reachable, stopKept } from "./api.js";
 import { announce, toast } from "./dom.js";
-import { getTurns, putTurn } from "./store.js";
+import { getTurns, lasts, newId, putTurn } from "./store.js";
 import { t, tn } from "./texts.js";
 
 /** Returns a turn that was not asked yet. */
@@ -15,6 +15,8 @@ export function newTurn(chat, place, question, model, options) {
     method: model.method,
     options: { ...options },
     created: Date.now(),
+    // The server goes on with the answer under this id when a page goes away that finds its question again.
+    kept: lasts() ? newId() : null,
     state: "running",
     content: "",
     thinking: "",
@@ -29,35 +31,40 @@ export function newTurn(chat, place, question, model, options) {
 
 /** An answer that this tab waits for; it goes on while other screens are shown, each of which may bring its own view. */
 class Run {
-  constructor(turn, view) {
-    Object.assign(this, { turn, view, controller: new AbortController() });
+  constructor(turn, view, controller = new AbortController()) {
+    Object.assign(this, { turn, view, controller });
+    controller.signal.addEventListener("abort", () => turn.kept && stopKept(turn.kept));
     this.ended = new Promise((resolve) => {
       this.end = resolve;
     });
     running.set(keyOf(turn), this);
   }
 
-  async work(messages) {
-    await this.ask(messages);
+  ask(messages) {
+    return ask(bodyOf(this.turn, messages), this.controller.signal, this.turn.kept);
+  }
+
+  async work(asked) {
+    await this.read(asked);
     await keep(this.turn);
     running.delete(keyOf(this.turn));
     this.end();
   }
 
-  async ask(messages) {
+  async read(asked) {
     const { turn } = this;
     const began = performance.now();
     const clock = setInterval(() => {
       turn.seconds = (performance.now() - began) / 1000;
       this.view.tick();
     }, 100);
-    let kept = 0;
+    let written = 0;
     try {
-      for await (const chunk of stream(bodyOf(turn, messages), this.controller.signal)) {
+      for await (const chunk of chunksOf(await asked)) {
         take(turn, chunk);
         this.view.update();
-        if (Date.now() - kept < KEPT_MS) continue;
-        kept = Date.now();
+        if (Date.now() - written < WRITTEN_MS) continue;
+        written = Date.now();
         keep(turn);
       }
       await readTrace(turn);
@@ -80,7 +87,7 @@ class Run {
 
 const running = new Map();
 // An answer is written down so often while it comes; where there are no locks, one that is silent for longer has no tab.
-const KEPT_MS = 2000;
+const WRITTEN_MS = 2000;
 const SILENT_MS = 5000;
 const NOTICED_MS = 300;
 // A question that takes its page down is not asked for ever.
@@ -89,7 +96,7 @@ const keyOf = ({ chat, place }) => `arrowhead:${chat}/${place}`;
 
 /** Writes a turn down; before it is shown, as a page that goes away in mid-answer must have its question. */
 export async function keep(turn) {
-  turn.kept = Date.now();
+  turn.written = Date.now();
   try {
     await putTurn(turn);
   } catch {
@@ -100,8 +107,9 @@ export async function keep(turn) {
 /** Asks a question that is kept; `view` is told what changes: tick(), update(). The run's `ended` never fails. */
 export function begin(turn, messages, view) {
   const run = new Run(turn, view);
-  if (navigator.locks) navigator.locks.request(keyOf(turn), () => run.work(messages));
-  else run.work(messages);
+  const work = () => run.work(run.ask(messages));
+  if (navigator.locks) navigator.locks.request(keyOf(turn), work);
+  else work();
   return run;
 }
 
@@ -120,21 +128,25 @@ export function stopRuns(chat) {
 }
 
 /**
- * Goes on with a turn whose page went away in mid-answer, once no other tab waits for it: its record is read if the
- * server had ended it, else it is asked again. Returns the run, null where there is nothing left to wait for.
+ * Goes on with a turn whose page went away in mid-answer, once no other tab waits for it: the server's answer is read
+ * from its beginning where it is kept, else its record if it has ended; else it is asked again. Returns the run, null
+ * where there is nothing left to wait for.
  */
 export function takeUp(turn, messages, view, signal) {
   return new Promise((resolve) => {
     alone(turn, signal, async () => {
       const [now] = await getTurns(turn.chat, turn.place, turn.place + 1);
       if (now) Object.assign(turn, now);
-      if (turn.state !== "running" || (await isEnded(turn))) {
+      const controller = new AbortController();
+      const kept = turn.state === "running" && turn.kept ? await askAgain(turn.kept, controller.signal) : null;
+      if (!kept && (turn.state !== "running" || (await isEnded(turn)))) {
         resolve(null);
         return;
       }
-      const run = new Run(turn, view);
+      if (kept) empty(turn, turn.kept);
+      const run = new Run(turn, view, controller);
       resolve(run);
-      await run.work(await messages(turn));
+      await run.work(kept ?? run.ask(await messages(turn)));
     }).catch(() => resolve(null));
   });
 }
@@ -142,8 +154,8 @@ export function takeUp(turn, messages, view, signal) {
 async function alone(turn, signal, work) {
   if (navigator.locks) return navigator.locks.request(keyOf(turn), { signal }, work);
   // Pages over plain HTTP have no locks.
-  for (let now = turn; now?.state === "running" && Date.now() - now.kept < SILENT_MS; ) {
-    await new Promise((resolve) => setTimeout(resolve, KEPT_MS));
+  for (let now = turn; now?.state === "running" && Date.now() - now.written < SILENT_MS; ) {
+    await new Promise((resolve) => setTimeout(resolve, WRITTEN_MS));
     if (signal.aborted) return null;
     [now] = await getTurns(turn.chat, turn.place, turn.place + 1);
   }
@@ -152,17 +164,25 @@ async function alone(turn, signal, work) {
 
 /** Takes the record of a turn that ended unseen; else empties the turn, to be asked again. */
 async function isEnded(turn) {
-  const { options, created, taken = 0 } = turn;
+  const { taken = 0 } = turn;
   const trace = turn.id && (await recordOf(turn));
   if (trace && trace.error === null && trace.finish_reason !== "abort") {
     Object.assign(turn, { state: "done", content: trace.content, trace, references: trace.references, told: { ...trace, trace_id: turn.id } });
   } else if (taken >= MOST_TAKEN) {
     Object.assign(turn, { state: "failed", error: { message: t("error.broke_off"), code: "", retryAfter: 0 } });
   } else {
-    Object.assign(turn, newTurn(turn.chat, turn.place, turn.question, { id: turn.model, method: turn.method }, options), { created, id: undefined, taken: taken + 1 });
+    empty(turn);
+    turn.taken = taken + 1;
   }
   await keep(turn);
   return turn.state !== "running";
+}
+
+/** Takes out of a turn what had come of its answer, which stays where it is kept or gets a new place. */
+function empty(turn, kept) {
+  const { chat, place, question, model, method, options, created } = turn;
+  const made = newTurn(chat, place, question, { id: model, method }, options);
+  Object.assign(turn, made, { created, kept: kept ?? made.kept, id: undefined });
 }
 
 /** Tells screen readers how it ended, and everybody when a server that went away is back. */

@@ -244,7 +244,8 @@ CITED = """<MeshHeadingList>
 <QualifierName MajorTopicYN="Y" UI="Q000188">drug therapy</QualifierName>
 <QualifierName>diet therapy</QualifierName></MeshHeading>
 <MeshHeading><DescriptorName>Migraine Disorders</DescriptorName>
-<QualifierName>prevention &amp; control</QualifierName></MeshHeading></MeshHeadingList>
+<QualifierName>prevention &amp; control</QualifierName>
+<QualifierName>injuries</QualifierName></MeshHeading></MeshHeadingList>
 <AffiliationInfo><Affiliation>Dept. of Medicine, Université de Genève.</Affiliation></AffiliationInfo>"""
 
 
@@ -274,6 +275,20 @@ def _put(path: Path, *entries: Entry) -> None:
         ('"asthma/drug therapy"[mh]', ["11"]),
         ("Asthma/drug therapy[mesh]", ["11"]),
         ("asthma/diet*[mh]", ["11"]),
+        ("asthma/dt[mh]", ["11"]),
+        ("Asthma/DT[MeSH]", ["11"]),
+        ('"asthma/dh"[MeSH Terms]', ["11"]),
+        ("asthma/therapy[mh]", ["11"]),
+        ("asthma/th[mh:noexp]", []),
+        ("asthma/su[mh]", []),
+        ("asthma/drug[mh]", []),
+        ("migraine disorders/pc[majr]", []),
+        ("migraine disorders/prevention and control[mh]", ["11"]),
+        ("migraine disorders/dt[mh]", []),
+        ("th[sh]", ["11"]),
+        ("in[sh]", ["11"]),
+        ("migraine disorders/in[mh]", ["11"]),
+        ("therapy[sh:noexp]", []),
         ("asthma[mh]", ["11", "12"]),
         ("migraine disorders/drug therapy[mh]", []),
         ("asthma[mh] NOT asthma/drug therapy[mh]", ["12"]),

@@ -200,6 +200,7 @@ def test_writing_is_read_leniently(text: str, call: NcbiCall) -> None:
         (EUTILS + "esearch.fcgi?db=gene&term=A&term=B", "term"),
         (EUTILS + "esearch.fcgi?db=gene&term=A&WebEnv=x", "webenv"),
         (EUTILS + "esearch.fcgi?db=gene&term=A&retmax=100000", "retmax"),
+        (EUTILS + "esearch.fcgi?db=gene&term=A&retstart=second", "retstart"),
         (EUTILS + "esummary.fcgi?db=gene&id=", "id"),
         (EUTILS + "esummary.fcgi?db=gene&id=" + ",".join(["1"] * 51), "id"),
         (EUTILS + "esummary.fcgi?db=gene&" + "&".join(["id=1"] * 51), "id"),
