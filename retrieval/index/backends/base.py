@@ -147,15 +147,16 @@ def _is_ordered(hits: Candidates, k: int) -> bool:
 
 def rescore(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
     """Compute the scores of ``rows`` [n, k] (NO_ID allowed) from the vectors themselves."""
-    scores, present = np.full(rows.shape, -np.inf, np.float64), rows != NO_ID
+    scores = np.empty(rows.shape, np.float64)
     for line, query in enumerate(queries.astype(np.float64)):
-        there = present[line]
-        found = as_floats(vectors[rows[line][there]]).astype(np.float64)
+        # Of an entry without a hit, whose row is -1, it is the last row's score until the end.
+        found = as_floats(vectors[rows[line]]).astype(np.float64)
         if metric == "l2":
             found -= query
-            scores[line, there] = -np.einsum("ij,ij->i", found, found)
+            scores[line] = -np.einsum("ij,ij->i", found, found)
         else:
-            scores[line, there] = found @ query
+            scores[line] = found @ query
+    scores[rows == NO_ID] = -np.inf
     with np.errstate(over="ignore"):
         return scores.astype(np.float32)
 

@@ -97,9 +97,8 @@ class Segment:
         else:
             searcher = (searcher.flat or searcher) if way == "scan" else searcher
             rows, scores = self._find(searcher, queries, k, allowed)
-        scores = (scores.astype(np.float64) + shift).astype(np.float32)
-        ids = np.where(rows == NO_ID, NO_ID, self.columns.ids[rows])
-        return ids, scores
+        scores = (scores + shift).astype(np.float32)
+        return np.where(rows == NO_ID, NO_ID, self.columns.ids[rows]), scores
 
     def recall(self) -> float:
         """Return the share of the 10 nearest other rows that a search finds, with a fixed sample of rows as queries."""
