@@ -41,7 +41,7 @@ async def count(engine: Engine, mask: str) -> Count:
     grammar, found = forced_call_grammar(call_regex(), engine.tokenizer), Count()
     for number, question in enumerate(QUESTIONS):
         prompt = engine.tokenizer.encode_start(Prompt.load().base_form(mask, question))
-        params = GenerateParams(max_tokens=128, grammar=grammar, stop=("]->",))
+        params = GenerateParams(max_tokens=96, grammar=grammar, stop=("]->",))
         before = engine.stats()
         deltas = [delta async for delta in engine.generate(prompt, params, f"steps-{mask}-{number}")]
         after = engine.stats()
@@ -54,9 +54,8 @@ async def count(engine: Engine, mask: str) -> Count:
 
 async def measure(arguments: argparse.Namespace) -> None:
     card = card_from_request(ModelRequest(source=str(arguments.model)))
-    print(
-        "| engine | draft tokens | prompt | tokens per call | steps per call | steps per token |\n|---|---|---|---|---|---|"
-    )
+    print("| engine | draft tokens | prompt | tokens per call | steps per call | steps per token |")
+    print("|---|---|---|---|---|---|")
     for most in arguments.draft_tokens:
         options = EngineOptions(dtype="float32", device="cpu", max_num_seqs=4, kv_cache_bytes=2**28, draft_tokens=most)
         engine = create_engine(arguments.engine, card, options)
