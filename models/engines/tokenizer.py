@@ -93,6 +93,11 @@ class HfTokenizer:
         return cls(fast, _configured_eos(source, revision=revision, local_only=local_only))
 
     @property
+    def backend(self) -> Any:
+        """Return the tokenizer of the library ``tokenizers``, which neither pads nor truncates."""
+        return self._backend
+
+    @property
     def vocab_size(self) -> int:
         """Return the largest id plus one."""
         return self._vocab_size

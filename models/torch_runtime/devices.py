@@ -31,6 +31,18 @@ def torch_device(name: str) -> torch.device:
     return device
 
 
+def free_memory(name: str) -> int:
+    """Return the bytes of a CUDA device that nobody holds, after torch gave back what it only caches.
+
+    Raises:
+        RuntimeError: the device does not say.
+    """
+    with torch.cuda.device(torch.device(name)):
+        torch.cuda.empty_cache()
+        free, _ = torch.cuda.mem_get_info()
+    return free
+
+
 def cpu_has_bfloat16() -> bool:
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name) for name in _BFLOAT16)

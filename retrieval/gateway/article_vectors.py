@@ -73,13 +73,15 @@ class StoredArticle:
 class ArticleVectors:
     """Update and search the vectors of one encoder; safe from many threads, and beside updates of another process."""
 
-    def __init__(self, data_dir: Path, encoder: Encoder, backend: BackendName = "faiss", device: str = "cpu") -> None:
-        """Open nothing yet; ``backend`` and ``device`` search, a CPU writes."""
+    def __init__(
+        self, data_dir: Path, encoder: Encoder, backend: BackendName = "faiss", options: OpenOptions | None = None
+    ) -> None:
+        """Open nothing yet; ``backend`` with ``options`` searches, a CPU writes."""
         fingerprint = encoder.fingerprint.as_dict()
         name = hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()[:_DIGEST_BYTES]
         self._folder = data_dir / _FOLDER / name
         self._encoder = encoder
-        self._options = OpenOptions(device=device)
+        self._options = options or OpenOptions()
         self._spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=fingerprint, backend=backend)
         self._reader: SegmentedIndex | None = None
         self._codes: TokenStore | None = None

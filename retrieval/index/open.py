@@ -132,11 +132,13 @@ def backend_of(name: BackendName, options: OpenOptions) -> Backend:
         BackendUnavailable: it does not work on this machine.
         IndexInputInvalid: no back end has that name.
     """
+    if options.backend is not None:
+        return options.backend
     # Imported on demand: faiss and torch take seconds and memory to load.
     if name == "torch":
         from retrieval.index.backends.torch_flat import TorchFlatBackend
 
-        return TorchFlatBackend(device=options.device)
+        return TorchFlatBackend(device=options.device, scratch_bytes=options.scratch_bytes)
     if name == "faiss-gpu":
         from retrieval.index.backends.faiss_gpu import FaissGpuBackend
 

@@ -47,6 +47,7 @@ class _Readiness(Reply):
     waiting: int
     since: int = Field(description="Unix time at which the state began")
     restarts: int
+    vectors: str | None = Field(default=None, description="where vectors are searched, where a card does; in words")
 
 
 class Ready(_Readiness):
@@ -107,7 +108,7 @@ async def ready(request: Request) -> Response:
 
     ``since`` is the Unix time at which that state began. ``egress`` is the key's own mode, and ``left`` describes what
     was sent to other machines for it since the start; ``egress_service`` is the host that sends it, absent where this
-    server does.
+    server does. ``vectors`` says how many of them the card had no room for; absent where the processor searches all.
     """
     services: Services = request.app.state.services
     lifecycle, key = services.lifecycle, id_of_digest(request.state.owner)
@@ -128,6 +129,8 @@ async def ready(request: Request) -> Response:
     }
     if service := services.settings.egress.service_host:
         body["egress_service"] = service
+    if (use := services.card_use) is not None:
+        body["vectors"] = str(use)
     if lifecycle.reason:
         body["reason"] = lifecycle.reason
     if state == "ready":

@@ -23,6 +23,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import BM25, DENSE, MAX_K, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import FusedLists, Searcher, SearchOptions, default_retriever, target_of
 from retrieval.errors import NamespaceUnknown
+from retrieval.index.backends.card import Card
 from retrieval.lexical.fusion import reciprocal_rank_fusion
 from retrieval.storage.database import SharedDatabase
 from retrieval.types import NameInText, Synonyms
@@ -43,7 +44,7 @@ class Retrieval:
 
     ``database`` has namespaces that several servers share, None where they are files of this one. ``look_ups`` are the
     threads that ask it which namespaces there are. ``names``: the names whose synonyms can be searched for, None for
-    none.
+    none. ``card``: where vectors are searched, None for the processor.
     """
 
     encoders: EncoderPool
@@ -55,6 +56,7 @@ class Retrieval:
     database: SharedDatabase | None = None
     look_ups: ThreadPoolExecutor | None = None
     names: Synonyms | None = None
+    card: Card | None = None
 
     @property
     def is_shared(self) -> bool:

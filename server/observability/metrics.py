@@ -23,6 +23,7 @@ from models.decoding.types import CallStatus
 from models.errors import ArrowheadError
 from models.types import EngineStats
 from retrieval.corpus.search.ranking import RANKERS
+from retrieval.index.backends.card import CardUse
 from retrieval.ncbi.client.transport import HttpSender
 from retrieval.observer import NULL_PART, Encoded, PartName, SpanAttributes, TraceSpan
 from retrieval.types import Endpoint
@@ -63,6 +64,9 @@ class ServerState(Protocol):
     @property
     def egress_refusals(self) -> Mapping[str, int]: ...
 
+    @property
+    def card_use(self) -> CardUse | None: ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateCollector(Collector):
@@ -76,6 +80,7 @@ class StateCollector(Collector):
         yield _gauge("draining", "1 while the server stops", float(state.draining))
         yield _gauge("jobs_running", "Changes of namespaces under way", state.running_jobs)
         yield self._egress()
+        yield from self._vectors()
         yield from self._engine()
         build = GaugeMetricFamily(
             "arrowhead_build_info", "What runs, always 1", labels=("version", "python", "engine", "model")
@@ -113,6 +118,23 @@ class StateCollector(Collector):
         for reason, number in self.state.egress_refusals.items():
             refusals.add_metric((reason,), number)
         return refusals
+
+    def _vectors(self) -> Iterator[Metric]:
+        use = self.state.card_use
+        if use is None:
+            return
+        segments = GaugeMetricFamily("arrowhead_vector_segments", "Open segments of vectors", labels=("place",))
+        sizes = GaugeMetricFamily("arrowhead_vector_bytes", "Bytes that they take on a card", labels=("place",))
+        for place, number, size in (
+            ("card", use.segments, use.bytes),
+            ("processor", use.segments_off, use.bytes_off),
+        ):
+            segments.add_metric((place,), number)
+            sizes.add_metric((place,), size)
+        yield segments
+        yield sizes
+        text = "Searches of segments that the processor did, as the card had no room for them"
+        yield CounterMetricFamily("arrowhead_vector_searches_off_card", text, value=use.searches_off)
 
     def _engine(self) -> Iterator[Metric]:
         lifecycle = self.state.lifecycle

@@ -58,6 +58,10 @@ class RetrievalSettings(SettingsGroup):
     )
     backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(default="auto", description="of vector indices")
     card_gib: float | None = Field(default=None, gt=0, description="memory of the card; at the start all must fit it")
+    scratch_gib: float = Field(default=1.0, ge=0.0625, description="of the card that a search of vectors may take")
+    growth_gib: float | None = Field(
+        default=None, ge=0, description="of the card that stay free for new vectors; unset: by what is there"
+    )
     allow_changes: bool | None = Field(
         default=None, description="namespaces may be changed over HTTP; unset: on a loopback bind only"
     )

@@ -15,6 +15,7 @@ from models.catalog import ModelCard
 from models.decoding.types import LoopLimits
 from models.engines.base import Engine, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine
+from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.errors import NcbiRefusedByEgress
 from retrieval.gateway.query.synonyms import StoreSynonyms
 from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions, SpokeSource
@@ -58,7 +59,7 @@ from server.state.database import Database
 from server.wiring.articles import article_finder
 from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import CALL_TIMEOUT_S, Ncbi, SiteNames, build_ncbi, store_synonyms
-from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve
+from server.wiring.retrieval import build_retrieval, card_reserve, check_memory, engine_reserve
 from server.wiring.services import DIRECT, Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_key_lookup, open_passage_database
 
@@ -92,12 +93,14 @@ def build_services(
         GatewayError, AuditFailed, KeyStoreError, StateUnavailable: what the settings name cannot be opened.
     """
     observability = build_observability(settings.tracing)
-    lifecycle = _lifecycle(settings, observability, engine or partial(create_engine, settings.model.engine))
-    card, opened = lifecycle.card, opened or _opened(settings)
+    card, opened = choose_card(settings), opened or _opened(settings)
     state = open_answer_state(settings, opened.database)
     ncbi = build_ncbi(settings, opened.key_lookup, observability.observer)
     observability.set_sender(ncbi.sender)
     evidence = _evidence(settings, ncbi, observability, opened)
+    make = engine or partial(create_engine, settings.model.engine)
+    namespaces = evidence.retrieval.namespaces if evidence.retrieval.card else None
+    lifecycle = _lifecycle(settings, card, lambda: _observed(make(card, _options(settings, namespaces)), observability))
     is_able = card.is_general and settings.verifier.served_model == "auto"
     of_model = ModelVerifier(lifecycle) if is_able else None
     labelling = TrainedVerifier(evidence.verifier, of_model) if card.is_general else None
@@ -128,12 +131,13 @@ def build_services(
     )
 
 
-def _lifecycle(
-    settings: Settings, observability: Observability, make: Callable[[ModelCard, EngineOptions], Engine]
-) -> EngineLifecycle:
-    card, options = choose_card(settings), engine_options(settings.model, engine_reserve(settings))
-    restarts = RestartPolicy(tries=settings.model.restarts)
-    lifecycle = EngineLifecycle(card, lambda: _observed(make(card, options), observability), restarts)
+def _options(settings: Settings, namespaces: Namespaces | None) -> EngineOptions:
+    """Return the options of an engine that starts now, beside the vectors of ``namespaces``."""
+    return engine_options(settings.model, engine_reserve(settings, namespaces))
+
+
+def _lifecycle(settings: Settings, card: ModelCard, build: Callable[[], Engine]) -> EngineLifecycle:
+    lifecycle = EngineLifecycle(card, build, RestartPolicy(tries=settings.model.restarts))
     lifecycle.when_loaded(_build_layer)
     return lifecycle
 
@@ -177,6 +181,8 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
     names = store_synonyms(settings)
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observer, open_jobs, passages)
     retrieval = replace(retrieval, names=names)
+    if retrieval.card is not None:
+        retrieval.card.keep = card_reserve(settings)
     for line in check_memory(settings, retrieval):
         log.info("memory of the card: %s", line)
     return _Evidence(
@@ -185,7 +191,7 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
         PassageService(retrieval, settings.retrieval),
         build_graph_service(settings, retrieval.encoders, ncbi, observer),
         names,
-        article_finder(settings, retrieval.encoders),
+        article_finder(settings, retrieval.encoders, retrieval.card),
         message_kinds(settings.retrieval),
         verifier_service(settings.verifier, observer),
         observer,

@@ -19,7 +19,7 @@ from retrieval.corpus.store.base import Target
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.errors import NamespaceInvalid
 from retrieval.index.base import VectorIndex
-from retrieval.index.spec import BackendName, IndexSpec
+from retrieval.index.spec import GIB, BackendName, IndexSpec
 from retrieval.index.token_store import verify_files as verify_tokens
 from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.tantivy_files import IntactFiles
@@ -27,6 +27,7 @@ from retrieval.lexical.tantivy_files import verify_files as verify_words
 from server.settings.retrieval import RetrievalSettings
 
 if TYPE_CHECKING:
+    from retrieval.index.backends.card import Card
     from retrieval.index.segments.snapshot import IndexSnapshot
     from retrieval.lexical.keyword_frequency.index import KeywordIndex
     from retrieval.storage.database import SharedDatabase
@@ -39,9 +40,13 @@ def build_namespaces(
     data_dir: Path,
     encoder: Callable[[str], Encoder],
     database: SharedDatabase | None = None,
+    card: Card | None = None,
 ) -> Namespaces:
-    """Return the namespaces of ``data_dir``, or of ``database`` where there is one; ``encoder`` loads one by its id."""
-    opener = _VectorOpener(backend_name(settings), search_device(settings))
+    """Return the namespaces of ``data_dir``, or of ``database`` where there is one; ``encoder`` loads one by its id.
+
+    ``card`` is where vectors are searched, None for the one that the settings name, if any.
+    """
+    opener = _VectorOpener(backend_name(settings), search_device(settings), card or vector_card(settings))
     backends = Backends(
         stores=SqlitePassageStores,
         encoders=encoder,
@@ -72,6 +77,28 @@ def search_device(settings: RetrievalSettings) -> str:
     return "cpu" if backend_name(settings) == "faiss" else settings.device.replace("auto", "cuda")
 
 
+def vector_card(settings: RetrievalSettings) -> Card | None:
+    """Return the GPU on which vectors are searched, not opened yet; None where the processor searches them."""
+    backend, device = backend_name(settings), search_device(settings)
+    if backend != "faiss-gpu" and not device.startswith("cuda"):
+        return None
+    from retrieval.index.backends.card import Card
+    from retrieval.index.backends.faiss_cpu import FaissCpuBackend
+    from retrieval.index.open import backend_of
+    from retrieval.index.segments.manifest import OpenOptions
+
+    scratch = int(settings.scratch_gib * GIB)
+    options = OpenOptions(device=device, scratch_bytes=scratch)
+    measured = device if device.startswith("cuda") else "cuda:0"
+    return Card(lambda: backend_of(backend, options), FaissCpuBackend(), lambda: _free_memory(measured), keep=scratch)
+
+
+def _free_memory(device: str) -> int:
+    from models.torch_runtime.devices import free_memory
+
+    return free_memory(device)
+
+
 def uses_card(settings: RetrievalSettings) -> bool:
     """Return whether encoders, and with them indices, run on a GPU."""
     return is_on_card(settings.device)
@@ -88,9 +115,10 @@ class _VectorOpener:
     When a folder has changed, its earlier segments are not read again, since segments are immutable.
     """
 
-    def __init__(self, backend: BackendName, device: str) -> None:
+    def __init__(self, backend: BackendName, device: str, card: Card | None) -> None:
         self._backend = backend
         self._device = device
+        self._card = card
         self._known: dict[Path, IndexSnapshot] = {}
         self._lock = threading.Lock()
 
@@ -101,7 +129,9 @@ class _VectorOpener:
 
         # A writer needs no GPU: every back end opens what it writes.
         backend: BackendName = "faiss" if write else self._backend
-        options = OpenOptions(write=write, device="cpu" if write else self._device)
+        options = OpenOptions(
+            write=write, device="cpu" if write else self._device, backend=None if write else self._card
+        )
         spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=encoder.fingerprint.as_dict(), backend=backend)
         # A killed process may have left the folders of an incomplete index.
         if write and not Storage(folder, options.disk).exists():

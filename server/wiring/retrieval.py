@@ -41,13 +41,18 @@ from server.jobs.uploads import Uploads
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.wiring.models import engine_options
-from server.wiring.namespaces import build_namespaces, is_on_card, uses_card
+from server.wiring.namespaces import build_namespaces, is_on_card, uses_card, vector_card
 
 if TYPE_CHECKING:
     from retrieval.corpus.ingest.cited_works import Grobid
 
 log = logging.getLogger(__name__)
 _CARD = "cuda"
+# The share (1/n) of today's vectors that a card has room for beside them: PubMed grows by as much in a year.
+_GROWTH: Final = 32
+_LEAST_GROWTH: Final = 256 << 20
+# What a commit merges at most (``retrieval.index.segments.snapshot``): a quarter of the largest segment.
+_MERGED_ROWS: Final = 1_000_000
 # Threads that wait for a database's list of namespaces; fewer than its connections, which searches need too.
 _LOOK_UPS: Final = 4
 # Searches at once; further ones wait.
@@ -63,14 +68,17 @@ def build_retrieval(
 ) -> Retrieval:
     """Build the services of namespaces, which lie in ``data_dir``, or in ``database`` where there is one."""
     pool = EncoderPool(settings, observer)
-    namespaces = build_namespaces(settings, data_dir, pool.encoder, database)
+    card = vector_card(settings)
+    namespaces = build_namespaces(settings, data_dir, pool.encoder, database, card)
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
     searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
     limits = JobLimits(waiting=settings.max_jobs, waiting_per_key=settings.max_jobs_per_key)
     readers = ThreadPoolExecutor(_SEARCHES, thread_name_prefix="search")
     look_ups = None if database is None else ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="look-up")
-    return Retrieval(pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers, database, look_ups)
+    return Retrieval(
+        pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers, database, look_ups, card=card
+    )
 
 
 def grobid_of(settings: RetrievalSettings) -> Grobid | None:
@@ -101,10 +109,15 @@ def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:
 
 
 def preload(retrieval: Retrieval) -> None:
-    """Load indices, then encoders.
+    """Load indices, then encoders; open the card for indices that come later, when an engine may have filled it.
 
     A load that fails is logged as a warning; requests that need the index or encoder report the cause.
     """
+    if retrieval.card is not None:
+        try:
+            log.info("vectors are searched on a card: back end=%s", retrieval.card.name)
+        except ArrowheadError as error:
+            log.warning("the card cannot be searched on: cause=%s", type(error).__name__)
     for name in retrieval.namespaces.names():
         try:
             with retrieval.namespaces.using(name) as namespace:
@@ -120,29 +133,54 @@ def preload(retrieval: Retrieval) -> None:
             log.warning("encoder not loaded: name=%s cause=%s", name, type(error).__name__)
 
 
-def engine_reserve(settings: Settings) -> int:
-    """Return the bytes that encoders allocate at work on the engine's GPU, beyond the weights that are loaded first.
+def engine_reserve(settings: Settings, namespaces: Namespaces | None = None) -> int:
+    """Return the bytes of the engine's GPU that it must leave to what is not loaded before it.
 
-    0 where they run elsewhere. An encoder whose files are not here counts as 0: its loading reports why.
+    What encoders allocate at work, beyond their weights; the verifier; the scratch of a search of vectors and the room
+    for those that come. 0 where they are elsewhere. An encoder whose files are not here counts as 0: its loading
+    reports why. ``namespaces``: those whose vectors are on a card, None for none.
     """
-    return _verifier_bytes(settings) + _encoder_bytes(settings)
+    reserve = _verifier_bytes(settings) if _shares_device(settings, settings.verifier.device) else 0
+    if _shares_device(settings, settings.retrieval.device):
+        reserve += _encoder_bytes(settings.retrieval)
+        if namespaces is not None:
+            reserve += int(settings.retrieval.scratch_gib * GIB) + growth_bytes(settings.retrieval, namespaces)
+    return reserve
+
+
+def card_reserve(settings: Settings) -> int:
+    """Return the bytes of the card of the vectors that none of them may take: for scratch, encoders and verifier."""
+    chosen = settings.retrieval
+    shares = settings.verifier.device.replace("auto", _CARD) == chosen.device.replace("auto", _CARD)
+    others = _encoder_bytes(chosen) + (_verifier_bytes(settings) if shares else 0)
+    return int(chosen.scratch_gib * GIB) + others
+
+
+def growth_bytes(settings: RetrievalSettings, namespaces: Namespaces) -> int:
+    """Return the bytes of the card that stay free for vectors that come after the start.
+
+    Where it is not set: a share of what is there, and the largest segment that a commit may write beside those that it
+    is merged from, which are searched until it is open.
+    """
+    if settings.growth_gib is not None:
+        return int(settings.growth_gib * GIB)
+    sizes = [size for name in _names_of_files(settings, namespaces) for size in _vector_sizes(namespaces, name)]
+    there = sum(estimate("flat", rows, dim).memory for rows, dim in sizes)
+    merged = max((estimate("flat", min(rows, _MERGED_ROWS), dim).memory for rows, dim in sizes), default=0)
+    return max(_LEAST_GROWTH, there // _GROWTH) + merged
 
 
 def _verifier_bytes(settings: Settings) -> int:
     """Return what the verifier needs, which is loaded after the engine; the one that ships is as large as MiniLM."""
     chosen = settings.verifier
     options = EncoderOptions(device=_CARD, revision=chosen.revision)
-    if _shares_device(settings, chosen.device):
-        with suppress(ArrowheadError):
-            estimate_of = cross_encoder_memory if chosen.model else encoder_memory
-            return estimate_of(chosen.model or DEFAULT_ENCODER, options).total
+    with suppress(ArrowheadError):
+        estimate_of = cross_encoder_memory if chosen.model else encoder_memory
+        return estimate_of(chosen.model or DEFAULT_ENCODER, options).total
     return 0
 
 
-def _encoder_bytes(settings: Settings) -> int:
-    chosen = settings.retrieval
-    if not _shares_device(settings, chosen.device):
-        return 0
+def _encoder_bytes(chosen: RetrievalSettings) -> int:
     options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
     total = 0
     for name in chosen.local_encoders:
@@ -176,10 +214,13 @@ class _CrossEncoder:
 
 def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]:
     chosen = settings.retrieval
-    if chosen.backend != "faiss" and chosen.storage == "files":
-        for name in namespaces.names():
-            if num_bytes := _index_bytes(namespaces, name):
+    if chosen.backend != "faiss":
+        for name in _names_of_files(chosen, namespaces):
+            sizes = _vector_sizes(namespaces, name)
+            if num_bytes := sum(estimate("flat", rows, dim).memory for rows, dim in sizes):
                 yield MemoryClaim(f"vectors of namespace {log_name(name)}", "index", _CARD, num_bytes)
+        yield MemoryClaim("room for new vectors", "index", _CARD, growth_bytes(chosen, namespaces))
+        yield MemoryClaim("scratch of a search", "index", _CARD, int(chosen.scratch_gib * GIB))
     options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
     for name in chosen.local_encoders:
         yield MemoryClaim(name, "encoder", _CARD, encoder_memory(name, options).total)
@@ -199,11 +240,13 @@ def _shares_device(settings: Settings, device: str) -> bool:
     return settings.model.device != "cpu" and int(number or 0) in engine_options(settings.model).device_indices
 
 
-def _index_bytes(namespaces: Namespaces, name: str) -> int:
-    """Return the bytes of a namespace's vectors on the GPU, as a flat index in 16 bits.
+def _names_of_files(chosen: RetrievalSettings, namespaces: Namespaces) -> list[str]:
+    """Return the namespaces whose vectors this machine searches; those in a database are searched there."""
+    return namespaces.names() if chosen.storage == "files" else []
 
-    A namespace that is damaged or has no vectors yet counts as 0.
-    """
+
+def _vector_sizes(namespaces: Namespaces, name: str) -> list[tuple[int, int]]:
+    """Return rows and dimension of the vectors of each encoder of a namespace, none where it is damaged."""
     try:
         with namespaces.using(name) as namespace:
             targets = map(namespace.settings.target_of, namespace.settings.encoder_ids)
@@ -211,5 +254,5 @@ def _index_bytes(namespaces: Namespaces, name: str) -> int:
             rows = namespace.store.counts().passages
     except CorpusError as error:
         log.warning("namespace not counted: namespace=%s cause=%s", log_name(name), type(error).__name__)
-        return 0
-    return sum(estimate("flat", rows, int(json.loads(one)["dim"])).memory for one in fingerprints if one)
+        return []
+    return [(rows, int(json.loads(one)["dim"])) for one in fingerprints if one]

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from models.catalog import CHAT
 from models.engines.base import DEFAULT_SEQS, Engine, EngineOptions, ServesOpenAi
 from retrieval.corpus.items import ReadOptions
+from retrieval.index.backends.card import CardUse
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.authentication import ApiKeyLookup, Principal
 from server.auth.namespace_scopes import NamespaceAccess
@@ -184,6 +185,11 @@ class Services:
     def egress_refusals(self) -> dict[str, int]:
         """Return how many calls were kept on this machine, by reason."""
         return {str(reason): number for reason, number in self.egress.refusals.items()} if self.egress else {}
+
+    @property
+    def card_use(self) -> CardUse | None:
+        """Return where vectors are searched, None where the processor searches all."""
+        return None if self.retrieval.card is None else self.retrieval.card.use()
 
     @property
     def running_jobs(self) -> int:

@@ -10,6 +10,10 @@ import pytest
 from index_rows import clustered, like_medcpt, matching_mask, nearest, part_of, recall, rows_for
 
 from models.encoders.base import Metric
+from models.torch_runtime.devices import free_memory
+from retrieval.index.backends.card import Card
+from retrieval.index.backends.faiss_cpu import FaissCpuBackend
+from retrieval.index.backends.torch_flat import TorchFlatBackend
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
@@ -127,4 +131,39 @@ def test_many_threads_share_the_device(variant: tuple[BackendName, KindChoice, f
         thread.join()
 
     assert not wrong
+    index.close()
+
+
+def test_a_full_card_is_searched_beside_the_processor(tmp_path: Path) -> None:
+    """With the device's own account of its memory, and a search's scratch within its bound."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    rows, queries = rows_for(clustered(200_000, 64)), clustered(1_024, 64, seed=1)
+    index = create_index(tmp_path / "index", IndexSpec(dim=64, metric="l2", kind="flat"), OpenOptions())
+    index.add(rows)
+    index.commit()
+    index.close()
+    scratch = 1 << 28
+    card = Card(
+        lambda: TorchFlatBackend(device="cuda:0", scratch_bytes=scratch),
+        FaissCpuBackend(),
+        lambda: free_memory("cuda:0"),
+        keep=1 << 60,
+        wait_s=0.0,
+    )
+    spec = IndexSpec(dim=64, metric="l2", backend="torch")
+    index = open_index(tmp_path / "index", spec, OpenOptions(device="cuda:0", backend=card))
+    before = index.search(queries, 10)
+    assert card.use().segments_off == 1
+    card.keep = scratch
+    index.search(queries[:1], 10)
+    held = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+
+    after = index.search(queries, 10)
+
+    assert (card.use().segments, card.use().segments_off) == (1, 0)
+    assert torch.cuda.max_memory_allocated() - held <= scratch
+    assert (after.ids == before.ids).mean() > 0.999
     index.close()

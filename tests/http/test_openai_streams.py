@@ -10,17 +10,21 @@ import threading
 import time
 import urllib.request
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import openai
 import pytest
+from simulated_card import card_without_room
 
 from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.errors import ModelNotFound
+from retrieval.index.backends.base import SegmentVectors
 from server.app import create_app
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event
@@ -190,6 +194,19 @@ async def test_while_the_model_loads_answers_are_503() -> None:
         await services.loaded()
         assert (await client.get("/ready")).json()["status"] == "ready"
         assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
+    await services.close()
+
+
+async def test_ready_says_what_a_card_has_no_room_for() -> None:
+    """And nothing of vectors where there is no card."""
+    services = _services(threading.Event())
+    card = card_without_room()
+    segment = card.open(SegmentVectors(kind="flat", metric="l2", vectors=np.zeros((9, 4), np.float16)))
+    async with _http(services) as client:
+        assert "vectors" not in (await client.get("/ready")).json()
+        services.retrieval = replace(services.retrieval, card=card)
+        line = (await client.get("/ready")).json()["vectors"]
+    assert segment.exact and "1 (0.00 GiB) on the processor, as the card has no room" in line
     await services.close()
 
 

@@ -20,28 +20,33 @@ from models.torch_runtime.openmp import run_in_new_thread
 from retrieval.errors import BackendUnavailable, IndexFault, IndexInputInvalid
 from retrieval.index.backends.base import Searcher, SegmentVectors, Sink
 from retrieval.index.base import NO_ID, Mask
-from retrieval.index.spec import Kind, KindChoice
+from retrieval.index.spec import GIB, Kind, KindChoice
 
 _T = TypeVar("_T")
 _BLOCK_CUDA: Final = 1 << 20
 _BLOCK_CPU: Final = 1 << 14
-# Maximum bytes of one block of scores: many queries use smaller blocks.
-_SCORE_BYTES: Final = 1 << 30
+# The share of the scratch that one block of scores may take: on CUDA the best of a few long rows are found by sorting
+# them, with their positions, into a copy.
+_SCORE_SHARE: Final = 4
 _SPARE: Final = 16
 _PROBE_ROWS: Final = 1_000
 
 
 class TorchFlatBackend:
-    """Serve segments of any type from their float16 vectors, exactly; ``device`` is a torch device name."""
+    """Serve segments of any type from their float16 vectors, exactly; ``device`` is a torch device name.
+
+    One search allocates at most ``scratch_bytes`` there: many queries use smaller blocks.
+    """
 
     name = "torch"
 
-    def __init__(self, *, device: str = "cpu") -> None:
+    def __init__(self, *, device: str = "cpu", scratch_bytes: int = GIB) -> None:
         """Run a probe search on the device.
 
         Raises:
             BackendUnavailable: a search of a thousand vectors fails on the device.
         """
+        self._score_bytes = scratch_bytes // _SCORE_SHARE
         try:
             self._device = torch.device(device)
             self._probe()
@@ -58,7 +63,7 @@ class TorchFlatBackend:
 
     def open(self, data: SegmentVectors) -> Searcher:
         try:
-            return _compute(self._device, partial(_TorchSearcher, data, self._device))
+            return _compute(self._device, partial(_TorchSearcher, data, self._device, self._score_bytes))
         except RuntimeError as fault:
             raise IndexFault(f"{self._device} does not take {len(data.vectors)} rows: {fault}") from fault
 
@@ -69,7 +74,7 @@ class TorchFlatBackend:
         vectors = np.random.default_rng(0).standard_normal((_PROBE_ROWS, 32), dtype=np.float32).astype(np.float16)
         data = SegmentVectors(kind="flat", metric="inner_product", vectors=vectors)
         queries = vectors[:4].astype(np.float32)
-        rows, _ = _TorchSearcher(data, self._device).search(queries, 1, None, 1.0)
+        rows, _ = _TorchSearcher(data, self._device, self._score_bytes).search(queries, 1, None, 1.0)
         truth = np.argmax(queries @ vectors.astype(np.float32).T, axis=1)
         if not np.array_equal(rows[:, 0], truth):
             raise RuntimeError(f"a probe search gave rows {rows[:, 0].tolist()}, not {truth.tolist()}")
@@ -101,7 +106,8 @@ class _TorchSearcher:
     On CUDA it is called by one thread, on the CPU by many.
     """
 
-    def __init__(self, data: SegmentVectors, device: torch.device) -> None:
+    def __init__(self, data: SegmentVectors, device: torch.device, score_bytes: int) -> None:
+        self._score_bytes = score_bytes
         rows, dim = data.vectors.shape
         self._metric: Metric = data.metric
         self._device = device
@@ -154,7 +160,7 @@ class _TorchSearcher:
         self, queries: torch.Tensor, k: int, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         most = _BLOCK_CPU if self._device.type == "cpu" else _BLOCK_CUDA
-        size = max(k, min(most, _SCORE_BYTES // (4 * max(1, len(queries)))))
+        size = max(k, min(most, self._score_bytes // (4 * max(1, len(queries)))))
         rows = torch.empty((len(queries), 0), dtype=torch.int64, device=self._device)
         best_scores = torch.empty((len(queries), 0), dtype=torch.float32, device=self._device)
         for start in range(0, len(self._vectors), size):
@@ -180,7 +186,7 @@ class _TorchSearcher:
 
     def _scores(self, queries: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Rescore a few queries at a time, because the vectors of all their candidates are in memory."""
-        size = max(1, _SCORE_BYTES // (32 * rows.shape[1] * queries.shape[1]))
+        size = max(1, self._score_bytes // (32 * rows.shape[1] * queries.shape[1]))
         starts = range(0, len(queries), size)
         return torch.cat([self._true(queries[start : start + size], rows[start : start + size]) for start in starts])
 

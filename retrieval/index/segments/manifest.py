@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 
 from models.encoders.base import Metric
 from retrieval.errors import IndexDamaged, IndexMismatch
-from retrieval.index.spec import PROBE_SHARE, FilteredSearch, IndexSpec, Kind, KindChoice
+from retrieval.index.backends.base import Backend
+from retrieval.index.spec import GIB, PROBE_SHARE, FilteredSearch, IndexSpec, Kind, KindChoice
 from retrieval.storage.files import Disk, FileDigest, digest_file
 
 SCHEMA: Final = 1
@@ -141,17 +142,20 @@ class OpenOptions:
 
     ``write``: open as the only writer, else as one of many readers. ``verify``: "sizes" skips the digests, for indices
     that take minutes to read. ``threads`` of the search library, 0 for its default. ``device`` of back ends that use
-    one. ``tail_rows`` stay in memory before they are sealed; no segment grows beyond ``segment_rows``. ``filtered`` is
-    how approximate segments are searched under a filter (a scan where there is a copy of the rows to scan), None for
-    the way that costs least. ``probe_share`` is the share of an IVF type's lists that is probed, None for the one that
-    each segment needs. ``batch_ms``: how long a search on a GPU waits to be batched with others, at most ``queue`` of
-    them. ``disk`` performs the writes.
+    one, and a search there allocates at most ``scratch_bytes``; ``backend`` is one that several indices share, in place
+    of an own one of the spec's name. ``tail_rows`` stay in memory before they are sealed; no segment grows beyond
+    ``segment_rows``. ``filtered`` is how approximate segments are searched under a filter (a scan where there is a copy
+    of the rows to scan), None for the way that costs least. ``probe_share`` is the share of an IVF type's lists that is
+    probed, None for the one that each segment needs. ``batch_ms``: how long a search on a GPU waits to be batched with
+    others, at most ``queue`` of them. ``disk`` performs the writes.
     """
 
     write: bool = False
     verify: Verify = "full"
     threads: int = 0
     device: str = "cpu"
+    scratch_bytes: int = GIB
+    backend: Backend | None = None
     tail_rows: int = 32_768
     segment_rows: int = 4_000_000
     filtered: FilteredSearch | None = None

@@ -27,6 +27,7 @@ from retrieval.index.backends.base import (
     Searcher,
     SegmentVectors,
     Sink,
+    as_floats,
     best,
     exact_top_k,
     no_hits,
@@ -77,7 +78,7 @@ class Segment:
 
     def raw(self, rows: NDArray[np.int64]) -> Floats:
         """Return vectors as they were added, up to float16 rounding."""
-        found: Floats = np.asarray(self.vectors[rows]).astype(np.float32) + self.mean
+        found: Floats = as_floats(np.asarray(self.vectors[rows])) + self.mean
         return found
 
     def search(self, queries: Floats, k: int, alive: Mask | None, where: RowFilter | None) -> Candidates:
@@ -96,9 +97,8 @@ class Segment:
         else:
             searcher = (searcher.flat or searcher) if way == "scan" else searcher
             rows, scores = self._find(searcher, queries, k, allowed)
-        scores = (scores.astype(np.float64) + shift).astype(np.float32)
-        ids = np.where(rows == NO_ID, NO_ID, self.columns.ids[rows])
-        return ids, scores
+        scores = (scores + shift).astype(np.float32)
+        return np.where(rows == NO_ID, NO_ID, self.columns.ids[rows]), scores
 
     def recall(self) -> float:
         """Return the share of the 10 nearest other rows that a search finds, with a fixed sample of rows as queries."""
@@ -139,9 +139,11 @@ class Segment:
             scores = rescore(self.metric, queries, self.vectors, rows)
         rows, scores = best(rows, scores, k)
         # A structure that probed too few of its parts returns fewer hits than exist.
-        short = np.flatnonzero(np.count_nonzero(rows != NO_ID, axis=1) < min(k, survivors))
-        if len(short):
-            rows[short], scores[short] = self._scan(queries[short], k, allowed)
+        missing = rows == NO_ID
+        if missing.any():
+            short = np.flatnonzero(k - np.count_nonzero(missing, axis=1) < min(k, survivors))
+            if len(short):
+                rows[short], scores[short] = self._scan(queries[short], k, allowed)
         return rows, scores
 
     def _scan(self, queries: Floats, k: int, allowed: Mask | None) -> Candidates:
@@ -211,8 +213,8 @@ def open_segment(
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return mapped
+    # As a plain array: numpy makes a new object of the mapped kind at each index and slice.
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 class RowSource(Protocol):

@@ -258,7 +258,9 @@ class IndexSnapshot:
     def search(self, queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
         """Return the nearest of all live rows, in constant memory for any number of queries."""
         size = max(1, min(_QUERIES_AT_ONCE, _HITS_AT_ONCE // k))
-        starts = range(0, len(queries), size) if len(queries) else range(1)
+        if len(queries) <= size:
+            return self._search(queries, k, where)
+        starts = range(0, len(queries), size)
         found = [self._search(queries[start : start + size], k, where) for start in starts]
         return Neighbours(np.concatenate([part.ids for part in found]), np.concatenate([p.scores for p in found]))
 

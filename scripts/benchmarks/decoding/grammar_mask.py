@@ -1,9 +1,10 @@
 """Measure the call grammar's cost per token: fill the mask, apply it, accept the token, in free text and inside calls.
 
-Runs xgrammar alone, on one thread, over synthetic byte-level vocabularies, without a model. Inside calls the next token
-is drawn from the allowed ones, so long tokens and dead ends occur as they would under a real model.
+Steps the masks of the transformers engine on one thread, over synthetic byte-level vocabularies, without a model.
+Inside calls the next token is drawn from the allowed ones, so long tokens and dead ends occur as they would under a
+real model. Also: the seconds of the first grammar in a process, and of a second one.
 
-    python scripts/benchmarks/decoding/grammar_mask.py [--vocab 2048 131072] [--calls 200]
+    python scripts/benchmarks/decoding/grammar_mask.py [--vocab 49152 131072] [--calls 200]
 """
 
 from __future__ import annotations
@@ -13,68 +14,45 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
-import xgrammar as xgr
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-from models.decoding.grammar import call_grammar
+from models.decoding.grammar import call_grammar, forced_call_grammar
+from models.engines.tokenizer import HfTokenizer
+from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState
+from models.types import Grammar
 from retrieval.ncbi.calls.urls import call_regex
 
-TEXT = "The gene is known as LMP10 (c.35G->A); its symbol follows from the record below.\n"
-PIECES = ("]->", "[https://", "https://", ".fcgi", "?db=", "&term=", "&id=", "gene", "ncbi", "->", "]->[", "->{")
+TEXT: Final = "The gene is known as LMP10 (c.35G->A); its symbol follows from the record below.\n"
+PIECES: Final = ("]->", "[https://", "https://", ".fcgi", "?db=", "&term=", "&id=", "gene", "ncbi", "->", "]->[", "->{")
+END: Final = "<|end|>"
 
 
-class SyntheticTokenizer:
-    """256 bytes, an end token, URL pieces, and random words, numbers and signs in about a real vocabulary's shares."""
+def synthetic_tokenizer(size: int, seed: int = 0) -> HfTokenizer:
+    """Bytes, an end token, URL pieces, and random words, numbers and signs in about a real vocabulary's shares."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
 
-    def __init__(self, size: int, seed: int = 0) -> None:
-        rng = random.Random(seed)
-        words = dict.fromkeys(PIECES)
-        while len(words) < size - 257:
-            words[_random_token(rng)] = None
-        self.pieces = [bytes([i]) for i in range(256)] + [b""] + [word.encode() for word in words]
-        self.vocab_size = len(self.pieces)
-        self.eos_token_ids = frozenset({256})
-        self.bos_token_id = None
-        self.has_chat_template = False
-        self.tool_template: str | None = None
-        self.thinking = None
-        self._ids = {piece: i for i, piece in enumerate(self.pieces)}
+    rng, split = random.Random(seed), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    words = dict.fromkeys((*sorted(pre_tokenizers.ByteLevel.alphabet()), END))
+    for piece in PIECES:
+        words[_as_bytes(split, piece)] = None
+    while len(words) < size:
+        words[_as_bytes(split, _random_token(rng))] = None
+    # Without merges: text is tokenised byte by byte, and every token is there to be drawn.
+    backend = Tokenizer(models.BPE(vocab={word: number for number, word in enumerate(words)}, merges=[]))
+    backend.pre_tokenizer, backend.decoder = split, decoders.ByteLevel()
+    return HfTokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=END))
 
-    def encode(self, text: str) -> list[int]:
-        """Longest match first, which is all that this measurement needs."""
-        raw, ids, at = text.encode(), [], 0
-        while at < len(raw):
-            length = next(n for n in range(9, 0, -1) if raw[at : at + n] in self._ids)
-            ids.append(self._ids[raw[at : at + length]])
-            at += len(self.pieces[ids[-1]])
-        return ids
 
-    def encode_start(self, text: str) -> list[int]:
-        return self.encode(text)
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        return b"".join(self.pieces[i] for i in token_ids).decode(errors="replace")
-
-    def token_id(self, token: str) -> int | None:
-        return self._ids.get(token.encode())
-
-    def special_id(self, token: str) -> int | None:
-        return None
-
-    def encode_chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        add_generation_prompt: bool = True,
-        tools: Sequence[Mapping[str, Any]] = (),
-    ) -> list[int]:
-        raise NotImplementedError("a benchmark's tokenizer has no chat template")
+def _as_bytes(split: Any, text: str) -> str:
+    """Write a text as byte-level vocabularies do, one letter for each byte."""
+    return "".join(part for part, _ in split.pre_tokenize_str(text))
 
 
 def _random_token(rng: random.Random) -> str:
@@ -98,74 +76,68 @@ class Costs:
     accept: list[float] = field(default_factory=list)
 
     def row(self, where: str) -> str:
-        total = [sum(step) for step in zip(self.fill, self.apply, self.accept, strict=True)]
-        medians = [statistics.median(column) for column in (self.fill, self.apply, self.accept, total)]
-        p99 = sorted(total)[int(0.99 * (len(total) - 1))]
-        cells = " | ".join(f"{value:9.1f}" for value in (*medians, p99, max(total)))
-        return f"| {where:<10} | {len(total):6d} | {cells} |"
+        around = [sum(step) for step in zip(self.apply, self.accept, strict=True)]
+        medians = [statistics.median(column) for column in (self.fill, self.apply, self.accept, around)]
+        p99 = sorted(around)[int(0.99 * (len(around) - 1))]
+        cells = " | ".join(f"{value:9.1f}" for value in (*medians, p99))
+        return f"| {where:<10} | {len(around):6d} | {cells} |"
 
 
 class Walk:
-    """One matcher and one row of logits, stepped token by token under the clock."""
+    """One sequence's state and one row of logits, stepped token by token under the clock."""
 
-    def __init__(self, compiled: xgr.CompiledGrammar, vocab_size: int, seed: int = 0) -> None:
-        self._compiled = compiled
-        self._bitmask = xgr.allocate_token_bitmask(1, vocab_size)
+    def __init__(self, state: GrammarState, vocab_size: int, seed: int = 0) -> None:
+        self._state = state
         self._random = torch.Generator().manual_seed(seed)
         self._vocab_size = vocab_size
-        self._matcher = xgr.GrammarMatcher(compiled)
 
     def step(self, costs: Costs, token: int | None) -> int:
         """Take ``token``, or draw one that the mask allows."""
-        logits = torch.randn(1, self._vocab_size, generator=self._random)
-        t0 = time.perf_counter()
-        needed = self._matcher.fill_next_token_bitmask(self._bitmask)
-        t1 = time.perf_counter()
-        if needed:
-            xgr.apply_token_bitmask_inplace(logits, self._bitmask)
-        t2 = time.perf_counter()
+        logits = torch.randn(self._vocab_size, generator=self._random)
+        began = time.perf_counter()
+        self._state.fill()
+        filled = time.perf_counter()
+        self._state.apply(logits)
+        applied = time.perf_counter()
         token = int(logits.argmax()) if token is None else token
-        t3 = time.perf_counter()
-        if not self._matcher.accept_token(token):
-            raise RuntimeError(f"token {token} is not allowed here")
-        t4 = time.perf_counter()
-        for column, seconds in ((costs.fill, t1 - t0), (costs.apply, t2 - t1), (costs.accept, t4 - t3)):
-            column.append(seconds * 1e6)
+        chosen = time.perf_counter()
+        self._state.accept(token)
+        accepted = time.perf_counter()
+        seconds = (filled - began, applied - filled, accepted - chosen)
+        for column, spent in zip((costs.fill, costs.apply, costs.accept), seconds, strict=True):
+            column.append(spent * 1e6)
         return token
 
 
 def measure(size: int, num_calls: int) -> Iterator[str]:
-    tokenizer = SyntheticTokenizer(size)
-    t0 = time.perf_counter()
-    info = xgr.TokenizerInfo(tokenizer.pieces, vocab_type=xgr.VocabType.RAW, stop_token_ids=[256])
-    compiler = xgr.GrammarCompiler(info, max_threads=1)
-    t1 = time.perf_counter()
-    spec = call_grammar(call_regex(), tokenizer).spec
-    compiled = compiler.compile_structural_tag(spec)
-    t2 = time.perf_counter()
-    compiler.compile_structural_tag(spec)
-    t3 = time.perf_counter()
-    yield (
-        f"\nvocabulary {tokenizer.vocab_size}: tokenizer {(t1 - t0) * 1e3:.0f} ms once, "
-        f"grammar {(t2 - t1) * 1e3:.0f} ms, again {(t3 - t2) * 1e3:.2f} ms"
-    )
-    free, inside, closer = Costs(), Costs(), tokenizer.token_id("]->")
-    walk = Walk(compiled, tokenizer.vocab_size)
+    tokenizer = synthetic_tokenizer(size)
+    compiler = GrammarCompiler(tokenizer, tokenizer.vocab_size)
+    grammars: list[Grammar] = [call_grammar(call_regex(), tokenizer), forced_call_grammar(call_regex(), tokenizer)]
+    spent = []
+    for grammar in grammars:
+        began = time.perf_counter()
+        compiled = compiler.compile(grammar)
+        spent.append((time.perf_counter() - began) * 1e3)
+    yield f"\nvocabulary {tokenizer.vocab_size}: first grammar {spent[0]:.0f} ms, another {spent[1]:.1f} ms"
+    compiled = compiler.compile(grammars[0])
+    free, inside = Costs(), Costs()
+    opener, closer = tokenizer.token_id("[https://"), tokenizer.token_id("]->")
+    walk = Walk(GrammarState(compiled, tokenizer.vocab_size), tokenizer.vocab_size)
     for _ in range(num_calls):
         for token in tokenizer.encode(TEXT):
             walk.step(free, token)
-        token = walk.step(free, tokenizer.token_id("[https://"))
+        token = walk.step(free, opener)
         while token != closer:
             token = walk.step(inside, None)
-    yield "| µs, median | tokens |      fill |     apply |    accept |  together |  p99 tog. |  max tog. |"
-    yield "| ---------- | ------ | --------- | --------- | --------- | --------- | --------- | --------- |"
+    yield "| µs, median | tokens |      fill |     apply |    accept | last two  |  their p99 |"
+    yield "| ---------- | ------ | --------- | --------- | --------- | --------- | --------- |"
     yield free.row("free text")
     yield inside.row("in a call")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vocab", type=int, nargs="+", default=[2048, 131072], help="vocabulary sizes")
+    parser.add_argument("--vocab", type=int, nargs="+", default=[49152, 131072], help="vocabulary sizes")
     parser.add_argument("--calls", type=int, default=200, help="calls written per vocabulary")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

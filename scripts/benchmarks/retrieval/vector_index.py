@@ -25,7 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from models.encoders.base import Floats
-from retrieval.index.backends.base import exact_top_k, merge_hits
+from retrieval.index.backends.base import EXTRA_CANDIDATES, exact_top_k, merge_hits
 from retrieval.index.base import Ids, RowFilter, Rows
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.index import SegmentedIndex
@@ -152,6 +152,25 @@ def searched(
     )
 
 
+def bare(data: Data, arguments: argparse.Namespace, result: Result) -> Result:
+    """FAISS's flat index of 16 bits alone, asked for as many candidates as an index rescores."""
+    import faiss
+
+    faiss.omp_set_num_threads(arguments.threads)
+    metric = faiss.METRIC_INNER_PRODUCT if arguments.metric == "inner_product" else faiss.METRIC_L2
+    index = faiss.IndexScalarQuantizer(data.dim, faiss.ScalarQuantizer.QT_fp16, metric)
+    for block in data.blocks():
+        index.add_sa_codes(block.vectors.astype(np.float16).view(np.uint8))
+    queries, k = data.queries(arguments.queries), K + EXTRA_CANDIDATES
+    return replace(
+        result,
+        ms_one=_least_ms(lambda: [index.search(queries[i : i + 1], k) for i in range(len(queries))], arguments),
+        ms_batch=_least_ms(
+            lambda: [index.search(queries[i : i + 32], k) for i in range(0, len(queries), 32)], arguments
+        ),
+    )
+
+
 def _least_ms(work: Callable[[], object], arguments: argparse.Namespace) -> float:
     times: list[float] = []
     for _ in range(arguments.repeats):
@@ -185,6 +204,8 @@ def main() -> None:
     print(f"{title}\n\n{HEADER}")
     home = Path(tempfile.mkdtemp(prefix="vector-index-", dir=arguments.folder))
     try:
+        if arguments.backend == "faiss" and "flat" in arguments.kinds:
+            print(bare(data, arguments, Result(name="FAISS, flat, alone", build_s=0)).line(), flush=True)
         for kind in arguments.kinds:
             for result in measure(data, kind, arguments, home / kind, truths):
                 print(result.line(), flush=True)

@@ -12,6 +12,7 @@ import pytest
 from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.types import EngineStats
+from retrieval.index.backends.card import CardUse
 from server.admission import Admission, AdmissionLimits
 from server.auth.rate_limits import LocalRateLimiter
 from server.engine.lifecycle import EngineLifecycle
@@ -46,6 +47,7 @@ def exported() -> dict[str, set[str]]:
         lifecycle=lifecycle,
         running_jobs=0,
         egress_refusals={"word": 1},
+        card_use=CardUse(),
     )
     metrics.watch(cast(ServerState, state))
     metrics.replied(HttpRequest(route="/x", method="GET", status=404, code="unknown_url", seconds=0.1))

@@ -12,6 +12,7 @@ from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from retrieval.errors import NcbiError
+from retrieval.index.backends.card import CardUse
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.authentication import Principal
 from server.auth.keys import Scopes
@@ -101,6 +102,7 @@ async def test_places_rates_and_restarts_are_exposed() -> None:
         draining=False,
         running_jobs=0,
         egress_refusals={"word": 3, "day_budget": 0},
+        card_use=CardUse(segments=3, bytes=7, segments_off=1, bytes_off=5, searches_off=4),
     )
     metrics.watch(cast(ServerState, state))
     async with admission.place(Ticket("k", 7)):
@@ -120,6 +122,9 @@ async def test_places_rates_and_restarts_are_exposed() -> None:
         'arrowhead_egress_refusals_total{reason="word"} 3.0',
         'arrowhead_egress_refusals_total{reason="day_budget"} 0.0',
         'arrowhead_rate_refusals_total{unit="tokens"} 0.0',
+        'arrowhead_vector_segments{place="card"} 3.0',
+        'arrowhead_vector_bytes{place="processor"} 5.0',
+        "arrowhead_vector_searches_off_card_total 4.0",
         "arrowhead_engine_restarts_total 1.0",
         'arrowhead_engine_state{state="restarting"} 0.0',
     ):

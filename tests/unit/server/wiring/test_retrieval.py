@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,18 @@ from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.store.base import log_name
-from retrieval.errors import IndexTooLarge
+from retrieval.errors import BackendUnavailable, IndexTooLarge
+from retrieval.index.backends.base import Backend
+from retrieval.index.backends.card import Card
+from retrieval.index.backends.faiss_cpu import FaissCpuBackend
+from retrieval.index.spec import GIB
 from retrieval.passages import Document
 from server.evidence.passages import Retrieval
 from server.settings.model import ModelSettings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.settings.verifier import VerifierSettings
-from server.wiring.retrieval import build_retrieval, check_memory, engine_reserve, preload
+from server.wiring.retrieval import build_retrieval, card_reserve, check_memory, engine_reserve, preload
 
 TEXT = "IL-6 drives the acute phase."
 
@@ -45,11 +50,13 @@ def test_all_that_shares_a_card_is_in_the_account(retrieval: Retrieval) -> None:
     lines = check_memory(settings(80, kv_gib=20), retrieval)
     assert [line.split(":")[0] for line in lines] == [
         f"index vectors of namespace {log_name('notes')}",
+        "index room for new vectors",
+        "index scratch of a search",
         "encoder minilm",
         "engine key-value cache",
         "left for the engine's weights and cache",
     ]
-    assert "20.00 GiB" in lines[2]
+    assert "1.00 GiB" in lines[2] and "20.00 GiB" in lines[4]
 
 
 def test_what_does_not_fit_is_refused_with_the_numbers(retrieval: Retrieval) -> None:
@@ -96,6 +103,45 @@ def test_the_engine_leaves_free_what_encoders_allocate_at_work() -> None:
     assert reserve("cuda:1", "cuda", gpus=2) == reserve("cuda:1", "cuda:1") == shared
     # Not here: its loading says so.
     assert reserve("cuda", cross_encoder="nobody/has-this") == shared
+
+
+def test_the_engine_leaves_room_for_vectors_that_come(retrieval: Retrieval) -> None:
+    """By the setting, or by what is there; with a search's scratch, and only where they share a GPU."""
+
+    def reserve(device: str = "cuda", **chosen: float) -> int:
+        of_vectors = RetrievalSettings(encoder="hashing", device="cuda", backend="torch", **chosen)  # type: ignore[arg-type]
+        verifier = VerifierSettings(device="cpu")
+        served = Settings(retrieval=of_vectors, model=ModelSettings(device=device), verifier=verifier)
+        assert engine_reserve(served) == 0
+        return engine_reserve(served, retrieval.namespaces)
+
+    assert reserve(growth_gib=2, scratch_gib=0.5) == int(2.5 * GIB)
+    assert reserve(growth_gib=0) == GIB
+    assert GIB + 2**28 < reserve() < GIB + 2**28 + 2**20
+    assert reserve("cpu") == 0
+
+
+def test_vectors_leave_free_what_others_on_their_card_need() -> None:
+    """The scratch of a search, encoders at work and, on the same card, the verifier."""
+
+    def kept(device: str) -> int:
+        chosen = RetrievalSettings(encoder="minilm", device="cuda", scratch_gib=0.25)
+        return card_reserve(Settings(retrieval=chosen, verifier=VerifierSettings(device=device)))
+
+    assert kept("cpu") > GIB // 4 + 100 * 2**20
+    assert kept("cuda") > kept("cpu") + 50 * 2**20
+
+
+def test_a_card_that_cannot_be_searched_on_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is opened before an engine fills it; requests for vectors say what is wrong."""
+
+    def none() -> Backend:
+        raise BackendUnavailable("no driver")
+
+    made = build_retrieval(RetrievalSettings(encoder="hashing"), tmp_path)
+    preload(replace(made, card=Card(none, FaissCpuBackend(), lambda: 0)))
+    assert "the card cannot be searched on: cause=BackendUnavailable" in caplog.text
+    asyncio.run(made.close())
 
 
 def test_the_engine_leaves_free_what_the_verifier_needs() -> None:
