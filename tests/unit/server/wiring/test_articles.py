@@ -36,6 +36,7 @@ async def test_another_gateway_on_this_machine_has_no_vectors_here(tmp_path: Pat
     await pool.close()
 
 
+@pytest.mark.weights
 def test_the_command_makes_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And leaves token vectors out where it is told to."""
     take = ["gateway", "vectors", "--data", str(tmp_path)]
