@@ -24,6 +24,7 @@ statement's count: "which Gene is associated with" names two rows, and a gene as
 | increase, upregulate, overexpress | upregulates, increasedin | |
 | decrease, downregulate, underexpress | downregulates, decreasedin | |
 | express | expresses, expressedin | |
+| family, member, belong, complex, part of | memberof, partof | GeneFamily, Complex |
 | marker, biomarker | marker_ | |
 | prevalence, prevalent, epidemiology | prevalence | Location |
 | bind, target, interact | binds, interacts, targets, drug_protein | |
@@ -215,7 +216,9 @@ PRIMEKG: Final[Mapping[str, str]] = MappingProxyType(
 # Types of this project and of Monarch; biolink's other predicates read well by themselves.
 OTHERS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "MEMBEROF_GmGF": "is a member of",
         "PALLIATES_CpD": "relieves symptoms of",
+        "PARTOF_GpCX": "is part of",
         "ASSOCIATES_VaD": "is associated with",
         "acts_upstream_of": "acts upstream of",
         "causes": "causes",
@@ -345,6 +348,7 @@ RELATIONS: Final = (
     _relation(r"increas|up-?regulat|over-?express", "upregulates increasedin aug cug dug"),
     _relation(r"decreas|down-?regulat|under-?express", "downregulates decreasedin adg cdg ddg"),
     _relation(r"express", "expresses expressedin expressed_in aeg"),
+    _relation(r"famil(?:y|ies)\b|members?\b|belongs?\b|complex|part of", "memberof partof", "genefamily complex"),
     _relation(r"bio-?marker|markers?\b", "marker_"),
     _relation(r"prevalen|epidemiolog", "prevalence", "location"),
     _relation(r"binds?\b|binding|targets?\b|interact", "binds interacts targets drug_protein cbg gig"),

@@ -1,8 +1,8 @@
 """Answer a question with statements of the graph, word for word, without the model. Pure.
 
 A statement answers where it is about a name of the question and its type is the relation that the question asks for;
-the vectors only order such statements. "True" needs a statement between the two names, a choice one for it alone. A
-missing statement is reported as missing, since no graph is complete.
+those with the most sources and articles come first. "True" needs a statement between the two names, a choice one for it
+alone. A missing statement is reported as missing, since no graph is complete.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from models.decoding.types import LoopUsage
 from models.function_words import FUNCTION_WORDS
 from retrieval.graph.context.relations import Relation, asks_identifier, relations_of, unread_words
-from retrieval.graph.context.select import ContextCandidates, QuestionNames, Vectors, budget_order, similarities
+from retrieval.graph.context.select import ContextCandidates, QuestionNames, budget_order, support
 from retrieval.graph.types import Mention, Node, Statement
 from retrieval.lexical.tokens import query_terms
 from server.methods.base import (
@@ -65,7 +65,6 @@ class Reading:
     options: KgRagOptions
     recognised: Recognised
     gathered: ContextCandidates
-    vectors: Vectors
     where: str
     contradicting: frozenset[str] = frozenset()
 
@@ -273,8 +272,7 @@ class _ParsedQuestion:
     def of(cls, reading: Reading) -> _ParsedQuestion:
         gathered = reading.gathered
         names = QuestionNames(gathered.question, gathered.mentions)
-        near = similarities(reading.vectors, len(gathered.statements))
-        order, _ = budget_order(gathered, near)
+        order, _ = budget_order(gathered, support(gathered.statements))
         spans: dict[tuple[int, int], set[str]] = {}
         for mention in gathered.mentions:
             spans.setdefault((mention.start, mention.end), set()).add(mention.node.node_id)

@@ -121,6 +121,8 @@ def citation_records(statements: Iterable[Statement]) -> list[dict[str, Any]]:
             "retracted": list(statement.edge.retracted),
             "pmid_urls": [url for url in map(_article_url, statement.edge.pmids) if url],
             "p_value": p_value(statement),
+            "evidence": dict(statement.edge.evidence),
+            "year": statement.edge.evidence.get("year"),
             "node_urls": [node_url(statement.source), node_url(statement.target)],
             "licence": statement.edge.licence,
         }
@@ -159,6 +161,8 @@ def with_retractions(statement: Statement, retracted: frozenset[str]) -> Stateme
 
 def _source(statement: Statement) -> str:
     sources = "; ".join(statement.edge.provenance) or ("PubMed" if statement.edge.pmids else "source not named")
+    details = (statement.edge.evidence.get("year"), statement.edge.licence)
+    sources = ", ".join((sources, *(str(one) for one in details if one)))
     if statement.edge.retracted:
         sources += f"; RETRACTED: PMID {', '.join(statement.edge.retracted)}"
     value = p_value(statement)

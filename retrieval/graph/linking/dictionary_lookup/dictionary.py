@@ -269,7 +269,7 @@ def build_dictionary(store: GraphStore, kinds: Iterable[str] | None = None) -> D
 def _posting(builder: TableBuilder, name: NameOf) -> Posting:
     flags = name_flags(name.name)
     # A short name of a gene is a symbol, however its letters are written.
-    if flags & COMPACT and "gene" in name.kind.casefold():
+    if flags & COMPACT and len(name.name) > 1 and "gene" in name.kind.casefold():
         flags |= SYMBOL
     return Posting(
         node=builder.node(name.node_id),
