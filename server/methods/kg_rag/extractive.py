@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from models.decoding.types import LoopUsage
 from models.function_words import FUNCTION_WORDS
-from retrieval.graph.context.relations import Relation, asks_identifier, relations_of, unread_words
+from retrieval.graph.context.relations import Relation, asks_identifier, phrase, relations_of, unread_words
 from retrieval.graph.context.select import ContextCandidates, QuestionNames, budget_order, support
 from retrieval.graph.types import Mention, Node, Statement
 from retrieval.lexical.tokens import query_terms
@@ -219,7 +219,8 @@ def _open(reading: Reading) -> Finding:
     if asks_identifier(parsed.rest) and not parsed.relations:
         return Finding(outcome="answered", nodes=reading.recognised.entities[:3])
     named = ", ".join(node.name for node in reading.recognised.entities[:5])
-    if asks_yes_or_no(reading.question.text):
+    # "Is there a drug that treats vitiligo?" has one name, and no word beside it that could be another.
+    if asks_yes_or_no(reading.question.text) and (parsed.num_names > 1 or parsed.unread or not parsed.relations):
         return _yes_or_no(reading, parsed)
     if not parsed.relations:
         reason = f"{reading.where} is asked for {named}, but the question names no relation that it could be asked for."
@@ -325,8 +326,12 @@ class _ParsedQuestion:
         edges = self.by_edge
         if edges and not any(relation.fits(kind, "") for relation in edges):
             return False
+        # "Relieves symptoms of" names what the words "relieve" and "symptoms" ask for.
+        says = phrase(kind)
         return all(
-            relation.fits(kind, "") or any(end.kind.casefold() in relation.kinds for end in ends)
+            relation.fits(kind, "")
+            or any(end.kind.casefold() in relation.kinds for end in ends)
+            or relation.words.search(says)
             for relation in self.relations
         )
 
