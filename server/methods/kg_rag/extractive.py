@@ -347,8 +347,12 @@ class _ParsedQuestion:
         return bool(first and second) and min(first) < min(second) and not _TURNED.search(self.rest)
 
     def about_all(self) -> list[Statement]:
-        """Return the fitting statements, with several names those whose other end fits all of them."""
+        """Return the fitting statements, with several names those whose other end fits all of them.
+
+        Those that say it in the question's words come first: what treats before what relieves symptoms.
+        """
         found = [statement for statement in self.ordered if self.fits(statement)]
+        found.sort(key=lambda one: not any(each.words.search(phrase(one.edge.kind)) for each in self.by_edge))
         if len(self.names) < 2:
             return found
         others = [
