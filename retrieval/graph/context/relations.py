@@ -27,7 +27,7 @@ statement's count: "which Gene is associated with" names two rows, and a gene as
 | family, member, belong, complex, part of | memberof, partof | GeneFamily, Complex |
 | marker, biomarker | marker_ | |
 | prevalence, prevalent, epidemiology | prevalence | Location |
-| bind, target, interact | binds, interacts, targets, drug_protein | |
+| bind, target, interact | binds, interacts, targets, drug_protein, acts_as | |
 | pharmacologic class | includes, partof_cppg | PharmacologicClass |
 """
 
@@ -351,7 +351,7 @@ RELATIONS: Final = (
     _relation(r"famil(?:y|ies)\b|members?\b|belongs?\b|complex|part of", "memberof partof", "genefamily complex"),
     _relation(r"bio-?marker|markers?\b", "marker_"),
     _relation(r"prevalen|epidemiolog", "prevalence", "location"),
-    _relation(r"binds?\b|binding|targets?\b|interact", "binds interacts targets drug_protein cbg gig"),
+    _relation(r"binds?\b|binding|targets?\b|interact", "binds interacts targets drug_protein acts_as cbg gig"),
     _relation(r"pharmacologic|drug class", "includes partof_cppg pcic", "pharmacologicclass pharmacologic+class"),
 )
 _IDENTIFIER: Final = re.compile(r"\bidentifiers?\b|\baccession\b|\bids?\b|\b[A-Za-z]{2,12}:\d{2,}")

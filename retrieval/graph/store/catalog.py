@@ -26,6 +26,7 @@ from models.encoders.base import Encoder, EncoderFingerprint
 from retrieval.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid
 from retrieval.graph.loaders.json_files import HetionetLoader, OpenEdgesLoader
 from retrieval.graph.loaders.kgx import KgxLoader
+from retrieval.graph.loaders.optimuskg import OptimuskgLoader
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.loaders.synonyms import SynonymLoader, read_synonyms
 from retrieval.graph.loaders.tables import PlainLoader, PrimekgLoader
@@ -78,6 +79,7 @@ class Kind(NamedTuple):
 _ALL: Final = (
     Kind("hetionet", "Hetionet v1.0 as JSON: hetionet-v1.0.json.bz2", HetionetLoader),
     Kind("primekg", "PrimeKG: kg.csv", PrimekgLoader),
+    Kind("optimuskg", "OptimusKG: nodes.parquet and edges.parquet", OptimuskgLoader),
     Kind("kgx", "KGX nodes and edges (Monarch): .tsv, .csv, .jsonl or .json, or one .tar.gz of them", KgxLoader),
     Kind("spoke", "kept replies of SPOKE's /neighborhood: .json or .jsonl", SpokeLoader),
     Kind("tsv", "own tables of nodes and edges: see docs/graph.md", PlainLoader),

@@ -35,6 +35,8 @@ def rows(where: str) -> tuple[str, ...]:
     if where == "graph":
         names = {f"{node['kind']}::{node['identifier']}": node["name"] for node in table(GRAPH / "nodes.tsv.gz")}
         edges = [[edge["source"], edge["kind"], edge["target"]] for edge in table(GRAPH / "edges.tsv.gz")]
+        # The ontology's parents answer no question of these.
+        edges = [edge for edge in edges if edge[1] != "ISA_DiD"]
         return tuple(
             "".join(f"[{names.get(part, part.partition('::')[2] or part)}]" for part in edge) for edge in edges
         )
