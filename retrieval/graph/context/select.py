@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -231,8 +231,15 @@ def similarities(vectors: Vectors, expected: int) -> Floats:
 
 
 def support(statements: Sequence[Statement]) -> Floats:
-    """Return how many sources and articles assert each statement, [n]; an article weighs a tenth of a source."""
-    return np.array([len(one.edge.provenance) + len(one.edge.pmids) / 10 for one in statements], np.float32)
+    """Return how many sources assert each statement, [n]: those named, their curators, and a tenth for each article."""
+    edges = [one.edge for one in statements]
+    counts = [len(edge.provenance) + _curators(edge.evidence) + len(edge.pmids) / 10 for edge in edges]
+    return np.array(counts, np.float32)
+
+
+def _curators(evidence: Mapping[str, Any]) -> int:
+    found = evidence.get("curated_by")
+    return len(found) if isinstance(found, list | tuple) else 0
 
 
 def budget_order(gathered: ContextCandidates, near: Floats) -> tuple[list[int], int]:

@@ -1,7 +1,7 @@
 """Answer a question with statements of the graph, word for word, without the model. Pure.
 
 A statement answers where it is about a name of the question and its type is the relation that the question asks for;
-those with the most sources and articles come first. "True" needs a statement between the two names, a choice one for it
+those of the most sources and articles come first. "True" needs a statement between the two names, a choice one for it
 alone. A missing statement is reported as missing, since no graph is complete.
 """
 

@@ -149,13 +149,13 @@ async def test_a_question_gets_the_statements_of_its_relation() -> None:
     assert "Methotrexate" in done(drugs).answer and "IL23R" not in done(drugs).answer
 
 
-async def test_statements_of_more_sources_and_articles_come_first() -> None:
+async def test_statements_of_more_sources_curators_and_articles_come_first() -> None:
     """The encoder is not asked: a name says nothing of how well a statement is founded."""
     graph = MemoryGraph(
         [
             make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["TNIP1"]),
             make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["HLA-B"], pmids=("1", "2")),
-            make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["IL23R"], provenance=("DISEASES", "GWAS Catalog")),
+            make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["IL23R"], evidence={"curated_by": ["UniProtKB"]}),
         ]
     )
     quoted = done(await asked("Which genes are associated with psoriasis?", graph)).answer
