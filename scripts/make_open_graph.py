@@ -26,7 +26,7 @@ from retrieval.formats.english import is_ordinary
 from retrieval.graph.loaders.json_files import OpenEdgesLoader
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.loaders.tables import PlainLoader
-from retrieval.graph.types import Edge, Node
+from retrieval.graph.types import Edge, GraphLoader, Node
 
 OUT: Final = Path(__file__).parents[1] / "retrieval" / "graph" / "store" / "open"
 # The year of each source's data, as it was taken.
@@ -207,48 +207,59 @@ def compact(edge: Edge, source: str, target: str) -> Edge:
     )
 
 
-def graph(arguments: argparse.Namespace) -> tuple[dict[str, Node], dict[str, Edge], Report]:
-    """Return the nodes that an edge has, by id, and the edges, by id; what was left out is in the report."""
-    report = Report()
-    genes = Genes(arguments.resources / "hgnc_entries.tsv")
-    doid = {term["id"]: term for term in json.loads((arguments.resources / "doid.json").read_text(encoding="utf-8"))}
-    diseases = Diseases(doid, foreign_names(arguments.resources))
-    nodes: dict[str, Node] = {}
-    edges: dict[str, Edge] = {}
-    drugs: dict[str, Node] = {}
-    ids: dict[str, str] = {}
-    tables = PlainLoader([arguments.tables / "nodes.tsv", arguments.tables / "edges.tsv"], report)
-    for loader in (tables, OpenEdgesLoader([arguments.edges], report)):
+class Collected:
+    """The nodes and edges of all sources, the first of each kept."""
+
+    def __init__(self, genes: Genes, diseases: Diseases, report: Report) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.edges: dict[str, Edge] = {}
+        self._genes, self._diseases, self._report = genes, diseases, report
+
+    def add(self, *nodes: Node, edge: Edge) -> None:
+        for node in nodes:
+            self.nodes.setdefault(node.node_id, node)
+        self.edges.setdefault(edge.edge_id, edge)
+
+    def read(self, loader: GraphLoader) -> None:
+        """Take a loader's edges under HGNC's and the Disease Ontology's identifiers, without the ontology's parents."""
+        made: dict[str, Node] = {}
         for node in loader.nodes():
-            made: Node | None = node
-            if node.kind == "Gene":
-                made = genes.node(node.name)
-            elif node.kind == "Disease":
-                made = diseases.node(node.identifier, node.name, node.synonyms)
-            if made is not None:
-                nodes.setdefault(made.node_id, made)
-                ids[node.node_id] = made.node_id
+            current = self._current(node)
+            if current is not None:
+                made[node.node_id] = current
         for edge in loader.edges():
             if edge.kind == "ISA_DiD":
-                # The ontology's own parents, of a newer release, follow.
                 continue
-            if edge.source_id not in ids or edge.target_id not in ids:
-                report.add(loader.place, f"{edge.edge_id}: HGNC has no such gene, or two")
+            if edge.source_id not in made or edge.target_id not in made:
+                self._report.add(loader.place, f"{edge.edge_id}: HGNC has no such gene, or two")
                 continue
-            made_edge = compact(edge, ids[edge.source_id], ids[edge.target_id])
-            edges.setdefault(made_edge.edge_id, made_edge)
-    for gene, group, edge in families(arguments.resources, genes):
-        nodes.setdefault(gene.node_id, gene)
-        nodes.setdefault(group.node_id, group)
-        edges.setdefault(edge.edge_id, edge)
+            ends = made[edge.source_id], made[edge.target_id]
+            self.add(*ends, edge=compact(edge, ends[0].node_id, ends[1].node_id))
+
+    def _current(self, node: Node) -> Node | None:
+        if node.kind == "Gene":
+            return self._genes.node(node.name)
+        return self._diseases.node(node.identifier, node.name, node.synonyms) if node.kind == "Disease" else node
+
+
+def graph(edges: Path, resources: Path, tables: Path) -> tuple[dict[str, Node], dict[str, Edge], Report]:
+    """Return the nodes that an edge has, by id, and the edges, by id; what was left out is in the report."""
+    report = Report()
+    genes = Genes(resources / "hgnc_entries.tsv")
+    terms = {term["id"]: term for term in json.loads((resources / "doid.json").read_text(encoding="utf-8"))}
+    diseases = Diseases(terms, foreign_names(resources))
+    found = Collected(genes, diseases, report)
+    found.read(PlainLoader([tables / "nodes.tsv", tables / "edges.tsv"], report))
+    found.read(OpenEdgesLoader([edges], report))
+    for gene, group, edge in families(resources, genes):
+        found.add(gene, group, edge=edge)
     for edge in diseases.parents():
-        for end in (edge.source_id, edge.target_id):
-            nodes.setdefault(end, diseases.node(end.removeprefix("Disease::")))
-        edges.setdefault(edge.edge_id, edge)
-    drugs = {node.node_id: node for node in nodes.values() if node.kind == "Compound"}
-    nodes |= {node.node_id: node for node in compounds(drugs.values(), arguments.resources)}
-    used = {end for edge in edges.values() for end in (edge.source_id, edge.target_id)}
-    return {key: nodes[key] for key in sorted(used)}, dict(sorted(edges.items())), report
+        found.add(
+            *(diseases.node(end.removeprefix("Disease::")) for end in (edge.source_id, edge.target_id)), edge=edge
+        )
+    drugs = [node for node in found.nodes.values() if node.kind == "Compound"]
+    nodes = found.nodes | {node.node_id: node for node in compounds(drugs, resources)}
+    return dict(sorted(nodes.items())), dict(sorted(found.edges.items())), report
 
 
 def write(path: Path, header: str, rows: Iterable[Sequence[str]]) -> None:
@@ -262,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument(name, type=Path, required=True)
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args(arguments)
-    nodes, edges, report = graph(given)
+    nodes, edges, report = graph(given.edges, given.resources, given.tables)
     rows = ([n.kind, n.identifier, n.name, "|".join(n.synonyms), n.source] for n in nodes.values())
     write(given.out / "nodes.tsv.gz", "kind identifier name synonyms source", rows)
     lines = (

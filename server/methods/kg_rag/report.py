@@ -256,7 +256,7 @@ def _in_question(found: Recognised) -> str:
     descriptions: dict[str, str] = {}
     for mention in found.mentions:
         node = mention.node
-        score = f", {mention.score:.2f}" if mention.method in ("spelling", "nearest") else ""
+        score = f", {mention.score:.2f}" if mention.method == "spelling" else ""
         how = "" if mention.method == "exact" else f" by {mention.method}{score}"
         descriptions.setdefault(node.node_id, f"{node.kind} {node.name} ({node.identifier}{how})")
     num_unused = len(descriptions) - len(entities)
