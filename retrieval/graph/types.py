@@ -18,7 +18,7 @@ _CHOICES_HEADING: Final = re.compile(
 )
 _FIRST_CHOICE: Final = re.compile(r"(?:^|(?<=\s))(?:\(A\)|A[.):])\s")
 _SECOND_CHOICE: Final = re.compile(r"\s(?:\(B\)|B[.):])\s")
-Method = Literal["dictionary", "nearest", "model", "auto"]
+Method = Literal["dictionary", "model", "auto"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +94,8 @@ class Neighbourhood:
 class Mention:
     """Represent a span of a question that names a node; ``start`` and ``end`` are its characters.
 
-    ``method``: exact, synonym, spelling, nearest or model. ``score``: 1.0 for exact and synonym, the share of unchanged
-    letters for spelling, else the encoder's similarity; ``margin``: distance to the second best node's score.
+    ``method``: exact, synonym, spelling or model. ``score``: 1.0, or the share of unchanged letters for spelling;
+    ``margin``: 0.0 where several nodes have the name.
     """
 
     node: Node
@@ -224,8 +224,8 @@ class LinkOptions:
     """Configure linking.
 
     ``kinds``: only nodes of these types. ``max_entities``: limit on the nodes of the question's own words, and again on
-    those of its answer options. ``auto``: the dictionary, then the encoder over the rest, then the model if nothing was
-    found; the last two only if the linker has them. ``model_timeout_s`` bounds the one call of a model.
+    those of its answer options. ``auto``: the dictionary, then the model if nothing was found and the linker has one.
+    ``model_timeout_s`` bounds the one call of a model.
     """
 
     kinds: frozenset[str] | None = None

@@ -1,12 +1,13 @@
 """Measure how well questions are linked to the nodes that they name.
 
-    python scripts/evals/linking.py [--names disease_name_with_id.csv] [--nearest] [--failures]
-    python scripts/evals/linking.py --names disease_name_with_id.csv --questions FOLDER [--nearest] [--failures]
+    python scripts/evals/linking.py [--names disease_name_with_id.csv] [--failures]
+    python scripts/evals/linking.py --names disease_name_with_id.csv --questions FOLDER [--failures]
 
 scripts/evals/questions/linking.tsv has natural questions, each with the names of the nodes that it names ("a|b":
 either; "*a": may be linked, need not), and texts that name none. Half ("build") were at hand when rules were made; the
-others ("held") were written before and run after. The graph is the package's sample, the nodes of
-scripts/evals/questions/linking_nodes.tsv, and those of ``--names`` (columns disease_name, disease_id). ``--questions``:
+others ("held") were written before and run after. The graph is that of the package (``--sample``: the small one of the
+tests), the nodes of scripts/evals/questions/linking_nodes.tsv, and those of ``--names`` (columns disease_name,
+disease_id). ``--questions``:
 KG-RAG's question sets as JSON Lines instead, with the nodes of ``--names`` as the graph. A name that the graph lacks is
 not asked for; what is linked in its place is wrong.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import csv
+import gzip
 import re
 import sys
 import time
@@ -28,16 +30,15 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from models.encoders.base import Floats
-from models.encoders.registry import create_encoder
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
-from retrieval.graph.linking.vector_lookup import build_nearest
-from retrieval.graph.store.catalog import SAMPLE_FILES
+from retrieval.graph.store.catalog import SHIPPED_FILES
 from retrieval.graph.types import Linked, LinkOptions, NameOf, Node, Statement
 from scripts.evals.harness.records import Row, rows_of
 from scripts.evals.harness.tables import markdown_table
 
 _QUESTIONS: Final = Path(__file__).parent / "questions"
+_SAMPLE: Final = Path(__file__).parents[2] / "tests" / "data" / "small_graph" / "nodes.tsv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +158,21 @@ def _names(row: Row) -> list[str]:
     return [str(row[column]).casefold() for column in columns if column in row]
 
 
-def store_of(names: Path | None, *, sample: bool) -> NodeStore:
+def store_of(names: Path | None, nodes: Path | None) -> NodeStore:
     store = NodeStore()
-    for row in _table(SAMPLE_FILES[0], "\t") if sample else ():
+    for row in _table(nodes, "\t") if nodes else ():
         store.add(row["kind"], row["name"], (row.get("synonyms") or "").split("|"))
     for row in _table(names, ",") if names else ():
         store.add("Disease", row["disease_name"])
-    for row in _table(_QUESTIONS / "linking_nodes.tsv", "\t") if sample else ():
+    for row in _table(_QUESTIONS / "linking_nodes.tsv", "\t") if nodes else ():
         store.add(row["kind"], row["name"])
     return store
 
 
 def _table(path: Path, delimiter: str) -> Iterator[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as lines:
+    with (
+        gzip.open(path, "rt", newline="", encoding="utf-8") if path.suffix == ".gz" else path.open(newline="") as lines
+    ):
         rows = (one for one in lines if one[:1] != "#")
         if delimiter == "\t":
             yield from csv.DictReader(rows, delimiter=delimiter, quoting=csv.QUOTE_NONE)
@@ -193,12 +196,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--names", type=Path)
     parser.add_argument("--questions", type=Path, help="folder of KG-RAG's sets, in place of the natural questions")
-    parser.add_argument("--nearest", action="store_true", help="also link by vectors")
+    parser.add_argument("--sample", action="store_true", help="with the small graph of the tests")
     parser.add_argument("--failures", action="store_true", help="print each question that is not read as it should be")
     given = parser.parse_args(arguments)
-    store = store_of(given.names, sample=given.questions is None)
-    linker = Linker(build_dictionary(store), build_nearest(store, create_encoder("minilm")) if given.nearest else None)
-    options = LinkOptions(method="auto" if given.nearest else "dictionary", max_entities=16)
+    store = store_of(given.names, None if given.questions else _SAMPLE if given.sample else SHIPPED_FILES[0])
+    linker = Linker(build_dictionary(store))
+    options = LinkOptions(method="dictionary", max_entities=16)
     asked = published_questions(given.questions) if given.questions else natural_questions()
     scores = asyncio.run(measure(linker, store.known, asked, options))
     columns = ("set", "questions", "first", "entities found", "right links", "false links", "not told", "ms")

@@ -1,6 +1,6 @@
 """Ask a served model questions as people put them, over every method, and tell what each answer amounts to.
 
-    python -m scripts.evals.natural --base-url http://127.0.0.1:8000/v1 --questions FILE --passages FILE [--json OUT]
+    python -m scripts.evals.natural --base-url http://127.0.0.1:8000/v1 --questions FILE [--passages FILE] [--json OUT]
 
 Each line of the questions file is one question: ``id``, ``method``, ``data`` (``passages`` or ``shipped``), ``kind``,
 ``question`` (a text, or pairs of role and text), and what is right: ``must`` and ``must_not`` (patterns), ``yes_no``,
@@ -134,9 +134,10 @@ async def asked(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> 
         # A namespace of one's own hides the shipped notes.
         for row in (row for row in rows if row["data"] == "shipped"):
             await ask(row, "")
-        async with namespace_of(http, args.base_url.rstrip("/"), args.passages) as name:
-            for row in (row for row in rows if row["data"] != "shipped"):
-                await ask(row, name)
+        if of_passages := [row for row in rows if row["data"] != "shipped"]:
+            async with namespace_of(http, args.base_url.rstrip("/"), args.passages) as name:
+                for row in of_passages:
+                    await ask(row, name)
     return judged
 
 
@@ -170,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--base-url", default="http://127.0.0.1:8000/v1")
     parser.add_argument("--model", default="arrowhead-small")
     parser.add_argument("--questions", type=Path, required=True, nargs="+")
-    parser.add_argument("--passages", type=Path, required=True, nargs="+")
+    parser.add_argument("--passages", type=Path, default=[], nargs="+", help="of the questions that are about passages")
     parser.add_argument("--method", action="append", help="by default all")
     parser.add_argument("--json", type=Path, help="also write the counts and every answer here")
     parser.add_argument("--show", action="store_true", help="print each answer as it comes")

@@ -78,14 +78,14 @@ def import_files(
         return _wrong(f"no kind of graph is called {kind!r}; known: {', '.join(KINDS)}")
     if not files:
         return _wrong("no FILE to import is named")
-    from retrieval.graph.store.catalog import SAMPLE, ImportRequest, build_graph, check_name
+    from retrieval.graph.store.catalog import SHIPPED, ImportRequest, build_graph, check_name
     from server.evidence.encoders import load_graph_encoder
 
     settings = _settings(config)
     name = name or kind
     check_name(name)
-    if name == SAMPLE:
-        return _wrong(f"{SAMPLE!r} is the graph that comes with the program; choose another name")
+    if name == SHIPPED:
+        return _wrong(f"{SHIPPED!r} is the graph that comes with the program; choose another name")
     order = ImportRequest(kind=kind, files=tuple(files), name=name, release=release, synonyms=tuple(synonyms or ()))
     with _progress_status(name) as report_progress:
         built = build_graph(_root(data, settings), order, load_graph_encoder(settings, encoder), report_progress)
@@ -136,7 +136,7 @@ def status(config: ConfigFile = None, data: DataFolder = None) -> int:
     for name in unfinished(root):
         print(f"{name}\tnot finished: going on, or killed; the same import goes on with it")
     if not names:
-        print(f"{root}: no graph; `arrowhead graph import` makes one, and the sample is built at its first use")
+        print(f"{root}: no graph; `arrowhead graph import` makes one, and the one that ships is built at its first use")
     return 0
 
 
@@ -193,12 +193,12 @@ def show(
 
 
 def _opened(root: Path, name: str, settings: Settings) -> LocalGraph:
-    from retrieval.graph.store.catalog import SAMPLE, open_graph, open_or_sample
+    from retrieval.graph.store.catalog import SHIPPED, open_graph, open_or_build
     from server.evidence.encoders import load_graph_encoder
 
-    if name == SAMPLE and not (root / name).is_dir():
+    if name == SHIPPED and not (root / name).is_dir():
         with _progress_status(name) as report_progress:
-            return open_or_sample(root, name, load_graph_encoder(settings), report_progress)
+            return open_or_build(root, name, load_graph_encoder(settings), report_progress)
     return open_graph(root, name)
 
 

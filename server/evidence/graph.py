@@ -23,9 +23,8 @@ from retrieval.errors import GraphError, GraphNodeUnknown, NcbiRefusedByEgress
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import Extractor
-from retrieval.graph.linking.vector_lookup import build_nearest
 from retrieval.graph.spoke.source import CallOutcome, OutboundCall, SpokeSource
-from retrieval.graph.store.catalog import open_or_sample
+from retrieval.graph.store.catalog import open_or_build
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.types import GraphStore, Linked, LinkOptions, Mention, Neighbourhood, Node, Statement
 from retrieval.ncbi.session import NcbiSession
@@ -119,8 +118,6 @@ class StoredGraph:
 
 
 log = logging.getLogger(__name__)
-# Above this number of names, their vectors are searched in an index on the disk, beside the graph.
-_IN_MEMORY = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +211,6 @@ class GraphService:
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return
         opened = task.result()
-        if opened.linker.nearest is not None:
-            opened.linker.nearest.close()
         opened.store.close()
 
     async def opened(self) -> Opened:
@@ -235,10 +230,9 @@ class GraphService:
     def _load(self) -> Opened:
         started = time.monotonic()
         encoder = self._pool.encoder(self._place.encoder)
-        store = open_or_sample(self._place.root, self._place.name, encoder)
+        store = open_or_build(self._place.root, self._place.name, encoder)
         try:
-            names = self._place.root / ".names" / self._place.name if store.manifest.nodes > _IN_MEMORY else None
-            linker = Linker(build_dictionary(store), build_nearest(store, encoder, names))
+            linker = Linker(build_dictionary(store))
         except BaseException:
             store.close()
             raise

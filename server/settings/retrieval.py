@@ -16,7 +16,7 @@ from server.settings.server import is_loopback
 class GraphSettings(SettingsGroup):
     """Hold the settings of the graph that answers and of SPOKE."""
 
-    name: str = Field(default="sample", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="graph that answers")
+    name: str = Field(default="open", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="graph that answers")
     data_dir: Path | None = Field(default=None, description="folder of the graphs; unset: XDG data folder")
     spoke_url: str | None = Field(default=None, description="SPOKE's address, as https://spoke.rbvi.ucsf.edu")
 

@@ -11,6 +11,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from models.encoders.hashing import HashingEncoder
+from retrieval.graph.store.catalog import ImportRequest, build_graph, open_graph
+from retrieval.graph.store.reader import LocalGraph
+
+SMALL = "small"
+_SMALL = Path(__file__).parent / "small_graph"
+
+
+def build_small_graph(root: Path, encoder: HashingEncoder | None = None) -> LocalGraph:
+    """Build the 583 statements of ``small_graph`` as ``root/small``; without an encoder they have no vectors."""
+    files = (_SMALL / "nodes.tsv", _SMALL / "edges.tsv")
+    build_graph(root, ImportRequest(kind="tsv", files=files, name=SMALL, release="1"), encoder)
+    return open_graph(root, SMALL, encoder.fingerprint if encoder else None)
+
+
 HETIONET: dict[str, Any] = {
     "metanode_kinds": ["Compound", "Disease", "Gene"],
     "metaedge_tuples": [["Compound", "Disease", "treats", "both"], ["Gene", "Gene", "regulates", "forward"]],

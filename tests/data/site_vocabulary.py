@@ -28,7 +28,7 @@ class HostileNames:
 
 def sample_names(folder: Path) -> SiteNames:
     """Return the vocabulary of an installation with the sample alone; its store is built in the folder."""
-    return site_names(open_store(folder / "gateway"), folder / "graphs", "sample")
+    return site_names(open_store(folder / "gateway"), folder / "graphs", "small")
 
 
 def hostile_names(folder: Path) -> SiteNames:

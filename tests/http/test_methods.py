@@ -133,8 +133,10 @@ def test_an_answer_names_its_statement(server: Any) -> None:
     """The first line is the answer; each mark has its source; the steps are told as reasoning."""
     message = _ask_graph(server)
     assert message.content.splitlines()[0] == "True"
-    (annotation,) = message.annotations
-    assert annotation.url_citation.url == "https://identifiers.org/DOID:14330"
+    assert {annotation.url_citation.url for annotation in message.annotations} == {
+        "https://www.ncbi.nlm.nih.gov/gene/11315",
+        "https://identifiers.org/DOID:14330",
+    }
     steps = message.reasoning_content.splitlines()
     assert steps[0].startswith("in the question: Disease Parkinson's disease")
     assert "statements chosen" in steps[2]
@@ -152,7 +154,7 @@ def test_a_response_shows_the_search_between_the_steps(server: Any) -> None:
     assert all(source.url.startswith("https://") for source in search.action.sources)
     assert second.summary[0].text == "the model answers from the graph"
     (part,) = message.content
-    assert [part.text[note.start_index : note.end_index] for note in part.annotations] == ["[1]"]
+    assert [part.text[note.start_index : note.end_index] for note in part.annotations] == ["[1]", "[2]"]
 
 
 def test_what_the_graph_does_not_have_is_said(server: Any) -> None:

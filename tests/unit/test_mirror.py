@@ -136,7 +136,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/graph/linking/test_linker.py": (
         "retrieval/graph/linking/dictionary_lookup/spans.py",
         "retrieval/graph/linking/model_extraction.py",
-        "retrieval/graph/linking/vector_lookup.py",
         "retrieval/graph/types.py",
     ),
     "tests/unit/retrieval/graph/loaders/test_loaders.py": (

@@ -24,9 +24,10 @@ statement's count: "which Gene is associated with" names two rows, and a gene as
 | increase, upregulate, overexpress | upregulates, increasedin | |
 | decrease, downregulate, underexpress | downregulates, decreasedin | |
 | express | expresses, expressedin | |
+| family, member, belong, complex, part of | memberof, partof | GeneFamily, Complex |
 | marker, biomarker | marker_ | |
 | prevalence, prevalent, epidemiology | prevalence | Location |
-| bind, target, interact | binds, interacts, targets, drug_protein | |
+| bind, target, interact | binds, interacts, targets, drug_protein, acts_as | |
 | pharmacologic class | includes, partof_cppg | PharmacologicClass |
 """
 
@@ -215,7 +216,9 @@ PRIMEKG: Final[Mapping[str, str]] = MappingProxyType(
 # Types of this project and of Monarch; biolink's other predicates read well by themselves.
 OTHERS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "MEMBEROF_GmGF": "is a member of",
         "PALLIATES_CpD": "relieves symptoms of",
+        "PARTOF_GpCX": "is part of",
         "ASSOCIATES_VaD": "is associated with",
         "acts_upstream_of": "acts upstream of",
         "causes": "causes",
@@ -345,9 +348,10 @@ RELATIONS: Final = (
     _relation(r"increas|up-?regulat|over-?express", "upregulates increasedin aug cug dug"),
     _relation(r"decreas|down-?regulat|under-?express", "downregulates decreasedin adg cdg ddg"),
     _relation(r"express", "expresses expressedin expressed_in aeg"),
+    _relation(r"famil(?:y|ies)\b|members?\b|belongs?\b|complex|part of", "memberof partof", "genefamily complex"),
     _relation(r"bio-?marker|markers?\b", "marker_"),
     _relation(r"prevalen|epidemiolog", "prevalence", "location"),
-    _relation(r"binds?\b|binding|targets?\b|interact", "binds interacts targets drug_protein cbg gig"),
+    _relation(r"binds?\b|binding|targets?\b|interact", "binds interacts targets drug_protein acts_as cbg gig"),
     _relation(r"pharmacologic|drug class", "includes partof_cppg pcic", "pharmacologicclass pharmacologic+class"),
 )
 _IDENTIFIER: Final = re.compile(r"\bidentifiers?\b|\baccession\b|\bids?\b|\b[A-Za-z]{2,12}:\d{2,}")

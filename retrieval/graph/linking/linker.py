@@ -1,4 +1,4 @@
-"""Link a question to nodes by up to three methods, and report what was not linked."""
+"""Link a question to nodes by the dictionary or a model, and report what was not linked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import MAX_TOKENS, Dictionary
 from retrieval.graph.linking.dictionary_lookup.normalize import tokens_of
-from retrieval.graph.linking.dictionary_lookup.spans import UnknownWord, candidate_spans, free_runs, unambiguous_spans
+from retrieval.graph.linking.dictionary_lookup.spans import free_runs
 from retrieval.graph.linking.model_extraction import Entity, Extractor, extract
-from retrieval.graph.linking.vector_lookup import NearestNames
 from retrieval.graph.types import Linked, LinkOptions, Mention, Span, choices_start
 
 MAX_QUESTION: Final = 20_000
@@ -23,8 +22,6 @@ _MAX_NAMES: Final = 5
 class _Findings:
     mentions: list[Mention] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    unknown: tuple[UnknownWord, ...] = ()
-    refused: tuple[tuple[int, int], ...] = ()
 
     @property
     def used_spans(self) -> list[tuple[int, int]]:
@@ -35,19 +32,17 @@ class _Findings:
 class Linker:
     """Link questions to nodes, from many tasks concurrently.
 
-    ``nearest`` and ``extractor`` are optional; a method that needs a missing one falls back to the dictionary and adds
-    a note.
+    ``extractor`` is optional; where the method needs a missing one, the dictionary is used and a note added.
     """
 
     dictionary: Dictionary
-    nearest: NearestNames | None = None
     extractor: Extractor | None = None
 
     async def link(self, question: str, options: LinkOptions | None = None) -> Linked:
         """Link the first 20,000 characters of a question.
 
         Raises:
-            Exception: whatever the store and the encoder raise.
+            Exception: whatever the store raises.
         """
         options = options or LinkOptions()
         text = question[:MAX_QUESTION]
@@ -58,40 +53,21 @@ class Linker:
             findings.notes.append(f"only the first {MAX_TOKENS} words were looked at")
         if options.method == "model":
             await self._by_model(text, options, findings)
-        elif options.method == "nearest" and self.nearest is not None:
-            reading = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
-            findings.unknown, findings.refused = reading.unknown, reading.refused
-            await self._by_vectors(text, options, findings)
         else:
-            if options.method == "nearest":
-                findings.notes.append("no index of names is loaded; the dictionary was used")
             await self._by_dictionary(text, options, findings)
-        if options.method == "auto":
-            await self._complete(text, options, findings)
+        is_open = options.method == "auto" and self.extractor is not None and not findings.mentions
+        if is_open and free_runs(text):
+            await self._by_model(text, options, findings, fall_back=False)
         return _answer(text, options, findings, self.dictionary.is_ordinary)
 
     async def broader(self, question: str, mention: Mention) -> Mention | None:
         """Return another node whose name is part of the mention's words, for nodes too specific to have statements."""
         return await asyncio.to_thread(self.dictionary.broader, question, mention)
 
-    async def _complete(self, text: str, options: LinkOptions, findings: _Findings) -> None:
-        if self.nearest is not None:
-            await self._by_vectors(text, options, findings)
-        if not findings.mentions and self.extractor is not None and free_runs(text):
-            await self._by_model(text, options, findings, fall_back=False)
-
     async def _by_dictionary(self, text: str, options: LinkOptions, findings: _Findings) -> None:
         reading = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
         findings.mentions.extend(reading.mentions)
         findings.notes.extend(reading.notes)
-        findings.unknown, findings.refused = reading.unknown, reading.refused
-
-    async def _by_vectors(self, text: str, options: LinkOptions, findings: _Findings) -> None:
-        # Answer options are mostly symbols and numbers, for which vectors are meaningless.
-        spans = candidate_spans(text[: choices_start(text)], findings.used_spans)
-        spans = unambiguous_spans(text, spans, findings.unknown, findings.refused)
-        if spans and self.nearest is not None:
-            findings.mentions.extend(await asyncio.to_thread(self.nearest.find, spans, options.kinds))
 
     async def _by_model(self, text: str, options: LinkOptions, findings: _Findings, *, fall_back: bool = True) -> None:
         if self.extractor is None:
@@ -113,9 +89,6 @@ class Linker:
         for entity in entities:
             kinds = frozenset({entity.kind})
             mention = self.dictionary.look_up(entity.name, kinds) or self._spelled(entity, kinds)
-            if mention is None and self.nearest is not None:
-                span = Span(start=0, end=len(entity.name), text=entity.name)
-                mention = next(iter(self.nearest.find([span], kinds)), None)
             if mention is not None:
                 found.append(replace(mention, start=entity.start, end=entity.end, method="model"))
         return found

@@ -2,8 +2,8 @@
 
 A build is installed atomically; its work in progress is in ``.NAME.partial`` beside it. The next build of the same
 files, options and encoder resumes a killed one: the tables are reused if reading had finished, and embeddings made so
-far are reused. Any other build starts from the beginning. The small sample graph that ships with the package holds
-facts only.
+far are reused. Any other build starts from the beginning. The graph that ships with the package has no vectors: its
+statements are embedded when a question needs them.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from models.encoders.base import Encoder, EncoderFingerprint
 from retrieval.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid
 from retrieval.graph.loaders.json_files import HetionetLoader, OpenEdgesLoader
 from retrieval.graph.loaders.kgx import KgxLoader
+from retrieval.graph.loaders.optimuskg import OptimuskgLoader
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.loaders.synonyms import SynonymLoader, read_synonyms
 from retrieval.graph.loaders.tables import PlainLoader, PrimekgLoader
 from retrieval.graph.spoke.reply import SpokeLoader
 from retrieval.graph.store.files import (
-    FILES,
     GRAPH_FILE,
     MANIFEST_FILE,
     SCHEMA_VERSION,
     Manifest,
     as_json,
+    files_of,
     read_manifest,
 )
 from retrieval.graph.store.reader import LocalGraph
@@ -59,10 +60,10 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _PLAN_FILE: Final = "plan.json"
 _READ_FILE: Final = "read.json"
 ProgressCallback = Callable[[str, int], None]
-SAMPLE: Final = "sample"
-SAMPLE_DIR: Final = Path(__file__).parent / "sample"
-SAMPLE_FILES: Final = (SAMPLE_DIR / "nodes.tsv", SAMPLE_DIR / "edges.tsv")
-SAMPLE_RELEASE: Final = "1"
+SHIPPED: Final = "open"
+SHIPPED_DIR: Final = Path(__file__).parent / "open"
+SHIPPED_FILES: Final = (SHIPPED_DIR / "nodes.tsv.gz", SHIPPED_DIR / "edges.tsv.gz")
+SHIPPED_RELEASE: Final = "2026-11"
 _WAIT_S: Final = 120.0
 _TRIES: Final = 5
 
@@ -78,6 +79,7 @@ class Kind(NamedTuple):
 _ALL: Final = (
     Kind("hetionet", "Hetionet v1.0 as JSON: hetionet-v1.0.json.bz2", HetionetLoader),
     Kind("primekg", "PrimeKG: kg.csv", PrimekgLoader),
+    Kind("optimuskg", "OptimusKG: nodes.parquet and edges.parquet", OptimuskgLoader),
     Kind("kgx", "KGX nodes and edges (Monarch): .tsv, .csv, .jsonl or .json, or one .tar.gz of them", KgxLoader),
     Kind("spoke", "kept replies of SPOKE's /neighborhood: .json or .jsonl", SpokeLoader),
     Kind("tsv", "own tables of nodes and edges: see docs/graph.md", PlainLoader),
@@ -117,12 +119,12 @@ class BuildResult:
 
 
 def build_graph(
-    root: Path, order: ImportRequest, encoder: Encoder, report_progress: ProgressCallback = lambda _, __: None
+    root: Path, order: ImportRequest, encoder: Encoder | None, report_progress: ProgressCallback = lambda _, __: None
 ) -> BuildResult:
     """Build ``root/name``, replacing an older graph; open readers of the older one continue to read it.
 
-    ``report_progress`` is called with each step and its number of finished records. On any error the older graph
-    remains.
+    Without ``encoder`` the graph has no vectors. ``report_progress`` is called with each step and its number of
+    finished records. On any error the older graph remains.
 
     Raises:
         GraphBusy: another process is building it.
@@ -160,24 +162,28 @@ def _sole(target: Path, wait_s: float) -> Iterator[None]:
         yield
 
 
-def _build(target: Path, order: ImportRequest, encoder: Encoder, report_progress: ProgressCallback) -> BuildResult:
+def _build(
+    target: Path, order: ImportRequest, encoder: Encoder | None, report_progress: ProgressCallback
+) -> BuildResult:
     inputs = _inputs((*order.files, *order.synonyms))
     release = order.release or _digest(inputs)
-    if (found := _standing(target)) and _same(found, order, release, inputs) and found.is_of(encoder.fingerprint):
+    fingerprint = as_json(encoder.fingerprint) if encoder else {}
+    if (found := _standing(target)) and _same(found, order, release, inputs) and dict(found.encoder) == fingerprint:
         return BuildResult(found, already=True)
     plan = {
         "schema": SCHEMA_VERSION,
         "kind": order.kind,
         "release": release,
         "inputs": {name: asdict(fact) for name, fact in inputs.items()},
-        "encoder": as_json(encoder.fingerprint),
+        "encoder": fingerprint,
     }
     if order.synonyms:
         plan["synonyms"] = [path.name for path in order.synonyms]
     draft = _draft(target, json.dumps(plan, sort_keys=True).encode())
     counts, report = _read_all(draft, order, release, report_progress)
     with closing(sqlite3.connect(f"{(draft / GRAPH_FILE).resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        embed_edges(draft, connection, encoder, counts["edges"], report_progress)
+        if encoder:
+            embed_edges(draft, connection, encoder, counts["edges"], report_progress)
         report_progress("lists", 0)
         write_lists(draft, connection, counts["nodes"])
     report_progress("digests", 0)
@@ -187,10 +193,10 @@ def _build(target: Path, order: ImportRequest, encoder: Encoder, report_progress
         kind=order.kind,
         **counts,
         built=datetime.now(UTC).date().isoformat(),
-        encoder_name=encoder.name,
-        encoder=as_json(encoder.fingerprint),
+        encoder_name=encoder.name if encoder else "none",
+        encoder=fingerprint,
         inputs=inputs,
-        files={name: digest_file(draft / name) for name in FILES},
+        files={name: digest_file(draft / name) for name in files_of(bool(encoder))},
     )
     _put_in_place(draft, target, manifest)
     return BuildResult(manifest, report)
@@ -319,28 +325,23 @@ def _manifest_bytes(folder: Path) -> bytes:
         return b""
 
 
-def build_sample(root: Path, encoder: Encoder, report_progress: ProgressCallback = lambda _, __: None) -> BuildResult:
-    """Build the sample graph once for each version of the package's files and encoder.
-
-    A second process waits for the first.
-    """
-    order = ImportRequest(kind="tsv", files=SAMPLE_FILES, name=SAMPLE, release=SAMPLE_RELEASE, wait_s=_WAIT_S)
-    return build_graph(root, order, encoder, report_progress)
-
-
-def open_or_sample(
+def open_or_build(
     root: Path, name: str, encoder: Encoder, report_progress: ProgressCallback = lambda _, __: None
 ) -> LocalGraph:
-    """Open the graph as ``open_graph`` does, building the package's sample graph at its first use."""
-    if name != SAMPLE:
+    """Open the graph as ``open_graph`` does, building the one that ships with the package at its first use.
+
+    That one is built once for each version of the package's files; a second process waits for the first.
+    """
+    if name != SHIPPED:
         return open_graph(root, name, encoder.fingerprint)
     # Write nothing if the graph is already built: the folder may be read-only.
     with contextlib.suppress(GraphError):
         graph = open_graph(root, name, encoder.fingerprint)
-        if dict(graph.manifest.inputs) == {path.name: digest_file(path) for path in SAMPLE_FILES}:
+        if dict(graph.manifest.inputs) == {path.name: digest_file(path) for path in SHIPPED_FILES}:
             return graph
         graph.close()
-    build_sample(root, encoder, report_progress)
+    order = ImportRequest(kind="tsv", files=SHIPPED_FILES, name=SHIPPED, release=SHIPPED_RELEASE, wait_s=_WAIT_S)
+    build_graph(root, order, None, report_progress)
     return open_graph(root, name, encoder.fingerprint)
 
 

@@ -25,7 +25,6 @@ VECTOR_FILE: Final = "vectors.npy"
 OFFSET_FILE: Final = "offsets.npy"
 ROW_FILE: Final = "rows.npy"
 MANIFEST_FILE: Final = "manifest.json"
-FILES: Final = (GRAPH_FILE, VECTOR_FILE, OFFSET_FILE, ROW_FILE)
 
 # ``n`` and ``row`` count from 0 without gaps: vectors are indexed by row, offsets by n.
 TABLES: Final = """
@@ -50,6 +49,11 @@ EDGE_COLUMNS: Final = (
 )
 EDGE_FROM: Final = "edge JOIN word AS kinds ON kinds.id = edge.kind JOIN word AS terms ON terms.id = edge.licence"
 _BLOCK: Final = 65_536
+
+
+def files_of(has_vectors: bool) -> tuple[str, ...]:
+    """Return the names of a graph's files, without its manifest."""
+    return (GRAPH_FILE, OFFSET_FILE, ROW_FILE, *((VECTOR_FILE,) if has_vectors else ()))
 
 
 def fold(name: str) -> str:
@@ -101,8 +105,8 @@ def meta_of(connection: sqlite3.Connection) -> dict[str, str]:
 class Manifest:
     """Describe a built graph.
 
-    ``inputs``: facts of each imported file by its name. ``built``: day, ISO. ``encoder``: a fingerprint as a mapping;
-    ``encoder_name``: the name by which the encoder is loaded.
+    ``inputs``: facts of each imported file by its name. ``built``: day, ISO. ``encoder``: a fingerprint as a mapping,
+    empty for a graph without vectors; ``encoder_name``: the name by which the encoder is loaded.
     """
 
     graph: str
@@ -121,8 +125,9 @@ class Manifest:
     def dim(self) -> int:
         return int(self.encoder["dim"])
 
-    def is_of(self, encoder: EncoderFingerprint) -> bool:
-        return dict(self.encoder) == as_json(encoder)
+    def fits(self, encoder: EncoderFingerprint) -> bool:
+        """Return whether queries of this encoder can be held against the vectors, if there are any."""
+        return not self.encoder or dict(self.encoder) == as_json(encoder)
 
     def to_bytes(self) -> bytes:
         return _sealed({"schema": SCHEMA_VERSION, **asdict(self)})
@@ -152,7 +157,7 @@ def read_manifest(folder: Path) -> Manifest:
         for key in ("inputs", "files"):
             fields[key] = {name: FileDigest(**fact) for name, fact in fields[key].items()}
         manifest = Manifest(**fields)
-        if set(manifest.files) != set(FILES):
+        if set(manifest.files) != set(files_of(bool(manifest.encoder))):
             raise ValueError("its list of files is another")
         return manifest
     except OSError as fault:
@@ -215,9 +220,11 @@ def _table_faults(folder: Path, manifest: Manifest) -> Iterator[str]:
 def _array_faults(folder: Path, manifest: Manifest) -> Iterator[str]:
     offsets = np.load(folder / OFFSET_FILE, mmap_mode="r", allow_pickle=False)
     rows = np.load(folder / ROW_FILE, mmap_mode="r", allow_pickle=False)
-    vectors = np.load(folder / VECTOR_FILE, mmap_mode="r", allow_pickle=False)
     if len(offsets) != manifest.nodes + 1 or offsets[0] != 0 or offsets[-1] != len(rows):
         yield f"{folder / OFFSET_FILE}: it does not fit {ROW_FILE}"
+    if not manifest.encoder:
+        return
+    vectors = np.load(folder / VECTOR_FILE, mmap_mode="r", allow_pickle=False)
     if vectors.shape != (manifest.edges, manifest.dim):
         yield f"{folder / VECTOR_FILE}: {vectors.shape} instead of {(manifest.edges, manifest.dim)}"
     for start in range(0, len(vectors), _BLOCK):

@@ -69,14 +69,16 @@ class LocalGraph:
         """
         self.folder = folder
         self.manifest: Manifest = read_manifest(folder)
-        if expects is not None and not self.manifest.is_of(expects):
+        if expects is not None and not self.manifest.fits(expects):
             encoder_id = self.manifest.encoder.get("encoder_id")
             raise GraphDamaged(
                 f"{folder} has vectors of {encoder_id} (or of another revision), not of {expects.encoder_id}"
             )
         with _damage(folder):
             _check_sizes(folder, self.manifest)
-            self._vectors = _mapped(folder / VECTOR_FILE, np.float16, (self.manifest.edges, self.manifest.dim))
+            self._vectors = None
+            if self.manifest.encoder:
+                self._vectors = _mapped(folder / VECTOR_FILE, np.float16, (self.manifest.edges, self.manifest.dim))
             self._offsets = _mapped(folder / OFFSET_FILE, np.int64, (self.manifest.nodes + 1,))
             self._rows = _mapped(folder / ROW_FILE, np.int64, None)
             self._pool = ReadPool(folder / GRAPH_FILE, _CONNECTIONS)
@@ -155,8 +157,10 @@ class LocalGraph:
         """Return the vectors of these rows, float32 [n, dim].
 
         Raises:
-            IndexError: the graph has no such row.
+            IndexError: the graph has no such row, or no vectors.
         """
+        if self._vectors is None:
+            raise IndexError(f"{self.graph} has no vectors")
         row_numbers = np.asarray(rows, np.int64)
         if len(row_numbers) and (row_numbers.min() < 0 or row_numbers.max() >= self.manifest.edges):
             raise IndexError(f"{self.graph} has the rows 0 to {self.manifest.edges - 1}")
@@ -208,7 +212,11 @@ class LocalGraph:
         found = [row for row in self._all(query, rows) if kinds is None or row[3] in kinds]
         nodes = self._nodes({end for row in found for end in row[1:3]})
         with _damage(self.folder):
-            return [_statement(row, nodes[row[1]], nodes[row[2]]) for row in found]
+            return [self._statement(row, nodes[row[1]], nodes[row[2]]) for row in found]
+
+    def _statement(self, row: Sequence[Any], source: Node, target: Node) -> Statement:
+        number = -1 if self._vectors is None else row[0]
+        return statement(edge_from(row, source.node_id, target.node_id), source, target, number)
 
     def _nodes(self, numbers: Iterable[int]) -> Mapping[int, Node]:
         """Return nodes by number, with their synonyms, because a question may use any name of a neighbour."""
@@ -232,10 +240,6 @@ class LocalGraph:
     def _all(self, query: str, values: Sequence[Any]) -> list[Any]:
         with _damage(self.folder), self._pool.acquire() as connection:
             return connection.execute(query, tuple(values)).fetchall()
-
-
-def _statement(row: Sequence[Any], source: Node, target: Node) -> Statement:
-    return statement(edge_from(row, source.node_id, target.node_id), source, target, row[0])
 
 
 @contextmanager

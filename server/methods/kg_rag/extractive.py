@@ -1,8 +1,8 @@
 """Answer a question with statements of the graph, word for word, without the model. Pure.
 
 A statement answers where it is about a name of the question and its type is the relation that the question asks for;
-the vectors only order such statements. "True" needs a statement between the two names, a choice one for it alone. A
-missing statement is reported as missing, since no graph is complete.
+those of the most sources and articles come first. "True" needs a statement between the two names, a choice one for it
+alone. A missing statement is reported as missing, since no graph is complete.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from models.decoding.types import LoopUsage
 from models.function_words import FUNCTION_WORDS
-from retrieval.graph.context.relations import Relation, asks_identifier, relations_of, unread_words
-from retrieval.graph.context.select import ContextCandidates, QuestionNames, Vectors, budget_order, similarities
+from retrieval.graph.context.relations import Relation, asks_identifier, phrase, relations_of, unread_words
+from retrieval.graph.context.select import ContextCandidates, QuestionNames, budget_order, support
 from retrieval.graph.types import Mention, Node, Statement
 from retrieval.lexical.tokens import query_terms
 from server.methods.base import (
@@ -65,7 +65,6 @@ class Reading:
     options: KgRagOptions
     recognised: Recognised
     gathered: ContextCandidates
-    vectors: Vectors
     where: str
     contradicting: frozenset[str] = frozenset()
 
@@ -220,7 +219,8 @@ def _open(reading: Reading) -> Finding:
     if asks_identifier(parsed.rest) and not parsed.relations:
         return Finding(outcome="answered", nodes=reading.recognised.entities[:3])
     named = ", ".join(node.name for node in reading.recognised.entities[:5])
-    if asks_yes_or_no(reading.question.text):
+    # "Is there a drug that treats vitiligo?" has one name, and no word beside it that could be another.
+    if asks_yes_or_no(reading.question.text) and (parsed.num_names > 1 or parsed.unread or not parsed.relations):
         return _yes_or_no(reading, parsed)
     if not parsed.relations:
         reason = f"{reading.where} is asked for {named}, but the question names no relation that it could be asked for."
@@ -273,8 +273,7 @@ class _ParsedQuestion:
     def of(cls, reading: Reading) -> _ParsedQuestion:
         gathered = reading.gathered
         names = QuestionNames(gathered.question, gathered.mentions)
-        near = similarities(reading.vectors, len(gathered.statements))
-        order, _ = budget_order(gathered, near)
+        order, _ = budget_order(gathered, support(gathered.statements))
         spans: dict[tuple[int, int], set[str]] = {}
         for mention in gathered.mentions:
             spans.setdefault((mention.start, mention.end), set()).add(mention.node.node_id)
@@ -327,8 +326,12 @@ class _ParsedQuestion:
         edges = self.by_edge
         if edges and not any(relation.fits(kind, "") for relation in edges):
             return False
+        # "Relieves symptoms of" names what the words "relieve" and "symptoms" ask for.
+        says = phrase(kind)
         return all(
-            relation.fits(kind, "") or any(end.kind.casefold() in relation.kinds for end in ends)
+            relation.fits(kind, "")
+            or any(end.kind.casefold() in relation.kinds for end in ends)
+            or relation.words.search(says)
             for relation in self.relations
         )
 
@@ -344,8 +347,12 @@ class _ParsedQuestion:
         return bool(first and second) and min(first) < min(second) and not _TURNED.search(self.rest)
 
     def about_all(self) -> list[Statement]:
-        """Return the fitting statements, with several names those whose other end fits all of them."""
+        """Return the fitting statements, with several names those whose other end fits all of them.
+
+        Those that say it in the question's words come first: what treats before what relieves symptoms.
+        """
         found = [statement for statement in self.ordered if self.fits(statement)]
+        found.sort(key=lambda one: not any(each.words.search(phrase(one.edge.kind)) for each in self.by_edge))
         if len(self.names) < 2:
             return found
         others = [

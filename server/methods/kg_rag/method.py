@@ -12,9 +12,9 @@ Bioinformatics 40(9), 2024. The steps are those of the paper's section 3:
 7. the model answers                                          ``_written``
 
 Differences from the published program: linking calls a model only on request; statements are embedded when the graph is
-imported; the context has a limit of tokens, not of statements; entities that the question names come first; an entity
-that the graph does not have is reported, and at most a broader one replaces it, reported as such; closed questions are
-answered under a grammar; sources are listed.
+imported, those of the graph that ships at their first question; the context has a limit of tokens, not of statements;
+entities that the question names come first; an entity that the graph does not have is reported, and at most a broader
+one replaces it, reported as such; closed questions are answered under a grammar; sources are listed.
 """
 
 from __future__ import annotations
@@ -149,15 +149,15 @@ class KgRag:
         gathered = gather(question.words, recognised.mentions, around.found, around.stand_ins)
         for line in report.neighbourhoods(around, gathered, graph.name, graph.release):
             yield Step(line)
-        vectors = await _vectors(graph, question, gathered)
         if self._synthesis(options) == "extractive":
-            reading = Reading(question, options, recognised, gathered, vectors, graph_name(graph.name, graph.release))
+            reading = Reading(question, options, recognised, gathered, graph_name(graph.name, graph.release))
             reading = replace(reading, contradicting=await self._contradicting(reading))
             for event in extractive.events(reading, await _found(graph, reading)):
                 yield event
             return
         room = await asyncio.to_thread(self._room, ask, question, engine)
         choosing = _choosing(question, options, room)
+        vectors = await _vectors(graph, question, gathered)
         context = await self._context(graph, gathered, vectors, choosing)
         yield Step(report.chosen(context))
         if context.entities:

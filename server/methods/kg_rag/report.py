@@ -121,6 +121,8 @@ def citation_records(statements: Iterable[Statement]) -> list[dict[str, Any]]:
             "retracted": list(statement.edge.retracted),
             "pmid_urls": [url for url in map(_article_url, statement.edge.pmids) if url],
             "p_value": p_value(statement),
+            "evidence": dict(statement.edge.evidence),
+            "year": statement.edge.evidence.get("year"),
             "node_urls": [node_url(statement.source), node_url(statement.target)],
             "licence": statement.edge.licence,
         }
@@ -159,6 +161,8 @@ def with_retractions(statement: Statement, retracted: frozenset[str]) -> Stateme
 
 def _source(statement: Statement) -> str:
     sources = "; ".join(statement.edge.provenance) or ("PubMed" if statement.edge.pmids else "source not named")
+    details = (statement.edge.evidence.get("year"), statement.edge.licence)
+    sources = ", ".join((sources, *(str(one) for one in details if one)))
     if statement.edge.retracted:
         sources += f"; RETRACTED: PMID {', '.join(statement.edge.retracted)}"
     value = p_value(statement)
@@ -252,7 +256,7 @@ def _in_question(found: Recognised) -> str:
     descriptions: dict[str, str] = {}
     for mention in found.mentions:
         node = mention.node
-        score = f", {mention.score:.2f}" if mention.method in ("spelling", "nearest") else ""
+        score = f", {mention.score:.2f}" if mention.method == "spelling" else ""
         how = "" if mention.method == "exact" else f" by {mention.method}{score}"
         descriptions.setdefault(node.node_id, f"{node.kind} {node.name} ({node.identifier}{how})")
     num_unused = len(descriptions) - len(entities)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from retrieval.graph.linking.dictionary_lookup.names import ALIAS, COMPACT, SYMBOL
+from retrieval.graph.linking.dictionary_lookup.names import ALIAS, COMPACT, SYMBOL, is_english
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold, words_as_folded
 
 
@@ -32,29 +32,6 @@ _FUNCTION: Final = words_as_folded(
     causes cause prevent prevents cure cures diagnose affect affects help helps happens explain describe compare
     versus vs risk related linked commonly question answer options option following type group class form stage
     known involved called found show shows
-    """
-)
-# Words that are also symbols: only capitals or a word like "gene" beside one make it a name.
-_AMBIGUOUS: Final = words_as_folded(
-    """
-    ace act age aid aim air apex arch art ask atlas back bad bag ban bar base bat bed best bid bin bit bite bond
-    book box bud bug bus camp cap car card care case cast cat cell chip clip clock coil cold cope copy cord cost
-    crop cut dab damage date day dip disc dot drop eat echo end face fact far fast fat fate feed fen find fit
-    fix flap flow form fox gain gap gem gift grasp grow hal has heal hear heat held hell help high hit hold hook
-    host hot ice impact jam job joint key kind large lead light link list load long loss low map marc march mark
-    mars mask mass mat max mean mend met mice mid mix mole mouse need neo net nick node note oral page palm part
-    pass past path peak pen pet pick pigs pin pit plan play plug pole pool pop pose pot prep press prima race
-    raise ran rate read rear red rel rest ring rise risk rob rock role root run sale sand save scan sea seal
-    sear seen set sets sex shot sky slit slow small son sos spin spot star stat step stop sum tab tag tail take
-    tall tank tap target task taste tax team tec ten test tie time tin tip top track trap tub turn wars wave way
-    week weight west wipe work
-    """
-)
-# Words that are names themselves, but symbols only if written as such.
-_THINGS: Final = words_as_folded(
-    """
-    arm bone brain ear eye foot gas gold hand head heart hip iron leg lid lip lips mouth nail neck nose
-    oxygen pain salt silver skin tongue toe water zinc
     """
 )
 _NAMED_BEFORE: Final = words_as_folded("gene genes protein proteins symbol compound drug variant enzyme receptor")
@@ -313,10 +290,11 @@ def is_meant(stretch: TokenSpan, flags: int, same_case: bool) -> bool:
     named = stretch.before() in _NAMED_BEFORE or stretch.after() in _NAMED_AFTER
     if len(word) == 1:
         return named and same_case
-    if word in _AMBIGUOUS or (flags & SYMBOL and word in _THINGS):
-        return by_capitals or named
     if not flags & SYMBOL:
         return True
+    # "Rest" and "SELL": only capitals, or a word like "gene" beside it, make an English word a symbol.
+    if word.isalpha() and is_english(word):
+        return by_capitals or named
     if flags & ALIAS:
         odd = len(word) > _LEAST_SYMBOL or any(c.isdigit() for c in word)
         return same_case or odd

@@ -24,6 +24,8 @@ from retrieval.graph.linking.dictionary_lookup.candidate_filter import Candidate
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate, IdentifierFinder, Matcher
 from retrieval.graph.linking.dictionary_lookup.names import (
     ALIAS,
+    COMPACT,
+    SYMBOL,
     SYNONYM,
     VARIANT,
     NameTable,
@@ -265,12 +267,16 @@ def build_dictionary(store: GraphStore, kinds: Iterable[str] | None = None) -> D
 
 
 def _posting(builder: TableBuilder, name: NameOf) -> Posting:
+    flags = name_flags(name.name)
+    # A short name of a gene is a symbol, however its letters are written.
+    if flags & COMPACT and len(name.name) > 1 and "gene" in name.kind.casefold():
+        flags |= SYMBOL
     return Posting(
         node=builder.node(name.node_id),
         written=hash_text(surface(name.name)),
         cased=hash_text(unicodedata.normalize("NFKC", name.name)),
         kind=builder.kind(name.kind),
-        flags=name_flags(name.name) | (SYNONYM if name.is_synonym else 0),
+        flags=flags | (SYNONYM if name.is_synonym else 0),
     )
 
 

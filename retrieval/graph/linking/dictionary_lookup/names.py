@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeVar
@@ -22,10 +21,6 @@ from retrieval.formats import english
 from retrieval.formats.edits import edit_distance, single_edits
 from retrieval.graph.linking.dictionary_lookup.normalize import Hashes, spelling
 
-# Words that may be absent on either side.
-_LIGHT: Final = frozenset(("type", "the", "of", "and", "with", "by", "to", "for"))
-# Interchangeable words that must not be absent: "adrenal cortex" is no disease.
-_HEADS: Final = {"disorder": "disease", "syndrome": "disease"}
 # Prefixes that differ by little and mean the opposite.
 _CONTRARY: Final = (
     ("hyper", "hypo"),
@@ -46,9 +41,6 @@ _CONTRARY: Final = (
 _DENIABLE: Final = ("al", "ar", "ed", "ic", "ous", "phy", "sia", "sis")
 # Endings of chemical names: another ending is another substance.
 _CHEMICAL: Final = re.compile(r"(?:[aey]ne|i[nd]e|[ia]te|one|ile|[ao]se|ole?|al|yl|[iae]n)$")
-_LEAST_SLIP: Final = 5
-_TWO_SLIPS: Final = 14
-_MAX_WORDS: Final = 24
 LEAST_WORD: Final = 3
 MOST_WORD: Final = 32
 # Two typos are considered in words of at least eight letters: in shorter ones they turn any word into any other.
@@ -60,50 +52,6 @@ VARIANT: Final = 2
 SYMBOL: Final = 4
 ALIAS: Final = 8
 COMPACT: Final = 16
-
-
-def agreement(span: Sequence[str], name: Sequence[str], vocabulary: AbstractSet[str]) -> float:
-    """Return 1.0 for the same words, less for each typo, and 0.0 for two different names.
-
-    Tokens are normalized by ``fold``. A word of ``vocabulary`` is spelled as intended and has no typos. Numbers and
-    single letters must be the same, in the same order. A typo is an inserted, deleted, substituted or transposed
-    letter: one in words of at least five letters, two from fourteen on. A word's first letter (its first two, if it may
-    have two typos) must match.
-    """
-    left = [_HEADS.get(word, word) for word in span if word not in _LIGHT]
-    right = [_HEADS.get(word, word) for word in name if word not in _LIGHT]
-    if set(left) <= {"disease"} or _signs(left) == left or len(left) != len(right) or len(left) > _MAX_WORDS:
-        return 0.0
-    if _signs(left) != _signs(right):
-        return 0.0
-    slips = 0
-    for word in left:
-        if word in right:
-            right.remove(word)
-            continue
-        allowed = 0 if word in vocabulary else _allowed(word)
-        best = min(((_slips(word, other, allowed), other) for other in right), default=(1, ""))
-        if best[0] > allowed:
-            return 0.0
-        slips += best[0]
-        right.remove(best[1])
-    return 1.0 - slips / sum(map(len, left))
-
-
-def _signs(words: Sequence[str]) -> list[str]:
-    return [word for word in words if len(word) == 1 or word.isdigit()]
-
-
-def _slips(word: str, other: str, most: int) -> int:
-    """Return the number of typos.
-
-    Returns ``most`` + 1 also for opposites, and for words that begin differently: typos are rare there and stems
-    differ.
-    """
-    begins = 2 if most > 1 else 1
-    if is_contrary(word, other) or (word[:begins] != other[:begins] and word[1::-1] != other[:2]):
-        return most + 1
-    return edit_distance(word, other, most)
 
 
 def is_contrary(word: str, other: str) -> bool:
@@ -125,12 +73,6 @@ def is_contrary(word: str, other: str) -> bool:
     ends = [_CHEMICAL.search(one) for one in (word, other)]
     stems = {one[: end.start()] for one, end in zip((word, other), ends, strict=True) if end}
     return all(ends) and len(stems) == 1 and word != other
-
-
-def _allowed(word: str) -> int:
-    if not word.isalpha() or len(word) < _LEAST_SLIP:
-        return 0
-    return 2 if len(word) >= _TWO_SLIPS else 1
 
 
 class Typo(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -35,6 +36,8 @@ _ROMAN: Final = {
 # A single letter is a numeral only after one of these words: "X-linked", "vitamin V" and "I have" have none.
 _COUNTED: Final = frozenset(("type", "group", "class", "stage", "grade", "factor", "complex", "form", "bipolar"))
 _LEAST_PLURAL: Final = 5
+# The words of a graph's names recur: a third of the time that a dictionary takes to build.
+_CACHED: Final = 16_384
 _PRIME: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -69,6 +72,7 @@ def surface(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
+@lru_cache(maxsize=_CACHED)
 def hash_text(text: str) -> int:
     """Return a 64-bit hash that is the same on every machine."""
     return int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
@@ -92,14 +96,15 @@ def window_hashes(tokens: Sequence[str], longest: int) -> Iterator[tuple[int, Ha
         yield length, value
 
 
-def _pieces(word: str) -> list[str]:
+@lru_cache(maxsize=_CACHED)
+def _pieces(word: str) -> tuple[str, ...]:
     bare = _POSSESSIVE.sub("", word)
     if not bare.isascii():
         bare = "".join(c for c in unicodedata.normalize("NFKD", bare) if not _is_unseen(c))
     folded = bare.casefold()
     if not folded.isascii():
         folded = _GREEK.sub(lambda letter: f" {_GREEK_NAMES[letter.group()]} ", folded)
-    return [spelling(piece) for piece in _PIECE.findall(folded)]
+    return tuple(spelling(piece) for piece in _PIECE.findall(folded))
 
 
 def _is_unseen(c: str) -> bool:

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from retrieval.graph.linking.dictionary_lookup.ambiguity import is_function_word, is_kind_word, is_negated
+from retrieval.graph.linking.dictionary_lookup.ambiguity import is_function_word, is_kind_word
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate
 from retrieval.graph.linking.dictionary_lookup.names import SYMBOL
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, tokens_of
 from retrieval.graph.types import Span
 
-MAX_SPANS: Final = 48
-_MAX_WORDS: Final = 6
 _MAX_RUNS: Final = 64
 # Characters that may separate two words of one name.
 JOINERS: Final = frozenset(" \t\n-‐‑–/'’")
@@ -22,26 +20,6 @@ JOINERS: Final = frozenset(" \t\n-‐‑–/'’")
 def free_runs(text: str, used_spans: Iterable[tuple[int, int]] = ()) -> list[Span]:
     """Return at most 64 maximal runs of content words outside ``used_spans``, split at punctuation."""
     return [_span(text, run) for run in _runs(text, list(used_spans))][:_MAX_RUNS]
-
-
-def candidate_spans(text: str, used_spans: Iterable[tuple[int, int]] = ()) -> list[Span]:
-    """Return at most 48 spans of one to six words within ``free_runs``, the longest first.
-
-    A span needs a word of at least four letters or a digit. A span that the word before it negates ("non-") is omitted.
-    """
-    found: list[Span] = []
-    for run in _runs(text, list(used_spans))[:_MAX_RUNS]:
-        words = _words(run)
-        for length in range(min(_MAX_WORDS, len(words)), 0, -1):
-            for first in range(len(words) - length + 1):
-                tokens = [token for word in words[first : first + length] for token in word]
-                before = words[first - 1][-1] if first else None
-                after = words[first + length][0] if first + length < len(words) else None
-                if is_negated(text, before, tokens[0].start, tokens[-1].end, after):
-                    continue
-                if any(len(token.text) > 3 for token in tokens) or any(token.text.isdigit() for token in tokens):
-                    found.append(_span(text, tokens))
-    return sorted(found, key=lambda span: (span.start - span.end, span.start))[:MAX_SPANS]
 
 
 def _runs(text: str, used_spans: list[tuple[int, int]]) -> list[list[Token]]:
@@ -73,26 +51,9 @@ def _trimmed(run: list[Token]) -> list[Token]:
     return run
 
 
-def _words(run: list[Token]) -> list[list[Token]]:
-    words: list[list[Token]] = []
-    for token in run:
-        if words and words[-1][-1].end >= token.start:
-            words[-1].append(token)
-        else:
-            words.append([token])
-    return words
-
-
 def _span(text: str, tokens: list[Token]) -> Span:
     start, end = tokens[0].start, tokens[-1].end
     return Span(start=start, end=end, text=text[start:end])
-
-
-def outside(spans: Iterable[Span], used_spans: list[tuple[int, int]]) -> Iterator[Span]:
-    """Yield the spans that do not overlap ``used_spans``."""
-    for span in spans:
-        if not any(span.start < end and start < span.end for start, end in used_spans):
-            yield span
 
 
 _LEAST_NAME: Final = 3
@@ -151,27 +112,6 @@ def filter_ambiguous(
         if words:
             notes.append(f'"{words[0].text}" beside "{stretch.raw}" is in no name of the graph')
     return accepted, notes
-
-
-def unambiguous_spans(
-    text: str, spans: Iterable[Span], unknown: Sequence[UnknownWord], refused: Iterable[tuple[int, int]]
-) -> list[Span]:
-    """Return the spans that may name something by themselves.
-
-    Drops spans with an ambiguous word, spans beside a misspelt word, and spans within ``refused``.
-    """
-    unclear = [(word.start, word.end) for word in unknown if word.why == "ambiguous"]
-    barred = list(refused)
-    found: list[Span] = []
-    for span in spans:
-        words = list(sibling(text, span.start, span.end, unknown))
-        if any(span.start < end and start < span.end for start, end in unclear):
-            continue
-        if any(start <= span.start and span.end <= end for start, end in barred):
-            continue
-        if not any(word.why != "strange" for word in words):
-            found.append(span)
-    return found
 
 
 def word_at(text: str, position: int, token: Token) -> tuple[int, int, int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -17,12 +18,12 @@ from scripts.evals.outcomes.items import FILE, KINDS, NOTES, Item, documents_in,
 from server.methods.base import METHOD_NAMES
 
 ROOT = Path(__file__).parents[4] / "retrieval"
-GATEWAY, GRAPH = ROOT / "gateway" / "store" / "sample", ROOT / "graph" / "store" / "sample"
+GATEWAY, GRAPH = ROOT / "gateway" / "store" / "sample", ROOT / "graph" / "store" / "open"
 ITEMS = load()
 
 
 def table(path: Path) -> Iterator[dict[str, str]]:
-    with path.open() as file:
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open() as file:
         yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
@@ -32,8 +33,10 @@ def rows(where: str) -> tuple[str, ...]:
     if where == "notes":
         return tuple(f"[{note['id']}] {note['title']}: {note['text']}" for note in documents_in(NOTES))
     if where == "graph":
-        names = {f"{node['kind']}::{node['identifier']}": node["name"] for node in table(GRAPH / "nodes.tsv")}
-        edges = [[edge["source"], edge["kind"], edge["target"]] for edge in table(GRAPH / "edges.tsv")]
+        names = {f"{node['kind']}::{node['identifier']}": node["name"] for node in table(GRAPH / "nodes.tsv.gz")}
+        edges = [[edge["source"], edge["kind"], edge["target"]] for edge in table(GRAPH / "edges.tsv.gz")]
+        # The ontology's parents answer no question of these.
+        edges = [edge for edge in edges if edge[1] != "ISA_DiD"]
         return tuple(
             "".join(f"[{names.get(part, part.partition('::')[2] or part)}]" for part in edge) for edge in edges
         )

@@ -57,7 +57,7 @@ def test_a_damaged_graph_is_said_to_be(tmp_path: Path, capsys: pytest.CaptureFix
         (("import", "neo4j", "x"), 2, "no kind of graph"),
         (("import", "tsv"), 2, "no FILE"),
         (("import", "tsv", "missing.tsv", "--encoder", "hashing"), 1, "missing.tsv: cannot be read"),
-        (("import", "tsv", "x", "--name", "sample"), 2, "choose another name"),
+        (("import", "tsv", "x", "--name", "open"), 2, "choose another name"),
         (("import", "tsv", "x", "--name", "../x"), 1, "no name of a graph"),
         (("verify", "nothing"), 1, "there is no graph"),
         (("show", "x", "--name", "nothing"), 1, "there is no graph"),

@@ -11,8 +11,10 @@ from typing import Any, Unpack
 
 import pytest
 import pytest_asyncio
+from graph_files import SMALL, build_small_graph
 from ncbi_server import Answer, NcbiServer, Seen
 
+from models.encoders.hashing import HashingEncoder
 from retrieval.errors import GraphError, GraphSourceMalformed, GraphSourceUnavailable, NcbiRefusedByEgress
 from retrieval.graph.spoke.source import SpokeOptions, SpokeSource
 from retrieval.graph.types import Node
@@ -60,7 +62,7 @@ def _spoke_says(seen: Seen) -> Answer:
 
 
 class World:
-    """A sample graph, a SPOKE that is said to be elsewhere, and an audit log."""
+    """A small graph, a SPOKE that is said to be elsewhere, and an audit log."""
 
     def __init__(self, tmp_path: Path, server: NcbiServer, sender: HttpSender, **settings: Any) -> None:
         timeout_s, max_reply_bytes = settings.pop("timeout_s", 5.0), settings.pop("max_reply_bytes", 10**6)
@@ -78,8 +80,9 @@ class World:
         limits = SendLimits(timeout_s=timeout_s, max_reply_bytes=max_reply_bytes)
         options = SpokeOptions(url=server.url, retries=0, limits=limits)
         self.spoke = Spoke(SpokeSource(options, sender, unheard), HOST, is_here=False)
+        build_small_graph(tmp_path / "graphs", HashingEncoder()).close()
         self.service = GraphService(
-            GraphLocation(tmp_path / "graphs", "sample", "hashing"), self.pool, self.egress, self.spoke
+            GraphLocation(tmp_path / "graphs", SMALL, "hashing"), self.pool, self.egress, self.spoke
         )
 
     def open(self, mode: EgressMode | None = None) -> AnswerGraph:
@@ -220,7 +223,7 @@ async def test_with_mode_off_only_this_machine_is_asked(world: World) -> None:
     """A request can lower the mode of its key."""
     graph = world.open("off")
     found = await graph.neighbourhood(await world.parkinson())
-    assert (found.graph, graph.name, world.server.seen, world.lines()) == ("sample", "sample", [], [])
+    assert (found.graph, graph.name, world.server.seen, world.lines()) == ("small", "small", [], [])
     assert found.statements
     assert "no data left" in world.egress.departures_of("r")
 
@@ -228,7 +231,7 @@ async def test_with_mode_off_only_this_machine_is_asked(world: World) -> None:
 async def test_local_first_asks_spoke_for_what_is_not_here(world: World) -> None:
     """And for nothing else."""
     graph = world.open("local-first")
-    assert (await graph.neighbourhood(await world.parkinson())).graph == "sample"
+    assert (await graph.neighbourhood(await world.parkinson())).graph == "small"
     assert world.server.seen == []
     assert (await graph.neighbourhood(NEW)).graph == "SPOKE"
 
@@ -236,7 +239,7 @@ async def test_local_first_asks_spoke_for_what_is_not_here(world: World) -> None
 @pytest.mark.parametrize("world", [{"allow": ("symbol",)}], indirect=True)
 async def test_names_that_may_not_leave_stay(world: World) -> None:
     """The graph here answers; where it has nothing, the refusal is the answer."""
-    assert (await world.open("ncbi").neighbourhood(await world.parkinson())).graph == "sample"
+    assert (await world.open("ncbi").neighbourhood(await world.parkinson())).graph == "small"
     with pytest.raises(NcbiRefusedByEgress, match="id, term may not leave"):
         await world.open("ncbi").neighbourhood(NEW)
     refused = [line for line in world.lines() if line["event"] == "refused"]
@@ -246,7 +249,7 @@ async def test_names_that_may_not_leave_stay(world: World) -> None:
 async def test_a_dead_spoke_leaves_the_graph_here(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """The log says so; a node that is not here is an error."""
     world.dead.set()
-    assert (await world.open("ncbi").neighbourhood(await world.parkinson())).graph == "sample"
+    assert (await world.open("ncbi").neighbourhood(await world.parkinson())).graph == "small"
     assert "SPOKE not used" in caplog.text
     with pytest.raises(GraphSourceUnavailable):
         await world.open("ncbi").neighbourhood(NEW)
@@ -278,7 +281,7 @@ async def test_a_graph_is_opened_once_though_the_first_asker_goes_away(
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait([first])
-    assert (await world.service.opened()).store.graph == "sample"
+    assert (await world.service.opened()).store.graph == "small"
     assert caplog.text.count("graph ready") == 1
 
 

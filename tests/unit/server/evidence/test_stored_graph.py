@@ -100,7 +100,7 @@ async def test_retractions_are_looked_up_on_this_machine(tmp_path: Path) -> None
     services = build_services(Settings.model_validate(fields))
     assert services.egress is not None
     pool = EncoderPool(RetrievalSettings(encoder="hashing"))
-    service = GraphService(GraphLocation(tmp_path / "graphs", "sample", "hashing"), pool, services.egress)
+    service = GraphService(GraphLocation(tmp_path / "graphs", "small", "hashing"), pool, services.egress)
     graph = service.open(AnswerRequest(request_id="r", messages=(Message("user", "x"),)), None)
     articles = [str(number) for number in range(10000001, 10000041)]
     assert await graph.retracted(articles) == {"10000002"}

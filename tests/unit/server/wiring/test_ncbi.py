@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.encoders.hashing import HashingEncoder
+from graph_files import SMALL, build_small_graph
+
 from retrieval.gateway.store.open import open_store
-from retrieval.graph.store.catalog import SAMPLE, open_or_sample
 from retrieval.types import NAME_KINDS, KnownName
 from server.wiring.ncbi import site_names
 
@@ -14,20 +14,20 @@ from server.wiring.ncbi import site_names
 def test_a_graph_counts_from_when_it_is_built(tmp_path: Path) -> None:
     """Before that its names are unknown, and no error is raised; nor by a damaged one."""
     store = open_store(tmp_path / "gateway")
-    names = site_names(store, tmp_path / "graphs", SAMPLE)
+    names = site_names(store, tmp_path / "graphs", SMALL)
     assert list(names.find("tremor", NAME_KINDS)) == []
 
-    (tmp_path / "damaged" / SAMPLE).mkdir(parents=True)
-    damaged = site_names(store, tmp_path / "damaged", SAMPLE)
+    (tmp_path / "damaged" / SMALL).mkdir(parents=True)
+    damaged = site_names(store, tmp_path / "damaged", SMALL)
     assert list(damaged.find("tremor", NAME_KINDS)) == []
 
-    open_or_sample(tmp_path / "graphs", SAMPLE, HashingEncoder(dim=32)).close()
+    build_small_graph(tmp_path / "graphs").close()
     assert list(names.find("tremor", NAME_KINDS)) == [KnownName("tremor", "heading")]
 
 
 def test_organisms_of_common_questions_are_always_known(tmp_path: Path) -> None:
     """Whatever has been imported."""
-    names = site_names(open_store(tmp_path / "gateway"), tmp_path / "graphs", SAMPLE)
+    names = site_names(open_store(tmp_path / "gateway"), tmp_path / "graphs", SMALL)
 
     assert KnownName("rhesus monkey", "organism") in set(names.find("Rhesus monkey", {"organism"}))
     assert list(names.find("Homo johnsmithensis", NAME_KINDS)) == []
@@ -35,7 +35,7 @@ def test_organisms_of_common_questions_are_always_known(tmp_path: Path) -> None:
 
 def test_ordinary_words_are_language_or_people(tmp_path: Path) -> None:
     """Symbols that are neither stay free of conditions."""
-    names = site_names(open_store(tmp_path / "gateway"), tmp_path / "graphs", SAMPLE)
+    names = site_names(open_store(tmp_path / "gateway"), tmp_path / "graphs", SMALL)
 
     assert all(names.is_ordinary(word) for word in ("rest", "cat", "she", "has", "john", "schmidt", "fatima"))
     assert not any(names.is_ordinary(word) for word in ("brca", "psmb", "egfr", "hb", "x"))

@@ -1,16 +1,11 @@
-"""The linker over its three methods."""
+"""The linker over its two methods."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +14,12 @@ from graph_names import NamesStore, node, read_diseases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.encoders.hashing import HashingEncoder
 from models.errors import EngineOverloaded
-from retrieval.errors import GraphBusy, GraphError
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
-from retrieval.graph.linking.dictionary_lookup.names import agreement
-from retrieval.graph.linking.dictionary_lookup.normalize import fold
-from retrieval.graph.linking.dictionary_lookup.spans import MAX_SPANS, candidate_spans, free_runs
+from retrieval.graph.linking.dictionary_lookup.spans import free_runs
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import MAX_ENTITIES, extract, parse, prompt, schema
-from retrieval.graph.linking.vector_lookup import NearestNames, build_nearest, read_names, vectors_in_memory
 from retrieval.graph.types import Linked, LinkOptions, Mention
-from retrieval.storage.files import build_lock
 
 STORE = NamesStore(
     [
@@ -69,15 +58,9 @@ def entities(*pairs: tuple[str, str]) -> str:
     return json.dumps({"entities": [{"name": name, "kind": kind} for name, kind in pairs]})
 
 
-@pytest.fixture(scope="module")
-def nearest() -> NearestNames:
-    # Words in pairs are what the hashing encoder sees: a misspelled word of two still leaves the other.
-    return replace(build_nearest(STORE, HashingEncoder(2_048)), floor=0.1)
-
-
 async def link(question: str, *, reply: str | Exception | None = "", **options: Any) -> Linked:
     extractor = None if reply == "" else Scripted(reply)
-    return await Linker(build_dictionary(STORE), None, extractor).link(question, LinkOptions(**options))
+    return await Linker(build_dictionary(STORE), extractor).link(question, LinkOptions(**options))
 
 
 async def test_several_entities_of_one_question_are_linked() -> None:
@@ -186,16 +169,15 @@ async def test_a_silent_model_is_given_up() -> None:
 
 
 async def test_a_missing_method_falls_back_and_says_so() -> None:
-    """No model, no index."""
-    for method, word in (("model", "no model is loaded"), ("nearest", "no index of names")):
-        linked = await link("psoriasis", method=method)
-        assert len(linked.mentions) == 1 and word in linked.notes[0]
+    """No model."""
+    linked = await link("psoriasis", method="model")
+    assert len(linked.mentions) == 1 and "no model is loaded" in linked.notes[0]
 
 
 async def test_auto_asks_the_model_only_where_nothing_was_found() -> None:
     """One call for a question without a known name, none for one with."""
     model = Scripted(entities())
-    linker = Linker(build_dictionary(STORE), None, model)
+    linker = Linker(build_dictionary(STORE), model)
     await linker.link("Is psoriasis rare?")
     assert model.asked == []
     linked = await linker.link("Is measles rare?")
@@ -230,193 +212,17 @@ def test_no_answer_of_a_model_breaks_the_reading(reply: str) -> None:
         return
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "method"),
-    [
-        ("rheumatiod arthritis", "rheumatoid arthritis", "spelling"),
-        ("arthritis rheumatoid", "rheumatoid arthritis", "nearest"),
-        ("Parkinsn's disease", "Parkinson's disease", "spelling"),
-        ("hypercholestrolemai familial", "familial hypercholesterolemia", "nearest"),
-    ],
-)
-async def test_slips_and_other_orders_link_to_the_nearest_name(
-    nearest: NearestNames, text: str, name: str, method: str
-) -> None:
-    """The same words, one letter aside."""
-    linked = await Linker(build_dictionary(STORE), nearest).link(f"What treats {text}?")
-
-    assert [mention.node.name for mention in linked.mentions] == [name]
-    assert linked.mentions[0].method == method
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "How do I cook pasta?",
-        "T2DM",
-        "beta-mannosidosis",
-        "Noonan syndrome 2",
-        "Noonan syndrome",
-        "hypercholesterolemia",
-        "syndrome",
-        "T cells",
-    ],
-)
-async def test_the_nearest_name_is_not_taken_for_another(nearest: NearestNames, text: str) -> None:
-    """Other words and other numbers are other diseases, however near."""
-    linked = await Linker(build_dictionary(STORE), nearest).link(text)
-
-    assert linked.mentions == ()
-
-
-def test_a_refused_guess_says_why(nearest: NearestNames) -> None:
-    """For whoever wants to ask back."""
-    (guess,) = nearest.guess(["Noonan syndrome 2"])
-
-    assert guess is not None and not guess.accepted and guess.why == "of other words"
-
-
-async def test_a_denied_name_is_not_near(nearest: NearestNames) -> None:
-    """What the dictionary leaves alone is no slip of the pen."""
-    linker = Linker(build_dictionary(STORE), nearest)
-    for text in ("What treats non-rheumatoid arthritis?", "What is psoriasis-like dermatitis?"):
-        assert (await linker.link(text)).mentions == ()
-
-
-async def test_nearest_alone_links_without_the_dictionary(nearest: NearestNames) -> None:
-    """As a method of its own."""
-    linked = await Linker(build_dictionary(STORE), nearest).link("about psoriasis", LinkOptions(method="nearest"))
-
-    assert [(one.node.name, one.method) for one in linked.mentions] == [("psoriasis", "nearest")]
-
-
-def test_an_index_on_disk_answers_as_the_one_in_memory(tmp_path: Path, nearest: NearestNames) -> None:
-    """Made once, opened again."""
-    texts = ["rheumatiod arthritis", "Parkinson disease", "pasta"]
-    expected = [guess and (guess.name, guess.accepted) for guess in nearest.guess(texts)]
-    for _ in range(2):
-        stored = replace(build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names"), floor=0.1)
-        assert [guess and (guess.name, guess.accepted) for guess in stored.guess(texts)] == expected
-        stored.close()
-
-
-def _named(found: NearestNames, text: str) -> str:
-    (guess,) = replace(found, floor=0.1).guess([text])
-    return guess.name.name if guess is not None and guess.accepted else ""
-
-
-def test_an_index_of_other_names_is_made_anew(tmp_path: Path) -> None:
-    """Vectors of another release would point to other nodes. Who has the old one open keeps it."""
-    before = build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names")
-    other = NamesStore([node("Disease", "DOID:9", "Castleman disease")])
-    after = build_nearest(other, HashingEncoder(2_048), tmp_path / "names")
-    assert _named(after, "castleman disease") == "Castleman disease"
-    assert _named(before, "rheumatiod arthritis") == "rheumatoid arthritis"
-    before.close()
-    after.close()
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["names"]
-
-
-def test_an_index_of_another_encoder_is_made_anew(tmp_path: Path) -> None:
-    """Its vectors are in another space, of as many dimensions or not."""
-    build_nearest(STORE, HashingEncoder(64), tmp_path / "names").close()
-    found = build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names")
-    assert _named(found, "rheumatiod arthritis") == "rheumatoid arthritis"
-    found.close()
-
-
-@pytest.mark.parametrize("damage", ["no manifest", "torn manifest", "no index", "cut vectors", "a file"])
-def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: str) -> None:
-    """Nobody has to remove it by hand."""
-    folder = tmp_path / "names"
-    build_nearest(STORE, HashingEncoder(2_048), folder).close()
-    if damage == "no manifest":
-        (folder / "names.json").unlink()
-    elif damage == "torn manifest":
-        (folder / "names.json").write_bytes(b'{"graph": "te')
-    elif damage == "no index":
-        shutil.rmtree(folder / "index")
-    elif damage == "a file":
-        shutil.rmtree(folder)
-        folder.write_bytes(b"")
-    else:
-        largest = max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
-        os.truncate(largest, 10)
-    found = build_nearest(STORE, HashingEncoder(2_048), folder)
-    assert _named(found, "rheumatiod arthritis") == "rheumatoid arthritis"
-    found.close()
-
-
-def _child(folder: Path, *turns: str) -> subprocess.Popen[bytes]:
-    here = Path(__file__).parents[4] / "data"
-    path = os.pathsep.join([str(here), str(Path(__file__).parents[5])])
-    command = [sys.executable, str(here / "names_child.py"), str(folder), *turns]
-    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE)
-
-
-@pytest.mark.server
-def test_an_index_whose_builder_was_killed_is_made_anew(tmp_path: Path) -> None:
-    """By SIGKILL in the midst of it; what it left is removed."""
-    killed = _child(tmp_path / "names", "kill")
-    killed.communicate(timeout=60)
-    assert killed.returncode == -signal.SIGKILL
-    assert list(tmp_path.glob(".names.build-*")) and not (tmp_path / "names").exists()
-    found = build_nearest(STORE, HashingEncoder(2_048), tmp_path / "names")
-    assert _named(found, "rheumatiod arthritis") == "rheumatoid arthritis"
-    found.close()
-    assert not list(tmp_path.glob(".names.build-*"))
-
-
-@pytest.mark.server
-def test_two_processes_at_once_build_it_once(tmp_path: Path) -> None:
-    """The second waits for the first and opens what that made."""
-    both = [_child(tmp_path / "names") for _ in range(2)]
-    said = [child.communicate(timeout=60)[0].split() for child in both]
-    assert [child.returncode for child in both] == [0, 0]
-    assert sorted(batches for batches, _ in said) == [b"0", b"1"]
-    assert [name for _, name in said] == [b"psoriasis", b"psoriasis"]
-
-
-def test_a_builder_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
-    """It may be tried again."""
-    with build_lock(tmp_path / "names", 0), pytest.raises(GraphBusy) as busy:
-        build_nearest(STORE, HashingEncoder(64), tmp_path / "names", wait_s=0.0)
-    assert busy.value.retryable
-
-
-def test_an_encoder_of_distances_is_refused() -> None:
-    """The floor is one of inner products."""
-
-    class Distances(HashingEncoder):
-        @property
-        def metric(self) -> Any:
-            return "l2"
-
-    with pytest.raises(GraphError, match="inner products"):
-        vectors_in_memory(read_names(STORE), Distances())
-
-
-def test_agreement_counts_slips_but_not_in_known_words_or_numbers() -> None:
-    """A word of the graph is meant as it is written."""
-    assert agreement(fold("rheumatiod arthritis"), fold("rheumatoid arthritis"), {"arthritis"}) > 0.9
-    assert agreement(fold("hypothyroidism"), fold("hyperthyroidism"), {"hypothyroidism"}) == 0.0
-    assert agreement(fold("ataxia type 2"), fold("ataxia type 1"), frozenset()) == 0.0
-    assert agreement(fold("disease"), fold("disease"), frozenset()) == 0.0
-
-
-def test_candidate_spans_are_bounded_and_leave_taken_places() -> None:
-    """Longest first; punctuation and words of grammar cut."""
+def test_runs_leave_taken_places() -> None:
+    """Punctuation and words of grammar end them."""
     text = "Which drugs treat severe chronic plaque psoriasis, and why?"
     start = text.index("psoriasis")
-    spans = candidate_spans(text, [(start, start + 9)])
 
-    assert spans[0].text == "severe chronic plaque"
-    assert len(candidate_spans("word " * 500)) == MAX_SPANS
+    assert [span.text for span in free_runs(text, [(start, start + 9)])][-1] == "severe chronic plaque"
     assert free_runs("What is the?") == []
 
 
-_LINKER = Linker(build_dictionary(STORE), build_nearest(STORE, HashingEncoder(64)), Scripted(entities(("a", "Gene"))))
-_METHODS = st.sampled_from(["dictionary", "nearest", "model", "auto"])
+_LINKER = Linker(build_dictionary(STORE), Scripted(entities(("a", "Gene"))))
+_METHODS = st.sampled_from(["dictionary", "model", "auto"])
 
 
 @given(

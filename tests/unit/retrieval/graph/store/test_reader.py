@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.encoders.hashing import HashingEncoder
-from retrieval.graph.store.catalog import SAMPLE, open_or_sample
+from graph_files import build_small_graph
+
 from retrieval.graph.store.reader import GraphNames
 from retrieval.types import NAME_KINDS, KnownName
 
 
 def test_diseases_symptoms_and_genes_are_names_and_compounds_are_none(tmp_path: Path) -> None:
     """In their stored spelling and by their synonyms; a gene's symbol counts as an alias, as its species is unknown."""
-    graph = open_or_sample(tmp_path, SAMPLE, HashingEncoder(dim=32))
+    graph = build_small_graph(tmp_path)
     names = GraphNames(graph)
 
     def find(name: str) -> set[KnownName]:

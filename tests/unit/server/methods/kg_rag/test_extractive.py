@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from graph_doubles import GENES, METHOTREXATE, PSORIASIS, STATEMENTS, ExactLinker, MemoryGraph, make_statement
+from graph_doubles import (
+    ACYCLOVIR,
+    GENES,
+    METHOTREXATE,
+    PSORIASIS,
+    STATEMENTS,
+    ExactLinker,
+    MemoryGraph,
+    make_statement,
+)
 from lexical_verifier import LexicalJudge
 
 from models.catalog import ModelCard
@@ -139,9 +149,51 @@ async def test_a_question_gets_the_statements_of_its_relation() -> None:
     assert "Methotrexate" in done(drugs).answer and "IL23R" not in done(drugs).answer
 
 
+async def test_statements_of_more_sources_curators_and_articles_come_first() -> None:
+    """The encoder is not asked: a name says nothing of how well a statement is founded."""
+    graph = MemoryGraph(
+        [
+            make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["TNIP1"]),
+            make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["HLA-B"], pmids=("1", "2")),
+            make_statement(PSORIASIS, "ASSOCIATES_DaG", GENES["IL23R"], evidence={"curated_by": ["UniProtKB"]}),
+        ]
+    )
+    quoted = done(await asked("Which genes are associated with psoriasis?", graph)).answer
+    assert [quoted.index(name) for name in ("IL23R", "HLA-B", "TNIP1")] == sorted(
+        quoted.index(name) for name in ("IL23R", "HLA-B", "TNIP1")
+    )
+    assert graph.encoded == []
+
+
+async def test_what_treats_stands_before_what_relieves_symptoms() -> None:
+    """The question's own word decides; asked for relief, only that is shown."""
+    graph = MemoryGraph(
+        [
+            make_statement(ACYCLOVIR, "PALLIATES_CpD", PSORIASIS, provenance=("A", "B", "C")),
+            make_statement(METHOTREXATE, "TREATS_CtD", PSORIASIS),
+        ]
+    )
+    both = done(await asked("Which drugs treat psoriasis?", graph)).answer
+    assert both.index("Methotrexate") < both.index("Acyclovir")
+    relief = done(await asked("Which medicines relieve the symptoms of psoriasis?", graph)).answer
+    assert "Acyclovir" in relief and "Methotrexate" not in relief
+
+
+async def test_year_and_licence_of_a_statement_are_told() -> None:
+    """In its reference, and with its evidence in the trace."""
+    found = make_statement(METHOTREXATE, "TREATS_CtD", PSORIASIS, provenance=("PharmacotherapyDB",))
+    edge = replace(found.edge, licence="CC0", evidence={"year": 2016, "category": "DM"})
+    events = await asked("Which drugs treat psoriasis?", MemoryGraph([replace(found, edge=edge)]))
+    assert "(PharmacotherapyDB, 2016, CC0)" in shown(events)
+    (citation,) = done(events).details["citations"]
+    assert (citation["licence"], citation["year"], citation["evidence"]["category"]) == ("CC0", 2016, "DM")
+
+
 @pytest.mark.parametrize(
     ("question", "outcome"),
     [
+        ("Is there a drug that treats psoriasis?", "answered"),
+        ("Is psoriasis treated with aspirin?", "abstained"),
         ("Is psoriasis associated with IL23R?", "answered"),
         ("Is herpes zoster associated with IL23R?", "not_found"),
         ("Is psoriasis associated with BRCA1?", "abstained"),

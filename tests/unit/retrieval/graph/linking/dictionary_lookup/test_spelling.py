@@ -10,11 +10,8 @@ from graph_names import NamesStore, node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.encoders.hashing import HashingEncoder
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
-from retrieval.graph.linking.dictionary_lookup.names import agreement
 from retrieval.graph.linking.linker import Linker
-from retrieval.graph.linking.vector_lookup import build_nearest
 from retrieval.graph.types import Linked, LinkOptions
 
 STORE = NamesStore(
@@ -56,7 +53,6 @@ STORE = NamesStore(
 )
 DICTIONARY = build_dictionary(STORE)
 LINKER = Linker(DICTIONARY)
-NEAREST = Linker(DICTIONARY, build_nearest(STORE, HashingEncoder(2_048)))
 
 
 async def link(question: str, linker: Linker = LINKER, **options: Any) -> Linked:
@@ -153,17 +149,15 @@ async def test_numbers_are_not_corrected(text: str) -> None:
 
 
 async def test_two_names_equally_near_are_both_told() -> None:
-    """None is taken, by vectors neither."""
-    for linker in (LINKER, NEAREST):
-        linked = await link("What treats haryngitis?", linker)
-        assert named(linked) == []
-        assert linked.notes == ('"haryngitis" may be laryngitis or pharyngitis; neither was taken',)
+    """None is taken."""
+    linked = await link("What treats haryngitis?")
+    assert named(linked) == []
+    assert linked.notes == ('"haryngitis" may be laryngitis or pharyngitis; neither was taken',)
 
 
-@pytest.mark.parametrize("linker", [LINKER, NEAREST], ids=["dictionary", "vectors too"])
-async def test_a_name_beside_a_misspelt_word_is_not_taken(linker: Linker) -> None:
+async def test_a_name_beside_a_misspelt_word_is_not_taken() -> None:
     """With two slips the whole name is not found, and its last word alone is another disease."""
-    linked = await link("What treats rhematiod arthritis?", linker)
+    linked = await link("What treats rhematiod arthritis?")
 
     assert named(linked) == []
     assert linked.notes == (
@@ -180,15 +174,9 @@ async def test_a_name_beside_a_strange_word_is_taken_with_a_note() -> None:
 
 
 @pytest.mark.parametrize("text", ["type 2 dxbtxs", "guttatous iron", "gene 2 dxbtxs", "gene B dxbtxs"])
-@pytest.mark.parametrize("linker", [LINKER, NEAREST], ids=["dictionary", "vectors too"])
-async def test_a_short_name_is_not_taken_beside_an_unknown_word(linker: Linker, text: str) -> None:
+async def test_a_short_name_is_not_taken_beside_an_unknown_word(text: str) -> None:
     """A number or an English word is part of any phrase."""
-    assert named(await link(text, linker)) == []
-
-
-def test_numbers_alone_do_not_agree() -> None:
-    """ "Type 2" is no gene called 2."""
-    assert agreement(["type", "2"], ["2"], frozenset()) == 0.0
+    assert named(await link(text)) == []
 
 
 async def test_a_symbol_beside_a_misspelt_word_is_taken() -> None:
@@ -219,7 +207,7 @@ async def test_a_misspelt_name_that_the_model_gives_is_read() -> None:
         async def extract(self, system: str, user: str, schema: object) -> str:
             return '{"entities": [{"name": "rheumtaoid arthritis", "kind": "Disease"}]}'
 
-    linked = await Linker(DICTIONARY, None, Model()).link("rheumtaoid arthritis?", LinkOptions(method="model"))
+    linked = await Linker(DICTIONARY, Model()).link("rheumtaoid arthritis?", LinkOptions(method="model"))
 
     assert [(mention.node.name, mention.method) for mention in linked.mentions] == [("rheumatoid arthritis", "model")]
 
