@@ -60,8 +60,7 @@ class MedRagOptions:
     - ``samples``: number of voting chains.
     - ``without_passages``: what to do where no passage is found.
     - ``synthesis``: how the answer is made; None for the default of method and model.
-    - ``quotes``: True for a quoted answer, False for any other; None for the default of ``synthesis``.
-    - ``sentences``: at most so many in a quoted or extractive answer.
+    - ``sentences``: at most so many in an extractive answer.
     """
 
     form: Form | Literal["auto"] = "auto"
@@ -79,7 +78,6 @@ class MedRagOptions:
     without_passages: Without = "abstain"
     references: bool = True
     synthesis: Synthesis | None = None
-    quotes: bool | None = None
     sentences: int = DEFAULT_SENTENCES
 
     @property
@@ -129,7 +127,6 @@ _MEDRAG: Final[dict[str, _Rule]] = {
     "without_passages": _one_of("abstain", "answer"),
     "references": _FLAG,
     "synthesis": _one_of(*SYNTHESES),
-    "quotes": _FLAG,
     "sentences": _number(1, MAX_SENTENCES),
 }
 _ROUNDS: Final[dict[str, _Rule]] = {
@@ -176,30 +173,23 @@ def _parsed(kind: type[_Options], known: Mapping[str, _Rule], values: Mapping[st
     options = kind(**{key: _frozen(value) for key, value in values.items()})
     if options.choices and options.form == "open":
         _refuse("choices", "belong to a multiple_choice question")
-    if (
-        options.quotes is not None
-        and options.synthesis is not None
-        and options.quotes != (options.synthesis == "quoted")
-    ):
-        _refuse("quotes", f"contradicts synthesis {options.synthesis!r}; give one of the two")
     if options.rerank > options.k:
         _refuse("rerank", "keeps some of the k passages found, so it cannot be more")
     return options
 
 
-def refuse_unread(options: MedRagOptions, synthesis: Synthesis) -> None:
-    """Refuse options of a quoted or extractive answer that only a freely written answer can have.
+def refuse_unread(options: MedRagOptions) -> None:
+    """Refuse options of an extractive answer that only a written one can have.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    answer = f"{'an' if synthesis == 'extractive' else 'a'} {synthesis} answer"
     if not options.retrieval:
-        _refuse("retrieval", f"{answer} is read from passages, so it cannot be false")
+        _refuse("retrieval", "an extractive answer is read from passages, so it cannot be false")
     if options.without_passages == "answer":
-        _refuse("without_passages", f"{answer} is read from passages; without any it can only abstain")
+        _refuse("without_passages", "an extractive answer is read from passages; without any it can only abstain")
     if options.samples > 1:
-        _refuse("samples", f"{answer} has no chains that could vote")
+        _refuse("samples", "an extractive answer has no chains that could vote")
 
 
 def _refuse(key: str, why: str) -> None:

@@ -78,7 +78,7 @@ class WeiseOptions:
     - ``papers``: PMIDs to which the search is restricted (``one_paper``, ``articles``).
     - ``compare``: also search by the other retrievers.
     - ``recommend``: recommend articles instead of answering.
-    - ``quotes``, ``synthesis``, ``sentences``, ``context_tokens``: as for MedRAG.
+    - ``synthesis``, ``sentences``, ``context_tokens``: as for MedRAG.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -101,7 +101,6 @@ class WeiseOptions:
     context_tokens: int | None = None
     references: bool = True
     synthesis: Synthesis | None = None
-    quotes: bool | None = None
     sentences: int = DEFAULT_SENTENCES
 
     @property
@@ -168,7 +167,6 @@ _RULES: Final[dict[str, _Rule]] = {
     "context_tokens": _number(1, MAX_CONTEXT_TOKENS),
     "references": _FLAG,
     "synthesis": _one_of(*SYNTHESES),
-    "quotes": _FLAG,
     "sentences": _number(1, MAX_SENTENCES),
 }
 
@@ -192,8 +190,6 @@ def parse_options(values: Mapping[str, Any]) -> WeiseOptions:
         _refuse("date_from", "lies after date_to")
     if options.one_paper and options.articles:
         _refuse("one_paper", "is one of several articles; give articles alone")
-    if None not in (options.quotes, options.synthesis) and options.quotes != (options.synthesis == "quoted"):
-        _refuse("quotes", f"contradicts synthesis {options.synthesis!r}; give one of the two")
     return options
 
 
@@ -343,8 +339,7 @@ class Prompts:
 
     @classmethod
     def load(cls) -> Prompts:
-        names = ("system", "answer", "keywords_system", "keywords", "summary_system", "summary")
-        return cls(*map(_text, names))
+        return cls(*map(_text, ("system", "answer", "keywords_system", "keywords", "summary_system", "summary")))
 
     def user(self, question: str, context: str) -> str:
         """Return the user's part of an answer's prompt; text that many questions share comes first."""
