@@ -34,8 +34,8 @@ from retrieval.ncbi.replies.records import (
 )
 from retrieval.types import Focus
 from server.methods.shared.conversation.follow_ups import ABOUT, about
-from server.methods.shared.evidence_index import identifiers_in
 from server.methods.shared.generation import with_instruction
+from server.methods.shared.identifiers import identifiers_in
 
 MASKS: Mapping[str, str] = {"full": "111111", "slim": "001001", "none": "000000"}
 COT_TRIGGER = "Let's decompose the question to sub-questions and solve them step by step."
@@ -366,7 +366,7 @@ def is_in_scope(question: str) -> bool:
 
 def has_identifier(question: str) -> bool:
     """Return whether a question has a symbol, a number of a record, a position or their like."""
-    return any(one.kind != "number" for one in identifiers_in(question))
+    return any(identifiers_in(question))
 
 
 def asking_part(question: str) -> str:
