@@ -114,8 +114,6 @@ ANSWER_TOKENS: Final = 1024
 _T = TypeVar("_T")
 # Of so many of the best articles the full text is read.
 _FULL_TEXTS: Final = 5
-# In so many characters of the articles screened the names of a question are looked for.
-_MAX_SCREENED_CHARS: Final = 500_000
 
 
 class Clinfo:

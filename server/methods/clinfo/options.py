@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, ClassVar, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
@@ -20,7 +20,6 @@ from server.types import EgressMode
 
 SourceName = Literal["pubmed", "gateway", "namespaces"]
 Expansion = Literal["none", "cited_by", "references", "both"]
-SOURCES: Final[tuple[SourceName, ...]] = get_args(SourceName)
 MAX_QUERIES: Final = 5
 MAX_ARTICLES: Final = 1000
 _MAX_LISTED: Final = 50
@@ -104,10 +103,6 @@ class ClinfoOptions:
     references: Flag = True
     egress: EgressMode | None = None
     max_seconds: Annotated[float, Field(strict=True, ge=5, le=3600)] = 300.0
-
-    @property
-    def num_queries(self) -> int:
-        return self.queries if isinstance(self.queries, int) else len(self.queries)
 
     @property
     def first_day(self) -> int:

@@ -7,13 +7,12 @@ chooses; a model that was trained for it reads yes or no from them.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from models.catalog import CHAT, ModelCard
 from server.methods.base import AnswerRequest, Event, Method, OptionInvalid
 
 Synthesis = Literal["generated", "extractive"]
-SYNTHESES: Final[tuple[Synthesis, ...]] = get_args(Synthesis)
 # The methods that need no model that writes, and of these the ones that read passages.
 _EXTRACTIVE: Final = frozenset({"kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule"})
 _OF_PASSAGES: Final = _EXTRACTIVE - {"kg-rag"}
