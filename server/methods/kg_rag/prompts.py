@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, Field
@@ -18,7 +17,7 @@ from models.types import Grammar
 from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import listed_choices, one_line, regex_of
-from server.methods.shared.generation import with_instruction
+from server.methods.shared.generation import prompt_text, with_instruction
 from server.methods.shared.options import CLOSED, Choices, Flag, NumSentences, refuse, validated
 from server.methods.shared.reading.gate import MAX_SENTENCES
 from server.methods.shared.synthesis import Synthesis
@@ -197,7 +196,7 @@ class Prompts:
 
     @classmethod
     def load(cls) -> Prompts:
-        return cls({name: _text(name) for name in _PARTS})
+        return cls({name: prompt_text("kg_rag", f"{name}.txt") for name in _PARTS})
 
     def base_form(self, question: ParsedQuestion, context: str) -> str:
         """Return the prompt for a model that continues text."""
@@ -222,7 +221,3 @@ def _user_text(question: ParsedQuestion, context: str) -> str:
     head = f"Context:\n{context}\n\n" if context else ""
     answers = f"\nChoices: {'; '.join(question.answers)}" if question.answers else ""
     return f"{head}Question: {question.text}{answers}"
-
-
-def _text(name: str) -> str:
-    return (files("server.methods.kg_rag") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()

@@ -13,6 +13,7 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Final, Protocol
 
 from models.catalog import ModelCard
@@ -111,6 +112,11 @@ class Generations:
             computed_tokens=so_far.computed_tokens + prompt - cached + sampled,
             segments=so_far.segments + 1,
         )
+
+
+def prompt_text(package: str, file: str) -> str:
+    """Return a text of a package's folder ``prompts``; a method reads its own once."""
+    return (files(f"server.methods.{package}") / "prompts" / file).read_text(encoding="utf-8").strip()
 
 
 def with_instruction(system: str, client_instruction: str) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.resources import files
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
@@ -21,7 +20,7 @@ from retrieval.corpus.items import date_number
 from retrieval.corpus.search.ranking import MAX_K
 from retrieval.lexical.question_keywords import parse_marked
 from server.methods.base import OptionInvalid
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
 from server.methods.shared.options import (
     CLOSED,
     ContextTokens,
@@ -292,7 +291,7 @@ class Prompts:
 
     @classmethod
     def load(cls) -> Prompts:
-        return cls(*map(_text, ("system", "answer", "keywords_system", "keywords", "summary_system", "summary")))
+        return cls(*(prompt_text("weiseeule", f"{field.name}.txt") for field in fields(cls)))
 
     def user(self, question: str, context: str) -> str:
         """Return the user's part of an answer's prompt; text that many questions share comes first."""
@@ -301,7 +300,3 @@ class Prompts:
     def summary_user(self, text: str, context: str, most: int) -> str:
         """Return the user's part of the prompt for an article's summary."""
         return f"Passages:\n{context}\n\nText: {text}\n\n{self.summary.format(most=most)}"
-
-
-def _text(name: str) -> str:
-    return (files("server.methods.weiseeule") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()
