@@ -38,12 +38,16 @@ def _listed(value: Any) -> Any:
     return list(dict.fromkeys(" ".join(one.split()) for one in texts))
 
 
+def _is_query(text: str) -> bool:
+    return 0 < len(text) <= _MAX_QUERY and text.isprintable()
+
+
 def _queries(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_QUERIES:
         return value
     texts = _listed(value)
     fits = isinstance(texts, list) and 1 <= len(texts) <= MAX_QUERIES
-    if not fits or not all(isinstance(one, str) and 0 < len(one) <= _MAX_QUERY for one in texts):
+    if not fits or not all(isinstance(one, str) and _is_query(one) for one in texts):
         raise ValueError(f"must be a number from 1 to {MAX_QUERIES}, or as many PubMed queries")
     return texts
 

@@ -154,8 +154,11 @@ class Recommendation:
 
     def _listed(self, articles: Sequence[Article], where: str, details: dict[str, Any]) -> Iterator[Event]:
         text = f"{counted(len(articles), 'article')} for this text, best first, found in {where}:\n"
+        frame = text + "".join(_entry(number, replace(one, summary="")) for number, one in enumerate(articles, 1))
         text += "".join(_entry(number, one) for number, one in enumerate(articles, 1))
-        yield TranscriptDelta(text, "injected")
+        # What the model wrote is no source of itself.
+        yield TranscriptDelta(frame, "injected")
+        yield from (TranscriptDelta(f"{one.summary}\n") for one in articles if one.summary)
         yield TextDelta(text)
         if self.options.references:
             numbered = [Numbered(number, one.best) for number, one in enumerate(articles, 1)]

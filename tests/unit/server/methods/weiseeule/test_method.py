@@ -14,7 +14,7 @@ from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import TextBuilder
 from retrieval.passages import Document
 from server.evidence.keywords import KeywordService
-from server.methods.base import OptionInvalid
+from server.methods.base import OptionInvalid, TranscriptDelta
 from server.methods.weiseeule.method import WeiseEule
 
 PAPERS = (
@@ -242,6 +242,8 @@ async def test_chosen_articles_are_summarized_by_the_model(bench: Any) -> None:
         assert f"   {text} [{one['number']}]\n" in shown(events)
     assert (done(events).details["synthesis"], done(events).outcome) == ("generated", "answered")
     assert done(events).usage.sampled_tokens > 0
+    injected = [one.text for one in events if isinstance(one, TranscriptDelta) and one.origin == "injected"]
+    assert injected and not any("are raised" in text for text in injected)
 
 
 async def test_a_list_is_not_summarized_before_articles_are_chosen(bench: Any) -> None:
