@@ -84,7 +84,6 @@ class ModelCard:
     genegpt_mask: str = "slim"
     summaries: Summaries = "full"
     trained_for: tuple[str, ...] | None = None
-    quotes: bool = False
     dtype: Dtype = "auto"
     context_tokens: int | None = None
     verdicts: bool = False
@@ -204,7 +203,7 @@ def card_from_request(request: ModelRequest, converted_dir: Path | None = None) 
             refuse_pickles(path)
         if not (has_weights(path) if request.has_weights else has_tokenizer(path)):
             raise ModelNotFound(f"{path} holds no model: it needs {needed}")
-        stated = ("trained_for", "quotes", "licence", *_OF_ADAPTERS)
+        stated = ("trained_for", "licence", *_OF_ADAPTERS)
         extras = {"source": str(path), "context_length": context_length(path), **_stated(path, stated)}
     elif path.suffix == SUFFIX or not is_hub_id:
         raise ModelNotFound(f"{request.source} is neither a directory, a GGUF file nor a hub id (owner/name)")
@@ -339,7 +338,7 @@ def _embedded_card(directory: Path) -> ModelCard:
         "genegpt_mask": "000000",
         "summaries": "lead",
     }
-    stated = ("licence", "description", "genegpt_mask", "summaries", "trained_for", "quotes", "dtype", "weights_sha256")
+    stated = ("licence", "description", "genegpt_mask", "summaries", "trained_for", "dtype", "weights_sha256")
     return ModelCard(
         name=EMBEDDED_NAME,
         source=str(directory),
@@ -387,7 +386,6 @@ _FLAG: Final = (_is_flag, "true or false")
 _SHARE: Final = (_is_share, "a number between 0 and 1")
 _FORMS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "trained_for": (_are_names, "a list of names of methods"),
-    "quotes": _FLAG,
     "verdicts": _FLAG,
     "yes_bar": _SHARE,
     "unclear_bar": _SHARE,

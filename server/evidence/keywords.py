@@ -33,7 +33,7 @@ from retrieval.lexical.question_keywords import Keyword, distinct_keywords, prop
 from retrieval.passages import Hit, Passage
 from server.evidence.passages import PassageService, Retrieval
 from server.methods.base import AnswerRequest
-from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
+from server.methods.shared.passages import Gathered, PassageQuery
 from server.methods.weiseeule.library import (
     CountedKeyword,
     CountedSpelling,
@@ -388,9 +388,6 @@ class AllowedLibrary:
 
     async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
         return await self.passages.find(queries, passage_query, self.allowed)
-
-    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
-        return await self.passages.compare(question, sentences, names)
 
     async def rank(self, search: KeywordSearch) -> KeywordsRanked:
         return await self.service.rank(search, self.allowed)

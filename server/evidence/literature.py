@@ -125,9 +125,6 @@ class LiteratureService:
         readable = tuple(name for name in names if name != NOTES)
         return options.namespaces or readable
 
-    async def compare(self, question: str, texts: Sequence[str]) -> SentenceScores:
-        return await self._comparison.compare(question, texts) if texts else SentenceScores()
-
     async def compare_articles(self, question: str, articles: Sequence[Article]) -> SentenceScores:
         if not articles:
             return SentenceScores()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from models.encoders.base import Encoder, PassageText
+from models.encoders.base import Encoder
 from models.errors import ModelError
 from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
 from retrieval.corpus.namespaces.registry import Namespaces
@@ -27,12 +27,11 @@ from retrieval.index.backends.card import Card
 from retrieval.lexical.fusion import reciprocal_rank_fusion
 from retrieval.storage.database import SharedDatabase
 from retrieval.types import NameInText, Synonyms
-from server.evidence.comparison import cosines
 from server.evidence.encoders import EncoderPool
 from server.jobs.queue import JobQueue
 from server.jobs.uploads import Uploads
 from server.methods.base import AnswerRequest, OptionInvalid
-from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
+from server.methods.shared.passages import Gathered, PassageQuery
 from server.settings.retrieval import RetrievalSettings
 
 _T = TypeVar("_T")
@@ -184,29 +183,6 @@ class PassageService:
     def _names_in(self, queries: Sequence[str], passage_query: PassageQuery) -> dict[str, tuple[NameInText, ...]]:
         return self._retrieval.names_in(queries) if passage_query.expand else {}
 
-    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
-        """Compare sentences with a question; a part that is missing or fails is left out."""
-        if not sentences:
-            return SentenceScores()
-        _, namespaces = await self._searcher()
-        return await self._retrieval.encoders.run(lambda: self._compared(question, sentences, namespaces, names))
-
-    def _compared(
-        self, question: str, sentences: Sequence[str], namespaces: Namespaces, names: Sequence[str]
-    ) -> SentenceScores:
-        texts = [PassageText("", sentence) for sentence in sentences]
-        name, near, cross = "", tuple[float, ...](), tuple[float, ...]()
-        try:
-            encoder = _encoder_of(namespaces, names, self._settings.encoder)
-            if encoder is not None:
-                asked = encoder.encode_queries([question])[0]
-                name, near = encoder.name, cosines(asked, encoder.encode_passages(texts))
-            if self._settings.cross_encoder is not None:
-                cross = tuple(map(float, self._retrieval.encoders.cross_encoder().score(question, texts)))
-        except ModelError as error:
-            log.warning("sentences are compared without all encoders: cause=%s", error.message)
-        return SentenceScores(encoder=name, cosines=near, cross=cross)
-
     async def notes(self) -> Namespaces:
         """Return the package's notes, or the namespaces of the data folder where one was made in the meantime."""
         return (await self._searcher())[1]
@@ -274,9 +250,6 @@ class AllowedPassages:
 
     async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
         return await self.service.find(queries, passage_query, self.allowed)
-
-    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
-        return await self.service.compare(question, sentences, names)
 
 
 @dataclass(frozen=True, slots=True)

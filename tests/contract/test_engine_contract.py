@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 from small_engines import CONTEXT, SHORT_PROMPT, SLOTS, build_engine, remote_engine
 
-from models.decoding.grammar import forced_call_grammar, identifier_grammar, quote_grammar, quote_line
+from models.decoding.grammar import forced_call_grammar, identifier_grammar
 from models.engines.base import Engine
 from models.engines.scripted_engine import ScriptedEngine
 from models.errors import ContextTooLong, GrammarInvalid, UnsupportedParam
@@ -370,32 +370,6 @@ async def test_text_without_a_choice_keeps_limits_stop_strings_and_ids(engine: E
     assert (stopped.text, stopped.last.stop_reason) == ("[https://eutils.ncbi.nlm", ".nih.")
     reported = await answer(engine, PROMPT, grammar=grammar, stop=("]->",), max_tokens=200, logprobs=0)
     assert [one.token_id for delta in reported.deltas for one in delta.logprobs or ()] == reported.ids
-
-
-HARD_TEXTS = (
-    'He said "no" \\ {x} | [a-z]+ (?:y)* ::= // # $1 ^a$ <|eos|> é αβ 😀 ~`',
-    "Protamine reverses heparin.",
-    "Protamine reverses heparin. Slowly.",
-)
-
-
-async def test_quotes_are_verbatim_and_under_their_number(engine: Engine) -> None:
-    """Twenty sampled texts of a random model quote whole texts of the passage that they name, or nothing."""
-    if isinstance(engine, ScriptedEngine):
-        pytest.skip("the scripted engine writes its script; it has no logits to mask")
-    grammar = quote_grammar({1: HARD_TEXTS[:1], 20: HARD_TEXTS[1:]}, most=1, endings=("Answer: A",), nothing="None.")
-    got = await asyncio.gather(
-        *(
-            answer(engine, PROMPT, grammar=grammar, temperature=1.0, seed=i, ignore_eos=False, max_tokens=400)
-            for i in range(20)
-        )
-    )
-    lines = {quote_line(HARD_TEXTS[0], 1), *(quote_line(text, 20) for text in HARD_TEXTS[1:])}
-    assert {one.last.finish_reason for one in got} == {"stop"}
-    written = [one.text.split("\n") for one in got if one.text != "None."]
-    assert len(written) > 2
-    assert all(texts[-1] == "Answer: A" and len(texts) == 2 for texts in written)
-    assert {line for texts in written for line in texts[:-1]} <= lines
 
 
 async def test_only_listed_identifiers_are_written(engine: Engine) -> None:

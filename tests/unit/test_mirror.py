@@ -75,7 +75,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_search.py": ("server/api/retrieval/search.py",),
     "tests/http/test_verify.py": ("server/api/retrieval/verify.py",),
     "tests/unit/server/evidence/test_verifier.py": ("server/settings/verifier.py",),
-    "tests/unit/server/methods/medrag/test_quoted.py": ("server/methods/medrag/quotation.py",),
     "tests/http/test_stored_documents.py": ("server/api/retrieval/stored_documents.py",),
     "tests/unit/server/state/test_jobs.py": ("server/state/job_tables.py",),
     "tests/unit/models/encoders/transformers_encoder/test_encoder.py": ("models/encoders/texts.py",),

@@ -1,4 +1,4 @@
-"""Let the model write the queries, fill the evidence table, choose quotes, or write the synthesis.
+"""Let the model write the queries, fill the evidence table and write the synthesis.
 
 Queries and rows are data under a grammar. The synthesis is bounded by the model's context: the best articles that fit
 are read, in their order.
@@ -29,10 +29,8 @@ from server.methods.clinfo.queries import (
     plain_words,
 )
 from server.methods.clinfo.screening import Screened
-from server.methods.clinfo.statements import Claim, Conclusion, is_verbatim, statements_of
-from server.methods.shared.evidence_index import EvidenceIndex, identifiers_in
+from server.methods.clinfo.statements import Claim, is_verbatim
 from server.methods.shared.evidence_table import FINDINGS, Finding
-from server.methods.shared.quoted import QuoteTask, Quoting
 
 # What the prompt asks the model to write where it finds no answer; labels and outcome follow it.
 NO_ANSWER: Final = "The articles do not answer this question."
@@ -45,6 +43,7 @@ _SLACK: Final = 32
 _DENIES: Final = 0.6
 _MAX_DENYING: Final = 3
 _MAX_VALUE: Final = 160
+_NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 _YEAR: Final = re.compile(r"(?:19|20)[0-9]{2}")
 
 
@@ -94,29 +93,6 @@ class Reader:
         except (ArrowheadError, ValueError):
             return {}
 
-    async def quoted(self, question: str, kept: Sequence[Screened], most: int) -> Conclusion:
-        """Let the model choose verbatim sentences under a grammar.
-
-        Raises:
-            ModelError: the engine failed.
-        """
-        articles = [one.article for one in kept]
-        texts = ["\n\n".join(one.line for one in statements_of(article)) for article in articles]
-        passages = [(number, text) for number, text in enumerate(texts, 1) if text]
-        titles = {number: article.title for number, article in enumerate(articles, 1)}
-        task = QuoteTask(question, passages, max_quotes=most, titles=titles)
-        answer = await Quoting(self.judge.generations, self.judge.layout, self.params).whole(task)
-        claims = tuple(Claim(one.text, (articles[one.number - 1].key,)) for one in answer.quotes)
-        return Conclusion(
-            claims=claims,
-            results={one.keys[0]: Finding(one.text, one.text) for one in reversed(claims)},
-            lack="" if claims else f"{answer.reason}{_unread(answer.num_read, len(passages))}",
-            limit=answer.reason if claims else "",
-            outcome=answer.outcome,
-            step=f"{answer.num_read} articles read, {len(claims)} sentences quoted by the model",
-            record={"quoted": answer.record},
-        )
-
     async def synthesis(self, question: str, text: str) -> AsyncGenerator[Delta, None]:
         """Yield the synthesis of the articles in ``text`` as the model writes it.
 
@@ -162,11 +138,6 @@ class Reader:
         return "".join(entries), read
 
 
-def _unread(read: int, kept: int) -> str:
-    """Return the sentence on the articles that the model had no room for, "" for none."""
-    return f" It had room for {read} of {kept} articles." if 0 < read < kept else ""
-
-
 def table_grammar() -> Grammar:
     """Return the schema of one row: each cell a value and its quote."""
     text = {"type": "string", "maxLength": _MAX_VALUE}
@@ -205,9 +176,7 @@ def _text(cell: Any, name: str) -> str:
 
 
 def _has_numbers(value: str, quote: str) -> bool:
-    index = EvidenceIndex()
-    index.add(quote)
-    return all(index.has(one) for one in identifiers_in(value))
+    return set(_NUMBER.findall(value)) <= set(_NUMBER.findall(quote))
 
 
 def query_grammar(most: int) -> Grammar:

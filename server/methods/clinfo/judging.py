@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Final, Literal, get_args
 
 from models.errors import ArrowheadError
 from server.methods.clinfo.literature import Article
 from server.methods.clinfo.stages import finished
 from server.methods.clinfo.statements import Conclusion
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
 from server.methods.shared.sentences import addresses_reader, sanitize, split_sentences
 from server.methods.shared.verdicts import (
     NO,
@@ -48,8 +47,7 @@ class Prompts:
 
     @classmethod
     def load(cls) -> Prompts:
-        folder = files("server.methods.clinfo") / "prompts"
-        return cls({name: (folder / f"{name}.txt").read_text(encoding="utf-8").strip() for name in _PARTS})
+        return cls({name: prompt_text("clinfo", f"{name}.txt") for name in _PARTS})
 
     @property
     def system(self) -> str:

@@ -233,10 +233,6 @@ class Literature(Protocol):
         """Return the namespaces to search, () for none; the notes of the package are no literature."""
         ...
 
-    async def compare(self, question: str, texts: Sequence[str]) -> SentenceScores:
-        """Compare texts with a question; a part that is not there or fails is left out."""
-        ...
-
     async def compare_articles(self, question: str, articles: Sequence[Article]) -> SentenceScores:
-        """Compare title and text of articles with a question, as ``compare`` does."""
+        """Compare title and text of articles with a question; a part that is not there or fails is left out."""
         ...

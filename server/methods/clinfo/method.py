@@ -114,8 +114,6 @@ ANSWER_TOKENS: Final = 1024
 _T = TypeVar("_T")
 # Of so many of the best articles the full text is read.
 _FULL_TEXTS: Final = 5
-# In so many characters of the articles screened the names of a question are looked for.
-_MAX_SCREENED_CHARS: Final = 500_000
 
 
 class Clinfo:
@@ -398,16 +396,11 @@ class Review:
         late = Conclusion(lack="There was no time left to read the articles.", outcome="cut")
         if self._reader is not None:
             try:
-                if self._use.synthesis == "generated":
-                    return await self._written(self._reader, best_first)
-                return await self._within("synthesis", self._quoted(self._reader, best_first), late)
+                return await self._written(self._reader, best_first)
             except ModelError as error:
                 self._flow.faults.append(f"the model failed: {error.message}")
         extracted = extract(self._question, best_first, self._library.gate, self._options.sentences)
         return await self._with_verdict(await self._within("quotes", extracted, late))
-
-    async def _quoted(self, reader: Reader, kept: Sequence[Screened]) -> Conclusion:
-        return await reader.quoted(self._question, kept, self._options.sentences)
 
     async def _written(self, reader: Reader, kept: Sequence[Screened]) -> Conclusion:
         """Stream the model's synthesis; the table of evidence is filled meanwhile."""

@@ -6,20 +6,20 @@ Unknown keys and wrong values are refused by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from retrieval.corpus.store.base import is_name
-from server.methods.base import OptionInvalid
-from server.methods.shared.reading.gate import MAX_SENTENCES
-from server.methods.shared.synthesis import SYNTHESES, Synthesis
-from server.types import EGRESS_MODES, EgressMode
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from server.methods.shared.options import CLOSED, Flag, Namespaces, NumSentences, checked, refuse, validated
+from server.methods.shared.reading.gate import DEFAULT_SENTENCES
+from server.methods.shared.synthesis import Synthesis
+from server.types import EgressMode
 
 SourceName = Literal["pubmed", "gateway", "namespaces"]
 Expansion = Literal["none", "cited_by", "references", "both"]
-SOURCES: Final[tuple[SourceName, ...]] = get_args(SourceName)
 MAX_QUERIES: Final = 5
 MAX_ARTICLES: Final = 1000
 _MAX_LISTED: Final = 50
@@ -27,8 +27,52 @@ _MAX_EXCLUDED: Final = 5000
 _MAX_QUERY: Final = 300
 _DAY: Final = re.compile(r"(\d{4})(?:[-/](\d{1,2}))?(?:[-/](\d{1,2}))?")
 _NAME: Final = re.compile(r"[^\W_][^\"\[\]\n<>]{1,119}")
-# A predicate for valid values, and its description.
-_Rule = tuple[Callable[[Any], bool], str]
+_PMID: Final = re.compile(r"[1-9][0-9]{0,9}")
+
+
+def _listed(value: Any) -> Any:
+    """Return one word as a list of it; of a list, each text once, with single blanks."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+        return value
+    return list(dict.fromkeys(" ".join(one.split()) for one in texts))
+
+
+def _is_query(text: str) -> bool:
+    return 0 < len(text) <= _MAX_QUERY and text.isprintable()
+
+
+def _queries(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_QUERIES:
+        return value
+    texts = _listed(value)
+    fits = isinstance(texts, list) and 1 <= len(texts) <= MAX_QUERIES
+    if not fits or not all(isinstance(one, str) and _is_query(one) for one in texts):
+        raise ValueError(f"must be a number from 1 to {MAX_QUERIES}, or as many PubMed queries")
+    return texts
+
+
+def _pmids(value: Any) -> Any:
+    texts = [str(one) for one in value if isinstance(one, str | int)] if isinstance(value, list) else []
+    if not 1 <= len(texts) <= _MAX_EXCLUDED or len(texts) < len(value) or not all(map(_PMID.fullmatch, texts)):
+        raise ValueError(f"must be a list of 1 to {_MAX_EXCLUDED} PMIDs")
+    return list(dict.fromkeys(texts))
+
+
+def _is_day(value: str) -> bool:
+    found = _DAY.fullmatch(value)
+    if found is None:
+        return False
+    try:
+        date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+    except ValueError:
+        return False
+    return True
+
+
+_Name = Annotated[str, AfterValidator(checked(_NAME.fullmatch, "a name as it is written in PubMed"))]
+_Day = Annotated[str, AfterValidator(checked(_is_day, "a day as 2020, 2020-01 or 2020-01-31"))]
+_List = BeforeValidator(_listed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,27 +89,24 @@ class ClinfoOptions:
     - ``max_seconds``: of the whole answer; each stage has a share.
     """
 
-    queries: int | tuple[str, ...] = 3
-    date_from: str = ""
-    date_to: str = ""
-    publication_types: tuple[str, ...] = ()
-    species: tuple[str, ...] = ()
-    journals: tuple[str, ...] = ()
-    exclude_pmids: tuple[str, ...] = ()
-    sources: tuple[SourceName, ...] = ()
-    namespaces: tuple[str, ...] = ()
-    max_articles: int = 60
+    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
+    queries: Annotated[int | tuple[str, ...], BeforeValidator(_queries)] = 3
+    date_from: _Day = ""
+    date_to: _Day = ""
+    publication_types: Annotated[tuple[_Name, ...], _List, Field(min_length=1, max_length=20)] = ()
+    species: Annotated[tuple[_Name, ...], _List, Field(min_length=1, max_length=10)] = ()
+    journals: Annotated[tuple[_Name, ...], _List, Field(min_length=1, max_length=_MAX_LISTED)] = ()
+    exclude_pmids: Annotated[tuple[str, ...], BeforeValidator(_pmids)] = ()
+    sources: Annotated[tuple[SourceName, ...], _List, Field(min_length=1)] = ()
+    namespaces: Annotated[Namespaces, _List] = ()
+    max_articles: Annotated[int, Field(strict=True, ge=1, le=MAX_ARTICLES)] = 60
     expand: Expansion = "none"
-    full_text: bool = False
+    full_text: Flag = False
     synthesis: Synthesis | None = None
-    sentences: int = 3
-    references: bool = True
+    sentences: NumSentences = DEFAULT_SENTENCES
+    references: Flag = True
     egress: EgressMode | None = None
-    max_seconds: float = 300.0
-
-    @property
-    def num_queries(self) -> int:
-        return self.queries if isinstance(self.queries, int) else len(self.queries)
+    max_seconds: Annotated[float, Field(strict=True, ge=5, le=3600)] = 300.0
 
     @property
     def first_day(self) -> int:
@@ -83,109 +124,15 @@ def _number(day: str, month: str, last: str) -> int:
     return int(f"{found[1]}{(found[2] or month).zfill(2)}{(found[3] or last).zfill(2)}") if found else 0
 
 
-def _whole(least: int, most: int) -> _Rule:
-    fits = lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most  # noqa: E731
-    return fits, f"a number from {least} to {most}"
-
-
-def _one_of(*words: str) -> _Rule:
-    return lambda value: isinstance(value, str) and value in words, "one of " + ", ".join(words)
-
-
-def _list_of(fits: Callable[[str], bool], most: int, what: str) -> _Rule:
-    def are(value: Any) -> bool:
-        listed = [value] if isinstance(value, str) else value
-        return (
-            isinstance(listed, list)
-            and 1 <= len(listed) <= most
-            and all(isinstance(v, str) and fits(v) for v in listed)
-        )
-
-    return are, f"{what}, or a list of 1 to {most} of them"
-
-
-_RULES: Final[dict[str, _Rule]] = {
-    "queries": (lambda value: _are_queries(value), f"a number from 1 to {MAX_QUERIES}, or as many PubMed queries"),
-    "date_from": (lambda value: _is_day(value), "a day as 2020, 2020-01 or 2020-01-31"),
-    "date_to": (lambda value: _is_day(value), "a day as 2020, 2020-01 or 2020-01-31"),
-    "publication_types": _list_of(lambda v: _NAME.fullmatch(v) is not None, 20, "a publication type"),
-    "species": _list_of(lambda v: _NAME.fullmatch(v) is not None, 10, "a species as humans or mice"),
-    "journals": _list_of(lambda v: _NAME.fullmatch(v) is not None, _MAX_LISTED, "the name of a journal"),
-    "exclude_pmids": (lambda value: _are_pmids(value), f"a list of 1 to {_MAX_EXCLUDED} PMIDs"),
-    "sources": _list_of(lambda v: v in SOURCES, len(SOURCES), "pubmed, gateway or namespaces"),
-    "namespaces": _list_of(is_name, 64, "the name of a namespace"),
-    "max_articles": _whole(1, MAX_ARTICLES),
-    "expand": _one_of(*get_args(Expansion)),
-    "full_text": (lambda value: isinstance(value, bool), "true or false"),
-    "synthesis": _one_of(*SYNTHESES),
-    "sentences": _whole(1, MAX_SENTENCES),
-    "references": (lambda value: isinstance(value, bool), "true or false"),
-    "egress": _one_of(*EGRESS_MODES),
-    "max_seconds": (lambda value: _is_seconds(value), "a number of seconds from 5 to 3600"),
-}
-_LISTS: Final = frozenset({"publication_types", "species", "journals", "exclude_pmids", "sources", "namespaces"})
-
-
 def parse_options(values: Mapping[str, Any]) -> ClinfoOptions:
     """Return the validated options.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    for key, value in values.items():
-        if key not in _RULES:
-            _refuse(key[:40], f"there is no such option; options are {', '.join(_RULES)}")
-        fits, rule = _RULES[key]
-        if not fits(value):
-            _refuse(key, f"must be {rule}")
-    options = ClinfoOptions(**{key: _frozen(key, value) for key, value in values.items()})
+    options = validated(ClinfoOptions, values)
     if options.first_day and options.last_day and options.first_day > options.last_day:
-        _refuse("date_from", "is after date_to")
+        refuse("date_from", "is after date_to")
     if options.namespaces and options.sources and "namespaces" not in options.sources:
-        _refuse("namespaces", 'are searched only where "sources" has "namespaces"')
+        refuse("namespaces", 'are searched only where "sources" has "namespaces"')
     return options
-
-
-def _refuse(key: str, why: str) -> None:
-    raise OptionInvalid(f"arrowhead.{key}: {why}", param=f"arrowhead.{key}")
-
-
-def _frozen(key: str, value: Any) -> Any:
-    if key == "queries" and isinstance(value, int):
-        return value
-    if key in _LISTS or key == "queries":
-        listed = [value] if isinstance(value, str) else value
-        return tuple(dict.fromkeys(" ".join(str(one).split()) for one in listed))
-    return value
-
-
-def _are_queries(value: Any) -> bool:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return 1 <= value <= MAX_QUERIES
-    listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_QUERIES:
-        return False
-    return all(isinstance(one, str) and one.strip() and len(one) <= _MAX_QUERY and one.isprintable() for one in listed)
-
-
-def _are_pmids(value: Any) -> bool:
-    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_EXCLUDED:
-        return False
-    return all(re.fullmatch(r"[1-9][0-9]{0,9}", str(one)) for one in value if not isinstance(one, bool)) and not any(
-        isinstance(one, bool | float) for one in value
-    )
-
-
-def _is_day(value: Any) -> bool:
-    found = _DAY.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        return False
-    try:
-        date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
-    except ValueError:
-        return False
-    return True
-
-
-def _is_seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 5 <= value <= 3600

@@ -56,7 +56,6 @@ _ASKING: Final = frozenset(
         "changes changed associated association associations linked link control controls controlled affect affects",
     )
 )
-_KEPT_IF_ALONE: Final = frozenset({"treatment", "therapy", "treat", "cause", "causes", "efficacy", "mechanism"})
 # Those that a model can ask for; a request can ask for any.
 PUBLICATION_TYPES: Final = (
     *("Systematic Review", "Meta-Analysis", "Practice Guideline", "Randomized Controlled Trial", "Clinical Trial"),

@@ -24,18 +24,12 @@ from server.methods.clinfo.queries import Query as Asked
 from server.methods.clinfo.queries import Writer
 from server.methods.clinfo.screening import REASONS, Screened
 from server.methods.clinfo.search import SearchRun
-from server.methods.clinfo.statements import (
-    Conclusion,
-    design_of,
-    nearest_sentence,
-    population_of,
-    risk_of_bias_of,
-    sample_size_of,
-)
+from server.methods.clinfo.statements import Conclusion, design_of
 from server.methods.shared.call_lines import HEADING
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
 from server.methods.shared.outcomes import notice
+from server.methods.shared.support.labels import nearest_sentence
 from server.methods.shared.verdicts import SMALL_VERDICT
 
 NO_USAGE: Final = LoopUsage()
@@ -216,11 +210,8 @@ class Report:
     def _row(self, one: Screened) -> EvidenceRow:
         article = one.article
         cells = {
-            "population": population_of(article),
             "design": design_of(article),
-            "sample_size": sample_size_of(article),
             "result": self.results.get(article.key, Finding()),
-            "risk_of_bias": risk_of_bias_of(article),
         } | {name: cell for name, cell in self.cells.get(article.key, {}).items() if cell.value}
         return EvidenceRow(
             number=self.numbers.get(article.key, 0),
@@ -291,7 +282,7 @@ def citations_of(conclusion: Conclusion, articles: Mapping[str, Article]) -> lis
             "key": key,
             "url": articles[key].url,
             "text": claim.text,
-            "quote": claim.text if claim.is_quote else nearest_sentence(claim.text, articles[key]),
+            "quote": claim.text if claim.is_quote else _nearest(claim.text, articles[key]),
             "is_quote": claim.is_quote,
             "section": claim.section,
             "score": round(claim.score, 4),
@@ -303,11 +294,15 @@ def citations_of(conclusion: Conclusion, articles: Mapping[str, Article]) -> lis
     for first, other in conclusion.disagreeing:
         if other not in listed:
             denied = next(claim.text for claim in conclusion.claims if first in claim.keys)
-            quote = nearest_sentence(denied, articles[other])
+            quote = _nearest(denied, articles[other])
             rows.append(
                 {"number": numbers[other], "key": other, "url": articles[other].url, "text": "", "quote": quote}
             )
     return rows
+
+
+def _nearest(text: str, article: Article) -> str:
+    return nearest_sentence(text, "\n\n".join(one.text for one in article.sections))
 
 
 def listed_references(cited: Mapping[int, Article], offset: int) -> tuple[str, tuple[Reference, ...]]:

@@ -50,7 +50,6 @@ REASONS: Final[Mapping[Reason, str]] = {
     "journal": "another journal",
     "species": "another species",
 }
-_PEOPLE: Final = {"patient", "patients", "participants", "women", "men", "children", "adults"}
 # Okapi's usual constants.
 _K1: Final = 1.2
 _B: Final = 0.75

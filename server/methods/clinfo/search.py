@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -403,8 +403,3 @@ def _joined(fetched: Article | None, local: Article | None) -> Article | None:
         return fetched or local
     joined = replace(fetched, notices=fetched.notices | local.notices)
     return joined if fetched.sections else replace(joined, sections=local.sections, namespace=local.namespace)
-
-
-def all_failed(runs: Iterable[SearchRun]) -> bool:
-    listed = list(runs)
-    return bool(listed) and all(run.error for run in listed)

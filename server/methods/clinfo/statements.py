@@ -1,10 +1,10 @@
-"""Say what articles state: their sentences that are evidence, the cells of their rows, and a conclusion of claims.
+"""Say what articles state: their sentences that are evidence, their design, and a conclusion of claims.
 
 A conclusion is what the synthesis of a review ends in, whichever way it is made.
 
 Left out of what can be quoted are fragments of a few words, and text that addresses whoever reads it, as an abstract
-that was written to steer a model does. In the table, what is not stated stays empty; each value comes with the
-sentence that it stands in, and a design that only the record's publication types tell has that type as its quote.
+that was written to steer a model does. A design is one of the record's publication types; the other cells of the table
+are the model's to fill, each with the sentence that it stands in.
 """
 
 from __future__ import annotations
@@ -15,66 +15,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from retrieval.lexical.tokens import index_terms
 from server.methods.base import AnswerOutcome
 from server.methods.clinfo.literature import Article
 from server.methods.shared.evidence_table import Finding
 from server.methods.shared.reading.evidence import EvidenceText
-from server.methods.shared.sentences import Sentence, addresses_reader, plain_marks, quotation, split_sentences
+from server.methods.shared.sentences import addresses_reader, plain_marks, quotation, split_sentences
 
 _LONGEST: Final = 20_000
 # "carnitine translocase Slc25a20" names something and says nothing of it.
 _MIN_WORDS: Final = 4
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 PUBLICATION_TYPE: Final = "publication type"
-_NUMBER: Final = r"\d{1,3}(?:[, ]\d{3})+|\d+"
-_PEOPLE: Final = (
-    "patients|participants|subjects|women|men|children|adults|individuals|infants|neonates|newborns|adolescents|"
-    "volunteers|people|persons|cases|students|pregnancies|twins|families|controls|mice|rats|animals"
-)
-_STUDIES: Final = (
-    "(?:randomi[sz]ed |controlled |clinical |eligible |cohort |observational |relevant )*"
-    "(?:studies|trials|RCTs|articles)"
-)
-_SIZES: Final = (
-    re.compile(
-        rf"(?<![\w.,-])({_NUMBER})\s+((?:(?!\d)[\w-]+\s){{0,4}}?(?:{_PEOPLE}))\b",
-        re.IGNORECASE,
-    ),
-    re.compile(rf"\b[nN]\s?=\s?({_NUMBER})()"),
-)
-_SIZES_OF_STUDIES: Final = re.compile(rf"\b({_NUMBER}|[a-z]+(?:-[a-z]+)?)\s+({_STUDIES})\b", re.IGNORECASE)
-_WRITTEN: Final = frozenset(
-    re.findall(
-        r"\w+",
-        "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-        "eighteen nineteen twenty thirty forty fifty",
-    )
-)
-_POPULATION: Final = re.compile(
-    rf"\b((?:[\w-]+\s){{0,3}}?(?:{_PEOPLE})\s(?:with|who|aged|undergoing|having|at (?:high |low )?risk|receiving|"
-    r"treated|diagnosed|admitted|hospitali[sz]ed|from|suffering)\b[^.;:()]{3,120})",
-    re.IGNORECASE,
-)
-_BIAS: Final = re.compile(
-    r"\b(?:risk of bias|publication bias|selection bias|recall bias|(?:very )?low[- ](?:quality|certainty)|"
-    r"(?:moderate|high)[- ](?:quality|certainty) evidence|heterogene\w+|small sample size|limitations?|"
-    r"open[- ]label|double[- ]blind\w*|single[- ]blind\w*|confounding|not randomi[sz]ed|unblinded)\b",
-    re.IGNORECASE,
-)
-_DESIGNS: Final = (
-    "network meta-analysis", "meta-analysis", "systematic review", "randomized controlled trial",
-    "randomised controlled trial", "controlled clinical trial", "clinical trial", "cohort study", "case-control study",
-    "cross-sectional study", "observational study", "case series", "case report", "practice guideline", "guideline",
-    "narrative review", "review",
-)  # fmt: skip
-_DESIGN: Final = re.compile(
-    r"\b(?:(?:network )?meta-analys[ei]s|systematic review|(?:cluster[- ])?randomi[sz]ed(?:[, -]+[\w-]+){0,4} trial|"
-    r"(?:retrospective|prospective|population-based|nationwide|longitudinal)(?:[, -]+[\w-]+){0,3} (?:study|cohort|"
-    r"analysis)|cohort study|case-control study|cross-sectional (?:study|survey)|case report|case series|pilot study|"
-    r"open-label (?:study|trial)|Mendelian randomi[sz]ation)\b",
-    re.IGNORECASE,
-)
 # Publication types that tell a design, in the order in which they are looked for.
 _TYPES: Final = (
     *("meta-analysis", "network meta-analysis", "systematic review", "practice guideline", "guideline"),
@@ -82,9 +33,6 @@ _TYPES: Final = (
     *("clinical trial, phase ii", "clinical trial, phase i", "clinical trial, phase iv", "clinical trial"),
     *("observational study", "multicenter study", "comparative study", "case reports", "review", "book chapter"),
 )
-
-# A sentence with a smaller share of a text's terms is not what the text was read from.
-_NEAR: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,75 +87,10 @@ def is_verbatim(quote: str, article: Article) -> bool:
     return bool(requested) and any(requested in " ".join(text.split()) for text in texts)
 
 
-def nearest_sentence(text: str, article: Article) -> str:
-    """Return the article's own sentence that shares most terms with a text, "" where none shares enough."""
-    asked = set(index_terms(text))
-    lines = [one.line for _, one in _sentences(article)]
-    shares = [len(asked & set(index_terms(line))) / len(asked) if asked else 0.0 for line in lines]
-    best = max(shares, default=0.0)
-    return lines[shares.index(best)] if best >= _NEAR else ""
-
-
 def design_of(article: Article) -> Finding:
-    """Return the study design as the record's types tell it, else as the title or abstract does."""
-    stated = next((one for one in _sentences(article) if _DESIGN.search(one[1].line)), None)
+    """Return the study design as the record's publication types tell it."""
     kind = next((name for name in _TYPES if name in article.types), "")
-    if kind:
-        return Finding(kind, kind, PUBLICATION_TYPE)
-    if (found := _DESIGN.search(article.title)) is not None:
-        return Finding(_one_line(found[0]).lower(), article.title, "title")
-    if stated is None:
-        return Finding()
-    label, sentence = stated
-    named = _DESIGN.search(sentence.line)
-    return Finding(_one_line(named[0]).lower(), sentence.line, label) if named else Finding()
-
-
-def sample_size_of(article: Article) -> Finding:
-    """Return the first number of people that the abstract states; of a review, that of studies."""
-    if article.level == "synthesis":
-        for label, one in _sentences(article):
-            found = _SIZES_OF_STUDIES.search(one.line)
-            if found and (found[1][0].isdigit() or found[1].lower().split("-")[0] in _WRITTEN):
-                return Finding(_one_line(found[0]), one.line, label)
-    for pattern in _SIZES:
-        for label, one in _sentences(article):
-            if (found := pattern.search(one.line)) and not _is_year_or_age(found, one.line):
-                return Finding(_one_line(f"{found[1]} {found[2]}"), one.line, label)
-    return Finding()
-
-
-def _is_year_or_age(found: re.Match[str], line: str) -> bool:
-    before = line[max(0, found.start(1) - 6) : found.start(1)].lower()
-    if re.fullmatch(r"(?:19|20)\d\d", found[1]) or found[1] in ("0", "1"):
-        return True
-    return before.rstrip().endswith(("type", "grade", "stage", "aged", "age", "phase", "age of"))
-
-
-def population_of(article: Article) -> Finding:
-    for label, one in _sentences(article):
-        if (found := _POPULATION.search(one.line)) is not None:
-            return Finding(_one_line(found[1]).rstrip(",. "), one.line, label)
-    return Finding()
-
-
-def risk_of_bias_of(article: Article) -> Finding:
-    """Return what the abstract itself says of bias, certainty or blinding."""
-    for label, one in _sentences(article):
-        if (found := _BIAS.search(one.line)) is not None:
-            return Finding(_one_line(found[0]).lower(), one.line, label)
-    return Finding()
-
-
-def _sentences(article: Article) -> Iterator[tuple[str, Sentence]]:
-    for section in article.sections:
-        for one in split_sentences(section.text[:20_000]):
-            if not addresses_reader(one.line):
-                yield section.label, one
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return Finding(kind, kind, PUBLICATION_TYPE) if kind else Finding()
 
 
 @dataclass(frozen=True, slots=True)

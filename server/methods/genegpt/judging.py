@@ -18,7 +18,7 @@ from server.methods.genegpt.lookups import Lookup, Transcript, Verdict, looked_u
 from server.methods.genegpt.prompt import SUBJECT, ParsedQuestion, is_in_scope
 from server.methods.genegpt.report import Ended, Ledger
 from server.methods.shared.call_lines import collect, records_read
-from server.methods.shared.evidence_index import identifiers_in
+from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.outcomes import YES_NO, why_cut
 
 _NOT_FOUND: Final = re.compile(

@@ -20,7 +20,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Final, Literal, Protocol
+
+from pydantic import AfterValidator, ConfigDict, Field
 
 from models.catalog import ModelCard, Summaries
 from models.decoding.call_loop import LoopRequest
@@ -67,7 +69,8 @@ from server.methods.genegpt.prompt import (
 )
 from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary
-from server.types import EGRESS_MODES, EgressMode
+from server.methods.shared.options import CLOSED, Flag, checked, refuse, validated
+from server.types import EgressMode
 
 # What the model writes between two replies; a call has about 60 tokens, the reasoning of a hop as many.
 _OWN_TOKENS: Final = 512
@@ -83,9 +86,17 @@ _MULTI_HOP_CALLS: Final = 8
 
 
 GrammarMode = Literal["off", "calls", "grounded"]
-_GRAMMARS: tuple[GrammarMode, ...] = ("off", "calls", "grounded")
-_SUMMARIES: tuple[Summaries, ...] = ("lead", "full")
 _MAX_ORGANISM = 60
+
+
+def _mask(value: str) -> str:
+    if (mask := resolve_mask(value)) is None:
+        raise ValueError("must be full, slim, none, or six digits 0/1")
+    return mask
+
+
+def _is_organism(name: str) -> bool:
+    return 0 < len(name) <= _MAX_ORGANISM and name.isprintable()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +112,16 @@ class GeneGptOptions:
     - ``egress``: None for the mode of the request's key.
     """
 
-    mask: str
-    max_calls: int
+    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
+    mask: Annotated[str, AfterValidator(_mask)]
+    max_calls: Annotated[int, Field(strict=True, ge=0)]
     grammar: GrammarMode = "grounded"
-    condense: bool = True
-    organism: str = ""
-    cot: bool | None = None
-    references: bool = True
+    condense: Flag = True
+    organism: Annotated[str, AfterValidator(checked(_is_organism, f"a name of at most {_MAX_ORGANISM} characters"))] = (
+        ""
+    )
+    cot: Flag | None = None
+    references: Flag = True
     summaries: Summaries = "full"
     egress: EgressMode | None = None
 
@@ -121,41 +135,11 @@ def parse_options(values: Mapping[str, Any], *, card: ModelCard, max_calls: int)
         OptionInvalid: ``param`` names the key.
     """
     mask = resolve_mask(card.genegpt_mask) or "001001"
-    checked: dict[str, Any] = {"mask": mask, "max_calls": max_calls, "summaries": card.summaries}
-    for key, value in values.items():
-        checked[key] = _check(key, value, max_calls)
-    return GeneGptOptions(**checked)
-
-
-def _check(key: str, value: Any, max_calls: int) -> Any:
-    match key:
-        case "mask":
-            mask = resolve_mask(value) if isinstance(value, str) else None
-            return _need(mask is not None, mask, key, "full, slim, none, or six digits 0/1")
-        case "max_calls":
-            is_number = isinstance(value, int) and not isinstance(value, bool)
-            return _need(is_number and 0 <= value <= max_calls, value, key, f"a number from 0 to {max_calls}")
-        case "grammar":
-            return _need(value in _GRAMMARS, value, key, "one of " + ", ".join(_GRAMMARS))
-        case "egress":
-            return _need(value in EGRESS_MODES, value, key, "one of " + ", ".join(EGRESS_MODES))
-        case "organism":
-            is_name = isinstance(value, str) and 0 < len(value) <= _MAX_ORGANISM and value.isprintable()
-            return _need(is_name, value, key, f"a name of at most {_MAX_ORGANISM} characters")
-        case "summaries":
-            return _need(value in _SUMMARIES, value, key, "one of " + ", ".join(_SUMMARIES))
-        case "condense" | "cot" | "references":
-            return _need(isinstance(value, bool), value, key, "true or false")
-        case _:
-            known = "mask, max_calls, grammar, condense, organism, cot, references, summaries, egress"
-            name = f"arrowhead.{key[:40]}"
-            raise OptionInvalid(f"{name}: there is no such option; options are {known}", param=name)
-
-
-def _need(fine: bool, value: Any, key: str, what: str) -> Any:
-    if not fine:
-        raise OptionInvalid(f"arrowhead.{key}: must be {what}", param=f"arrowhead.{key}")
-    return value
+    usual = {"mask": mask, "max_calls": max_calls, "summaries": card.summaries}
+    options = validated(GeneGptOptions, usual | dict(values))
+    if options.max_calls > max_calls:
+        refuse("max_calls", f"must be a number from 0 to {max_calls}")
+    return options
 
 
 SYNTAX = CallSyntax(opener="[https://", closer="]->", is_call=looks_like_call)

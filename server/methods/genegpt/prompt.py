@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any, Final, Literal
 
 from retrieval.ncbi.calls.entrez_spelling import entrez_spelling
@@ -34,8 +33,8 @@ from retrieval.ncbi.replies.records import (
 )
 from retrieval.types import Focus
 from server.methods.shared.conversation.follow_ups import ABOUT, about
-from server.methods.shared.evidence_index import identifiers_in
-from server.methods.shared.generation import with_instruction
+from server.methods.shared.generation import prompt_text, with_instruction
+from server.methods.shared.identifiers import identifiers_in
 
 MASKS: Mapping[str, str] = {"full": "111111", "slim": "001001", "none": "000000"}
 COT_TRIGGER = "Let's decompose the question to sub-questions and solve them step by step."
@@ -190,10 +189,10 @@ class Prompt:
 
     @classmethod
     def load(cls) -> Prompt:
-        facts = json.loads(_text("demonstrations.json"))
-        parts = {"dc1": _text("dc1_eutils.txt"), "dc2": _text("dc2_blast.txt")}
+        facts = json.loads(prompt_text("genegpt", "demonstrations.json"))
+        parts = {"dc1": prompt_text("genegpt", "dc1_eutils.txt"), "dc2": prompt_text("genegpt", "dc2_blast.txt")}
         parts |= {name: _demonstration(facts[name]) for name in _PARTS[2:]}
-        return cls(_text("instruction.txt"), _text("instruction_chat.txt"), parts)
+        return cls(prompt_text("genegpt", "instruction.txt"), prompt_text("genegpt", "instruction_chat.txt"), parts)
 
     def header(self, mask: str) -> str:
         """Return instruction, documentation and demonstrations, separated by blank lines; ``mask`` has six digits."""
@@ -216,10 +215,6 @@ class Prompt:
         """Return the messages for a model with a chat template."""
         system = with_instruction(f"{self.header(mask)}\n\n{self.chat_instruction}", client_instruction)
         return [{"role": "system", "content": system}, {"role": "user", "content": question_line(question).strip()}]
-
-
-def _text(name: str) -> str:
-    return (files("server.methods.genegpt") / "prompts" / name).read_text(encoding="utf-8").strip()
 
 
 def _demonstration(facts: Mapping[str, Any]) -> str:
@@ -366,7 +361,7 @@ def is_in_scope(question: str) -> bool:
 
 def has_identifier(question: str) -> bool:
     """Return whether a question has a symbol, a number of a record, a position or their like."""
-    return any(one.kind != "number" for one in identifiers_in(question))
+    return any(identifiers_in(question))
 
 
 def asking_part(question: str) -> str:

@@ -58,7 +58,6 @@ from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import evidence_of
 from server.methods.medrag.extraction import Extraction
 from server.methods.medrag.method import refuse_logprobs
-from server.methods.medrag.quotation import Quotation
 from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of
 from server.methods.medrag.report import abstention, closing_events, retrieved
 from server.methods.medrag.request import (
@@ -71,7 +70,6 @@ from server.methods.medrag.request import (
 )
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
-from server.methods.shared.quoted import Quoting
 from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 
@@ -114,17 +112,15 @@ class IMedRag:
     def check(self, ask: AnswerRequest) -> None:
         options = parse_iterated(ask.options, self._lifecycle.card)
         read_question(ask.question, options)
-        synthesis = self._synthesis(options)
-        if synthesis != "generated":
-            refuse_unread(options, synthesis)
+        if self._synthesis(options) == "extractive":
+            refuse_unread(options)
         self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_iterated(ask.options, self._lifecycle.card)
         question = read_question(ask.question, options)
-        synthesis = self._synthesis(options)
-        if synthesis == "extractive":
+        if self._synthesis(options) == "extractive":
             verdicts = self._reader.verdicts(ask)
             extraction = Extraction(self.name, question, options, self._passages.open(ask), self._gate, verdicts)
             answering = extraction.events(_queries_without_model(question))
@@ -135,7 +131,7 @@ class IMedRag:
                 yield event
 
     def _synthesis(self, options: IMedRagOptions) -> Synthesis:
-        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card, quotes=options.quotes)
+        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
 
     def _run(self, ask: AnswerRequest, question: ParsedQuestion, options: IMedRagOptions) -> _Run:
         engine = self._lifecycle.get()
@@ -150,7 +146,6 @@ class IMedRag:
             passages=self._passages.open(ask),
             prompts=IteratedPrompts(self._prompts, question, options),
             parts=self._parts,
-            synthesis=self._synthesis(options),
         )
 
 
@@ -166,7 +161,6 @@ class _Run:
     passages: Passages
     prompts: IteratedPrompts
     parts: Tracer
-    synthesis: Synthesis
     library: CitedPassages = field(default_factory=CitedPassages)
     best_passages: list[RankedPassage] = field(default_factory=list)
     reason: StopReason = ""
@@ -181,7 +175,7 @@ class _Run:
         self.rounds = Rounds(bounds, self.question.stem)
         self.lengths = plan_lengths(self._engine, options, self.params.max_tokens)
         self.budget = Budget(self.generations, options.max_tokens_total, options.max_seconds)
-        self.details = _details_of(self.question, options) | {"synthesis": self.synthesis}
+        self.details = _details_of(self.question, options)
 
     @property
     def _engine(self) -> Engine:
@@ -287,25 +281,8 @@ class _Run:
         # A choice cites none of the passages that the sub-answers cite.
         numbers = None if self.question.choices else self.library.by_number
         yield EvidenceRead(evidence_of(self.library.by_number.values(), numbers))
-        async with aclosing(
-            self._quoted(params) if self.synthesis == "quoted" else self._written(inputs, params, lack)
-        ) as events:
+        async with aclosing(self._written(inputs, params, lack)) as events:
             async for event in events:
-                yield event
-
-    async def _quoted(self, params: GenerateParams) -> AsyncGenerator[Event, None]:
-        """Quote the passages that the sub-answers cite, then the best one of each query."""
-        for found in self.best_passages:
-            self.library.number_of(found)
-        quoting = Quoting(
-            self.generations, self.layout, params, lambda: self.budget.seconds_left, self.budget.tokens_left
-        )
-        quotation = Quotation(self.question, self.options, quoting)
-        self.details["calls"] = self.generations.num_started
-        async with aclosing(quotation.events(self.library.by_number, self.details)) as events:
-            async for event in events:
-                # Read at the end of the answer.
-                self.details["calls"] = self.generations.num_started
                 yield event
 
     async def _written(self, inputs: PromptInputs, params: GenerateParams, lack: str) -> AsyncGenerator[Event, None]:

@@ -35,6 +35,7 @@ from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
 from server.methods.kg_rag.report import citation_records, node_url, references_of
 from server.methods.shared.call_lines import render
 from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.conversation.follow_ups import ABOUT
 from server.methods.shared.outcomes import notice
 from server.methods.shared.sentences import quotation
 
@@ -293,7 +294,7 @@ class _ParsedQuestion:
         """Return the words of the question that neither a name, a relation nor the kind of a node explains."""
         ends = (end for statement in self.ordered for end in (statement.source, statement.target))
         kinds = {term for kind in {end.kind for end in ends} for term in query_terms(kind)}
-        words = unread_words(self.rest, self.relations)
+        words = unread_words(self.rest.replace(ABOUT, "("), self.relations)
         return tuple(word for word in words if word.casefold() not in _ASKING and not kinds & {*query_terms(word)})
 
     @property

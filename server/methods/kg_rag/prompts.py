@@ -9,29 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import ConfigDict, Field
 
 from models.types import Grammar
 from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
 from server.methods.base import OptionInvalid
-from server.methods.shared.choices import MAX_CHOICES, are_choices, listed_choices, one_line, regex_of
-from server.methods.shared.generation import with_instruction
+from server.methods.shared.choices import listed_choices, one_line, regex_of
+from server.methods.shared.generation import prompt_text, with_instruction
+from server.methods.shared.options import CLOSED, Choices, Flag, NumSentences, refuse, validated
 from server.methods.shared.reading.gate import MAX_SENTENCES
-from server.methods.shared.synthesis import SYNTHESES, Synthesis
-from server.types import EGRESS_MODES, EgressMode
+from server.methods.shared.synthesis import Synthesis
+from server.types import EgressMode
 
 Form = Literal["general", "true_false", "multiple_choice"]
 WithoutContext = Literal["abstain", "answer"]
 Linking = Literal["dictionary", "model"]
-_FORMS = ("auto", "general", "true_false", "multiple_choice")
-_PRUNINGS: tuple[Pruning, ...] = ("budget", "paper")
-_WITHOUT: tuple[WithoutContext, ...] = ("abstain", "answer")
-_LINKINGS: tuple[Linking, ...] = ("dictionary", "model")
-_KNOWN = (
-    "form, choices, linking, evidence, pruning, context_tokens, without_context, references, synthesis, sentences, "
-    "egress"
-)
 MAX_CONTEXT_TOKENS = 16_384
 
 
@@ -52,16 +46,17 @@ class KgRagOptions:
     - ``egress``: None for the mode of the key.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
     form: Form | Literal["auto"] = "auto"
-    choices: tuple[str, ...] = ()
+    choices: Choices = ()
     linking: Linking = "dictionary"
-    evidence: bool = False
+    evidence: Flag = False
     pruning: Pruning = "budget"
-    context_tokens: int | None = None
+    context_tokens: Annotated[int, Field(strict=True, ge=1, le=MAX_CONTEXT_TOKENS)] | None = None
     without_context: WithoutContext = "abstain"
-    references: bool = True
+    references: Flag = True
     synthesis: Synthesis | None = None
-    sentences: int = MAX_SENTENCES
+    sentences: NumSentences = MAX_SENTENCES
     egress: EgressMode | None = None
 
     @property
@@ -76,50 +71,10 @@ def parse_options(values: Mapping[str, Any]) -> KgRagOptions:
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    options = KgRagOptions(**{key: _check(key, value) for key, value in values.items()})
+    options = validated(KgRagOptions, values)
     if options.choices and options.form not in ("auto", "multiple_choice"):
-        raise OptionInvalid("arrowhead.choices: belong to a multiple_choice question", param="arrowhead.choices")
+        refuse("choices", "belong to a multiple_choice question")
     return options
-
-
-def _check(key: str, value: Any) -> Any:
-    match key:
-        case "form":
-            return _need(value in _FORMS, value, key, "one of " + ", ".join(_FORMS))
-        case "choices":
-            return _need(are_choices(value), _as_tuple(value), key, f"2 to {MAX_CHOICES} different lines of text")
-        case "linking":
-            return _need(value in _LINKINGS, value, key, "one of " + ", ".join(_LINKINGS))
-        case "pruning":
-            return _need(value in _PRUNINGS, value, key, "one of " + ", ".join(_PRUNINGS))
-        case "without_context":
-            return _need(value in _WITHOUT, value, key, "one of " + ", ".join(_WITHOUT))
-        case "context_tokens":
-            is_number = isinstance(value, int) and not isinstance(value, bool)
-            fine = is_number and 1 <= value <= MAX_CONTEXT_TOKENS
-            return _need(fine, value, key, f"a number from 1 to {MAX_CONTEXT_TOKENS}")
-        case "synthesis":
-            return _need(value in SYNTHESES, value, key, "one of " + ", ".join(SYNTHESES))
-        case "sentences":
-            is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SENTENCES
-            return _need(is_count, value, key, f"a number from 1 to {MAX_SENTENCES}")
-        case "egress":
-            return _need(value in EGRESS_MODES, value, key, "one of " + ", ".join(EGRESS_MODES))
-        case "evidence" | "references":
-            return _need(isinstance(value, bool), value, key, "true or false")
-        case _:
-            name = f"arrowhead.{key[:40]}"
-            raise OptionInvalid(f"{name}: there is no such option; options are {_KNOWN}", param=name)
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(str(choice).strip() for choice in value) if isinstance(value, list) else ()
-
-
-def _need(fine: bool, value: Any, key: str, what: str) -> Any:
-    if not fine:
-        raise OptionInvalid(f"arrowhead.{key}: must be {what}", param=f"arrowhead.{key}")
-    return value
 
 
 NONE_OF_THESE: Final = "none of these"
@@ -241,7 +196,7 @@ class Prompts:
 
     @classmethod
     def load(cls) -> Prompts:
-        return cls({name: _text(name) for name in _PARTS})
+        return cls({name: prompt_text("kg_rag", f"{name}.txt") for name in _PARTS})
 
     def base_form(self, question: ParsedQuestion, context: str) -> str:
         """Return the prompt for a model that continues text."""
@@ -266,7 +221,3 @@ def _user_text(question: ParsedQuestion, context: str) -> str:
     head = f"Context:\n{context}\n\n" if context else ""
     answers = f"\nChoices: {'; '.join(question.answers)}" if question.answers else ""
     return f"{head}Question: {question.text}{answers}"
-
-
-def _text(name: str) -> str:
-    return (files("server.methods.kg_rag") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()

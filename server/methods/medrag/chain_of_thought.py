@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Final
 
 from models.decoding.types import LoopFinish
 from models.types import REPETITION, Delta, GenerateParams
 from server.methods.base import Event, TextDelta, TranscriptDelta
 from server.methods.medrag.request import MARK, ParsedQuestion, Reasoning
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
 
 # Prompts a base model to reason; a chat model needs no prefix.
 _REASONING: Final = "Reasoning:"
@@ -54,7 +53,7 @@ class Prompts:
 
     @classmethod
     def load(cls) -> Prompts:
-        return cls({name: _text(name) for name in _PARTS})
+        return cls({name: prompt_text("medrag", f"{name}.txt") for name in _PARTS})
 
     def answering(self, question: ParsedQuestion, reasoning: Reasoning, context: str) -> PromptInputs:
         """Return the prompt of an answer; ``context`` "" means that there is none.
@@ -68,10 +67,6 @@ class Prompts:
     def how(self, question: ParsedQuestion, reasoning: Reasoning) -> str:
         form = "choice" if question.choices else "open"
         return self.parts[f"{form}_{'reasoned' if reasoning == 'chain_of_thought' else 'direct'}"]
-
-
-def _text(name: str) -> str:
-    return (files("server.methods.medrag") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import PurePath
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
@@ -129,7 +129,6 @@ class Context:
 
 
 PassageOrder = Literal["library", "rank", "best_last"]
-ORDERS: Final = get_args(PassageOrder)
 
 
 def build_context(

@@ -13,32 +13,25 @@ self-consistency (``samples``).
 Differences from the published program: passages are whole, numbered, and by default in the library's order; the letter
 of a choice is generated under a grammar, after free reasoning of bounded length; the passages that the answer cites are
 listed; without passages, the method abstains; where the model cannot write, or on request, the answer is made of
-sentences of the passages, chosen by the model (``quoted``) or without it (``extractive``).
+sentences of the passages (``extractive``).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from itertools import count
 
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Event, EvidenceRead, OptionInvalid, Step
-from server.methods.medrag import report
-from server.methods.medrag.context import evidence_of
+from server.methods.base import AnswerRequest, Event, OptionInvalid
 from server.methods.medrag.extraction import Extraction
-from server.methods.medrag.quotation import Quotation
 from server.methods.medrag.reading import PassageReader
-from server.methods.medrag.report import Outcome
 from server.methods.medrag.request import (
     MedRagOptions,
-    ParsedQuestion,
     parse_options,
     read_question,
     refuse_unread,
 )
 from server.methods.shared.passages import PassageSource
-from server.methods.shared.quoted import Quoting
 from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 
@@ -63,9 +56,8 @@ class MedRag:
                 "arrowhead.samples: only answers to a multiple-choice question can be counted",
                 param="arrowhead.samples",
             )
-        synthesis = self._synthesis(options)
-        if synthesis != "generated":
-            refuse_unread(options, synthesis)
+        if self._synthesis(options) == "extractive":
+            refuse_unread(options)
         if options.retrieval:
             self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
@@ -73,43 +65,19 @@ class MedRag:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options, self._lifecycle.card)
         question = read_question(ask.question, options)
-        match self._synthesis(options):
-            case "extractive":
-                verdicts = self._reader.verdicts(ask)
-                extraction = Extraction(self.name, question, options, self._passages.open(ask), self._gate, verdicts)
-                answering = extraction.events([question.stem])
-            case "quoted":
-                answering = self._quoted(ask, question, options)
-            case "generated":
-                answering = self._reader.read(ask, question, options, self.name, self._passages.open(ask))
+        passages = self._passages.open(ask)
+        if self._synthesis(options) == "extractive":
+            verdicts = self._reader.verdicts(ask)
+            extraction = Extraction(self.name, question, options, passages, self._gate, verdicts)
+            answering = extraction.events([question.stem])
+        else:
+            answering = self._reader.read(ask, question, options, self.name, passages)
         async with aclosing(answering) as events:
             async for event in events:
                 yield event
 
-    async def _quoted(
-        self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions
-    ) -> AsyncGenerator[Event, None]:
-        chains = self._reader.chains(ask, question, options)
-        gathered = await self._passages.open(ask).find([question.stem], options.passage_query)
-        yield Step(report.searched(gathered))
-        context = await self._reader.context(chains, gathered.lists[0], options)
-        yield report.retrieved([question.stem], context.passages)
-        yield EvidenceRead(evidence_of(context.passages, count(1)))
-        yield Step(report.read(context))
-        outcome = Outcome(question, options, gathered, context)
-        details = report.details_of(outcome, self.name) | {"synthesis": "quoted"}
-        if outcome.must_abstain:
-            for final_event in report.abstention(outcome.lack, details, outcome=outcome.outcome_of_lack):
-                yield final_event
-            return
-        numbered = {number: context.passages[number - 1] for number in context.best_first}
-        quotation = Quotation(question, options, Quoting(chains.generations, chains.layout, chains.params))
-        async with aclosing(quotation.events(numbered, details)) as events:
-            async for event in events:
-                yield event
-
     def _synthesis(self, options: MedRagOptions) -> Synthesis:
-        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card, quotes=options.quotes)
+        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
 
 
 def refuse_logprobs(ask: AnswerRequest) -> None:

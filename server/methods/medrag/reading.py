@@ -20,8 +20,9 @@ from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, 
 from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
 from server.methods.medrag.report import Ballot, Outcome
-from server.methods.medrag.request import MAX_CONTEXT_TOKENS, MedRagOptions, ParsedQuestion
+from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.options import MAX_CONTEXT_TOKENS
 from server.methods.shared.passages import Passages
 from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 

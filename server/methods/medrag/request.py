@@ -7,34 +7,43 @@ question leaves the machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field
 
 from models.catalog import ModelCard
 from models.types import Grammar
 from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever, is_retriever
-from retrieval.corpus.store.base import is_name
 from server.methods.base import OptionInvalid
-from server.methods.medrag.context import ORDERS, PassageOrder
-from server.methods.shared.choices import MAX_CHOICES, are_choices, listed_choices, one_line
+from server.methods.medrag.context import PassageOrder
+from server.methods.shared.choices import listed_choices, one_line
+from server.methods.shared.options import (
+    CLOSED,
+    Choices,
+    ContextTokens,
+    Flag,
+    Namespaces,
+    NumSentences,
+    checked,
+    refuse,
+    validated,
+)
 from server.methods.shared.passages import PassageQuery
-from server.methods.shared.reading.gate import DEFAULT_SENTENCES, MAX_SENTENCES
-from server.methods.shared.synthesis import SYNTHESES, Synthesis
+from server.methods.shared.reading.gate import DEFAULT_SENTENCES
+from server.methods.shared.synthesis import Synthesis
 
+_Options = TypeVar("_Options", bound="MedRagOptions")
 Form = Literal["open", "multiple_choice"]
 Reasoning = Literal["chain_of_thought", "direct"]
 Without = Literal["abstain", "answer"]
 Stop = Literal["adaptive", "fixed"]
-MAX_CONTEXT_TOKENS: Final = 1_000_000
 MAX_SAMPLES: Final = 32
 MAX_ROUNDS: Final = 10
 MAX_QUERIES: Final = 10
-_MAX_NAMESPACES: Final = 64
-_Options = TypeVar("_Options", bound="MedRagOptions")
-# A predicate for valid values, and its description.
-_Rule = tuple[Callable[[Any], bool], str]
-_FLAG: Final = (lambda value: isinstance(value, bool), "true or false")
+_LOCAL: Final = {"egress": "retrieval is local, so nothing leaves and there is nothing to set"}
+_RETRIEVERS: Final = f"one of {', '.join(RANKERS)}, dense:ENCODER, or a list such as bm25+dense+pes2"
 # i-MedRAG has neither voting chains nor a baseline without retrieval.
 _NOT_ITERATED: Final = ("retrieval", "samples")
 MARK: Final = "Answer:"
@@ -60,27 +69,26 @@ class MedRagOptions:
     - ``samples``: number of voting chains.
     - ``without_passages``: what to do where no passage is found.
     - ``synthesis``: how the answer is made; None for the default of method and model.
-    - ``quotes``: True for a quoted answer, False for any other; None for the default of ``synthesis``.
-    - ``sentences``: at most so many in a quoted or extractive answer.
+    - ``sentences``: at most so many in an extractive answer.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
     form: Form | Literal["auto"] = "auto"
-    choices: tuple[str, ...] = ()
-    namespaces: tuple[str, ...] = ()
-    retriever: Retriever | None = None
-    k: int = 32
-    rerank: int = 0
-    expand: bool = False
-    context_tokens: int | None = None
+    choices: Choices = ()
+    namespaces: Namespaces = ()
+    retriever: Annotated[Retriever, AfterValidator(checked(is_retriever, _RETRIEVERS))] | None = None
+    k: Annotated[int, Field(strict=True, ge=1, le=MAX_K)] = 32
+    rerank: Annotated[int, Field(strict=True, ge=0, le=MAX_K)] = 0
+    expand: Flag = False
+    context_tokens: ContextTokens | None = None
     order: PassageOrder = "library"
     reasoning: Reasoning = "chain_of_thought"
-    retrieval: bool = True
-    samples: int = 1
+    retrieval: Flag = True
+    samples: Annotated[int, Field(strict=True, ge=1, le=MAX_SAMPLES)] = 1
     without_passages: Without = "abstain"
-    references: bool = True
+    references: Flag = True
     synthesis: Synthesis | None = None
-    quotes: bool | None = None
-    sentences: int = DEFAULT_SENTENCES
+    sentences: NumSentences = DEFAULT_SENTENCES
 
     @property
     def passage_query(self) -> PassageQuery:
@@ -97,48 +105,11 @@ class IMedRagOptions(MedRagOptions):
     add nothing. ``max_tokens_total`` covers all prompts and all generated text, ``max_seconds`` the whole answer.
     """
 
-    rounds: int = 4
-    queries: int = 3
+    rounds: Annotated[int, Field(strict=True, ge=1, le=MAX_ROUNDS)] = 4
+    queries: Annotated[int, Field(strict=True, ge=1, le=MAX_QUERIES)] = 3
     stop: Stop = "adaptive"
-    max_seconds: float = 600.0
-    max_tokens_total: int = 400_000
-
-
-def _number(least: int, most: int) -> _Rule:
-    fits = lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most  # noqa: E731
-    return fits, f"a number from {least} to {most}"
-
-
-def _one_of(*words: str) -> _Rule:
-    return lambda value: isinstance(value, str) and value in words, "one of " + ", ".join(words)
-
-
-_MEDRAG: Final[dict[str, _Rule]] = {
-    "form": _one_of("auto", "open", "multiple_choice"),
-    "choices": (lambda value: are_choices(value), f"2 to {MAX_CHOICES} different lines of text"),
-    "namespaces": (lambda value: are_names(value), f"a list of 1 to {_MAX_NAMESPACES} names"),
-    "retriever": (is_retriever, f"one of {', '.join(RANKERS)}, dense:ENCODER, or a list such as bm25+dense+pes2"),
-    "k": _number(1, MAX_K),
-    "rerank": _number(0, MAX_K),
-    "expand": _FLAG,
-    "context_tokens": _number(1, MAX_CONTEXT_TOKENS),
-    "order": _one_of(*ORDERS),
-    "reasoning": _one_of("chain_of_thought", "direct"),
-    "retrieval": _FLAG,
-    "samples": _number(1, MAX_SAMPLES),
-    "without_passages": _one_of("abstain", "answer"),
-    "references": _FLAG,
-    "synthesis": _one_of(*SYNTHESES),
-    "quotes": _FLAG,
-    "sentences": _number(1, MAX_SENTENCES),
-}
-_ROUNDS: Final[dict[str, _Rule]] = {
-    "rounds": _number(1, MAX_ROUNDS),
-    "queries": _number(1, MAX_QUERIES),
-    "stop": _one_of("adaptive", "fixed"),
-    "max_seconds": (lambda value: _is_seconds(value), "a number of seconds from 1 to 86400"),
-    "max_tokens_total": _number(1_000, 100_000_000),
-}
+    max_seconds: Annotated[float, Field(strict=True, ge=1, le=86_400)] = 600.0
+    max_tokens_total: Annotated[int, Field(strict=True, ge=1_000, le=100_000_000)] = 400_000
 
 
 def parse_options(values: Mapping[str, Any], card: ModelCard) -> MedRagOptions:
@@ -147,7 +118,7 @@ def parse_options(values: Mapping[str, Any], card: ModelCard) -> MedRagOptions:
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    return _parsed(MedRagOptions, _MEDRAG, _defaults(card) | dict(values))
+    return _consistent(validated(MedRagOptions, _defaults(card) | dict(values), why_none=_LOCAL))
 
 
 def parse_iterated(values: Mapping[str, Any], card: ModelCard) -> IMedRagOptions:
@@ -156,68 +127,34 @@ def parse_iterated(values: Mapping[str, Any], card: ModelCard) -> IMedRagOptions
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    known = {key: rule for key, rule in _MEDRAG.items() if key not in _NOT_ITERATED} | _ROUNDS
-    return _parsed(IMedRagOptions, known, _defaults(card) | dict(values))
+    given = _defaults(card) | dict(values)
+    return _consistent(validated(IMedRagOptions, given, without=_NOT_ITERATED, why_none=_LOCAL))
 
 
 def _defaults(card: ModelCard) -> dict[str, Any]:
     return {} if card.context_tokens is None else {"context_tokens": card.context_tokens}
 
 
-def _parsed(kind: type[_Options], known: Mapping[str, _Rule], values: Mapping[str, Any]) -> _Options:
-    for key, value in values.items():
-        if key == "egress":
-            _refuse(key, "retrieval is local, so nothing leaves and there is nothing to set")
-        if key not in known:
-            _refuse(key[:40], f"there is no such option; options are {', '.join(known)}")
-        fits, rule = known[key]
-        if not fits(value):
-            _refuse(key, f"must be {rule}")
-    options = kind(**{key: _frozen(value) for key, value in values.items()})
+def _consistent(options: _Options) -> _Options:
     if options.choices and options.form == "open":
-        _refuse("choices", "belong to a multiple_choice question")
-    if (
-        options.quotes is not None
-        and options.synthesis is not None
-        and options.quotes != (options.synthesis == "quoted")
-    ):
-        _refuse("quotes", f"contradicts synthesis {options.synthesis!r}; give one of the two")
+        refuse("choices", "belong to a multiple_choice question")
     if options.rerank > options.k:
-        _refuse("rerank", "keeps some of the k passages found, so it cannot be more")
+        refuse("rerank", "keeps some of the k passages found, so it cannot be more")
     return options
 
 
-def refuse_unread(options: MedRagOptions, synthesis: Synthesis) -> None:
-    """Refuse options of a quoted or extractive answer that only a freely written answer can have.
+def refuse_unread(options: MedRagOptions) -> None:
+    """Refuse options of an extractive answer that only a written one can have.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    answer = f"{'an' if synthesis == 'extractive' else 'a'} {synthesis} answer"
     if not options.retrieval:
-        _refuse("retrieval", f"{answer} is read from passages, so it cannot be false")
+        refuse("retrieval", "an extractive answer is read from passages, so it cannot be false")
     if options.without_passages == "answer":
-        _refuse("without_passages", f"{answer} is read from passages; without any it can only abstain")
+        refuse("without_passages", "an extractive answer is read from passages; without any it can only abstain")
     if options.samples > 1:
-        _refuse("samples", f"{answer} has no chains that could vote")
-
-
-def _refuse(key: str, why: str) -> None:
-    raise OptionInvalid(f"arrowhead.{key}: {why}", param=f"arrowhead.{key}")
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(str(one).strip() for one in value) if isinstance(value, list) else value
-
-
-def are_names(value: Any) -> bool:
-    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_NAMESPACES:
-        return False
-    return all(isinstance(name, str) and is_name(name) for name in value)
-
-
-def _is_seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= 86_400
+        refuse("samples", "an extractive answer has no chains that could vote")
 
 
 _VERDICTS: Final = frozenset({"yes", "no", "maybe", "unknown", "uncertain", "unclear"})

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from models.decoding.types import CallReply
 from server.methods.base import Reference
-from server.methods.shared.evidence_index import identifiers_in
+from server.methods.shared.identifiers import numbers_and_identifiers
 
 # Parameters that carry the query; the short form omits the others.
 _QUERY_PARAMETERS = ("term", "id", "QUERY", "RID", "linkname")
@@ -113,11 +113,11 @@ def standing(records: Sequence[Mapping[str, Any]], text: str, question: str = ""
     """
     read = [one for record in reversed(records) for one in _pages_of(record)]
     spans = [part.strip() for part in re.split(r"[,;\n]", text) if part.strip()]
-    spans += [found.text for found in identifiers_in(text)]
+    spans += numbers_and_identifiers(text)
     found = [one for one in read if any(_stands(span, one.text) for span in spans)]
     if not found:
         found = [one for one in read if any(_stands(span.casefold(), one.text.casefold()) for span in spans)]
-    asked = [one.text.casefold() for one in identifiers_in(question)]
+    asked = [one.casefold() for one in numbers_and_identifiers(question)]
     named = [one for one in found if any(_stands(name, one.text.casefold()) for name in asked)]
     return [*dict.fromkeys((one.title, one.url) for one in named or found)][:MAX_REFERENCES]
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Final, Protocol
 
 from models.catalog import ModelCard
@@ -23,8 +24,7 @@ from models.errors import ModelError
 from models.types import Delta, FinishReason, GenerateParams
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, plain_ids, uses_chat_template
-from server.methods.shared.evidence_index import identifiers_in
-from server.methods.shared.identifiers import EVERYDAY
+from server.methods.shared.identifiers import EVERYDAY, numbers_and_identifiers
 
 log = logging.getLogger(__name__)
 _CLIENT_ASKS: Final = (
@@ -112,6 +112,11 @@ class Generations:
             computed_tokens=so_far.computed_tokens + prompt - cached + sampled,
             segments=so_far.segments + 1,
         )
+
+
+def prompt_text(package: str, file: str) -> str:
+    """Return a text of a package's folder ``prompts``; a method reads its own once."""
+    return (files(f"server.methods.{package}") / "prompts" / file).read_text(encoding="utf-8").strip()
 
 
 def with_instruction(system: str, client_instruction: str) -> str:
@@ -246,10 +251,10 @@ def listed_identifiers(answer: str, sources: Iterable[str]) -> list[str]:
     """
     found: dict[str, None] = {}
     for source in sources:
-        for word in (*(one.text for one in identifiers_in(source)), *_everyday(source)):
+        for word in (*numbers_and_identifiers(source), *_everyday(source)):
             if is_listable(word):
                 found.setdefault(word)
-    in_answer = {one.text for one in identifiers_in(answer)}
+    in_answer = set(numbers_and_identifiers(answer))
     known = [*(word for word in found if word in in_answer), *_everyday(answer), *_USUAL]
     return list(dict.fromkeys([*known, *found]))[: MAX_LISTED - 20]
 

@@ -58,6 +58,8 @@ _SHORT_FORMS: Final = (
 _NO_RECORDS: Final = EVERYDAY.union(_SHORT_FORMS.split())
 # A whole number, also of a list of ids without spaces, but not of a decimal number.
 INTEGER: Final = re.compile(r"(?<![\d.])\d+(?!\d|\.\d)")
+# Not the mark of a citation or of a list, nor a part of a name.
+_NUMBER: Final = re.compile(r"(?<![\w.,\[/-])\d[\d.,]*\d(?:[eE]-?\d+)?%?(?![\w\]])")
 _DIGITS: Final = re.compile(r"\d+")
 _TOKEN: Final = re.compile(r"[^\W_]+")
 _MAX_INITIALS: Final = 8
@@ -89,6 +91,16 @@ def identifiers_in(text: str) -> Iterator[Identifier]:
                 word, start, place = number[0], number.start(), number.end()
         if kind != "symbol" or is_symbol(word):
             yield Identifier(word, kind, start, start + len(word))
+
+
+def numbers_and_identifiers(text: str) -> list[str]:
+    """Return the identifiers of a text and its numbers of two digits and more, in order, as they stand there."""
+    found = {one.start: one for one in identifiers_in(text)}
+    ends = [(one.start, one.end) for one in found.values()]
+    spans = [(number.start(), number[0]) for number in _NUMBER.finditer(text)]
+    numbers = {start: word for start, word in spans if not any(low <= start < high for low, high in ends)}
+    texts = {start: one.text for start, one in found.items()} | numbers
+    return [texts[start] for start in sorted(texts)]
 
 
 def is_symbol(word: str) -> bool:

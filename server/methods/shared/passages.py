@@ -100,13 +100,6 @@ class Passages(Protocol):
         """
         ...
 
-    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
-        """Compare sentences of the namespaces ``names`` with the question, by their encoder and the cross-encoder.
-
-        What is not there or fails is left out of the result.
-        """
-        ...
-
 
 class PassageSource(Protocol):
     """Open the namespaces that a request may read."""

@@ -33,13 +33,6 @@ _NUMBERED: Final = re.compile(r"\[(\s*\d[\d\s,;–-]*|unverified)\]")
 _RENDERED: Final = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w{1,31};)|\\(?=[!-/:-@\[-`{-~])")
 # Quotation marks within a quote, of which none may end it, and what would open a code span.
 _INNER: Final = str.maketrans("“”„‟❝❞〝〞`", "‘’‚‛‘’‘’'")
-# A sentence with one of these is quoted whole: a clause of it alone could mean something else.
-_TURNING: Final = re.compile(
-    r"\b(?:not|no|nor|never|neither|none|without|cannot|except|excluding|lacks?|lacking|fail(?:s|ed)?|unlike|rather|"
-    r"instead|contraindicated|avoid(?:ed|s)?|if|unless|until|when|while|whereas|although|though|however|but|only|"
-    r"either|both|than|former|latter|respectively)\b|n['’]t\b|:",
-    re.IGNORECASE,
-)
 _INSTRUCTION: Final = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b[^.]{0,60}\b(?:above|previous|prior|earlier|instructions?|articles?|"
     r"evidence|sources?|context|rules?|question)\b|\b(?:system|developer) (?:prompt|message)\b|\bas an? (?:ai|language "
@@ -50,10 +43,6 @@ _INSTRUCTION: Final = re.compile(
     r"\bnotes? to (?:the |any )?(?:assistants?|models?|ai|llms?)\b",
     re.IGNORECASE,
 )
-_CLAUSE: Final = re.compile(r";\s+(?=[\w(])")
-_MIN_CLAUSE_WORDS: Final = 5
-_FIRST_WORD: Final = re.compile(r"[^\W\d_]+(?=[\s,;])")
-_SIGN: Final = re.compile(r"[.?!][\"'”’)\]]*$")
 _LAST_WORD: Final = re.compile(r"(?:^|[\s(\[\"'“])([^\s(\[\"'“]{1,12})$")
 _ABBREVIATIONS: Final = frozenset(
     re.findall(
@@ -101,41 +90,6 @@ def split_sentences(text: str, *, least_words: int = _MIN_WORDS, longest: int | 
         for low, high in _pieces(text, (begin, end), ends)
         if (longest is None or high - low <= longest) and _has_words(text, low, high, least_words)
     ]
-
-
-def split_clauses(text: str) -> list[Sentence]:
-    """Return what can be quoted on its own, in order: each sentence, and the clauses that semicolons join in it.
-
-    A passage may begin or end within a sentence: a first one that begins with a small word, and a last one without the
-    sign that ends the one before it, are left out.
-
-    A sentence that denies, opposes, lists or sets a condition anywhere has no clauses of its own: without the part
-    before it, or after it, a clause could turn into its opposite.
-    """
-    sentences = split_sentences(text)
-    whole = (one for place, one in enumerate(sentences) if _is_whole(one, place, sentences))
-    return [piece for sentence in whole for piece in (sentence, *_clauses(sentence))]
-
-
-def _is_whole(sentence: Sentence, place: int, sentences: list[Sentence]) -> bool:
-    """Return whether a sentence is no rest of one that the passage's beginning or end has cut."""
-    first = _FIRST_WORD.match(sentence.text)
-    if place == 0 and first is not None and first[0].islower():
-        return False
-    is_last = 0 < place == len(sentences) - 1
-    return not (is_last and _SIGN.search(sentences[place - 1].text) and not _SIGN.search(sentence.text))
-
-
-def _clauses(sentence: Sentence) -> list[Sentence]:
-    breaks = list(_CLAUSE.finditer(sentence.text))
-    if not breaks or _TURNING.search(sentence.text):
-        return []
-    starts = [0, *(found.end() for found in breaks)]
-    ends = [*(found.start() for found in breaks), len(sentence.text)]
-    pieces = [(low, high) for low, high in zip(starts, ends, strict=True)]
-    if any(len(_WORD.findall(sentence.text, low, high)) < _MIN_CLAUSE_WORDS for low, high in pieces):
-        return []
-    return [Sentence(sentence.text[a:b], sentence.start + a, sentence.start + b) for a, b in pieces]
 
 
 def plain_marks(text: str) -> str:

@@ -1,29 +1,21 @@
 """Say in which ways a method's answers can be made with the served model, and refuse those that cannot.
 
-``generated``: the model writes the answer. ``quoted``: it chooses verbatim quotes under a grammar. ``extractive``: the
-server chooses verbatim sentences or statements by the verifier; a model that was trained for it reads yes or no from
-them.
+``generated``: the model writes the answer. ``extractive``: the server quotes sentences or statements that the verifier
+chooses; a model that was trained for it reads yes or no from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from typing import Final, Literal, get_args
+from collections.abc import AsyncGenerator
+from typing import Final, Literal
 
 from models.catalog import CHAT, ModelCard
 from server.methods.base import AnswerRequest, Event, Method, OptionInvalid
 
-Synthesis = Literal["generated", "quoted", "extractive"]
-SYNTHESES: Final[tuple[Synthesis, ...]] = get_args(Synthesis)
-# The methods that have quoted answers, and what each has without a model.
-_QUOTED: Final = frozenset({"medrag", "i-medrag", "clinfo", "weiseeule"})
-_FURTHER: Final[Mapping[str, tuple[Synthesis, ...]]] = {
-    "kg-rag": ("extractive",),
-    "medrag": ("extractive",),
-    "i-medrag": ("extractive",),
-    "clinfo": ("extractive",),
-    "weiseeule": ("extractive",),
-}
+Synthesis = Literal["generated", "extractive"]
+# The methods that need no model that writes, and of these the ones that read passages.
+_EXTRACTIVE: Final = frozenset({"kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule"})
+_OF_PASSAGES: Final = _EXTRACTIVE - {"kg-rag"}
 
 
 def chats(card: ModelCard) -> bool:
@@ -42,16 +34,13 @@ def unable_to_chat(card: ModelCard) -> str:
 
 def served_syntheses(method: str, card: ModelCard) -> tuple[Synthesis, ...]:
     """Return the ways that work with this model, the default first; () where the method cannot be served with it."""
-    written: tuple[Synthesis, ...] = ()
-    if card.writes(method) and not (card.verdicts and method in _QUOTED):
-        quoted: tuple[Synthesis, ...] = ("quoted",) if method in _QUOTED else ()
-        # A model whose card says that it quotes reliably does so by default.
-        written = (*quoted, "generated") if card.quotes else ("generated", *quoted)
-    return (*written, *_FURTHER.get(method, ()))
+    is_written = card.writes(method) and not (card.verdicts and method in _OF_PASSAGES)
+    written: tuple[Synthesis, ...] = ("generated",) if is_written else ()
+    return (*written, "extractive") if method in _EXTRACTIVE else written
 
 
-def choose_synthesis(asked: Synthesis | None, method: str, card: ModelCard, *, quotes: bool | None = None) -> Synthesis:
-    """Return the way of one answer, None being the default; ``quotes`` False leaves out the quoted one.
+def choose_synthesis(asked: Synthesis | None, method: str, card: ModelCard) -> Synthesis:
+    """Return the way of one answer, None being the default.
 
     Raises:
         OptionInvalid: it does not work with this method or model; the message says what to do.
@@ -59,17 +48,12 @@ def choose_synthesis(asked: Synthesis | None, method: str, card: ModelCard, *, q
     served = served_syntheses(method, card)
     if not served:
         raise OptionInvalid(unable(method, card), param="model")
-    name = "arrowhead.quotes" if quotes and asked is None else "arrowhead.synthesis"
-    if quotes:
-        asked = "quoted"
     if asked is None:
-        return next(way for way in served if way != "quoted" or quotes is not False)
+        return served[0]
     if asked in served:
         return asked
-    ways = " or ".join(served)
-    is_served = asked == "generated" or (asked == "quoted" and method in _QUOTED)
-    why = unable(method, card) if is_served else f"{method} does not serve {asked!r} yet"
-    raise OptionInvalid(f"{name}: {why}; ask for {ways}", param=name)
+    why = unable(method, card) if asked == "generated" else f"{method} does not serve {asked!r}"
+    raise OptionInvalid(f"arrowhead.synthesis: {why}; ask for {' or '.join(served)}", param="arrowhead.synthesis")
 
 
 def unable(method: str, card: ModelCard) -> str:

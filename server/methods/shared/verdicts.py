@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Final
 
 from models.catalog import ModelCard
@@ -17,7 +16,7 @@ from models.errors import EngineUnavailable
 from models.types import Delta, GenerateParams, Grammar, TokenLogprob
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
 from server.methods.shared.sentences import quotation, quoted_line, sanitize
 
 YES: Final = "Yes"
@@ -87,8 +86,7 @@ class VerdictPrompt:
 
     @classmethod
     def load(cls) -> VerdictPrompt:
-        path = files("server.methods.shared") / "prompts" / "verdict_system.txt"
-        return cls(path.read_text(encoding="utf-8").strip())
+        return cls(prompt_text("shared", "verdict_system.txt"))
 
     def user(self, question: str, sentences: Sequence[NumberedSentence]) -> str:
         return "\n".join([*(one.prompt_line for one in sentences), "", question, "Yes, No or Unclear?"])

@@ -13,7 +13,6 @@ from server.methods.shared.passages import Gathered, Passages
 WeiseRetriever = Literal["pes2", "pes1", "bm25", "hybrid"]
 RETRIEVERS: Final[tuple[WeiseRetriever, ...]] = get_args(WeiseRetriever)
 Matching = Literal["variants", "exact"]
-MATCHINGS: Final[tuple[Matching, ...]] = get_args(Matching)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ prompt enhancement strategy. BMC Bioinformatics 25:281 (2024):
 
 Differences from the published program: keywords are counted in all spellings of a namespace, which are told, unless
 ``matching`` is "exact"; words (BM25) and their fusion with vectors, and a cross-encoder, can be chosen; each sentence
-has the numbers of its passages; quotes (``quoted``, ``extractive``) are served too, the latter without a model.
+has the numbers of its passages; quotes (``extractive``) are served too, without a model.
 """
 
 from __future__ import annotations
@@ -34,13 +34,11 @@ from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import Context, evidence_of, passage_record
 from server.methods.medrag.extraction import Extraction
 from server.methods.medrag.method import refuse_logprobs
-from server.methods.medrag.quotation import Quotation
 from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of, read_passages
 from server.methods.medrag.report import counted, listed
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.passages import Gathered, PassageQuery, SentenceScores
-from server.methods.shared.quoted import Quoting
+from server.methods.shared.passages import Gathered, PassageQuery
 from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis, unable
 from server.methods.weiseeule.library import (
@@ -102,7 +100,7 @@ class WeiseEule:
         refuse_logprobs(ask)
 
     def _synthesis(self, options: WeiseOptions) -> Synthesis:
-        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card, quotes=options.quotes)
+        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
@@ -144,11 +142,10 @@ class WeiseEule:
 
     def _summarizer(self, request: _WeiseRequest) -> Summarizer | None:
         """Return what summarizes the articles that the request names, None where it names none or no model can."""
-        options, synthesis = request.options, self._synthesis(request.options)
-        if synthesis == "extractive" or not self._is_able or not options.where.papers:
+        options = request.options
+        if self._synthesis(options) == "extractive" or not options.where.papers:
             return None
-        quotes = synthesis == "quoted"
-        return Summarizer(self._writing(request), self._prompts, options.sentences, options.context_tokens, quotes)
+        return Summarizer(self._writing(request), self._prompts, options.sentences, options.context_tokens)
 
     def _writing(self, request: _WeiseRequest) -> Chains:
         """Return what the model writes with.
@@ -187,7 +184,7 @@ class WeiseEule:
         return self._lifecycle.card.writes(self.name)
 
     async def _written(self, request: _WeiseRequest, chains: Chains, gathered: Gathered) -> AsyncGenerator[Event, None]:
-        """Let the model write the answer, or choose its quotes, from the passages that fit its context."""
+        """Let the model write the answer from the passages that fit its context."""
         options, prompts = request.options, self._prompts
         around = await chains.layout.prompt(prompts.system, prompts.user(request.question.text, "-"))
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
@@ -197,27 +194,24 @@ class WeiseEule:
         yield report.retrieved([request.question.text], context.passages)
         yield EvidenceRead(evidence_of(context.passages, count(1)))
         yield Step(report.read(context))
-        details = {"context_tokens": context.tokens, "left_out": context.left_out, "too_long": context.too_long}
+        details = {
+            "synthesis": "generated",
+            "context_tokens": context.tokens,
+            "left_out": context.left_out,
+            "too_long": context.too_long,
+        }
         if not context.passages:
             reason = report.why_none(gathered, context)
             for event in report.abstention(reason, details):
                 yield event
             return
-        numbered = {number: context.passages[number - 1] for number in context.best_first}
-        if self._synthesis(options) == "quoted":
-            inner = _as_medrag(options, self._lifecycle.card)
-            quoting = Quoting(chains.generations, chains.layout, chains.params)
-            events = Quotation(chains.question, inner, quoting).events(numbered, details | {"synthesis": "quoted"})
-        else:
-            events = self._generated(chains, context, (request, details | {"synthesis": "generated"}))
-        async with aclosing(events) as answering:
+        async with aclosing(self._generated(chains, context, request, details)) as answering:
             async for event in answering:
                 yield event
 
     async def _generated(
-        self, chains: Chains, context: Context, what: tuple[_WeiseRequest, Mapping[str, Any]]
+        self, chains: Chains, context: Context, request: _WeiseRequest, details: Mapping[str, Any]
     ) -> AsyncGenerator[Event, None]:
-        request, details = what
         inputs = PromptInputs(self._prompts.system, self._prompts.user(request.question.text, context.text))
         chain: Chain | None = None
         async with aclosing(chains.events(inputs)) as events:
@@ -335,9 +329,6 @@ class _FoundPassagesOnly:
 
     async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
         return self.gathered
-
-    async def compare(self, question: str, sentences: Sequence[str], names: Sequence[str]) -> SentenceScores:
-        return await self.library.compare(question, sentences, names)
 
 
 def _with_details(event: Event, details: Mapping[str, Any]) -> Event:

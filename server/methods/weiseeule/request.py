@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib.resources import files
-from typing import Any, Final, Literal, NoReturn
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from models.errors import ArrowheadError
 from models.types import GenerateParams, Grammar
@@ -19,14 +20,20 @@ from retrieval.corpus.items import date_number
 from retrieval.corpus.search.ranking import MAX_K
 from retrieval.lexical.question_keywords import parse_marked
 from server.methods.base import OptionInvalid
-from server.methods.medrag.request import MAX_CONTEXT_TOKENS, are_names
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
+from server.methods.shared.options import (
+    CLOSED,
+    ContextTokens,
+    Flag,
+    Namespaces,
+    NumSentences,
+    refuse,
+    validated,
+)
 from server.methods.shared.passages import PassageQuery
-from server.methods.shared.reading.gate import DEFAULT_SENTENCES, MAX_SENTENCES
-from server.methods.shared.synthesis import SYNTHESES, Synthesis
+from server.methods.shared.reading.gate import DEFAULT_SENTENCES
+from server.methods.shared.synthesis import Synthesis
 from server.methods.weiseeule.library import (
-    MATCHINGS,
-    RETRIEVERS,
     Matching,
     QuestionKeyword,
     Restriction,
@@ -39,13 +46,8 @@ _MAX_KEYWORD: Final = 200
 _MAX_TYPES: Final = 100
 _PMID: Final = re.compile(r"(?:PMID:\s*)?([1-9]\d{0,8})", re.ASCII)
 _LAST: Final = ((10_000, 1231), (100, 31))
+_LOCAL: Final = {"egress": "search is local, so nothing leaves and there is nothing to set"}
 Extractor = Literal["auto", "model", "terms"]
-_Rule = tuple[Callable[[Any], bool], str]
-_FLAG: Final[_Rule] = (lambda value: isinstance(value, bool), "true or false")
-_DAY: Final[_Rule] = (
-    lambda value: isinstance(value, str) and date_number(value) > 0,
-    "a day, a month or a year: 2020-01-31, 2020-01, 2020",
-)
 # "text #34": articles of PubMed's part 34, that is PMIDs from 34 million on.
 _ARTICLES: Final = re.compile(r"(?s)(?P<text>[^#\s].*?)\s*(?<!\S)#(?P<part>\d{1,3})\s*")
 PMIDS_OF_A_PART: Final = 1_000_000
@@ -66,6 +68,39 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
+def _line(value: str) -> str:
+    if not value.strip() or len(value) > _MAX_KEYWORD or not value.isprintable():
+        raise ValueError(f"must be one line of at most {_MAX_KEYWORD} characters")
+    return " ".join(value.split())
+
+
+def _pmid(value: Any) -> Any:
+    found = None if isinstance(value, bool) else _PMID.fullmatch(str(value).strip())
+    if found is None:
+        raise ValueError("must be a PMID")
+    return found[1]
+
+
+def _first_day(value: Any) -> int:
+    number = date_number(value) if isinstance(value, str) else 0
+    if number <= 0:
+        raise ValueError("must be a day, a month or a year: 2020-01-31, 2020-01, 2020")
+    return number
+
+
+def _last_day(value: Any) -> int:
+    number = _first_day(value)
+    return next((number + last for part, last in _LAST if number % part == 0), number)
+
+
+def _each_once(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+_Text = Annotated[str, AfterValidator(_line)]
+_Pmid = Annotated[str, BeforeValidator(_pmid)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeiseOptions:
     """Hold the options of a request.
@@ -78,31 +113,33 @@ class WeiseOptions:
     - ``papers``: PMIDs to which the search is restricted (``one_paper``, ``articles``).
     - ``compare``: also search by the other retrievers.
     - ``recommend``: recommend articles instead of answering.
-    - ``quotes``, ``synthesis``, ``sentences``, ``context_tokens``: as for MedRAG.
+    - ``synthesis``, ``sentences``, ``context_tokens``: as for MedRAG.
     """
 
-    namespaces: tuple[str, ...] = ()
+    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
+    namespaces: Namespaces = ()
     retriever: WeiseRetriever = "pes2"
     matching: Matching = "variants"
-    keywords: tuple[str, ...] = ()
-    fixed: tuple[str, ...] | Literal["all", "none"] | None = None
-    only_fixed: bool = False
+    keywords: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=MAX_KEYWORDS)] = ()
+    fixed: Annotated[tuple[_Text, ...], Field(max_length=MAX_KEYWORDS)] | Literal["all", "none"] | None = None
+    only_fixed: Flag = False
     extractor: Extractor = "auto"
-    k: int = 10
-    rerank: int = 0
-    one_paper: str = ""
-    articles: tuple[str, ...] = ()
-    date_from: int = 0
-    date_to: int = 0
-    types: tuple[str, ...] = ()
-    without_types: tuple[str, ...] = ()
-    compare: bool = False
-    recommend: bool = False
-    context_tokens: int | None = None
-    references: bool = True
+    k: Annotated[int, Field(strict=True, ge=1, le=MAX_K)] = 10
+    rerank: Annotated[int, Field(strict=True, ge=0, le=MAX_K)] = 0
+    one_paper: _Pmid = ""
+    articles: Annotated[
+        tuple[_Pmid, ...], Field(min_length=1, max_length=MAX_ARTICLES), AfterValidator(_each_once)
+    ] = ()
+    date_from: Annotated[int, BeforeValidator(_first_day)] = 0
+    date_to: Annotated[int, BeforeValidator(_last_day)] = 0
+    types: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=_MAX_TYPES)] = ()
+    without_types: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=_MAX_TYPES)] = ()
+    compare: Flag = False
+    recommend: Flag = False
+    context_tokens: ContextTokens | None = None
+    references: Flag = True
     synthesis: Synthesis | None = None
-    quotes: bool | None = None
-    sentences: int = DEFAULT_SENTENCES
+    sentences: NumSentences = DEFAULT_SENTENCES
 
     @property
     def where(self) -> Restriction:
@@ -121,107 +158,18 @@ class WeiseOptions:
         return PassageQuery(namespaces=self.namespaces, k=self.k, rerank=self.rerank)
 
 
-def _number(least: int, most: int) -> _Rule:
-    fits = lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most  # noqa: E731
-    return fits, f"a number from {least} to {most}"
-
-
-def _one_of(*words: str) -> _Rule:
-    return lambda value: isinstance(value, str) and value in words, "one of " + ", ".join(words)
-
-
-def _are_texts(most: int) -> Callable[[Any], bool]:
-    def fit(value: Any) -> bool:
-        is_list = isinstance(value, list) and 1 <= len(value) <= most
-        return is_list and all(
-            isinstance(one, str) and one.strip() and len(one) <= _MAX_KEYWORD and one.isprintable() for one in value
-        )
-
-    return fit
-
-
-_TYPES: Final[_Rule] = (_are_texts(_MAX_TYPES), "a list of publication types")
-_RULES: Final[dict[str, _Rule]] = {
-    "namespaces": (are_names, "a list of 1 to 64 names"),
-    "retriever": _one_of(*RETRIEVERS),
-    "matching": _one_of(*MATCHINGS),
-    "keywords": (_are_texts(MAX_KEYWORDS), f"a list of 1 to {MAX_KEYWORDS} keywords, one line each"),
-    "fixed": (
-        lambda value: value in ("all", "none", []) or _are_texts(MAX_KEYWORDS)(value),
-        "all, none, or a list of keywords",
-    ),
-    "only_fixed": _FLAG,
-    "extractor": _one_of("auto", "model", "terms"),
-    "k": _number(1, MAX_K),
-    "rerank": _number(0, MAX_K),
-    "one_paper": (lambda value: _is_pmid(value), "a PMID"),
-    "articles": (
-        lambda value: isinstance(value, list) and 1 <= len(value) <= MAX_ARTICLES and all(map(_is_pmid, value)),
-        f"a list of 1 to {MAX_ARTICLES} PMIDs",
-    ),
-    "date_from": _DAY,
-    "date_to": _DAY,
-    "types": _TYPES,
-    "without_types": _TYPES,
-    "compare": _FLAG,
-    "recommend": _FLAG,
-    "context_tokens": _number(1, MAX_CONTEXT_TOKENS),
-    "references": _FLAG,
-    "synthesis": _one_of(*SYNTHESES),
-    "quotes": _FLAG,
-    "sentences": _number(1, MAX_SENTENCES),
-}
-
-
 def parse_options(values: Mapping[str, Any]) -> WeiseOptions:
     """Return the validated options.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    for key, value in values.items():
-        if key == "egress":
-            _refuse(key, "search is local, so nothing leaves and there is nothing to set")
-        if key not in _RULES:
-            _refuse(key[:40], f"there is no such option; options are {', '.join(_RULES)}")
-        fits, rule = _RULES[key]
-        if not fits(value):
-            _refuse(key, f"must be {rule}")
-    options = WeiseOptions(**{key: _frozen(key, value) for key, value in values.items()})
+    options = validated(WeiseOptions, values, why_none=_LOCAL)
     if options.date_to and options.date_from > options.date_to:
-        _refuse("date_from", "lies after date_to")
+        refuse("date_from", "lies after date_to")
     if options.one_paper and options.articles:
-        _refuse("one_paper", "is one of several articles; give articles alone")
-    if None not in (options.quotes, options.synthesis) and options.quotes != (options.synthesis == "quoted"):
-        _refuse("quotes", f"contradicts synthesis {options.synthesis!r}; give one of the two")
+        refuse("one_paper", "is one of several articles; give articles alone")
     return options
-
-
-def _refuse(key: str, why: str) -> NoReturn:
-    raise OptionInvalid(f"arrowhead.{key}: {why}", param=f"arrowhead.{key}")
-
-
-def _is_pmid(value: Any) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool) and bool(_PMID.fullmatch(str(value).strip()))
-
-
-def _pmid(value: Any) -> str:
-    found = _PMID.fullmatch(str(value).strip())
-    return found[1] if found else ""
-
-
-def _frozen(key: str, value: Any) -> Any:
-    match key:
-        case "one_paper":
-            return _pmid(value)
-        case "articles":
-            return tuple(dict.fromkeys(map(_pmid, value)))
-        case "date_from":
-            return date_number(value)
-        case "date_to":
-            number = date_number(value)
-            return next((number + last for part, last in _LAST if number % part == 0), number)
-    return tuple(" ".join(one.split()) for one in value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,8 +291,7 @@ class Prompts:
 
     @classmethod
     def load(cls) -> Prompts:
-        names = ("system", "answer", "keywords_system", "keywords", "summary_system", "summary")
-        return cls(*map(_text, names))
+        return cls(*(prompt_text("weiseeule", f"{field.name}.txt") for field in fields(cls)))
 
     def user(self, question: str, context: str) -> str:
         """Return the user's part of an answer's prompt; text that many questions share comes first."""
@@ -353,7 +300,3 @@ class Prompts:
     def summary_user(self, text: str, context: str, most: int) -> str:
         """Return the user's part of the prompt for an article's summary."""
         return f"Passages:\n{context}\n\nText: {text}\n\n{self.summary.format(most=most)}"
-
-
-def _text(name: str) -> str:
-    return (files("server.methods.weiseeule") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()

@@ -151,11 +151,6 @@ def test_a_model_directory_may_say_what_it_was_trained_for(tmp_path: Path) -> No
     (tmp_path / "arrowhead.json").write_text('{"trained_for": "medrag"}')
     with pytest.raises(ModelNotFound, match="trained_for is a list"):
         card_from_request(ModelRequest(source=str(tmp_path)))
-    (tmp_path / "arrowhead.json").write_text('{"quotes": true}')
-    assert card_from_request(ModelRequest(source=str(tmp_path))).quotes and not general.quotes
-    (tmp_path / "arrowhead.json").write_text('{"quotes": "yes"}')
-    with pytest.raises(ModelNotFound, match="quotes is true or false"):
-        card_from_request(ModelRequest(source=str(tmp_path)))
 
 
 def _adapter(folder: Path, **facts: object) -> Path:

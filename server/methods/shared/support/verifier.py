@@ -12,7 +12,6 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Final, Protocol
 
 from models.decoding.types import LoopUsage
@@ -20,7 +19,7 @@ from models.errors import ArrowheadError
 from models.verifiers.base import Judgement, Pair
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
 from server.methods.shared.reading.evidence import EvidenceSentence, EvidenceText, nearest, sentences_of
 from server.methods.shared.reading.gate import Judge
 from server.methods.shared.verdicts import probabilities_of
@@ -133,11 +132,9 @@ class ModelVerifier:
 
     def __init__(self, lifecycle: EngineLifecycle) -> None:
         self._lifecycle = lifecycle
-        folder = files("server.methods.shared") / "prompts"
-        self._system = (folder / "supported_system.txt").read_text(encoding="utf-8").strip()
-        self._asked = (folder / "supported.txt").read_text(encoding="utf-8").strip()
-        lines = (folder / "support_probe.jsonl").read_text(encoding="utf-8").splitlines()
-        self._probe = [json.loads(line) for line in lines]
+        self._system = prompt_text("shared", "supported_system.txt")
+        self._asked = prompt_text("shared", "supported.txt")
+        self._probe = [json.loads(line) for line in prompt_text("shared", "support_probe.jsonl").splitlines()]
         self._check: asyncio.Task[Ability | None] | None = None
 
     async def verify(self, ask: AnswerRequest, claims: Sequence[Claim]) -> ClaimVerification:

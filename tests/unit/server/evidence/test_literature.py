@@ -229,16 +229,6 @@ async def test_sources_follow_the_egress_mode(bench: Any) -> None:
     assert refused.value.param == "arrowhead.sources"
 
 
-async def test_texts_are_compared_by_the_default_encoder(bench: Any) -> None:
-    async with bench() as made:
-        literature = made.method._library.literature
-        scores = await literature.compare("heparin reversal", ["heparin reversal", "other words"])
-        again = await literature.compare("heparin reversal", ["other words", "heparin reversal"])
-        assert await literature.compare("x", []) == type(scores)()
-    assert scores.encoder == "hashing" and scores.cosines[0] > scores.cosines[1]
-    assert again.cosines == scores.cosines[::-1] and scores.cross == ()
-
-
 def test_queries_that_egress_keeps_are_told() -> None:
     """An empty gateway alone was searched, and the report does not pretend that PubMed was."""
     route = Route(mode="local-first", went_to="gateway", withheld=("free_text",), note="term: form")

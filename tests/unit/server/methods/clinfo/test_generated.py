@@ -213,18 +213,6 @@ async def test_two_hundred_injected_abstracts_reach_neither_model_nor_answer(ben
     assert done(events).outcome in ("answered", "abstained", "partial")
 
 
-async def test_quotes_of_the_model_are_verbatim(bench: Any) -> None:
-    quote = "> Dexamethasone lowered mortality in severe COVID-19. [1]"
-
-    def write(prompt: str) -> str:
-        return f"{quote}\n" if prompt.endswith("Quotes:\n") else script()(prompt)
-
-    async with bench(pubmed({"101": ARTICLES["101"]}), script=write) as made:
-        events = await made.ask("Which steroid lowers mortality in severe COVID-19?", synthesis="quoted")
-    assert shown(events).startswith("TL;DR: “Dexamethasone lowered mortality in severe COVID-19.” [1]")
-    assert any("quoted by the model" in line for line in steps(events))
-
-
 async def test_an_engine_that_fails_in_the_synthesis_leaves_what_was_written(bench: Any) -> None:
     """The answer says so."""
     async with bench(script=script(), behaviour=ScriptedBehaviour(fail_after_tokens=10)) as made:

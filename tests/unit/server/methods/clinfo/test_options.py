@@ -28,6 +28,7 @@ def test_days_are_whole_spans() -> None:
         {"queries": True},
         {"queries": []},
         {"queries": ["x" * 301]},
+        {"queries": ["a\u0007b"]},
         {"date_to": "2020-02-31"},
         {"date_to": 2020},
         {"exclude_pmids": "7"},

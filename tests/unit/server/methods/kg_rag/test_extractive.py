@@ -24,6 +24,7 @@ from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Done, Event, Evidence, EvidenceRead, Message, OptionInvalid, TextDelta
 from server.methods.kg_rag.method import KgRag
+from server.methods.shared.conversation.follow_ups import about
 
 
 async def asked(question: str, graph: MemoryGraph | None = None, **options: Any) -> list[Event]:
@@ -209,6 +210,12 @@ async def test_what_the_graph_does_not_say_is_told(question: str, outcome: str) 
     assert done(events).outcome == outcome
     assert not shown(events).lower().startswith(("yes", "no "))
     assert done(events).details["abstained"] == (outcome != "answered")
+
+
+async def test_the_names_that_a_follow_up_gets_are_no_words_of_it() -> None:
+    """A question with names of an earlier turn behind it is answered as one that has them itself."""
+    events = await asked(about("Which genes are associated with it?", ["psoriasis"]))
+    assert done(events).outcome == "answered"
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ async def test_passages_can_be_in_the_order_of_their_ranks(bench: Any, order: st
     """The best first or next to the question; the numbers of citations follow the order of the prompt."""
     async with bench(chain(" Thinking.", " Protamine [1].")) as made:
         events = await made.ask(OPEN, k=4, order=order)
-        with pytest.raises(OptionInvalid, match=r"arrowhead\.order: must be one of library, rank, best_last"):
+        with pytest.raises(OptionInvalid, match=r"arrowhead\.order: must be 'library', 'rank' or 'best_last'"):
             await made.ask(OPEN, order="worst")
     ranks = [one["rank"] for one in done(events).details["passages"]]
     assert ranks == sorted(ranks, reverse=order == "best_last")

@@ -18,5 +18,5 @@ def test_a_model_s_budget_of_evidence_applies_unless_the_request_has_its_own(par
     assert parse({}, GENERAL).context_tokens is None
     assert parse({}, SMALL).context_tokens == 1000
     assert parse({"context_tokens": 300}, SMALL).context_tokens == 300
-    with pytest.raises(OptionInvalid, match=r"arrowhead\.context_tokens: must be a number from 1"):
+    with pytest.raises(OptionInvalid, match=r"arrowhead\.context_tokens: must be greater than or equal to 1"):
         parse({"context_tokens": 0}, SMALL)

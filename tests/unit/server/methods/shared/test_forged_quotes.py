@@ -8,7 +8,6 @@ from html import unescape
 
 import pytest
 
-from models.decoding.grammar import quote_line
 from server.api.answers.sanitize import sanitize_text
 from server.methods.clinfo.statements import Claim
 from server.methods.shared.sentences import quoted_line
@@ -40,7 +39,7 @@ def _as_claim(text: str) -> str:
 
 
 def _as_block(text: str) -> str:
-    return f"Yes, probably [7].\n\n{quote_line(quoted_line(text), 7)}\n\nThe end."
+    return f"Yes, probably [7].\n\n> {quoted_line(text)} [7]\n\nThe end."
 
 
 @pytest.mark.parametrize("text", FORGERIES)

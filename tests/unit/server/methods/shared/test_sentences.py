@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.methods.shared.sentences import MAX_SENTENCE, quotation, quoted_line, split_clauses, split_sentences
+from server.methods.shared.sentences import MAX_SENTENCE, quotation, quoted_line, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -85,31 +85,6 @@ def test_every_sentence_is_a_slice_in_order(text: str) -> None:
         assert text[one.start : one.end] == one.text and one.start >= end
         assert len(one.text) <= MAX_SENTENCE
         end = one.end
-
-
-@pytest.mark.parametrize(
-    ("text", "quotable"),
-    [
-        (
-            "The first drug lowers the blood pressure; the second drug raises the heart rate.",
-            ["", "The first drug lowers the blood pressure", "the second drug raises the heart rate."],
-        ),
-        ("The drug does not: lower the blood pressure much; raise the heart rate at all.", [""]),
-        ("It never lowers the blood pressure of adults; it raises the heart rate of adults.", [""]),
-        ("If the patient is old, lower the dose of it; in other patients keep the dose.", [""]),
-        ("Give it to most of the patients; yes, daily.", [""]),
-        ("not given to any of the children. Adults take two of them.", ["Adults take two of them."]),
-        ("p53 is a tumour suppressor.", [""]),
-        ("Élévation de la tension artérielle.", [""]),
-        ("Препарат снижает давление у взрослых.", [""]),
-        ("Adults take two of them. Children do not take any if they", ["Adults take two of them."]),
-        ("A line of words alone", [""]),
-        ("", []),
-    ],
-)
-def test_what_can_be_quoted_is_whole(text: str, quotable: list[str]) -> None:
-    """A clause stands by itself only where nothing in its sentence could turn it; "" is the whole text."""
-    assert [one.text for one in split_clauses(text)] == [piece or text for piece in quotable]
 
 
 def test_a_quoted_line_has_what_can_be_seen() -> None:

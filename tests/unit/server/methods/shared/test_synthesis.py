@@ -9,13 +9,12 @@ from server.methods.base import OptionInvalid
 from server.methods.shared.synthesis import choose_synthesis, served_syntheses, unable
 
 GENERAL = ModelCard(name="large", source="large")
-QUOTING = ModelCard(name="careful", source="careful", quotes=True)
 TINY = ModelCard(name="tiny", source="tiny", trained_for=("genegpt",))
 
 
 def test_a_general_model_generates_and_a_trained_one_does_what_it_learned() -> None:
     """The default comes first; () means that the method cannot be served."""
-    assert served_syntheses("medrag", GENERAL) == ("generated", "quoted", "extractive")
+    assert served_syntheses("medrag", GENERAL) == ("generated", "extractive")
     assert served_syntheses("kg-rag", GENERAL) == ("generated", "extractive")
     assert served_syntheses("medrag", TINY) == ("extractive",)
     assert served_syntheses("genegpt", TINY) == ("generated",)
@@ -35,26 +34,13 @@ def test_the_default_and_what_is_asked_for() -> None:
     assert choose_synthesis(None, "kg-rag", GENERAL) == "generated"
     assert choose_synthesis(None, "kg-rag", TINY) == "extractive"
     assert choose_synthesis("extractive", "kg-rag", GENERAL) == "extractive"
-    assert choose_synthesis("quoted", "i-medrag", GENERAL) == "quoted"
-
-
-def test_quotes_are_the_default_of_a_model_whose_card_says_so() -> None:
-    """``quotes`` takes one way or leaves it out, whatever the default is."""
-    assert choose_synthesis(None, "medrag", QUOTING) == "quoted"
-    assert choose_synthesis(None, "medrag", QUOTING, quotes=False) == "generated"
-    assert choose_synthesis(None, "medrag", GENERAL, quotes=True) == "quoted"
-    assert choose_synthesis(None, "kg-rag", QUOTING) == "generated"
-    with pytest.raises(OptionInvalid, match=r"arrowhead\.quotes: tiny was not trained") as refused:
-        choose_synthesis(None, "medrag", TINY, quotes=True)
-    assert refused.value.param == "arrowhead.quotes"
 
 
 @pytest.mark.parametrize(
     ("asked", "method", "card", "why"),
     [
         ("generated", "medrag", TINY, "tiny was not trained to write answers of medrag.*--model.*; ask for extractive"),
-        ("quoted", "medrag", TINY, "tiny was not trained to write answers of medrag.*--model.*; ask for extractive"),
-        ("quoted", "kg-rag", GENERAL, "kg-rag does not serve 'quoted' yet; ask for generated or extractive"),
+        ("extractive", "genegpt", GENERAL, "genegpt does not serve 'extractive'; ask for generated"),
     ],
 )
 def test_what_does_not_work_is_refused_with_the_remedy(asked: str, method: str, card: ModelCard, why: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import TextBuilder
 from retrieval.passages import Document
 from server.evidence.keywords import KeywordService
-from server.methods.base import OptionInvalid
+from server.methods.base import OptionInvalid, TranscriptDelta
 from server.methods.weiseeule.method import WeiseEule
 
 PAPERS = (
@@ -224,63 +223,27 @@ CHOSEN: dict[str, Any] = {"recommend": True, "articles": ["34000001", "12000002"
 
 
 def summaries(prompt: str) -> str:
-    """Of the first article: two sentences, one without a passage, one that its passage does not say; else nothing."""
-    if "rice" in prompt:
-        return "Rice grows on trees."
-    deletion = 1 if re.search(r"\[1\][^\[]*Deletion", prompt) else 2
-    return (
-        f"Without SWR1, mutation rates at CAN1 are raised. [{deletion}] All of us know that well. "
-        f"SWR1 deposits the variant H2A.Z [{3 - deletion}]. Mice without it live longer [{deletion}]."
-    )
+    return "Rice grows on trees." if "rice" in prompt else "Without SWR1, mutation rates at CAN1 are raised."
 
 
-async def test_chosen_articles_are_summarized_by_the_model_with_their_passages(bench: Any) -> None:
-    """A sentence that rests on none is left out; an article without any has its own sentences, and it is told."""
+async def test_chosen_articles_are_summarized_by_the_model(bench: Any) -> None:
+    """What it writes stands whole, behind the number of its article."""
     async with bench(summaries) as made:
         add_papers(made)
         events = await made.ask("SWR1 and mutation rates", **CHOSEN)
         assert len(made.prompts) == 2 and "Text: SWR1 and mutation rates" in made.prompts[0]
-    yeast, rice = (one for one in done(events).details["articles"])
-    if yeast["paper"] != "PMID:34000001":
-        yeast, rice = rice, yeast
-    number = yeast["number"]
-    assert yeast["sentences"] == [
-        "Without SWR1, mutation rates at CAN1 are raised.",
-        "SWR1 deposits the variant H2A.Z.",
-    ]
-    assert f"   Without SWR1, mutation rates at CAN1 are raised. [{number}]\n" in shown(events)
-    assert (yeast["by_model"], rice["by_model"]) == (True, False)
-    assert "(No summary: the model wrote no sentence that rests on its passages. Its own sentences:)" in shown(events)
-    assert not any(words in shown(events) for words in ("All of us", "Mice", "Rice grows"))
-    assert any("2 left out that rest on none" in line for line in steps(events))
-    cited = next(one for one in done(events).details["citations"] if one["number"] == number)
-    support = [one["text"] for one in cited["sentences"]]
-    assert support == [
-        "Deletion of SWR1 raised mutation rates at CAN1 in all strains.",
-        "SWR1 deposits H2A.Z in yeast.",
-    ]
-    text = next(one.text for one in references(events) if one.number == number)
-    assert all(line in text for line in support)
+    for one in done(events).details["articles"]:
+        text = (
+            "Without SWR1, mutation rates at CAN1 are raised."
+            if one["paper"] == "PMID:34000001"
+            else "Rice grows on trees."
+        )
+        assert (one["sentences"], one["by_model"]) == ([text], True)
+        assert f"   {text} [{one['number']}]\n" in shown(events)
     assert (done(events).details["synthesis"], done(events).outcome) == ("generated", "answered")
     assert done(events).usage.sampled_tokens > 0
-
-
-async def test_a_summary_that_a_limit_cut_has_whole_sentences_alone(bench: Any) -> None:
-    """What was being written then is left out."""
-    async with bench(lambda prompt: " SWR1 controls rice internodes [1]. It also [1] " + "and so on " * 600) as made:
-        add_papers(made)
-        events = await made.ask("SWR1 and mutation rates", recommend=True, one_paper="12000002")
-    assert [one["sentences"] for one in done(events).details["articles"]] == [["SWR1 controls rice internodes."]]
-
-
-async def test_quoted_summaries_are_word_for_word(bench: Any) -> None:
-    """The model chooses; nothing else of it is shown."""
-    script = lambda prompt: "> SWR1 controls internodes of rice. [1]\n> SWR1 cures rice. [1]\n"  # noqa: E731
-    async with bench(script) as made:
-        add_papers(made)
-        events = await made.ask("SWR1", recommend=True, one_paper="12000002", synthesis="quoted")
-    assert "   “SWR1 controls internodes of rice.” [1]" in shown(events) and "cures" not in shown(events)
-    assert done(events).details["synthesis"] == "quoted"
+    injected = [one.text for one in events if isinstance(one, TranscriptDelta) and one.origin == "injected"]
+    assert injected and not any("are raised" in text for text in injected)
 
 
 async def test_a_list_is_not_summarized_before_articles_are_chosen(bench: Any) -> None:
@@ -306,7 +269,7 @@ async def test_a_list_is_not_summarized_before_articles_are_chosen(bench: Any) -
         ({"date_from": "yesterday"}, "date_from"),
         ({"k": 0}, "k"),
         ({"egress": "off"}, "egress"),
-        ({"quotes": True, "synthesis": "extractive"}, "quotes"),
+        ({"quotes": True}, "quotes"),
         ({"rerank": 5}, "rerank"),
         ({"magic": 1}, "magic"),
     ],
@@ -335,6 +298,6 @@ async def test_such_a_model_writes_no_summary_and_chooses_no_keywords(bench: Any
         with pytest.raises(OptionInvalid, match="not trained to write answers of weiseeule"):
             await made.ask(MARKED, extractor="model")
         with pytest.raises(OptionInvalid, match="not trained to write answers of weiseeule"):
-            await made.ask(MARKED, synthesis="quoted")
+            await made.ask(MARKED, synthesis="generated")
         await made.ask("What is the impact of SWR1 on CAN1?", synthesis="extractive")
         assert made.engine.requests == []

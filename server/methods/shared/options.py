@@ -1,0 +1,85 @@
+"""Validate the ``arrowhead`` options of a request against the dataclass of a method's options: its types are the rules.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleOptions:
+    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
+    k: Annotated[int, Field(strict=True, ge=1, le=100)] = 32
+
+options = validated(ExampleOptions, {"k": 8})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from typing import Annotated, Any, Final, NoReturn, TypeVar, cast
+
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
+
+from retrieval.corpus.store.base import is_name
+from server.methods.base import OptionInvalid
+from server.methods.shared.choices import MAX_CHOICES, are_choices
+from server.methods.shared.reading.gate import MAX_SENTENCES
+
+CLOSED: Final = ConfigDict(extra="forbid")
+MAX_CONTEXT_TOKENS: Final = 1_000_000
+_MAX_NAMESPACES: Final = 64
+_T = TypeVar("_T")
+
+
+def checked(fits: Callable[[Any], bool], rule: str) -> Callable[[Any], Any]:
+    """Return a validator that lets a value pass that fits, and tells the rule otherwise."""
+
+    def check(value: Any) -> Any:
+        if not fits(value):
+            raise ValueError(f"must be {rule}")
+        return value
+
+    return check
+
+
+def _choices(value: tuple[str, ...]) -> tuple[str, ...]:
+    checked(are_choices, f"2 to {MAX_CHOICES} different lines of text")(list(value))
+    return tuple(choice.strip() for choice in value)
+
+
+Flag = StrictBool
+Choices = Annotated[tuple[str, ...], AfterValidator(_choices)]
+NumSentences = Annotated[int, Field(strict=True, ge=1, le=MAX_SENTENCES)]
+ContextTokens = Annotated[int, Field(strict=True, ge=1, le=MAX_CONTEXT_TOKENS)]
+NamespaceName = Annotated[str, AfterValidator(checked(is_name, "the name of a namespace"))]
+Namespaces = Annotated[tuple[NamespaceName, ...], Field(min_length=1, max_length=_MAX_NAMESPACES)]
+
+
+def validated(
+    kind: type[_T], values: Mapping[str, Any], *, without: Sequence[str] = (), why_none: Mapping[str, str] | None = None
+) -> _T:
+    """Return the options that the values make.
+
+    ``without`` are fields that a request cannot set; ``why_none`` says of what is no option why there is none.
+
+    Raises:
+        OptionInvalid: ``param`` names the key.
+    """
+    known = [field.name for field in fields(kind) if field.name not in without]  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            usual = f"there is no such option; options are {', '.join(known)}"
+            refuse(key[:40], (why_none or {}).get(key, usual))
+    try:
+        options: _T = _adapter(cast(Hashable, kind)).validate_python(dict(values))
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        why = wrong["msg"].removeprefix("Value error, ").replace("Input should", "must").replace("Tuple", "the list")
+        refuse(str(wrong["loc"][0]), why)
+    return options
+
+
+def refuse(key: str, why: str) -> NoReturn:
+    raise OptionInvalid(f"arrowhead.{key}: {why}", param=f"arrowhead.{key}")
+
+
+@lru_cache(maxsize=16)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
