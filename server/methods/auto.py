@@ -3,8 +3,8 @@
 1. where GeneGPT has a look-up plan for the question and finds records, these are the evidence     ``_choice``
 2. else graph, passages and articles are searched side by side, each by its own method, up to what
    it would answer from: the graph up to its statements of what is asked, articles to their quotes  ``Candidate``
-3. the verifier judges them, and the likeliest to answer is the evidence; slower sources are not
-   waited for where a faster one is sure                                                            ``_searched``
+3. the verifier judges them, and the likeliest to answer is the evidence; articles are not waited
+   for where graph or passages are sure                                                             ``_searched``
 4. that method goes on to its answer; the others are closed, and offered with what they found
 
 Greetings, and what no source answers, go to the plain model where it chats. Otherwise the method that is nearest says
@@ -121,6 +121,11 @@ class Candidate:
 
     async def close(self) -> None:
         await self._events.aclose()
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether its statements are of just the relation that is asked for, which no verifier has to judge."""
+        return self.answering == "sure" and self.probability is None
 
     @property
     def record(self) -> dict[str, Any]:
@@ -272,7 +277,10 @@ class Auto:
         return Choice(name, f"answered by {name}: {why}", nearest)
 
     async def _searched(self, ask: AnswerRequest, candidates: Sequence[Candidate]) -> Candidate | None:
-        """Return the candidate whose evidence answers best, None where none may; the first sure one ends the search."""
+        """Return the candidate whose evidence answers best, None where none may.
+
+        They are waited for in their order, whichever is first, so that the same question has the same choice.
+        """
         question = _stem(ask)
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -280,11 +288,9 @@ class Auto:
                 tasks.append(asyncio.create_task(one.judge(self._gate, question)))
                 if one.name == "kg-rag":
                     await asyncio.wait(tasks, timeout=_HEAD_START_S)
-                    if one.answering == "sure":
-                        return one
-            for task in asyncio.as_completed(tasks):
+            for one, task in zip(candidates, tasks, strict=True):
                 await task
-                if any(one.answering == "sure" for one in candidates):
+                if one.is_exact or (one.name != "kg-rag" and any(other.answering == "sure" for other in candidates)):
                     break
         finally:
             for task in tasks:
@@ -295,9 +301,7 @@ class Auto:
 
 
 def _likelihood(one: Candidate) -> tuple[bool, float]:
-    """Order candidates: statements of just what is asked have no probability, and come before what has one."""
-    is_exact = one.answering == "sure" and one.probability is None
-    return is_exact, one.probability or 0.0
+    return one.is_exact, one.probability or 0.0
 
 
 def _why(one: Candidate) -> str:

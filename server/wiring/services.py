@@ -42,6 +42,8 @@ from server.wiring.retrieval import grobid_of, preload
 log = logging.getLogger(__name__)
 # The first of the models, which answers whatever is asked.
 AUTO_ID: Final = "arrowhead"
+# The method by which most answers of Auto are made.
+_PASSAGES: Final = "medrag"
 # A request in flight may wait for a call, while another one uses its slot.
 _PER_SLOT: Final = 2
 # Requests that wait in the engine itself.
@@ -328,10 +330,10 @@ def _served(components: Components) -> dict[str, ServedModel]:
     card = components.lifecycle.card
     found: dict[str, ServedModel] = {}
     if auto := components.methods.get(AUTO):
-        found[AUTO_ID] = ServedModel(AUTO_ID, auto, AUTO, ())
+        found[AUTO_ID] = ServedModel(AUTO_ID, auto, AUTO, served_syntheses(_PASSAGES, card))
     for name, method in components.methods.items():
         served_id = card.name if name == DIRECT else f"{card.name}:{name}"
-        syntheses = served_syntheses(CHAT if name == DIRECT else name, card)
+        syntheses = served_syntheses({DIRECT: CHAT, AUTO: _PASSAGES}.get(name, name), card)
         found[served_id] = ServedModel(served_id, method, name, syntheses)
     for name, method in components.adapters.items():
         if name in found:
