@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -22,6 +23,7 @@ from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey, Scopes
 
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
 NCBI = ["ncbi_esearch", "ncbi_esummary", "ncbi_efetch", "ncbi_elink", "ncbi_blast"]
 TOOLS = ["search", "read_passage", *NCBI, "graph_context", "verify", "ask"]
 OPERATOR = "an-operators-key"
@@ -188,3 +190,12 @@ async def test_the_command_speaks_on_standard_input(running: Served, tmp_path: P
         assert not failed and ("5699" in text) == is_own
         with pytest.raises(MCPError, match="there is no tool 'rm'"):
             await client.call_tool("rm", {})
+
+
+@pytest.mark.weights
+def test_the_pages_example_runs(embedded_model: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands, but for the address."""
+    (program,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    exec(compile(program.replace("http://127.0.0.1:8000", embedded_model.url), "mcp.md", "exec"), {})
+    shown = capsys.readouterr().out
+    assert "5699" in shown and "rotamine" in shown
