@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from models.catalog import ModelCard
+from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError
 from retrieval.lexical.question_keywords import parse_marked
 from server.methods.base import (
@@ -34,6 +35,7 @@ from server.methods.base import (
     OptionInvalid,
     Source,
     Step,
+    add_usage,
 )
 from server.methods.genegpt.prompt import as_trained
 from server.methods.shared.choices import listed_choices, one_line
@@ -133,10 +135,17 @@ class Candidate:
         return {"method": self.name, "found": self.found, "probability": known}
 
     @property
+    def usage(self) -> LoopUsage:
+        return self._done.usage if self._done else LoopUsage()
+
+    @property
+    def _done(self) -> Done | None:
+        return next((event for event in self._held if isinstance(event, Done)), None)
+
+    @property
     def _is_open(self) -> bool:
         """Return whether the method left it open if its evidence answers."""
-        done = next((event for event in self._held if isinstance(event, Done)), None)
-        return done is None or done.outcome == "partial"
+        return self._done is None or self._done.outcome == "partial"
 
     def _judged(self, done: Done) -> None:
         """Take what an extracted answer says of its evidence: articles were judged, the graph's statements match."""
@@ -225,7 +234,7 @@ class Auto:
             yield Step(choice.why)
             chosen = choice.candidate
             stream = self._methods[DIRECT].answer(_ask_of(DIRECT, ask)) if chosen is None else chosen.answer()
-            others = [one.record for one in candidates.values() if one is not chosen]
+            others = [one for one in candidates.values() if one is not chosen]
             async with aclosing(stream) as events:
                 async for event in events:
                     yield _with_record(event, choice, others)
@@ -323,7 +332,12 @@ def _ask_of(name: str, ask: AnswerRequest) -> AnswerRequest:
     return replace(ask, options=options, namespaces=frozenset() if name == "clinfo" else ask.namespaces)
 
 
-def _with_record(event: Event, choice: Choice, others: Sequence[Mapping[str, Any]]) -> Event:
+def _with_record(event: Event, choice: Choice, others: Sequence[Candidate]) -> Event:
+    """Return the end of the answer with the choice, and with the tokens that the others took."""
     if not isinstance(event, Done):
         return event
-    return replace(event, details={**event.details, "answered_by": choice.name, "alternatives": list(others)})
+    usage = event.usage
+    for one in others:
+        usage = add_usage(one.usage, usage)
+    record = {"answered_by": choice.name, "alternatives": [one.record for one in others]}
+    return replace(event, details={**event.details, **record}, usage=usage)

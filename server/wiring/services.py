@@ -160,8 +160,16 @@ class Services:
         usable = None if methods is None else frozenset(methods)
         if served.name not in NAMESPACE_METHODS and served.name != AUTO:
             return [replace(ask, namespaces=frozenset(), methods=usable) for ask in asks]
-        readable = await self.retrieval.look_up(lambda: self._readable(principal))
+        readable = await self.readable_by(principal)
         return [replace(ask, namespaces=readable, methods=usable) for ask in asks]
+
+    async def readable_by(self, principal: Principal) -> frozenset[str] | None:
+        """Return the namespaces that a key may read now, None for all; shared ones are always named.
+
+        Raises:
+            DatabaseUnavailable: the database of shared namespaces does not answer.
+        """
+        return await self.retrieval.look_up(lambda: self._readable(principal))
 
     def _readable(self, principal: Principal) -> frozenset[str] | None:
         readable = self.access.readable(principal)

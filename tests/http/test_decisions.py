@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 import pytest_asyncio
@@ -48,7 +48,7 @@ PREDICATE = {"type": "predicate", "instructions": CLAIM}
 class Site:
     """The application and its keys by name."""
 
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     keys: dict[str, str]
 
     async def decide(
@@ -94,8 +94,8 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     document = Document(document_id="PMID:1", title="Trial", url="https://example.org/1")
     item = ParsedDocument(document, YES, (Span(0, len(YES)),), whole=True)
     add_items(services.retrieval.namespaces, "papers", [item])
-    transport = httpx.ASGITransport(create_app(services))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
+    transport = httpx2.ASGITransport(create_app(services))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
         yield Site(http, keys)
     await services.close()
 

@@ -148,7 +148,7 @@ def _ncbi_schema(params: tuple[Param, ...]) -> dict[str, Any]:
 async def _search(request: Request, given: Arguments) -> ToolReply:
     services: Services = request.app.state.services
     query = PassageQuery(namespaces=tuple(given.get("namespaces") or ()), k=given.get("k", 8))
-    readable = services.access.readable(request.state.principal)
+    readable = await services.readable_by(request.state.principal)
     async with services.admitted(request.state.owner):
         found = await services.passages.find([given["query"]], query, readable)
     passages = [

@@ -209,7 +209,7 @@ async def _found(services: Services, request: Request, body: DecisionsRequest) -
     if asked.namespaces is None:
         return [[] for _ in body.questions]
     names = () if asked.namespaces == "all" else tuple(asked.namespaces)
-    readable = services.access.readable(request.state.principal)
+    readable = await services.readable_by(request.state.principal)
     queries = [question.instructions for question in body.questions]
     async with services.admitted(request.state.owner):
         gathered = await services.passages.find(queries, PassageQuery(namespaces=names, k=asked.k), readable)

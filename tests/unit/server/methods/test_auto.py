@@ -68,7 +68,7 @@ class Small:
                 answer=f"answer of {self.name}",
                 finish_reason="stop",
                 stop_reason=None,
-                usage=LoopUsage(),
+                usage=LoopUsage(sampled_tokens=7),
                 details=self.details,
                 outcome=self.outcome,
             )
@@ -154,6 +154,7 @@ async def test_articles_are_judged_by_their_own_quotes() -> None:
     sure = Small("clinfo", OTHER, "answered", {"best": 0.9, "bar": 0.5})
     _, done = await _answered(_methods(medrag=Small("medrag", OTHER), clinfo=sure))
     assert done.details["answered_by"] == "clinfo"
+    assert done.usage.sampled_tokens == 14  # those of the graph's end count too
     assert done.details["alternatives"][-1]["method"] == "medrag"
 
 
@@ -210,7 +211,7 @@ async def test_options_go_to_the_methods_that_have_them() -> None:
     methods = _methods()
     await _answered(methods, options={"namespaces": ["mine"], "egress": "off"}, namespaces=frozenset({"mine"}))
     asked = {name: method.asked[0] for name, method in methods.items() if method.asked}
-    assert asked["medrag"].options == {"namespaces": ["mine"]} and asked["medrag"].namespaces == {"mine"}
+    assert asked["medrag"].options == {"namespaces": ["mine"]} and asked["medrag"].namespaces == frozenset({"mine"})
     assert asked["clinfo"].options == {"egress": "off"} and asked["clinfo"].namespaces == frozenset()
 
 
