@@ -19,10 +19,12 @@ from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.api import system
 from server.api.answers.kept import KeepAnswers, KeptReplies
+from server.api.mcp import endpoint
+from server.api.mcp.endpoint import McpEndpoint
 from server.api.openai import chat, completions, models
 from server.api.reference import document
 from server.api.responses import routes as responses
-from server.api.retrieval import documents, embeddings, namespaces, search, stored_documents, verify
+from server.api.retrieval import decisions, documents, embeddings, namespaces, search, stored_documents, verify
 from server.api.vllm_passthrough import dispatch
 from server.error_mapping import error_reply
 from server.errors import EgressRaised
@@ -63,6 +65,7 @@ def create_app(services: Services) -> Application:
             yield
         finally:
             await kept.close()
+            await app.state.mcp.close()
             await services.close()
 
     app = Application(
@@ -80,9 +83,22 @@ def create_app(services: Services) -> Application:
     )
     app.state.services = services
     app.state.kept = kept
+    app.state.mcp = McpEndpoint(services.settings.server.max_body_bytes)
     for module in (chat, completions, responses, dispatch, models):
         app.include_router(module.router)
-    for module in (embeddings, verify, search, namespaces, stored_documents, documents, system, document, web):
+    for module in (
+        embeddings,
+        verify,
+        decisions,
+        search,
+        namespaces,
+        stored_documents,
+        documents,
+        endpoint,
+        system,
+        document,
+        web,
+    ):
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

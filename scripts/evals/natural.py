@@ -8,6 +8,9 @@ Each line of the questions file is one question: ``id``, ``method``, ``data`` (`
 
 An answer is *right*; *refused* where its outcome is abstained or not_found, rightly if ``not_in_data``; *undecided*
 where a yes or no is wanted and none is given; else wrong: *hedged* with the outcome partial, *sure* without.
+
+``--auto`` asks Auto in place of the methods. It *chose right* where it took a method that reads the source of the
+question's own one: a namespace has several. What the data do not have is no method's: refusing it is right.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ from scripts.evals.harness.client import Asker, Target, http_client
 from scripts.evals.harness.records import Question, Reply
 
 OF_NAMESPACES: Final = frozenset({"medrag", "i-medrag", "weiseeule", "clinfo"})
+# Clinfo.ai reads no shipped notes.
+OF_NOTES: Final = OF_NAMESPACES - {"clinfo"}
 REFUSED: Final = frozenset({"abstained", "not_found"})
 _JOB_S: Final = 60
 _TIMEOUT_S: Final = 60.0
@@ -54,6 +59,17 @@ class Judged:
     outcome: str
     text: str
     seconds: float
+    answered_by: str = ""
+    chose_right: bool = True
+
+
+def chose_right(row: Mapping[str, Any], answered_by: str, verdict: str) -> bool:
+    """Return whether Auto took a method that reads the source of the question's own one."""
+    if row["data"] == "passages" or row["method"] in OF_NOTES:
+        wanted = OF_NAMESPACES if row["data"] == "passages" else OF_NOTES
+    else:
+        wanted = frozenset({row["method"]})
+    return answered_by in wanted or verdict == "rightly refused"
 
 
 def verdict_of(row: Mapping[str, Any], outcome: str, text: str) -> str:
@@ -81,11 +97,11 @@ def _said(text: str) -> str:
     return _SAME.get(match[1].lower(), match[1].lower()) if match else ""
 
 
-def question_of(row: Mapping[str, Any], namespace: str) -> Question:
+def question_of(row: Mapping[str, Any], namespace: str, *, is_auto: bool = False) -> Question:
     asked = row["question"]
     turns = [("user", asked)] if isinstance(asked, str) else asked
     options: dict[str, Any] = {"namespaces": [namespace]} if namespace else {}
-    if namespace and row["method"] == "clinfo":
+    if namespace and not is_auto and row["method"] == "clinfo":
         options["sources"] = ["namespaces"]
     messages = tuple({"role": str(role), "content": str(text)} for role, text in turns)
     return Question(
@@ -123,12 +139,17 @@ async def asked(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> 
     judged: list[Judged] = []
 
     async def ask(row: Mapping[str, Any], namespace: str) -> None:
-        own = Target(**{**asdict(target), "model": f"{args.model}:{row['method']}"})
-        reply = await Asker(own, http).ask(question_of(row, namespace if row["method"] in OF_NAMESPACES else ""))
+        method = "auto" if args.auto else row["method"]
+        own = Target(**{**asdict(target), "model": f"{args.model}:{method}"})
+        searched = namespace if args.auto or method in OF_NAMESPACES else ""
+        reply = await Asker(own, http).ask(question_of(row, searched, is_auto=args.auto))
         judged.append(judged_of(row, reply))
         if args.show:
             one = judged[-1]
-            print(f"{one.verdict:16}{one.method:10}{one.question[:70]!r} {one.text[:110]!r}", flush=True)
+            print(
+                f"{one.verdict:16}{one.method:10}{one.answered_by:10}{one.question[:70]!r} {one.text[:110]!r}",
+                flush=True,
+            )
 
     async with http_client(target, 2) as http:
         # A namespace of one's own hides the shipped notes.
@@ -146,7 +167,10 @@ def judged_of(row: Mapping[str, Any], reply: Reply) -> Judged:
     text = reply.text.partition("\nReferences:")[0].strip()
     asked_last = row["question"] if isinstance(row["question"], str) else row["question"][-1][1]
     verdict = "failed" if reply.error else verdict_of(row, outcome, text)
-    return Judged(str(row["id"]), row["method"], row["kind"], asked_last, verdict, outcome, text, reply.seconds)
+    answered_by = str((reply.arrowhead or {}).get("answered_by") or row["method"])
+    is_right = chose_right(row, answered_by, verdict)
+    made = (verdict, outcome, text, reply.seconds, answered_by, is_right)
+    return Judged(str(row["id"]), row["method"], row["kind"], asked_last, *made)
 
 
 def summary_of(judged: Sequence[Judged]) -> dict[str, Any]:
@@ -161,6 +185,7 @@ def _counts(rows: Sequence[Judged]) -> dict[str, Any]:
     return {
         "questions": len(rows),
         "good": round(good / len(rows), 3),
+        "chose_right": round(sum(one.chose_right for one in rows) / len(rows), 3),
         "median_s": round(statistics.median(one.seconds for one in rows), 2),
         **dict(sorted(counts.items())),
     }
@@ -173,6 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--questions", type=Path, required=True, nargs="+")
     parser.add_argument("--passages", type=Path, default=[], nargs="+", help="of the questions that are about passages")
     parser.add_argument("--method", action="append", help="by default all")
+    parser.add_argument("--auto", action="store_true", help="ask Auto, which is not told the method")
     parser.add_argument("--json", type=Path, help="also write the counts and every answer here")
     parser.add_argument("--show", action="store_true", help="print each answer as it comes")
     args = parser.parse_args(argv)

@@ -93,9 +93,8 @@ def _known_methods(methods: tuple[str, ...] | None) -> tuple[str, ...] | None:
         SettingsInvalid: a method is unknown.
     """
     if methods is not None:
-        from server.methods.base import METHOD_NAMES
+        from server.methods.base import DIRECT, METHOD_NAMES
         from server.settings.loading import SettingsInvalid
-        from server.wiring.services import DIRECT
 
         known = (DIRECT, *METHOD_NAMES)
         if unknown := [name for name in methods if name not in known]:

@@ -17,7 +17,7 @@ from typer.main import get_command
 from models.errors import ArrowheadError
 from models.torch_runtime.openmp import limit_spin_count
 from retrieval.storage.files import private_umask
-from server.cli import ask, audit, doctor, gateway, graph, keys, models, namespaces, review, search, verify
+from server.cli import ask, audit, doctor, gateway, graph, keys, mcp, models, namespaces, review, search, verify
 from server.cli.options import CommandLineSettings, verbs, with_setting_flags
 from server.errors import RequestError
 from server.printable import escaped_output
@@ -69,6 +69,7 @@ def _application() -> typer.Typer:
     app.add_typer(graph.app, name="graph")
     app.add_typer(keys.app, name="key")
     app.add_typer(gateway.app, name="gateway")
+    app.command("mcp", help="speak the Model Context Protocol on standard input and output")(mcp.mcp)
     app.add_typer(_egress(), name="egress")
     app.add_typer(audit.app, name="audit")
     app.command("doctor", help="check this machine and the settings")(doctor.doctor)

@@ -56,6 +56,12 @@ class NcbiSessions:
         """
         self.egress.admit(ask.request_id, ask.key_id, options.egress)
 
+    def single(self, request_id: str, key_id: str) -> CallHandler:
+        """Open a session for a call that no answer makes, with the egress mode of the key."""
+        context = self.egress.admit(request_id, key_id, None)
+        fetch, site = self.egress.fetch_for(context), self.egress.site_of(context.mode)
+        return NcbiSession(fetch, site, max_chars=self.max_chars, tracer=self.parts)
+
     def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> CallHandler:
         """Open the session of one answer.
 

@@ -24,6 +24,9 @@ Origin = Literal["sampled", "injected"]
 AnswerOutcome = Literal["answered", "partial", "not_found", "abstained", "out_of_scope", "call_failed", "cut"]
 # By name, in the order of lists: who only needs the names does not wait for the methods' libraries.
 METHOD_NAMES: Final = ("genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule")
+# The plain model, and what chooses among all.
+DIRECT: Final = "direct"
+AUTO: Final = "auto"
 # Those that search namespaces.
 NAMESPACE_METHODS: Final = frozenset({"medrag", "i-medrag", "clinfo", "weiseeule"})
 
@@ -102,7 +105,8 @@ class AnswerRequest:
     ``prompt`` is set instead of ``messages`` where the client sent plain text. ``key_id`` names the API key of the
     request, "" on a server without keys. ``namespaces`` are those that the request may read, None for all; of shared
     ones, always the names that there were when the request began. ``grammar`` and ``tools`` are for the plain model
-    alone. ``salt`` is that of the prefix cache (``Services.salt_for``), None for the key's id.
+    alone. ``salt`` is that of the prefix cache (``Services.salt_for``), None for the key's id. ``methods`` are those
+    that Auto may choose from, None for all.
     """
 
     request_id: str
@@ -115,6 +119,7 @@ class AnswerRequest:
     grammar: Grammar | None = None
     tools: ToolUse | None = None
     salt: str | None = None
+    methods: frozenset[str] | None = None
 
     @property
     def cache_salt(self) -> str | None:

@@ -33,7 +33,8 @@ from server.evidence.names import GraphNames
 from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
 from server.evidence.verifier import VerifierService, verifier_service
-from server.methods.base import Method
+from server.methods.auto import Auto
+from server.methods.base import DIRECT, Method
 from server.methods.clinfo.method import Clinfo, Library
 from server.methods.direct import Direct, LoraAdapterMethod
 from server.methods.genegpt.method import GeneGpt
@@ -60,7 +61,7 @@ from server.wiring.articles import article_finder
 from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import CALL_TIMEOUT_S, Ncbi, SiteNames, build_ncbi, store_synonyms
 from server.wiring.retrieval import build_retrieval, card_reserve, check_memory, engine_reserve
-from server.wiring.services import DIRECT, Components, Services
+from server.wiring.services import Components, Services
 from server.wiring.state import job_queues, open_answer_state, open_database, open_key_lookup, open_passage_database
 
 log = logging.getLogger(__name__)
@@ -243,9 +244,10 @@ def _methods(
     names = GraphNames(graph, SiteNames(()).is_ordinary)
     numbers = load_numbers()[settings.server.region] if settings.server.emergency_note == "on" else None
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
-    for method in built:
-        conversing = ConversationMethod(for_model(method, lifecycle.card), lifecycle, names)
-        noted = NotedMethod(conversing, evidence.messages, numbers)
+    served = {method.name: for_model(method, lifecycle.card) for method in built}
+    auto = Auto(methods | served, lifecycle.card, gate, evidence.messages)
+    for method in (auto, *served.values()):
+        noted = NotedMethod(ConversationMethod(method, lifecycle, names), evidence.messages, numbers)
         methods[method.name] = SupportedMethod(noted, reader, rewriter, verifier)
     return methods
 

@@ -24,7 +24,7 @@ from models.errors import ModelNotFound
 from server.audit.chain import AuditRecord
 from server.audit.log import AuditLog
 from server.errors import MODEL_UNKNOWN, RequestError
-from server.methods.base import METHOD_NAMES
+from server.methods.base import AUTO, METHOD_NAMES
 from server.settings.loading import audit_path, models_dir
 from server.settings.model import ModelSettings
 from server.settings.schema import Settings
@@ -71,11 +71,12 @@ def with_model(settings: Settings, name: str) -> tuple[Settings, str]:
     source, colon, method = name.rpartition(":")
     names = [card.name for card in find_cards(settings)]
     installed = set(names)
-    if colon and source in installed and method not in METHOD_NAMES and name not in installed:
+    known = (AUTO, *METHOD_NAMES)
+    if colon and source in installed and method not in known and name not in installed:
         raise RequestError(
-            f"{name}: there is no method {method!r}; methods: {', '.join(METHOD_NAMES)}", MODEL_UNKNOWN, param="model"
+            f"{name}: there is no method {method!r}; methods: {', '.join(known)}", MODEL_UNKNOWN, param="model"
         )
-    if not colon or method not in METHOD_NAMES:
+    if not colon or method not in known:
         source, method = name, ""
     if source not in names[:1]:
         model = settings.model.model_copy(update={"name": source})

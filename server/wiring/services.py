@@ -29,7 +29,7 @@ from server.evidence.passages import PassageService, Retrieval
 from server.evidence.verification import Verification, verify
 from server.evidence.verifier import VerifierService, verifier_service
 from server.jobs.corpus_changes import CorpusChanges
-from server.methods.base import NAMESPACE_METHODS, AnswerRequest, Method
+from server.methods.base import AUTO, DIRECT, NAMESPACE_METHODS, AnswerRequest, Method
 from server.methods.shared.synthesis import Synthesis, served_syntheses
 from server.observability.metrics import Observability, metrics_only
 from server.on_demand import OnDemand
@@ -41,7 +41,10 @@ from server.wiring.namespaces import uses_card
 from server.wiring.retrieval import grobid_of, preload
 
 log = logging.getLogger(__name__)
-DIRECT = "direct"
+# The first of the models, which answers whatever is asked.
+AUTO_ID: Final = "arrowhead"
+# The method by which most answers of Auto are made.
+_PASSAGES: Final = "medrag"
 # A request in flight may wait for a call, while another one uses its slot.
 _PER_SLOT: Final = 2
 # Requests that wait in the engine itself.
@@ -125,8 +128,7 @@ class Services:
 
     def models(self, principal: Principal) -> list[ServedModel]:
         """Return the models that a key may use."""
-        every = self._served.values()
-        return list(every) if principal.is_operator else [one for one in every if principal.may_use(one.name)]
+        return [one for one in self._served.values() if _may_use(principal, one)]
 
     def find(self, model: str, principal: Principal) -> ServedModel:
         """Return the entry of a model.
@@ -135,7 +137,7 @@ class Services:
             RequestError: there is no such model, or the key may not use it; the message lists those that it may use.
         """
         served = self._served.get(model)
-        if served is not None and principal.may_use(served.name):
+        if served is not None and _may_use(principal, served):
             return served
         known = ", ".join(served.id for served in self.models(principal))
         raise RequestError(f"there is no model {model[:100]!r}; served: {known}", MODEL_UNKNOWN, param="model")
@@ -143,7 +145,9 @@ class Services:
     async def with_namespaces(
         self, served: ServedModel, owner: str, asks: Sequence[AnswerRequest]
     ) -> list[AnswerRequest]:
-        """Return the requests of one key with the namespaces that it may read now, none for a model that searches none.
+        """Return the requests of one key with the methods that it may use and the namespaces that it may read now.
+
+        A model that searches no namespaces gets none.
 
         Shared namespaces are named for every key, so that no step of the answer waits for their database on the event
         loop.
@@ -153,10 +157,20 @@ class Services:
             DatabaseUnavailable: the database of shared namespaces does not answer.
         """
         principal = self.key_lookup.principal_of(owner)
-        if served.name not in NAMESPACE_METHODS:
-            return [replace(ask, namespaces=frozenset()) for ask in asks]
-        readable = await self.retrieval.look_up(lambda: self._readable(principal))
-        return [replace(ask, namespaces=readable) for ask in asks]
+        methods = None if principal.is_operator else principal.scopes.methods
+        usable = None if methods is None else frozenset(methods)
+        if served.name not in NAMESPACE_METHODS and served.name != AUTO:
+            return [replace(ask, namespaces=frozenset(), methods=usable) for ask in asks]
+        readable = await self.readable_by(principal)
+        return [replace(ask, namespaces=readable, methods=usable) for ask in asks]
+
+    async def readable_by(self, principal: Principal) -> frozenset[str] | None:
+        """Return the namespaces that a key may read now, None for all; shared ones are always named.
+
+        Raises:
+            DatabaseUnavailable: the database of shared namespaces does not answer.
+        """
+        return await self.retrieval.look_up(lambda: self._readable(principal))
 
     def _readable(self, principal: Principal) -> frozenset[str] | None:
         readable = self.access.readable(principal)
@@ -225,8 +239,11 @@ class Services:
             InvalidRequest, VerifierUnavailable: as ``server.evidence.verification.verify``.
             ServerOverloaded, KeyOverloaded, ServerStopping, AnswerTimeout: as ``waited_for`` and ``compute``.
         """
-        work = self._verifying.hold(id_of_digest(owner), lambda: verify(self.verifier, query, pieces))
-        return await self.waited_for(work, deadline)
+        return await self.judged(owner, lambda: verify(self.verifier, query, pieces), deadline)
+
+    async def judged(self, owner: str, work: Callable[[], Awaitable[_T]], deadline: float) -> _T:
+        """Return the result of work by the verifier, in the turn of the key; raises as ``verify``."""
+        return await self.waited_for(self._verifying.hold(id_of_digest(owner), work), deadline)
 
     async def waited_for(self, work: Coroutine[Any, Any, _T], deadline: float | None = None) -> _T:
         """Return the result of work that needs no place among the answers; the server's end ends the wait.
@@ -313,6 +330,11 @@ def admission_limits(settings: Settings) -> AdmissionLimits:
     )
 
 
+def _may_use(principal: Principal, served: ServedModel) -> bool:
+    """Return whether a key may use a model; Auto chooses among the methods of the key."""
+    return served.name == AUTO or principal.may_use(served.name)
+
+
 def _served(components: Components) -> dict[str, ServedModel]:
     """Return the base model, the methods over it and its adapters, by their ids.
 
@@ -321,9 +343,11 @@ def _served(components: Components) -> dict[str, ServedModel]:
     """
     card = components.lifecycle.card
     found: dict[str, ServedModel] = {}
+    if auto := components.methods.get(AUTO):
+        found[AUTO_ID] = ServedModel(AUTO_ID, auto, AUTO, served_syntheses(_PASSAGES, card))
     for name, method in components.methods.items():
         served_id = card.name if name == DIRECT else f"{card.name}:{name}"
-        syntheses = served_syntheses(CHAT if name == DIRECT else name, card)
+        syntheses = served_syntheses({DIRECT: CHAT, AUTO: _PASSAGES}.get(name, name), card)
         found[served_id] = ServedModel(served_id, method, name, syntheses)
     for name, method in components.adapters.items():
         if name in found:

@@ -23,6 +23,7 @@ GOOD: Final[Mapping[str, Mapping[str, Any]]] = {
     "/v2/rerank": {"query": TEXT, "documents": [TEXT]},
     "/rerank": {"query": TEXT, "documents": [TEXT]},
     "/v1/verify": {"claim": TEXT, "evidence": [TEXT]},
+    "/v1/decisions": {"input": TEXT, "questions": [{"type": "predicate", "instructions": TEXT}]},
     "/v1/search": {"query": TEXT, "k": 3},
     "/v1/namespaces": {"name": "another"},
     "/v1/namespaces/target/documents": {"documents": [{"id": "a", "text": TEXT}]},
@@ -37,6 +38,7 @@ MODELS: Final = {
     "/rerank": "overlap",
     # Of the settings of these tests, without weights.
     "/v1/verify": "has-this",
+    "/v1/decisions": "has-this",
 }
 WITH_MODEL: Final = frozenset(GOOD) - {path for path in GOOD if "namespaces" in path or path == "/v1/search"}
 # Fields of OpenAI, vLLM and this server that numbers, lists, tables or texts may be sent in.

@@ -190,7 +190,11 @@ def test_no_raw_request_is_answered_without_a_key(site: Site) -> None:
 def test_a_key_has_its_methods_mode_and_rate(site: Site) -> None:
     """As the official SDK sees them."""
     with site.server.client(site.ben) as ben, site.server.client(site.anna) as anna:
-        assert [model.id for model in ben.models.list() if model.to_dict().get("method")] == ["scripted"]
+        assert [model.id for model in ben.models.list() if model.to_dict().get("method")] == [
+            "arrowhead",
+            "scripted",
+            "scripted:auto",
+        ]
         with pytest.raises(openai.NotFoundError) as absent:
             ben.chat.completions.create(**ASK)
         assert absent.value.code == "model_not_found" and "genegpt" not in absent.value.message.partition("served")[2]

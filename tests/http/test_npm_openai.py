@@ -96,7 +96,9 @@ def test_the_javascript_sdk_reads_our_answers(seen: Any) -> None:
     assert seen["usage"]["completion_tokens"] > 0
     assert seen["refused"] == {"status": 422, "param": "arrowhead.colour", "kind": "UnprocessableEntityError"}
     assert seen["models"] == [
+        "arrowhead",
         "scripted",
+        "scripted:auto",
         "scripted:genegpt",
         "scripted:kg-rag",
         "scripted:medrag",

@@ -253,5 +253,5 @@ async def test_a_model_that_cannot_be_loaded_is_a_clear_503(tmp_path: Path) -> N
         assert "verifier.model" in error["message"]
         assert reply.headers["Retry-After"]
         models = (await http.get("/v1/models")).json()["data"]
-        assert [one["id"] for one in models if one["arrowhead"]["routes"] == ["/v1/verify"]] == ["nli"]
+        assert [one["id"] for one in models if one["arrowhead"]["routes"][:1] == ["/v1/verify"]] == ["nli"]
     await services.close()

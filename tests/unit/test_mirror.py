@@ -12,6 +12,13 @@ PACKAGES = ("server", "retrieval", "models")
 
 # Test files that show what these modules do, as parts of a larger whole or through the seam that they implement.
 THROUGH: dict[str, tuple[str, ...]] = {
+    "tests/http/test_mcp.py": (
+        "server/api/mcp/endpoint.py",
+        "server/api/mcp/own_routes.py",
+        "server/api/mcp/tools.py",
+        "server/cli/mcp.py",
+        "server/serving/mcp_stdio.py",
+    ),
     "tests/unit/server/exports/test_exports.py": (
         "server/exports/formats.py",
         "server/exports/report.py",
@@ -50,6 +57,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/cli/options.py",
     ),
     "tests/http/test_command_line_corpora.py": ("server/cli/namespaces.py",),
+    "tests/http/test_decisions.py": ("server/api/retrieval/decisions.py", "server/evidence/decisions.py"),
     "tests/http/test_draining.py": ("server/serving/run.py",),
     "tests/http/test_egress_service.py": ("retrieval/ncbi/client/service.py",),
     "tests/http/test_egress_modes.py": ("server/cli/gateway.py",),

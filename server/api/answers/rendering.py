@@ -42,7 +42,7 @@ OpenAIFinish = Literal["stop", "length", "tool_calls"]
 # OpenAI's substitute for minus infinity, which JSON does not have.
 _LEAST = -9999.0
 # Details of a method that evaluations count, where the method reports them.
-_COUNTED = ("abstained", "answer_in_list")
+_COUNTED = ("abstained", "answer_in_list", "answered_by", "alternatives")
 # OpenAI defines no other finish reasons; the exact one is in the ``arrowhead`` field and in the trace.
 FINISH: dict[LoopFinish, OpenAIFinish] = {
     "stop": "stop",

@@ -19,10 +19,10 @@ from server.api.answers.sanitize import EventSanitizer
 from server.api.http_io import MAX_CHOICES
 from server.error_mapping import error_reply
 from server.errors import AnswerTimeout, EgressRaised, InvalidRequest
-from server.methods.base import AnswerRequest, Done, Event, Method
+from server.methods.base import DIRECT, AnswerRequest, Done, Event, Method
 from server.observability.observer import AnswerMetrics, TokenCounts, log_answer, request_id, token_counts
 from server.traces import TraceHead, TraceRecorder
-from server.wiring.services import DIRECT, ServedModel, Services
+from server.wiring.services import ServedModel, Services
 
 TIMEOUT_HEADER: Final = "X-Request-Timeout"
 # Distance between the seeds of choices: the segments of one answer use consecutive seeds from its own.

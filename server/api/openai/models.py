@@ -52,7 +52,7 @@ class Model(Reply):
 _ANSWERS: Final = ("/v1/chat/completions", "/v1/responses", "/v1/completions")
 _EMBEDS: Final = ("/v1/embeddings",)
 _RERANKS: Final = ("/v1/rerank",)
-_VERIFIES: Final = ("/v1/verify",)
+_VERIFIES: Final = ("/v1/verify", "/v1/decisions")
 
 
 class ModelList(Reply):

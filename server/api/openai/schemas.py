@@ -30,8 +30,8 @@ from server.api.declarations import (
 from server.api.http_io import Body
 from server.api.vllm_passthrough.checks import LONGEST, check_shape
 from server.errors import InvalidRequest, UnsupportedField
-from server.methods.base import AnswerRequest, Message, Sampling
-from server.wiring.services import DIRECT, ServedModel
+from server.methods.base import DIRECT, AnswerRequest, Message, Sampling
+from server.wiring.services import ServedModel
 
 MAX_MESSAGES = 512
 MAX_TEXT = 1_000_000
@@ -241,16 +241,15 @@ def require_plain(served: ServedModel, ask: AnswerRequest, model: str) -> None:
     """
     if served.name == DIRECT:
         return
-    base = model.partition(":")[0]
+    base, colon, _ = model.partition(":")
+    plain = f"{base}, the plain model" if colon else "the plain model by its name"
     if ask.tools is not None:
-        raise UnsupportedField(f"tools: a method makes its calls itself; ask {base}, the plain model", param="tools")
+        raise UnsupportedField(f"tools: a method makes its calls itself; ask {plain}", param="tools")
     if any(message.tool_calls or message.tool_call_id for message in ask.messages):
-        raise UnsupportedField(
-            f"messages: a method takes no calls of tools; ask {base}, the plain model", param="messages"
-        )
+        raise UnsupportedField(f"messages: a method takes no calls of tools; ask {plain}", param="messages")
     if ask.grammar is not None:
         name = ask.grammar.param
-        raise UnsupportedField(f"{name}: a method's answer has its own form; ask {base}, the plain model", param=name)
+        raise UnsupportedField(f"{name}: a method's answer has its own form; ask {plain}", param=name)
 
 
 def _tool(tool: ToolDefinition) -> Tool:

@@ -25,7 +25,7 @@ router = APIRouter(tags=["Retrieval"])
 MAX_QUERY: Final = 4000
 # Of all pieces together.
 MAX_CHARS: Final = 200_000
-_Query = Annotated[str, Field(max_length=MAX_QUERY, json_schema_extra=HAS_WORDS), AfterValidator(words)]
+Query = Annotated[str, Field(max_length=MAX_QUERY, json_schema_extra=HAS_WORDS), AfterValidator(words)]
 _Text = Annotated[str, Field(max_length=MAX_CHARS, json_schema_extra=HAS_WORDS), AfterValidator(words)]
 _PASSAGE: Final = r"^[1-9][0-9]{0,18}$"
 _MAX_ID: Final = 2**63 - 1
@@ -39,7 +39,7 @@ class StoredPassage(Body):
 
 
 # The brackets keep the branch out of a wrong field's name.
-_Piece = Annotated[
+Piece = Annotated[
     Annotated[_Text, Tag("[text]")] | Annotated[StoredPassage, Tag("[passage]")],
     Discriminator(lambda piece: "[passage]" if isinstance(piece, dict | StoredPassage) else "[text]"),
 ]
@@ -55,9 +55,9 @@ class VerifyRequest(Body):
         }
     )
     model: str = ""
-    question: _Query | None = None
-    claim: _Query | None = None
-    evidence: Annotated[list[_Piece], Field(min_length=1)]
+    question: Query | None = None
+    claim: Query | None = None
+    evidence: Annotated[list[Piece], Field(min_length=1)]
 
     @property
     def query(self) -> str:
@@ -118,8 +118,8 @@ async def verify(request: Request) -> Response:
     _check(body, MAX_INPUTS, services.verifier.name)
     deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
     async with cancel_on_disconnect(request.receive):
-        pieces = await _texts(services, request.state.principal, body.evidence)
-        _check_size(pieces)
+        pieces = await texts_of(services, request.state.principal, body.evidence)
+        check_size(pieces)
         found = await services.verify(request.state.owner, body.query, pieces, deadline)
     return JSONResponse(_reply(services.verifier.name, found))
 
@@ -134,19 +134,23 @@ def _check(body: VerifyRequest, limit: int, verifier: str) -> None:
         raise InvalidRequest("claim: send either a claim or a question", param="claim")
     if len(body.evidence) > limit:
         raise InvalidRequest(f"evidence: {len(body.evidence)} pieces, at most {limit} are taken", param="evidence")
-    if body.model not in ("", verifier):
-        raise RequestError(
-            f"there is no verifier {body.model[:100]!r}; there is {verifier}", MODEL_UNKNOWN, param="model"
-        )
+    check_verifier(body.model, verifier)
 
 
-def _check_size(pieces: Sequence[str]) -> None:
+def check_verifier(model: str, verifier: str) -> None:
+    if model not in ("", verifier):
+        raise RequestError(f"there is no verifier {model[:100]!r}; there is {verifier}", MODEL_UNKNOWN, param="model")
+
+
+def check_size(pieces: Sequence[str], param: str = "evidence") -> None:
     if (size := sum(map(len, pieces))) > MAX_CHARS:
-        message = f"evidence: {size} characters, at most {MAX_CHARS} are taken at once: send fewer or shorter pieces"
-        raise InvalidRequest(message, param="evidence")
+        message = f"{param}: {size} characters, at most {MAX_CHARS} are taken at once: send fewer or shorter pieces"
+        raise InvalidRequest(message, param=param)
 
 
-async def _texts(services: Services, principal: Principal, evidence: Sequence[str | StoredPassage]) -> list[str]:
+async def texts_of(
+    services: Services, principal: Principal, evidence: Sequence[str | StoredPassage], param: str = "evidence"
+) -> list[str]:
     """Return the texts of all pieces; passages are those of the namespaces that the key may read.
 
     Raises:
@@ -160,7 +164,7 @@ async def _texts(services: Services, principal: Principal, evidence: Sequence[st
     def work() -> list[str]:
         names = services.passages.names(services.access.readable(principal))
         return [
-            piece if isinstance(piece, str) else _passage_text(stored, names, piece, f"evidence[{place}]")
+            piece if isinstance(piece, str) else _passage_text(stored, names, piece, f"{param}[{place}]")
             for place, piece in enumerate(evidence)
         ]
 

@@ -83,7 +83,9 @@ class Finding:
 
 def events(reading: Reading, finding: Finding) -> Iterator[Event]:
     """Yield the whole answer that ``find`` returned."""
-    texts = [statement.text for statement in reading.gathered.statements[:_MAX_EVIDENCE]]
+    gathered = reading.gathered
+    order, _ = budget_order(gathered, similarities(reading.vectors, len(gathered.statements)))
+    texts = [gathered.statements[index].text for index in order[:_MAX_EVIDENCE]]
     names = tuple(_node_line(node) for node in reading.gathered.entities)
     yield EvidenceRead(tuple(map(Source, (*texts, *names))))
     cited = references_of(finding.statements, reading.recognised.entities)

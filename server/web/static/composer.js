@@ -6,10 +6,10 @@ import { session } from "./keys.js";
 import { has, t, tn } from "./texts.js";
 
 const CHOSEN = "method";
-const ORDER = ["genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule", "direct"];
+const ORDER = ["auto", "genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule", "direct"];
 // Methods that read namespaces, and those that call NCBI.
-const READS = new Set(["medrag", "i-medrag", "weiseeule", "clinfo"]);
-const CALLS = new Set(["genegpt", "clinfo"]);
+const READS = new Set(["auto", "medrag", "i-medrag", "weiseeule", "clinfo"]);
+const CALLS = new Set(["auto", "genegpt", "clinfo"]);
 // WeiseEule's, the default first.
 const RETRIEVERS = ["pes2", "pes1", "bm25", "hybrid"];
 const MODES = ["off", "local-first", "ncbi"];
@@ -17,7 +17,9 @@ const MODES = ["off", "local-first", "ncbi"];
 /** Returns the models in the order of lists, those that can answer first. */
 export function choices() {
   const place = (one) => (ORDER.includes(one.method) ? ORDER.indexOf(one.method) : 5.5);
-  return [...session.models].sort((a, b) => place(a) - place(b));
+  // Auto has a second name, with that of the base model.
+  const once = session.models.filter((one) => one.method !== "auto" || !one.id.includes(":"));
+  return once.sort((a, b) => place(a) - place(b));
 }
 
 export function isAble(model) {
@@ -44,7 +46,7 @@ export function examples(model) {
 function usual() {
   const able = choices().filter(isAble);
   const kept = able.find((one) => one.id === localStorage.getItem(CHOSEN));
-  return kept || able.find((one) => one.method === "genegpt") || able[0];
+  return kept || able[0];
 }
 
 /** Makes the composer; `ask` is called with a question, `stop` to end the running answer. */

@@ -260,7 +260,7 @@ async def test_traces_are_their_owners(site: Site) -> None:
 async def test_models_are_those_of_the_key(site: Site) -> None:
     """Not listed, not found, not asked: as if there were none; in every route that takes a model's name."""
     listed = (await site.json("GET", "/v1/models", "cleo"))[1]["data"]
-    assert [model["id"] for model in listed if "method" in model] == ["scripted"]
+    assert [model["id"] for model in listed if "method" in model] == ["arrowhead", "scripted", "scripted:auto"]
     assert len((await site.json("GET", "/v1/models", "anna"))[1]["data"]) > 2
     messages = [{"role": "user", "content": "hello"}]
     for name in ("scripted:genegpt", "scripted:kg-rag"):
@@ -383,7 +383,7 @@ async def test_methods_are_told_what_their_key_reads(site: Site) -> None:
     assert told == {
         "operator": None, "ben": frozenset({"common", "owns"}), "cleo": frozenset({"annas"}), "own": frozenset(),
     }  # fmt: skip
-    plain = await services.with_namespaces(services.models(OPERATOR)[0], owner, asks)
+    plain = await services.with_namespaces(services.find("scripted", OPERATOR), owner, asks)
     assert plain[0].namespaces == frozenset()
 
 

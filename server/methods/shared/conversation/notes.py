@@ -100,6 +100,7 @@ def emergency_note(numbers: EmergencyNumbers, language: str) -> str:
 
 # One question for each method that its shipped data answer.
 EXAMPLES: Final = {
+    "auto": "Which drug reverses heparin?",
     "genegpt": "What is the official gene symbol of LMP10?",
     "kg-rag": "Which genes are associated with Parkinson's disease?",
     "medrag": "Which drug reverses heparin?",

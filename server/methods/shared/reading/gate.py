@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -26,6 +27,15 @@ _WIDENED: Final = 6
 _FIRST_TEXTS: Final = 2
 # Sentences by which each choice is judged.
 _OF_A_CHOICE: Final = 6
+
+
+# What was judged for one answer already, by whichever method: the texts that Auto compares are those that it reads.
+_judged: ContextVar[dict[Pair, Judgement] | None] = ContextVar("judged", default=None)
+
+
+def remember() -> None:
+    """Let the gates of this task judge each pair once."""
+    _judged.set({})
 
 
 class Judge(Protocol):
@@ -53,6 +63,10 @@ class JudgedSentence:
     @property
     def relevance(self) -> float:
         return self.judgement.relevance
+
+    @property
+    def certainty(self) -> float:
+        return max(self.judgement.supports, self.judgement.contradicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +100,36 @@ class Reading:
         return chosen
 
     @property
+    def surest(self) -> JudgedSentence | None:
+        """Return the sentence above the bar of quotes that says yes or no with most certainty, None where none is."""
+        judged = [one for one in self.ranked if one.relevance >= self.points.quote]
+        return max(judged, key=lambda one: (one.certainty, one.judgement.supports), default=None)
+
+    @property
     def verdict(self) -> str:
-        """Return "Yes" or "No" as the surest sentence above the bar of quotes says it, "" where none is sure."""
-        judged = [one.judgement for one in self.ranked if one.relevance >= self.points.quote]
-        yes = max((one.supports for one in judged), default=0.0)
-        no = max((one.contradicts for one in judged), default=0.0)
-        if max(yes, no) < self.points.verdict:
+        """Return "Yes" or "No" as the surest sentence says it, "" where it is not sure."""
+        one = self.surest
+        if one is None or one.certainty < self.points.verdict:
             return ""
-        return "Yes" if yes >= no else "No"
+        return "Yes" if one.judgement.supports >= one.judgement.contradicts else "No"
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceSupport:
     """Hold the choice at ``place`` and the sentence that says it.
 
-    ``relevance`` is that of the sentence to this choice, ``probability`` that of the choice among all.
+    ``relevance`` is that of the sentence to this choice, ``probability`` that of the choice among all; ``shares`` has
+    those of each.
     """
 
     place: int
     sentence: JudgedSentence
     relevance: float
-    probability: float
+    shares: tuple[float, ...]
+
+    @property
+    def probability(self) -> float:
+        return self.shares[self.place]
 
 
 class Gate:
@@ -136,9 +159,17 @@ class Gate:
         return Reading(tuple(ranked), len(sentences), self._judge.points)
 
     async def _ranked(self, question: str, sentences: Sequence[EvidenceSentence]) -> list[JudgedSentence]:
-        found = await self._judge.judge([Pair(question, one.in_context) for one in sentences])
+        found = await self._found([Pair(question, one.in_context) for one in sentences])
         judged = [JudgedSentence(one, judgement) for one, judgement in zip(sentences, found, strict=True)]
         return sorted(judged, key=lambda one: one.relevance, reverse=True)
+
+    async def _found(self, pairs: Sequence[Pair]) -> Sequence[Judgement]:
+        known = _judged.get()
+        if known is None:
+            return await self._judge.judge(pairs)
+        if new := list(dict.fromkeys(pair for pair in pairs if pair not in known)):
+            known.update(zip(new, await self._judge.judge(new), strict=True))
+        return [known[pair] for pair in pairs]
 
     async def choose(self, stem: str, choices: Sequence[str], reading: Reading) -> ChoiceSupport | None:
         """Return the choice that the best sentences support most, None where nothing was read.
@@ -161,7 +192,9 @@ class Gate:
         weights = [_weight(judgement) for judgement, _ in best]
         place = weights.index(max(weights))
         judgement, sentence = best[place]
-        return ChoiceSupport(place, sentence, judgement.relevance, weights[place] / (sum(weights) or 1.0))
+        # Where no sentence says any of them, all are as likely.
+        shares = [weight / sum(weights) for weight in weights] if any(weights) else [1 / len(choices)] * len(choices)
+        return ChoiceSupport(place, sentence, judgement.relevance, tuple(shares))
 
 
 def _weight(judgement: Judgement) -> float:

@@ -10,6 +10,7 @@ import pytest
 
 from models.decoding.types import LoopUsage
 from server.methods.base import (
+    AUTO,
     METHOD_NAMES,
     AnswerOutcome,
     AnswerRequest,
@@ -136,7 +137,7 @@ def test_each_region_of_the_settings_has_numbers_and_each_method_a_question() ->
     numbers = load_numbers()
     assert set(numbers) == set(get_args(Region))
     assert all(one.emergency and one.crisis for one in numbers.values())
-    assert set(EXAMPLES) == set(METHOD_NAMES)
+    assert set(EXAMPLES) == {AUTO, *METHOD_NAMES}
 
 
 @pytest.mark.parametrize(

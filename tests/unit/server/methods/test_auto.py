@@ -1,0 +1,252 @@
+"""Auto over small methods and a verifier without weights: which of them answers, and what is told of the others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from lexical_verifier import LexicalVerifier, lexical_gate
+
+from models.catalog import ModelCard
+from models.decoding.types import LoopUsage
+from models.errors import ArrowheadError
+from models.verifiers.base import Judgement, Pair
+from server.errors import VerifierUnavailable
+from server.methods.auto import Auto
+from server.methods.base import (
+    AnswerOutcome,
+    AnswerRequest,
+    CallReplied,
+    Done,
+    Event,
+    EvidenceRead,
+    OptionInvalid,
+    Source,
+    Step,
+    TextDelta,
+)
+from server.methods.shared.reading.gate import Gate
+
+GENERAL = ModelCard(name="general", source="-")
+SMALL = ModelCard(name="small", source="-", trained_for=("genegpt",), verdicts=True)
+QUESTION = "Which drug reverses heparin in bleeding patients?"
+ANSWERING = "The drug protamine reverses heparin in bleeding patients, which is what is wanted."
+OTHER = "Zebras live in the savannah of Africa and eat grass there."
+
+
+@dataclass
+class Small:
+    """A method with evidence of its own; ``seen`` counts what it was asked and how far it went."""
+
+    name: str
+    evidence: str = ""
+    outcome: AnswerOutcome = "answered"
+    details: Mapping[str, Any] = field(default_factory=dict)
+    refuses: bool = False
+    fails: bool = False
+    seen: list[str] = field(default_factory=list)
+    asked: list[AnswerRequest] = field(default_factory=list)
+    description = "small"
+
+    def check(self, ask: AnswerRequest) -> None:
+        if self.refuses:
+            raise OptionInvalid(f"{self.name} is not served", param="model")
+
+    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+        self.asked.append(ask)
+        try:
+            yield Step(f"{self.name} searches")
+            if self.fails:
+                raise ArrowheadError(f"{self.name} failed")
+            if self.evidence:
+                yield self._found()
+                self.seen.append("went on")
+            yield TextDelta(f"answer of {self.name}")
+            yield Done(
+                answer=f"answer of {self.name}",
+                finish_reason="stop",
+                stop_reason=None,
+                usage=LoopUsage(sampled_tokens=7),
+                details=self.details,
+                outcome=self.outcome,
+            )
+        finally:
+            self.seen.append("closed")
+
+    def _found(self) -> Event:
+        if self.name != "genegpt":
+            return EvidenceRead((Source(self.evidence),))
+        record = {"endpoint": "esummary", "num_records": 1}
+        return CallReplied("url", 0, "ok", "1 record", 0.1, 5, record)
+
+
+@dataclass
+class Greeting:
+    language: str = "en"
+    is_emergency: bool = False
+    is_greeting: bool = False
+
+
+@dataclass
+class Reader:
+    reading: Greeting = field(default_factory=Greeting)
+
+    async def read(self, message: str) -> Greeting | None:
+        return self.reading
+
+
+def _methods(**changed: Small) -> dict[str, Small]:
+    usual = {
+        "direct": Small("direct", refuses=True),
+        "genegpt": Small("genegpt", "record"),
+        "kg-rag": Small("kg-rag", OTHER, "not_found"),
+        "medrag": Small("medrag", ANSWERING),
+        "clinfo": Small("clinfo", OTHER, "not_found"),
+        "weiseeule": Small("weiseeule", ANSWERING),
+    }
+    return usual | {name.replace("_", "-"): method for name, method in changed.items()}
+
+
+async def _answered(
+    served: dict[str, Small],
+    question: str = QUESTION,
+    card: ModelCard = SMALL,
+    reader: Reader | None = None,
+    gate: Gate | None = None,
+    **more: Any,
+) -> tuple[list[Event], Done]:
+    auto = Auto(served, card, gate or lexical_gate(), reader or Reader())
+    ask = AnswerRequest(request_id="1", prompt=question, **more)
+    auto.check(ask)
+    events = [event async for event in auto.answer(ask)]
+    done = events[-1]
+    assert isinstance(done, Done)
+    return events, done
+
+
+async def test_the_method_whose_evidence_answers_goes_on() -> None:
+    """It says which and why, the answer is whole, and the others are closed and offered."""
+    methods = _methods()
+    events, done = await _answered(methods)
+
+    assert done.answer == "answer of medrag" and done.details["answered_by"] == "medrag"
+    first, *rest = events
+    assert isinstance(first, Step) and first.text.startswith(
+        "answered by medrag: of what was found, evidence of passages"
+    )
+    assert [event.text for event in rest if isinstance(event, Step)] == ["medrag searches"]
+    offered = {one["method"]: one["found"] for one in done.details["alternatives"]}
+    assert offered.keys() == {"genegpt", "kg-rag", "clinfo"}
+    assert methods["medrag"].seen == ["went on", "closed"]
+    assert methods["genegpt"].asked == []  # the question is no look-up
+
+
+async def test_statements_of_just_what_is_asked_come_first() -> None:
+    methods = _methods(kg_rag=Small("kg-rag", OTHER, "answered"))
+    _, done = await _answered(methods)
+    assert done.details["answered_by"] == "kg-rag"
+
+
+async def test_articles_are_judged_by_their_own_quotes() -> None:
+    """Where they answer and passages do not."""
+    sure = Small("clinfo", OTHER, "answered", {"best": 0.9, "bar": 0.5})
+    _, done = await _answered(_methods(medrag=Small("medrag", OTHER), clinfo=sure))
+    assert done.details["answered_by"] == "clinfo"
+    assert done.usage.sampled_tokens == 14  # those of the graph's end count too
+    assert done.details["alternatives"][-1]["method"] == "medrag"
+
+
+async def test_a_look_up_with_records_answers() -> None:
+    """And one that finds nothing leaves the question to the others, or says so where they have nothing either."""
+    methods = _methods()
+    _, done = await _answered(methods, "Which chromosome is BRCA1 on?")
+    assert done.details["answered_by"] == "genegpt" and methods["medrag"].asked == []
+    nothing = {"genegpt": Small("genegpt", outcome="not_found"), "medrag": Small("medrag", OTHER)}
+    _, done = await _answered(_methods() | nothing, "Which chromosome is BRCA1 on?")
+    assert (done.details["answered_by"], done.outcome) == ("genegpt", "not_found")
+
+
+async def test_the_nearest_method_says_that_nothing_answers() -> None:
+    events, done = await _answered(_methods(medrag=Small("medrag", OTHER, "not_found")))
+    assert done.outcome == "not_found"
+    assert isinstance(events[0], Step) and events[0].text.endswith("nothing that was found answers this")
+
+
+async def test_a_model_that_chats_takes_greetings_and_what_no_source_answers() -> None:
+    chatting = Small("direct")
+    methods = _methods(direct=chatting)
+    _, done = await _answered(methods, "Hello", GENERAL, Reader(Greeting(is_greeting=True)))
+    assert done.details["answered_by"] == "direct" and methods["medrag"].asked == []
+    _, done = await _answered(_methods(direct=Small("direct"), medrag=Small("medrag", OTHER)), card=GENERAL)
+    assert done.details["answered_by"] == "direct"
+
+
+async def test_a_model_that_writes_finds_its_evidence_without_writing() -> None:
+    """The chosen method then begins anew, as it answers by default."""
+    sure = Small("clinfo", OTHER, "answered", {"best": 0.9, "bar": 0.5})
+    _, done = await _answered(_methods(medrag=Small("medrag", OTHER), clinfo=sure), card=GENERAL)
+    assert done.details["answered_by"] == "clinfo"
+    assert [ask.options.get("synthesis") for ask in sure.asked] == ["extractive", None]
+
+
+async def test_marked_keywords_are_those_of_weiseeule() -> None:
+    _, done = await _answered(_methods(), "#Which drug reverses **heparin** in bleeding patients?")
+    assert done.details["answered_by"] == "weiseeule"
+
+
+async def test_only_methods_of_the_key_are_asked_and_offered() -> None:
+    methods = _methods()
+    _, done = await _answered(methods, methods=frozenset({"kg-rag", "clinfo"}))
+    assert methods["medrag"].asked == []
+    assert {done.details["answered_by"]} | {one["method"] for one in done.details["alternatives"]} == {
+        "kg-rag",
+        "clinfo",
+    }
+
+
+async def test_options_go_to_the_methods_that_have_them() -> None:
+    """Articles are read without namespaces, whose passages are searched beside them."""
+    methods = _methods()
+    await _answered(methods, options={"namespaces": ["mine"], "egress": "off"}, namespaces=frozenset({"mine"}))
+    asked = {name: method.asked[0] for name, method in methods.items() if method.asked}
+    assert asked["medrag"].options == {"namespaces": ["mine"]} and asked["medrag"].namespaces == frozenset({"mine"})
+    assert asked["clinfo"].options == {"egress": "off"} and asked["clinfo"].namespaces == frozenset()
+
+
+async def test_an_option_of_one_method_is_refused_by_name() -> None:
+    with pytest.raises(OptionInvalid, match="Auto has no such option") as refused:
+        await _answered(_methods(), options={"mask": "full"})
+    assert refused.value.param == "arrowhead.mask"
+
+
+async def test_a_source_that_fails_does_not_end_the_answer() -> None:
+    """Unless no other one has anything: then its failure is the answer's."""
+    _, done = await _answered(_methods(clinfo=Small("clinfo", fails=True)))
+    assert done.details["answered_by"] == "medrag"
+    with pytest.raises(ArrowheadError, match="medrag failed"):
+        await _answered(_methods(medrag=Small("medrag", fails=True)), methods=frozenset({"medrag"}))
+
+
+async def test_a_request_that_no_method_takes_is_refused() -> None:
+    refusing = {name: Small(name, refuses=True) for name in _methods()}
+    with pytest.raises(OptionInvalid, match="is not served"):
+        await _answered(refusing)
+
+
+class Broken:
+    """A verifier that cannot be loaded."""
+
+    points = LexicalVerifier.points
+
+    async def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
+        raise VerifierUnavailable("the verifier cannot be loaded")
+
+
+async def test_without_a_verifier_passages_are_read_and_the_step_says_so() -> None:
+    """Not the plain model, as nobody knows that nothing answers."""
+    methods = _methods(direct=Small("direct"))
+    events, done = await _answered(methods, card=GENERAL, gate=Gate(Broken()))
+    assert done.details["answered_by"] == "medrag"
+    assert isinstance(events[0], Step) and "the verifier cannot be loaded" in events[0].text
