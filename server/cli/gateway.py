@@ -39,14 +39,17 @@ def _data_dir(data: Path | None) -> Path:
 def serve_gateway(host: str = "127.0.0.1", port: int = 8765, data: DataFolder = None) -> int:
     from retrieval.gateway.app import serve
     from retrieval.gateway.blast.service import BlastOptions
+    from retrieval.gateway.importing.run import add_human_genes
     from server.observability.observer import setup_logging
     from server.settings.loading import load_settings
     from server.settings.server import LogSettings
 
     setup_logging(LogSettings())
     settings = load_settings()
-    blast = BlastOptions(blastdb_dirs=settings.gateway.blastdb_dirs)
-    serve(_data_dir(data), host, port, blast_options=blast)
+    folder, blast = _data_dir(data), BlastOptions(blastdb_dirs=settings.gateway.blastdb_dirs)
+    if settings.gateway.human_genes:
+        add_human_genes(folder)
+    serve(folder, host, port, blast_options=blast)
     return 0
 
 

@@ -20,7 +20,7 @@ from retrieval.formats.pubmed_xml import article_of
 from retrieval.formats.records import Article, Corpus, Gene, OmimEntry, Organism, Record, SequenceSegment, Snp
 from retrieval.gateway.store.indexing import uid_of
 from retrieval.gateway.store.reader import SAMPLE, SCHEMA_VERSION, SITE, GatewayStore, create_tables
-from retrieval.gateway.store.writer import StoreWriter
+from retrieval.gateway.store.writer import StoreWriter, entry_of
 from retrieval.storage.files import make_folder, sync
 
 # Readers and models see it wherever they see the abstract.
@@ -117,10 +117,19 @@ def _write_sample(corpus: Corpus, path: Path) -> None:
                 writer.add_organism_names(organism)
             for record in _distinct((*corpus.genes, *corpus.snps, *corpus.omim, *corpus.segments, *corpus.articles)):
                 writer.put(record)
+            for entry in _entries_of_genes(corpus):
+                writer.put(entry)
         # The file stores this mode: to set it at the first import would mean to wait until there are no readers.
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
+
+
+def _entries_of_genes(corpus: Corpus) -> Iterable[OmimEntry]:
+    """Return an entry for each OMIM number that a gene names and the sample has no title of."""
+    known = {entry.mim_number for entry in corpus.omim}
+    named = {int(mim): entry_of(gene, mim) for gene in corpus.genes for mim in gene.mim}
+    return [entry for number, entry in named.items() if number not in known]
 
 
 def _distinct(records: Iterable[Record]) -> Iterator[Record]:

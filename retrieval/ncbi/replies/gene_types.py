@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Final
 
 from retrieval.ncbi.replies.records import GeneType
 
@@ -38,6 +40,24 @@ _RNA_SUMMARY = re.compile(
 )
 _UNCHARACTERIZED = re.compile(r"^uncharacterized (LOC\d+|gene)", re.IGNORECASE)
 _PROTEIN = re.compile(r"\bprotein\b", re.IGNORECASE)
+
+
+# The gateway's own note in the summary of a gene that HGNC's table lists: NCBI's type, and HGNC's type of locus.
+_NOTE: Final = re.compile(r"\s*\[Gene type: (?P<type>[^;\]]+); locus type: (?P<locus>[^;\]]+);[^\]]*\]")
+_NOTED: Final[Mapping[str, GeneType]] = {
+    "protein-coding": "protein-coding",
+    "pseudo": "pseudogene",
+    **dict.fromkeys(("ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA"), "ncRNA"),
+}
+
+
+def noted_type(summary: str) -> tuple[GeneType, str, str] | None:
+    """Return the type, the type of locus where that says more, and the summary without the note; None without one."""
+    found = _NOTE.search(summary)
+    if found is None:
+        return None
+    kind = _NOTED.get(found["type"], "other")
+    return kind, found["locus"] if kind == "other" else "", _NOTE.sub("", summary, count=1).strip()
 
 
 def gene_type(name: str, designations: str = "", summary: str = "") -> GeneType:
