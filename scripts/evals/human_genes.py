@@ -101,7 +101,7 @@ def is_right(asked: Asked, answer: str, outcome: str) -> bool:
 def questions(number: int, seed: int, *, each: bool) -> Iterator[Asked]:
     genes = list(human_genes(TABLE.read_bytes()))
     named = names_of_genes(genes)
-    for place, gene in enumerate(random.Random(seed).sample(genes, number)):  # noqa: S311
+    for place, gene in enumerate(random.Random(seed).sample(genes, number)):
         kinds = KINDS if each else (KINDS[place % len(KINDS)],)
         yield from filter(None, (question_of(kind, gene, named) for kind in kinds))
 

@@ -112,7 +112,7 @@ def import_file(
             return result
 
 
-def add_human_genes(data_dir: Path) -> int:
+def add_human_genes(data_dir: Path, table: Path = TABLE) -> int:
     """Add the genes of the package's table to the store, and return how many; 0 where the store needs none.
 
     It needs none with this very table or NCBI's own file of human genes in it. One transaction: killed at any moment,
@@ -125,7 +125,7 @@ def add_human_genes(data_dir: Path) -> int:
     make_folder(data_dir)
     with _import_lock(data_dir):
         open_store(data_dir).close()
-        content = TABLE.read_bytes()
+        content = table.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         with contextlib.closing(_connect(data_dir / STORE_NAME)) as store:
             if _has_human_genes(store, digest):
@@ -136,7 +136,7 @@ def add_human_genes(data_dir: Path) -> int:
                     if store.execute("SELECT value FROM meta WHERE key = 'kind'").fetchone() == (SAMPLE,):
                         # The sample has variants of genes that are in neither: no link leads nowhere.
                         StoreWriter(store).remove_dangling_links()
-                    _record(store, _Import(KIND, digest, "", TABLE), Counts(entries=number))
+                    _record(store, _Import(KIND, digest, "", table), Counts(entries=number))
             except sqlite3.Error as error:
                 raise GatewayDataError(f"{data_dir / STORE_NAME}: cannot be written: {error}") from error
             return number
