@@ -9,7 +9,7 @@ import typer
 from server.cli.options import ConfigFile
 
 if TYPE_CHECKING:
-    from retrieval.corpus.collections import Pace
+    from server.evidence.collections import Pace
 
 _UNITS = (("days", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -18,7 +18,7 @@ def collections(
     time: Annotated[bool, typer.Option("--time", help="measure this machine for some seconds first")] = False,
     config: ConfigFile = None,
 ) -> int:
-    from retrieval.corpus import collections as listed
+    from server.evidence import collections as listed
 
     pace = _measured(config) if time else None
     for one in listed.collections():
@@ -40,7 +40,7 @@ def collections(
 def _measured(config: ConfigFile) -> Pace:
     import asyncio
 
-    from retrieval.corpus.collections import measured_pace
+    from server.evidence.collections import measured_pace
     from server.evidence.encoders import EncoderPool
     from server.settings.loading import load_settings
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from models.encoders.base import PassageText
-from retrieval.corpus.collections import Collection, Pace, collections, measured_pace
+from server.evidence.collections import Collection, Pace, collections, measured_pace
 
 
 class CountingEncoder:
