@@ -132,6 +132,7 @@ def add_human_genes(data_dir: Path, table: Path = TABLE) -> int:
                 return 0
             try:
                 with _transaction(store):
+                    _retire_table(store)
                     number = put_human_genes(store, content)
                     if store.execute("SELECT value FROM meta WHERE key = 'kind'").fetchone() == (SAMPLE,):
                         # The sample has variants of genes that are in neither: no link leads nowhere.
@@ -145,6 +146,11 @@ def add_human_genes(data_dir: Path, table: Path = TABLE) -> int:
 def _has_human_genes(store: sqlite3.Connection, digest: str) -> bool:
     rows = store.execute("SELECT kind, sha256, options FROM imported WHERE kind IN (?, 'gene_info')", (KIND,))
     return any(sha == digest if kind == KIND else _is_of_human(kind, options) for kind, sha, options in rows)
+
+
+def _retire_table(store: sqlite3.Connection) -> None:
+    """Mark tables of human genes as replaced; no row goes, as readers tell states of the store by their number."""
+    store.execute("UPDATE imported SET entries = 0 WHERE kind = ?", (KIND,))
 
 
 def _is_of_human(kind: str, options: str) -> bool:
@@ -290,7 +296,7 @@ def _mark(data_dir: Path) -> None:
 
 def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, on_progress: ProgressCallback) -> None:
     total = staging.num_operations()
-    has_table = store.execute("SELECT 1 FROM imported WHERE kind = ?", (KIND,)).fetchone() is not None
+    has_table = store.execute("SELECT 1 FROM imported WHERE kind = ? AND entries > 0", (KIND,)).fetchone() is not None
     replaces_table = has_table and _is_of_human(what.kind, what.options)
     with _transaction(store):
         on_progress(Progress("merging", 0, total, staging.counts.entries, staging.counts.bad))
@@ -306,8 +312,7 @@ def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, on_progre
                 on_progress(Progress("merging", number, total, staging.counts.entries, staging.counts.bad))
         if replaces_table:
             withdraw_human_genes(store, TABLE.read_bytes())
-            # Rows are never deleted: readers tell states of the store apart by their number.
-            store.execute("UPDATE imported SET entries = 0 WHERE kind = ?", (KIND,))
+            _retire_table(store)
         if what.kind in _WEIGHING:
             writer.update_gene_weights()
         _record(store, what, staging.counts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from retrieval.ncbi.replies.records import GeneType
@@ -43,7 +44,9 @@ _PROTEIN = re.compile(r"\bprotein\b", re.IGNORECASE)
 
 
 # The gateway's own note in the summary of a gene that HGNC's table lists: NCBI's type, and HGNC's type of locus.
-_NOTE: Final = re.compile(r"\s*\[Gene type: (?P<type>[^;\]]+); locus type: (?P<locus>[^;\]]+);[^\]]*\]")
+_NOTE: Final = re.compile(
+    r"\s*\[Gene type: (?P<type>[^;\]]+); locus type: (?P<locus>[^;\]]+);[^\]]*?(?P<lacks>not in it)?\]"
+)
 _NOTED: Final[Mapping[str, GeneType]] = {
     "protein-coding": "protein-coding",
     "pseudo": "pseudogene",
@@ -51,13 +54,26 @@ _NOTED: Final[Mapping[str, GeneType]] = {
 }
 
 
-def noted_type(summary: str) -> tuple[GeneType, str, str] | None:
-    """Return the type, the type of locus where that says more, and the summary without the note; None without one."""
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Hold what a summary says of a gene's type, and the summary without it.
+
+    ``locus``: HGNC's type of locus, where it says more than the type. ``has_names_only``: the gateway knows no more.
+    """
+
+    gene_type: GeneType
+    summary: str
+    locus: str = ""
+    has_names_only: bool = False
+
+
+def noted(summary: str, name: str, designations: str) -> Noted:
+    """Return the type that the gateway's note in a summary tells; without one, the type by the gene's names."""
     found = _NOTE.search(summary)
     if found is None:
-        return None
-    kind = _NOTED.get(found["type"], "other")
-    return kind, found["locus"] if kind == "other" else "", _NOTE.sub("", summary, count=1).strip()
+        return Noted(gene_type(name, designations, summary), summary)
+    kind, rest = _NOTED.get(found["type"], "other"), _NOTE.sub("", summary, count=1).strip()
+    return Noted(kind, rest, found["locus"] if kind == "other" else "", found["lacks"] is not None)
 
 
 def gene_type(name: str, designations: str = "", summary: str = "") -> GeneType:

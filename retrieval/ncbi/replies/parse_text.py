@@ -12,7 +12,7 @@ from typing import Final
 from retrieval.errors import NcbiMalformed, NcbiReplyError
 from retrieval.ncbi.calls.parameter_classes import common_name
 from retrieval.ncbi.replies.articles import articles_from_abstracts, articles_from_medline, articles_from_summaries
-from retrieval.ncbi.replies.gene_types import gene_type, noted_type
+from retrieval.ncbi.replies.gene_types import noted
 from retrieval.ncbi.replies.records import FailedRecord, GeneRecord, IdList, ParsedReply, Record, RecordList
 from retrieval.ncbi.replies.sequences import fasta_records, sequences_from_genbank
 from retrieval.ncbi.replies.summaries import doc_from_mapping, split
@@ -107,7 +107,7 @@ def _gene_from_text(uid: str, block: str, values: Mapping[str, str]) -> Record:
     name = _BRACKETED.sub("", described).strip()
     chromosome, _, rest = values.get("Chromosome", "").partition(";")
     others = values.get("Other Designations", "")
-    kind, locus, _ = noted_type(values.get("Note", "")) or (gene_type(name, others), "", "")
+    told = noted(values.get("Note", ""), name, others)
     replaced = re.search(r"replaced with GeneID: (\d+)", block)
     return GeneRecord(
         uid=uid,
@@ -119,7 +119,8 @@ def _gene_from_text(uid: str, block: str, values: Mapping[str, str]) -> Record:
         location=rest.replace("Location:", "").strip(),
         aliases=split(values.get("Other Aliases", "")),
         other_names=split(others, ";"),
-        gene_type=kind,
-        locus=locus,
+        gene_type=told.gene_type,
+        locus=told.locus,
+        has_names_only=told.has_names_only,
         replaced_by=replaced[1] if replaced else "",
     )

@@ -30,7 +30,8 @@ class GeneRecord:
 
     ``chromosome`` has no "chr"; ``replaced_by`` is the current id of a retired record. ``gene_type`` is derived from
     the nomenclature (see ``gene_types``) where the reply has no such field, as document summaries. ``locus`` is HGNC's
-    type of locus, of a gene whose type is "other". ``other_names`` are NCBI's other designations, which no reply shows.
+    type of locus, of a gene whose type is "other". ``has_names_only``: the gateway knows neither place nor summary.
+    ``other_names`` are NCBI's other designations, which no reply shows.
     """
 
     uid: str
@@ -45,6 +46,7 @@ class GeneRecord:
     summary: str = ""
     gene_type: GeneType = "protein-coding"
     locus: str = ""
+    has_names_only: bool = False
     replaced_by: str = ""
 
 

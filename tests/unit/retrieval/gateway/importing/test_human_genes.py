@@ -25,7 +25,7 @@ from retrieval.gateway.importing.run import add_human_genes, import_file
 from retrieval.gateway.importing.tables import tables_of
 from retrieval.gateway.store.open import STORE_NAME, load_corpus, open_store
 from retrieval.gateway.store.reader import GatewayStore
-from retrieval.ncbi.replies.parse import parse_reply
+from retrieval.ncbi.replies.parse import is_empty_reply, parse_reply
 from retrieval.ncbi.replies.records import GeneRecord, RecordList
 from retrieval.types import NcbiCall, RawReply
 
@@ -109,6 +109,7 @@ def test_every_form_tells_the_type_and_what_the_table_lacks(
         "",
         "",
     )
+    assert is_empty_reply(call, RawReply(200, reply.content_type, body, len(body)))  # local-first asks NCBI for more
     assert (pseudogene.gene_type, pseudogene.locus, pseudogene.aliases) == ("pseudogene", "", ("A2MP",))
 
 
@@ -197,3 +198,17 @@ def test_killed_at_any_moment_the_store_has_all_genes_or_none(tmp_path: Path) ->
     subprocess.run(command, check=True, timeout=120, env=os.environ)
     with closing(open_store(tmp_path)) as store:
         assert store.count("gene") > 43_765
+
+
+def test_a_newer_table_takes_the_place_of_the_older(store: GatewayStore, tmp_path: Path) -> None:
+    """Its symbols and names hold, the older symbol stays a name, and one table is told."""
+    row = ("28396", "HGNC:5649", "IGHV9-99", "renamed", "immunoglobulin gene", "", "", "ENSG00000231475", "P0DP07")
+    newer = tmp_path / "newer.tsv.xz"
+    newer.write_bytes(lzma.compress("".join("\t".join(cells) + "\n" for cells in (COLUMNS, row)).encode()))
+
+    assert add_human_genes(tmp_path / "data", newer) == 1
+
+    found = store.gene("28396")
+    assert found is not None
+    assert (found.symbol, found.aliases) == ("IGHV9-99", ("IGHV4-31",))
+    assert [one.entries for one in tables_of(store) if one.name == "human genes"] == [1]
