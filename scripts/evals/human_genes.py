@@ -4,8 +4,8 @@
 
 The server runs in this process with a store of its own. Each gene gets one question, the kinds in turn; with ``--each``
 every kind. Right is: of aliases, all that the table has; of a symbol or an Ensembl number, a gene that has it; of the
-type, yes or no as the type of locus says, and the type itself where it says neither. Of a gene without aliases, only
-an answer that gives none is right.
+type, yes or no as the type of locus says, and the type itself where it says neither. Of a gene without aliases, or of
+unknown type, only an answer that gives none is right.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def question_of(kind: Kind, gene: Gene, named: Mapping[str, tuple[str, ...]]) ->
         subject, names = gene.ensembl, named.get(gene.ensembl.casefold(), ())
     elif kind == "coding":
         says = "Yes" if gene.gene_type == "protein-coding" else "No" if gene.gene_type in _NO_PRODUCT else ""
-        names = (says or gene.locus_type,)
+        names = (says or gene.locus_type,) if gene.gene_type != "unknown" else ()
     return Asked(kind, gene.symbol, _WORDING[kind].format(subject), names) if subject else None
 
 

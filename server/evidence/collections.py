@@ -63,7 +63,7 @@ def measured_pace(encoder: Encoder) -> Pace:
 
 def _articles_a_second() -> float:
     records = [article.xml for article in load_corpus().articles]
-    copies = (_PMID.sub(lambda pmid, of=of: f"{of}{pmid[0]}", one) for of in range(1, _COPIES + 1) for one in records)
+    copies = (_PMID.sub(rf"{number}\g<0>", one) for number in range(1, _COPIES + 1) for one in records)
     checked = 0.0
 
     def watch(step: Progress) -> None:
