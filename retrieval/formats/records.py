@@ -36,7 +36,8 @@ class Gene:
     ``official_symbol`` only where it is not ``symbol``. ``start`` and ``stop`` are 0-based on ``accession``;
     ``start > stop`` means the minus strand; None where unknown. ``status`` 0 live, 1 replaced by ``current_id``,
     2 discontinued. ``nomenclature`` is "Official", "Interim" or "". ``keywords``: words under which NCBI finds the
-    record though no field shows them.
+    record though no field shows them. ``locus_type`` and ``uniprot`` are HGNC's, where the record is from its table or
+    was completed from it.
     """
 
     gene_id: int
@@ -61,6 +62,8 @@ class Gene:
     nomenclature: str = ""
     summary: str = ""
     keywords: tuple[str, ...] = ()
+    locus_type: str = ""
+    uniprot: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,8 @@ class Snp:
 class OmimEntry:
     """Hold one OMIM entry.
 
-    ``prefix``: * gene, # phenotype of known cause, + both, % unknown cause, ^ removed, "" other.
+    ``prefix``: * gene, # phenotype of known cause, + both, % unknown cause, ^ removed, "" other. ``is_of_gene``: title
+    and locus are those of NCBI's record of the gene, as OMIM's own title is not known.
     """
 
     mim_number: int
@@ -104,6 +108,7 @@ class OmimEntry:
     title: str
     alternative_titles: str
     locus: str
+    is_of_gene: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retrieval.errors import GatewayBindError, GatewayDataError, GatewayPortError
+from retrieval.errors import GatewayBindError, GatewayBusyError, GatewayDataError, GatewayPortError
 from retrieval.formats.records import DATABASES, Database
 from retrieval.gateway.blast.request import known_taxid
 from retrieval.gateway.blast.service import BlastOptions, BlastService, open_blast
@@ -44,6 +44,7 @@ from retrieval.gateway.http_reply import (
     whole_number,
     xml_reply,
 )
+from retrieval.gateway.importing.run import add_human_genes
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
 
@@ -214,8 +215,9 @@ def serve(
     *,
     allow_remote: bool = False,
     blast_options: BlastOptions | None = None,
+    human_genes: bool = False,
 ) -> None:
-    """Serve until interrupted.
+    """Serve until interrupted; with ``human_genes``, those of the package's table are added first.
 
     Raises:
         GatewayBindError: ``host`` is not a loopback address and ``allow_remote`` is false.
@@ -223,6 +225,9 @@ def serve(
     """
     if not is_loopback(host) and not allow_remote:
         raise GatewayBindError(f"{host} is not a loopback address; the gateway has no access control")
+    if human_genes:
+        with contextlib.suppress(GatewayBusyError):  # which fills the store itself
+            add_human_genes(data_dir)
     app = create_gateway_app(open_store(data_dir), blast_options)
     try:
         listener = socket.create_server((host.strip("[]"), port), family=_family(host))

@@ -46,7 +46,7 @@ def serve_gateway(host: str = "127.0.0.1", port: int = 8765, data: DataFolder = 
     setup_logging(LogSettings())
     settings = load_settings()
     blast = BlastOptions(blastdb_dirs=settings.gateway.blastdb_dirs)
-    serve(_data_dir(data), host, port, blast_options=blast)
+    serve(_data_dir(data), host, port, blast_options=blast, human_genes=settings.gateway.human_genes)
     return 0
 
 
@@ -221,9 +221,10 @@ def blast_database(
     return 0
 
 
-@app.command(help="what the store holds, and from which files")
+@app.command(help="what the store holds, and of each table source, date, entries and licence")
 def status(data: DataFolder = None) -> int:
     from retrieval.formats.records import DATABASES
+    from retrieval.gateway.importing.tables import tables_of
     from retrieval.gateway.store.open import open_store
 
     store = open_store(_data_dir(data))
@@ -231,10 +232,14 @@ def status(data: DataFolder = None) -> int:
         print(f"{store.path}: {store.kind} store")
         for db in DATABASES:
             print(f"{db}\t{store.count(db):,}")
-        for kind, name, options, entries, bad, finished in store.query(
-            "SELECT kind, name, options, entries, bad, finished FROM imported ORDER BY finished"
-        ):
-            print(f"imported {finished}\t{kind}\t{name}\t{entries:,} entries\t{bad:,} bad\t{options}".rstrip())
+        for table in tables_of(store):
+            bad = f", {table.bad:,} bad records passed over" if table.bad else ""
+            print(f"\n{table.name}: {table.entries:,} entries{bad}\n  source   {table.source}")
+            print(f"  date     {table.date}\n  licence  {table.licence}")
+            if table.file:
+                print(f"  file     {table.file}")
+            if table.replaced_by:
+                print(f"  replaced by arrowhead gateway import: {table.replaced_by}")
     finally:
         store.close()
     return 0

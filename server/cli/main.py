@@ -17,7 +17,21 @@ from typer.main import get_command
 from models.errors import ArrowheadError
 from models.torch_runtime.openmp import limit_spin_count
 from retrieval.storage.files import private_umask
-from server.cli import ask, audit, doctor, gateway, graph, keys, mcp, models, namespaces, review, search, verify
+from server.cli import (
+    ask,
+    audit,
+    collections,
+    doctor,
+    gateway,
+    graph,
+    keys,
+    mcp,
+    models,
+    namespaces,
+    review,
+    search,
+    verify,
+)
 from server.cli.options import CommandLineSettings, verbs, with_setting_flags
 from server.errors import RequestError
 from server.printable import escaped_output
@@ -63,6 +77,7 @@ def _application() -> typer.Typer:
     app.add_typer(models.app, name="models")
     app.add_typer(namespaces.app, name="namespace")
     app.add_typer(search.index_app, name="index")
+    app.command("collections", help="literature that can be added")(collections.collections)
     app.command("search", help="search namespaces", cls=search.SearchCommand)(search.search)
     app.command("verify", help="hold each sentence of a text against evidence")(verify.verify)
     app.add_typer(review.app, name="review")

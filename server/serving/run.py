@@ -28,6 +28,7 @@ from server.settings.schema import Settings
 from server.settings.server import ServerSettings
 from server.wiring.bootstrap import Opened, build_services
 from server.wiring.data_folder import DataFolder, protect_data
+from server.wiring.ncbi import fill_gateway
 from server.wiring.services import Services
 from server.wiring.state import open_database, open_key_lookup
 
@@ -160,15 +161,18 @@ def listen(server: ServerSettings) -> socket.socket:
 async def _serve(settings: Settings, opened: Opened, listener: socket.socket) -> int:
     services = build_services(settings, opened)
     services.lifecycle.when_loaded(_freeze_heap)
+    # Beside the weights; requests wait for both, as a gene that is not there yet would be said not to exist.
+    genes = asyncio.create_task(fill_gateway(settings))
+    services.lifecycle.when_loaded(lambda _: genes)
     server = DrainingServer(http_config(services), services)
     announcer = asyncio.create_task(_announce(services, address_of(listener)))
     engine_watcher = asyncio.create_task(_end_without_engine(services, server))
     try:
         await server.serve(sockets=[listener])
     finally:
-        for task in (announcer, engine_watcher):
+        for task in (announcer, engine_watcher, genes):
             task.cancel()
-        await asyncio.gather(announcer, engine_watcher, return_exceptions=True)
+        await asyncio.gather(announcer, engine_watcher, genes, return_exceptions=True)
     return 1 if services.lifecycle.permanently_failed.is_set() else 0
 
 

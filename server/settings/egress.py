@@ -63,6 +63,9 @@ class GatewaySettings(SettingsGroup):
     """Configure the built-in gateway and its BLAST searches."""
 
     data_dir: Path | None = Field(default=None, description="store of the built-in gateway; unset: XDG data folder")
+    human_genes: bool = Field(
+        default=True, description="add HGNC's table of all human genes to the store at the first start"
+    )
     blastdb_dirs: Annotated[tuple[Path, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="further folders with BLAST databases, as NCBI's preformatted ones; a,b"
     )

@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 from retrieval.corpus.search.ranking import MAX_K
 from retrieval.errors import RetrievalError
 from retrieval.formats.records import DATABASES
+from retrieval.gateway.importing.tables import tables_of
 from retrieval.gateway.store.open import open_store
 from server.api.declarations import Reads, Reply, Responses, errors
 from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
@@ -103,12 +104,23 @@ class AuditState(Reply):
     last: int | None
 
 
+class GatewayTable(Reply):
+    """Describe what one file gave the built-in gateway's store."""
+
+    name: str
+    source: str
+    date: str
+    entries: int
+    licence: str
+
+
 class Status(Reply):
-    """Describe what ``/ready`` does not tell: the audit log and the records of the built-in gateway by database."""
+    """Describe what ``/ready`` does not tell: the audit log, and the records and tables of the built-in gateway."""
 
     object: Literal["status"]
     audit: AuditState
     gateway: dict[str, int]
+    gateway_tables: list[GatewayTable]
 
 
 @router.get("/", summary="Return the page for people", response_class=Response, responses=_FILE)
@@ -267,7 +279,7 @@ def _is_linked(href: str, hosts: Collection[str]) -> bool:
 
 def status_of(settings: Settings) -> dict[str, Any]:
     """Return the state of the audit log and of the gateway's store, read from their files."""
-    return {"audit": _audit(settings), "gateway": _gateway(settings)}
+    return {"audit": _audit(settings), **_gateway(settings)}
 
 
 def _audit(settings: Settings) -> dict[str, Any]:
@@ -283,13 +295,15 @@ def _audit(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _gateway(settings: Settings) -> dict[str, int]:
-    """Return the number of records by database, {} where the store cannot be read."""
+def _gateway(settings: Settings) -> dict[str, Any]:
+    """Return the number of records by database and the tables they are from, empty where the store cannot be read."""
     try:
         store = open_store(gateway_dir(settings))
     except (RetrievalError, OSError):
-        return {}
+        return {"gateway": {}, "gateway_tables": []}
     try:
-        return {name: store.count(name) for name in DATABASES}
+        shown = ("name", "source", "date", "entries", "licence")
+        tables = [{name: getattr(table, name) for name in shown} for table in tables_of(store)]
+        return {"gateway": {name: store.count(name) for name in DATABASES}, "gateway_tables": tables}
     finally:
         store.close()

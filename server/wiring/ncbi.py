@@ -14,8 +14,10 @@ from typing import Final, cast
 from urllib.parse import urlsplit
 
 from models.errors import ArrowheadError
+from retrieval.errors import GatewayBusyError
 from retrieval.gateway.app import create_gateway_app
 from retrieval.gateway.blast.service import BlastOptions
+from retrieval.gateway.importing.run import add_human_genes
 from retrieval.gateway.query.names import StoreNames
 from retrieval.gateway.query.search import StorePhraseLookup
 from retrieval.gateway.query.synonyms import StoreSynonyms
@@ -326,6 +328,21 @@ def start_record(policy: EgressPolicy, key_lookup: ApiKeyLookup, spans_to: str |
     detail = {"version": installed_version(), "profile": policy.profile, "allow": list(policy.allowed), "keys": keys}
     detail |= {"spans_to": spans_to} if spans_to else {}
     return AuditRecord(event="start", mode=policy.mode, detail=detail)
+
+
+async def fill_gateway(settings: Settings) -> None:
+    """Add all human genes to the gateway's store where it lacks them; a failure is logged."""
+    if not settings.gateway.human_genes:
+        return
+    try:
+        number = await asyncio.to_thread(add_human_genes, gateway_dir(settings))
+    except GatewayBusyError:
+        log.info("human genes not added: another process fills the store")
+    except (ArrowheadError, OSError) as error:
+        log.warning("human genes not added: cause=%s", type(error).__name__)
+    else:
+        if number:
+            log.info("human genes added to the gateway's store: number=%d", number)
 
 
 def store_synonyms(settings: Settings) -> StoreSynonyms:

@@ -52,6 +52,7 @@ def serve(
     """
     with tempfile.TemporaryDirectory(prefix="arrowhead-served-") as own:
         clean = own_environment(Path(own)) | {"ARROWHEAD_MODEL__DATA_DIR": str(models_folder())}
+        clean |= {"ARROWHEAD_GATEWAY__HUMAN_GENES": "false"}  # seconds at each start that few tests need
         folder = own_data_folder(environment, own)
         command = [sys.executable, "-m", "server", "serve", "--port", str(port), *flags]
         with _serving(command, clean | dict(environment) | folder, stdout, umask) as running:

@@ -14,7 +14,7 @@ from retrieval.gateway.citations.exports import medline_text
 from retrieval.gateway.citations.pubmed_citation import citation_of, element_of
 from retrieval.gateway.documents.literature import article_markup
 from retrieval.gateway.documents.taxonomy import Lineages, taxon_markup
-from retrieval.gateway.eutils.esummary import Summaries, esummary, gene_text
+from retrieval.gateway.eutils.esummary import OF_GENE, Summaries, esummary, gene_text
 from retrieval.gateway.http_reply import (
     PLAIN,
     XML,
@@ -231,7 +231,8 @@ def _entries(store: GatewayStore, uids: list[str]) -> Iterator[str]:
         if entry is None:
             yield f"\n{number}. Error occurred: cannot get document summary {uid}\n"
             continue
-        alternative = f"\n{entry.alternative_titles}" if entry.alternative_titles else ""
+        titles = entry.alternative_titles or (OF_GENE if entry.is_of_gene else "")
+        alternative = f"\n{titles}" if titles else ""
         locus = f"\nLocus: {entry.locus}" if entry.locus else ""
         yield f"\n{number}. {entry.prefix}{entry.mim_number} {entry.title}{alternative}{locus}\nID: {uid}\n"
 

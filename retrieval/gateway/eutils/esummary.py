@@ -47,6 +47,7 @@ from retrieval.gateway.store.reader import GatewayStore, SegmentLookup
 _LAST = 999999999  # NCBI's sort key of a gene without coordinates
 _V1_NAMES: Final = {"oid": "Oid", "alttitles": "AltTitles", "accessionversion": "AccessionVersion", "slen": "Length"}
 _MAX_IDS: Final = 10_000
+OF_GENE: Final = "(title and place are those of NCBI Gene; OMIM's own are not in the sample)"
 # Databases whose own layout is the default.
 _OWN_LAYOUT: Final[frozenset[Database]] = frozenset({"gene", "snp", "clinvar"})
 Found = Iterator[tuple[str, Record | None]]
@@ -186,7 +187,7 @@ def gene_document(gene: Gene) -> dict[str, Any]:
         "mim": list(gene.mim),
         "genomicinfo": [place] if located else [],
         "geneweight": gene.weight or "",
-        "summary": gene.summary,
+        "summary": " ".join(filter(None, (gene.summary, hgnc_note(gene)))),
         "chrsort": gene.chromosome.rjust(2, "0") if gene.chromosome.isdigit() else gene.chromosome or "~~last",
         "chrstart": min(gene.start or 0, gene.stop or 0) if located else _LAST,
         "organism": {
@@ -196,6 +197,17 @@ def gene_document(gene: Gene) -> dict[str, Any]:
         },
         "locationhist": [],
     }
+
+
+def hgnc_note(gene: Gene) -> str:
+    """Return what HGNC's table says of a gene beyond its names, and what it lacks; "" for a record without it."""
+    if not gene.locus_type:
+        return ""
+    known = [f"Gene type: {gene.gene_type or 'unknown'}", f"locus type: {gene.locus_type}"]
+    known += [f"Ensembl: {gene.ensembl}"] if gene.ensembl else []
+    known += [f"UniProt: {', '.join(gene.uniprot)}"] if gene.uniprot else []
+    lacks = "; place, OMIM number and summary are not in it" if not (gene.chromosome or gene.summary) else ""
+    return f"[{'; '.join(known)}; from HGNC's table{lacks}]"
 
 
 def snp_document(snp: Snp) -> dict[str, Any]:
@@ -241,7 +253,7 @@ def omim_document(entry: OmimEntry) -> dict[str, Any]:
         "uid": str(entry.mim_number),
         "oid": f"{entry.prefix or ' '}{entry.mim_number}",
         "title": entry.title,
-        "alttitles": entry.alternative_titles,
+        "alttitles": entry.alternative_titles or (OF_GENE if entry.is_of_gene else ""),
         "locus": entry.locus,
     }
 
@@ -276,6 +288,7 @@ def gene_text(gene: Gene, number: int) -> str:
         *_labelled("Other Designations", "; ".join(gene.designations)),
         *_place(gene),
         *_labelled("MIM", ", ".join(gene.mim)),
+        *_labelled("Note", hgnc_note(gene)),
         *_status_lines(gene),
         f"ID: {gene.gene_id}",
     ]

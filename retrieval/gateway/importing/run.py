@@ -23,9 +23,10 @@ from retrieval.errors import GatewayBusyError, GatewayDataError, ImportFileError
 from retrieval.formats.items import Bad, ReadOptions
 from retrieval.formats.records import Database, Entry, Gene, Link, Organism, Removal, Taxon
 from retrieval.formats.sources import Source
+from retrieval.gateway.importing.human_genes import HUMAN, KIND, TABLE, put_human_genes, withdraw_human_genes
 from retrieval.gateway.importing.registry import FileKind
 from retrieval.gateway.store.open import SITE_MARK, STORE_NAME, open_store
-from retrieval.gateway.store.reader import SITE, RankFeatures, decode
+from retrieval.gateway.store.reader import SAMPLE, SITE, RankFeatures, decode
 from retrieval.gateway.store.writer import Row, StoreWriter, links_of, organism_of
 from retrieval.storage.files import create_file, make_folder, sync
 
@@ -109,6 +110,52 @@ def import_file(
                 raise GatewayDataError(f"{data_dir / STORE_NAME}: cannot be written: {error}") from error
             staging.discard()
             return result
+
+
+def add_human_genes(data_dir: Path, table: Path = TABLE) -> int:
+    """Add the genes of the package's table to the store, and return how many; 0 where the store needs none.
+
+    It needs none with this very table or NCBI's own file of human genes in it. One transaction: killed at any moment,
+    the store has all of them or none, and the next call adds them.
+
+    Raises:
+        GatewayBusyError: another import is running.
+        GatewayDataError: the store cannot be read or written.
+    """
+    make_folder(data_dir)
+    with _import_lock(data_dir):
+        open_store(data_dir).close()
+        content = table.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        with contextlib.closing(_connect(data_dir / STORE_NAME)) as store:
+            if _has_human_genes(store, digest):
+                return 0
+            try:
+                with _transaction(store):
+                    _retire_table(store)
+                    number = put_human_genes(store, content)
+                    if store.execute("SELECT value FROM meta WHERE key = 'kind'").fetchone() == (SAMPLE,):
+                        # The sample has variants of genes that are in neither: no link leads nowhere.
+                        StoreWriter(store).remove_dangling_links()
+                    _record(store, _Import(KIND, digest, "", table), Counts(entries=number))
+            except sqlite3.Error as error:
+                raise GatewayDataError(f"{data_dir / STORE_NAME}: cannot be written: {error}") from error
+            return number
+
+
+def _has_human_genes(store: sqlite3.Connection, digest: str) -> bool:
+    rows = store.execute("SELECT kind, sha256, options FROM imported WHERE kind IN (?, 'gene_info')", (KIND,))
+    return any(sha == digest if kind == KIND else _is_of_human(kind, options) for kind, sha, options in rows)
+
+
+def _retire_table(store: sqlite3.Connection) -> None:
+    """Mark tables of human genes as replaced; no row goes, as readers tell states of the store by their number."""
+    store.execute("UPDATE imported SET entries = 0 WHERE kind = ?", (KIND,))
+
+
+def _is_of_human(kind: str, options: str) -> bool:
+    """Return whether an import, of these options, was of NCBI's file of human genes."""
+    return kind == "gene_info" and HUMAN in (json.loads(options).get("tax_ids", [HUMAN]) if options else [HUMAN])
 
 
 class _StoredOrganisms(Mapping[int, Organism]):
@@ -249,30 +296,46 @@ def _mark(data_dir: Path) -> None:
 
 def _merge(store: sqlite3.Connection, staging: Staging, what: _Import, on_progress: ProgressCallback) -> None:
     total = staging.num_operations()
-    store.execute("BEGIN IMMEDIATE")
-    try:
+    has_table = store.execute("SELECT 1 FROM imported WHERE kind = ? AND entries > 0", (KIND,)).fetchone() is not None
+    replaces_table = has_table and _is_of_human(what.kind, what.options)
+    with _transaction(store):
         on_progress(Progress("merging", 0, total, staging.counts.entries, staging.counts.bad))
         writer = StoreWriter(store)
         if store.execute("SELECT value FROM meta WHERE key = 'kind'").fetchone() != (SITE,):
             writer.clear()
             store.execute("INSERT OR REPLACE INTO meta VALUES ('kind', ?)", (SITE,))
+            if has_table and not replaces_table:
+                put_human_genes(store, TABLE.read_bytes())
         for number, operation in enumerate(staging.operations(), 1):
             writer.apply(operation)
             if number % _BATCH == 0:
                 on_progress(Progress("merging", number, total, staging.counts.entries, staging.counts.bad))
+        if replaces_table:
+            withdraw_human_genes(store, TABLE.read_bytes())
+            _retire_table(store)
         if what.kind in _WEIGHING:
             writer.update_gene_weights()
-        counts = staging.counts
-        finished = datetime.now(UTC).isoformat(timespec="seconds")
-        name, size = what.path.name, _size(what.path)
-        row = (what.kind, what.digest, what.options, name, size, counts.entries, counts.bad, finished)
-        store.execute("INSERT INTO imported VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        _record(store, what, staging.counts)
+    on_progress(Progress("merging", total, total, staging.counts.entries, staging.counts.bad))
+
+
+@contextlib.contextmanager
+def _transaction(store: sqlite3.Connection) -> Iterator[None]:
+    store.execute("BEGIN IMMEDIATE")
+    try:
+        yield
         store.execute("COMMIT")
     except BaseException:
         with contextlib.suppress(sqlite3.Error):
             store.execute("ROLLBACK")
         raise
-    on_progress(Progress("merging", total, total, staging.counts.entries, staging.counts.bad))
+
+
+def _record(store: sqlite3.Connection, what: _Import, counts: Counts) -> None:
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    name, size = what.path.name, _size(what.path)
+    row = (what.kind, what.digest, what.options, name, size, counts.entries, counts.bad, finished)
+    store.execute("INSERT INTO imported VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def _size(path: Path) -> int:

@@ -63,7 +63,7 @@ def columns_of(record: Record) -> tuple[str, ...]:
     for field, text in fields_of(record):
         if text:
             texts.setdefault(field, []).append(text)
-    return tuple(_column(texts.get(name, ())) for name in COLUMNS[database_of(record)])
+    return tuple(_column(texts[name]) if name in texts else "" for name in COLUMNS[database_of(record)])
 
 
 def citation_columns_of(article: Article) -> tuple[str, str, str]:

@@ -6,6 +6,7 @@ The sample's articles become PubMed records, which say of themselves whose words
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import sqlite3
@@ -17,10 +18,10 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from retrieval.errors import GatewayDataError
 from retrieval.formats.pubmed_xml import article_of
-from retrieval.formats.records import Article, Corpus, Gene, OmimEntry, Organism, Record, SequenceSegment, Snp
+from retrieval.formats.records import Article, Corpus, Database, Gene, OmimEntry, Organism, Record, SequenceSegment, Snp
 from retrieval.gateway.store.indexing import uid_of
 from retrieval.gateway.store.reader import SAMPLE, SCHEMA_VERSION, SITE, GatewayStore, create_tables
-from retrieval.gateway.store.writer import StoreWriter
+from retrieval.gateway.store.writer import StoreWriter, entry_of
 from retrieval.storage.files import make_folder, sync
 
 # Readers and models see it wherever they see the abstract.
@@ -49,6 +50,8 @@ _SNP_TEXTS: Final = (
     "created",
     "updated",
 )
+# Of how a store is made from the files: a store that was made otherwise is built again.
+_BUILD: Final = b"2"
 STORE_NAME: Final = "gateway.sqlite"
 SITE_MARK: Final = "filled-by-imports"  # beside the store: a site's own data, never rebuilt from the sample
 SAMPLE_DIR: Final = Path(__file__).parent / "sample"
@@ -111,16 +114,36 @@ def _write_sample(corpus: Corpus, path: Path) -> None:
         with connection:
             create_tables(connection)
             meta = {"schema": SCHEMA_VERSION, "kind": SAMPLE, "fingerprint": corpus.fingerprint}
+            meta["sample"] = json.dumps(_sizes(corpus))
             connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             writer = StoreWriter(connection)
             for organism in corpus.organisms:
                 writer.add_organism_names(organism)
             for record in _distinct((*corpus.genes, *corpus.snps, *corpus.omim, *corpus.segments, *corpus.articles)):
                 writer.put(record)
+            for entry in _entries_of_genes(corpus):
+                writer.put(entry)
         # The file stores this mode: to set it at the first import would mean to wait until there are no readers.
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
+
+
+def _sizes(corpus: Corpus) -> dict[Database, int]:
+    return {
+        "gene": len(corpus.genes),
+        "snp": len(corpus.snps),
+        "omim": len(corpus.omim) + len(_entries_of_genes(corpus)),
+        "nuccore": len(corpus.segments),
+        "pubmed": len(corpus.articles),
+    }
+
+
+def _entries_of_genes(corpus: Corpus) -> list[OmimEntry]:
+    """Return an entry for each OMIM number that a gene names and the sample has no title of."""
+    known = {entry.mim_number for entry in corpus.omim}
+    named = {int(mim): entry_of(gene, mim) for gene in corpus.genes for mim in gene.mim}
+    return [entry for number, entry in named.items() if number not in known]
 
 
 def _distinct(records: Iterable[Record]) -> Iterator[Record]:
@@ -161,7 +184,7 @@ def load_corpus(directory: Path = SAMPLE_DIR) -> Corpus:
 
 def corpus_fingerprint(directory: Path = SAMPLE_DIR) -> str:
     """Return the SHA-256 over the names and bytes of the files, in hexadecimal."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_BUILD)
     for name in _FILES:
         digest.update(name.encode() + b"\0" + _read(directory / name).encode() + b"\0")
     return digest.hexdigest()

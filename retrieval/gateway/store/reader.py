@@ -40,6 +40,9 @@ from retrieval.formats.tables import is_number
 from retrieval.storage.database import ReadPool
 
 _LEVEL: Final = 3  # most of the gain for a third of the time of the default
+# Of a text that is not longer: a state of the compressor that is made in an eighth of the time of the default one.
+_SHORT: Final = 4096
+_WINDOW_BITS, _MEMORY_LEVEL = 12, 4
 SCHEMA_VERSION: Final = "3"
 # Searched text of each database. UIDs, days and positions are columns of the record, not words of the index.
 COLUMNS: Final[Mapping[Database, tuple[str, ...]]] = {
@@ -281,8 +284,11 @@ class RankFeatures:
 
 
 def encode(record: Record) -> bytes:
-    text = json.dumps(_values(record), ensure_ascii=False, separators=(",", ":"), default=_values)
-    return zlib.compress(text.encode(), _LEVEL)
+    text = json.dumps(_values(record), ensure_ascii=False, separators=(",", ":"), default=_values).encode()
+    if len(text) > _SHORT:
+        return zlib.compress(text, _LEVEL)
+    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL)
+    return compressor.compress(text) + compressor.flush()
 
 
 def decode(db: Database, body: bytes) -> Record:

@@ -79,6 +79,11 @@ def merge_concepts(old: Concept, new: Concept) -> Concept:
     )
 
 
+def entry_of(gene: Gene, mim: str) -> OmimEntry:
+    """Return the OMIM entry of a gene, as far as NCBI's record of the gene tells it."""
+    return OmimEntry(int(mim), "*", f"{gene.name}; {gene.symbol}", "", gene.map_location, is_of_gene=True)
+
+
 def merge_omim(old: OmimEntry, new: OmimEntry) -> OmimEntry:
     """Merge two parts of one entry (mimTitles, genemap2, MedGen's names); an empty field is unknown.
 
@@ -301,13 +306,20 @@ class StoreWriter:
         )
 
     def clear(self) -> None:
-        """Delete all records, links, organisms and the import history; the schema stays."""
+        """Delete all records, links and organisms; the schema and the history of imports stay."""
         for db in COLUMNS:
             self._connection.execute(f"DELETE FROM {db}")
             self._connection.execute(f"INSERT INTO {db}_index ({db}_index) VALUES ('delete-all')")
         self._connection.execute("INSERT INTO pubmed_citation (pubmed_citation) VALUES ('delete-all')")
-        for table in ("link", "organism", "imported"):
+        for table in ("link", "organism"):
             self._connection.execute(f"DELETE FROM {table}")
+
+    def remove_dangling_links(self) -> None:
+        """Delete the links to and from genes that the store does not have."""
+        for end, db in (("uid", "source"), ("target_uid", "target")):
+            self._connection.execute(
+                f"DELETE FROM link WHERE {db} = 'gene' AND NOT EXISTS (SELECT 1 FROM gene WHERE gene.uid = link.{end})"
+            )
 
     def add_organism_names(self, organism: Organism) -> None:
         rows = [

@@ -338,7 +338,8 @@ def _genes(genes: list[GeneRecord], num_failed: int, focus: Focus, max_chars: in
 
 def _gene_line(gene: GeneRecord, focus: Focus) -> str:
     place = f"chr{gene.chromosome} {gene.location}".strip() if gene.chromosome else "no chromosome"
-    what = f"{gene.symbol} ({gene.organism or 'unknown organism'}) {gene.gene_type}"
+    kind = f"{gene.gene_type} ({gene.locus})" if gene.locus else gene.gene_type
+    what = f"{gene.symbol} ({gene.organism or 'unknown organism'}) {kind}"
     parts = [f"{place} {what}" if focus.places else f"{what} {place}"]
     if gene.replaced_by:
         parts.append(f"replaced by id {gene.replaced_by}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from retrieval.ncbi.replies.records import GeneType
 
@@ -38,6 +41,39 @@ _RNA_SUMMARY = re.compile(
 )
 _UNCHARACTERIZED = re.compile(r"^uncharacterized (LOC\d+|gene)", re.IGNORECASE)
 _PROTEIN = re.compile(r"\bprotein\b", re.IGNORECASE)
+
+
+# The gateway's own note in the summary of a gene that HGNC's table lists: NCBI's type, and HGNC's type of locus.
+_NOTE: Final = re.compile(
+    r"\s*\[Gene type: (?P<type>[^;\]]+); locus type: (?P<locus>[^;\]]+);[^\]]*?(?P<lacks>not in it)?\]"
+)
+_NOTED: Final[Mapping[str, GeneType]] = {
+    "protein-coding": "protein-coding",
+    "pseudo": "pseudogene",
+    **dict.fromkeys(("ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA"), "ncRNA"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Hold what a summary says of a gene's type, and the summary without it.
+
+    ``locus``: HGNC's type of locus, where it says more than the type. ``has_names_only``: the gateway knows no more.
+    """
+
+    gene_type: GeneType
+    summary: str
+    locus: str = ""
+    has_names_only: bool = False
+
+
+def noted(summary: str, name: str, designations: str) -> Noted:
+    """Return the type that the gateway's note in a summary tells; without one, the type by the gene's names."""
+    found = _NOTE.search(summary)
+    if found is None:
+        return Noted(gene_type(name, designations, summary), summary)
+    kind, rest = _NOTED.get(found["type"], "other"), _NOTE.sub("", summary, count=1).strip()
+    return Noted(kind, rest, found["locus"] if kind == "other" else "", found["lacks"] is not None)
 
 
 def gene_type(name: str, designations: str = "", summary: str = "") -> GeneType:

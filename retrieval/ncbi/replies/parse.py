@@ -23,6 +23,7 @@ from retrieval.ncbi.replies.records import (
     BlastResult,
     DocRecord,
     FailedRecord,
+    GeneRecord,
     IdList,
     ParsedReply,
     Record,
@@ -212,7 +213,7 @@ _UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, V
 
 
 def is_empty_reply(call: NcbiCall, reply: RawReply) -> bool:
-    """Return whether nothing was counted, linked or aligned, or every record is an error.
+    """Return whether nothing was counted, linked or aligned, or every record is an error or a gene's names alone.
 
     An overview (einfo) never counts as empty.
     """
@@ -228,9 +229,13 @@ def is_empty_reply(call: NcbiCall, reply: RawReply) -> bool:
         case IdList(count=count, ids=ids):
             return not count and not ids
         case RecordList(records=records):
-            return all(isinstance(record, FailedRecord) for record in records)
+            return all(map(_says_little, records))
         case BlastResult(hits=hits):
             return not hits
+
+
+def _says_little(record: Record) -> bool:
+    return isinstance(record, FailedRecord) or (isinstance(record, GeneRecord) and record.has_names_only)
 
 
 def _is_hollow(body: str) -> bool:

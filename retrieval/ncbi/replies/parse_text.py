@@ -12,7 +12,7 @@ from typing import Final
 from retrieval.errors import NcbiMalformed, NcbiReplyError
 from retrieval.ncbi.calls.parameter_classes import common_name
 from retrieval.ncbi.replies.articles import articles_from_abstracts, articles_from_medline, articles_from_summaries
-from retrieval.ncbi.replies.gene_types import gene_type
+from retrieval.ncbi.replies.gene_types import noted
 from retrieval.ncbi.replies.records import FailedRecord, GeneRecord, IdList, ParsedReply, Record, RecordList
 from retrieval.ncbi.replies.sequences import fasta_records, sequences_from_genbank
 from retrieval.ncbi.replies.summaries import doc_from_mapping, split
@@ -106,6 +106,8 @@ def _gene_from_text(uid: str, block: str, values: Mapping[str, str]) -> Record:
     bracket = _BRACKETED.search(described)
     name = _BRACKETED.sub("", described).strip()
     chromosome, _, rest = values.get("Chromosome", "").partition(";")
+    others = values.get("Other Designations", "")
+    told = noted(values.get("Note", ""), name, others)
     replaced = re.search(r"replaced with GeneID: (\d+)", block)
     return GeneRecord(
         uid=uid,
@@ -116,7 +118,9 @@ def _gene_from_text(uid: str, block: str, values: Mapping[str, str]) -> Record:
         chromosome=chromosome.strip(),
         location=rest.replace("Location:", "").strip(),
         aliases=split(values.get("Other Aliases", "")),
-        other_names=split(values.get("Other Designations", ""), ";"),
-        gene_type=gene_type(name, values.get("Other Designations", "")),
+        other_names=split(others, ";"),
+        gene_type=told.gene_type,
+        locus=told.locus,
+        has_names_only=told.has_names_only,
         replaced_by=replaced[1] if replaced else "",
     )

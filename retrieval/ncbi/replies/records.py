@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-GeneType = Literal["protein-coding", "pseudogene", "ncRNA"]
+GeneType = Literal["protein-coding", "pseudogene", "ncRNA", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class GeneRecord:
     """Hold one Gene document summary.
 
     ``chromosome`` has no "chr"; ``replaced_by`` is the current id of a retired record. ``gene_type`` is derived from
-    the nomenclature (see ``gene_types``) where the reply has no such field, as document summaries. ``other_names`` are
-    NCBI's other designations, which no reply shows.
+    the nomenclature (see ``gene_types``) where the reply has no such field, as document summaries. ``locus`` is HGNC's
+    type of locus, of a gene whose type is "other". ``has_names_only``: the gateway knows neither place nor summary.
+    ``other_names`` are NCBI's other designations, which no reply shows.
     """
 
     uid: str
@@ -44,6 +45,8 @@ class GeneRecord:
     other_names: tuple[str, ...] = ()
     summary: str = ""
     gene_type: GeneType = "protein-coding"
+    locus: str = ""
+    has_names_only: bool = False
     replaced_by: str = ""
 
 

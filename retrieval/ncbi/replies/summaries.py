@@ -11,7 +11,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from retrieval.ncbi.calls.parameter_classes import common_name
-from retrieval.ncbi.replies.gene_types import gene_type
+from retrieval.ncbi.replies.gene_types import noted
 from retrieval.ncbi.replies.records import (
     DocRecord,
     FailedRecord,
@@ -74,7 +74,8 @@ def _flat(value: Any) -> str:
 def _gene(uid: str, doc: Mapping[str, Any]) -> GeneRecord:
     organism = doc.get("organism") or {}
     name = _flat(doc.get("description"))
-    summary = _flat(doc.get("summary"))
+    others, summary = _flat(doc.get("otherdesignations")), _flat(doc.get("summary"))
+    told = noted(summary, name, others)
     return GeneRecord(
         uid=uid,
         symbol=_flat(doc.get("name")),
@@ -84,9 +85,11 @@ def _gene(uid: str, doc: Mapping[str, Any]) -> GeneRecord:
         chromosome=_flat(doc.get("chromosome")),
         location=_flat(doc.get("maplocation")),
         aliases=split(_flat(doc.get("otheraliases"))),
-        other_names=split(_flat(doc.get("otherdesignations")), "|"),
-        summary=summary,
-        gene_type=gene_type(name, _flat(doc.get("otherdesignations")), summary),
+        other_names=split(others, "|"),
+        summary=told.summary,
+        gene_type=told.gene_type,
+        locus=told.locus,
+        has_names_only=told.has_names_only,
         replaced_by=_flat(doc.get("currentid")).strip("0") and _flat(doc.get("currentid")),
     )
 

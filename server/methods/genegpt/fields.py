@@ -17,7 +17,9 @@ _ALIASES: Final = re.compile(r"(?:^|; )aliases ([^;]+)")
 # The full name of a gene, behind its place and aliases and before its number.
 _FULL_NAME: Final = re.compile(r"; (?!aliases )([^;]+); id \d+\]?$")
 # The organism of a record, then the type of the gene.
-GENE_TYPE: Final = re.compile(r"\((?P<organism>[^()]*)\) (?P<type>protein-coding|pseudogene|ncRNA)\b")
+GENE_TYPE: Final = re.compile(
+    r"\((?P<organism>[^()]*)\) (?P<type>protein-coding\b|pseudogene\b|ncRNA\b|other(?: \((?P<locus>[^()]*)\))?)"
+)
 _BEFORE_GENE: Final = re.compile(rf"(?P<first>.+?); \S+ {GENE_TYPE.pattern}")
 NO_FIELD: Final = "not found"
 # A gene that is named after a clone of the genome, by its accession and a number.
@@ -48,7 +50,9 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     record = records[0] if records else ""
     if parsed.relation == "coding":
         typed = GENE_TYPE.search(record)
-        return answer if typed is None else "Yes" if typed["type"] == "protein-coding" else "No"
+        # Of a type of locus that says nothing of a protein, the type is all that the record states.
+        said = {"protein-coding": "Yes", "pseudogene": "No", "ncRNA": "No"}
+        return answer if typed is None else said.get(typed["type"], typed["locus"] or NO_FIELD)
     if parsed.relation in ("name", "aliases"):
         found = (_FULL_NAME if parsed.relation == "name" else _ALIASES).search(record)
         if found and GENE_TYPE.search(found[1]):

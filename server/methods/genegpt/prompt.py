@@ -51,6 +51,7 @@ SUBJECT: Final = re.compile(
 _SENTENCE: Final = re.compile(r"(?<=[.?!])[\"'”’)]*\s+")
 _SEQUENCE: Final = re.compile(r"(?<![A-Za-z])[ACGTN]{20,}(?![A-Za-z])", re.IGNORECASE)
 _WORD: Final = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_ENSEMBL: Final = re.compile(r"\bENSG\d{11}\b")
 _RS: Final = re.compile(r"rs\d+", re.IGNORECASE)
 _ORGANISMS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("mouse", "mice", "maus", "ratón", "raton", "souris"), "mouse"),
@@ -280,7 +281,7 @@ def as_trained(question: str) -> ParsedQuestion:
     ):
         return ParsedQuestion(f"What are genes related to {found['disease']}?")
     symbols = [one.text for one in identifiers_in(text) if one.kind == "symbol"]
-    named = list(dict.fromkeys(symbols or _WORM_GENE.findall(text)))
+    named = list(dict.fromkeys(symbols or _WORM_GENE.findall(text) or _ENSEMBL.findall(text)))
     bare = re.sub("|".join(map(re.escape, named)) or "$", " ", text.replace(ABOUT, "("))
     words = frozenset(word.casefold() for word in _WORD.findall(bare))
     organisms = {_ORGANISMS[word] for word in words if word in _ORGANISMS}
@@ -301,6 +302,8 @@ def as_trained(question: str) -> ParsedQuestion:
         if not rest and words & needed and not _asks_otherwise(relation, words):
             asked = _asked_of(relation, text)
             return ParsedQuestion(_formed(asked, subject, next(iter(organisms), "")), asked, subject)
+    if _ENSEMBL.fullmatch(subject) and not _unread(words):  # "Which gene is ENSG00000130164?"
+        return ParsedQuestion(f"Convert {subject} to official gene symbol.", "symbol", subject)
     if said is _SAID and "what" in words and not words - _FILLING:  # "What is BRCA1?"
         return ParsedQuestion(_formed("function", subject, ""), "function", subject)
     return ParsedQuestion(text, unread=_unread(words))

@@ -84,7 +84,7 @@ class Finding:
 def events(reading: Reading, finding: Finding) -> Iterator[Event]:
     """Yield the whole answer that ``find`` returned."""
     gathered = reading.gathered
-    order, _ = budget_order(gathered, similarities(reading.vectors, len(gathered.statements)))
+    order, _ = budget_order(gathered, support(gathered.statements))
     texts = [gathered.statements[index].text for index in order[:_MAX_EVIDENCE]]
     names = tuple(_node_line(node) for node in reading.gathered.entities)
     yield EvidenceRead(tuple(map(Source, (*texts, *names))))

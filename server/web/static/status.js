@@ -90,6 +90,17 @@ function all({ version, namespaces, status }) {
         : [[t("status.none"), h("a", { href: "#/library" }, t("library.create"))]],
     ),
     card(t("status.gateway"), [], status ? Object.entries(status.gateway).map(([name, number]) => [foreign(name), count(number)]) : [["–", ""]], t("status.gateway.about")),
+    card(
+      t("status.tables"),
+      [],
+      status
+        ? status.gateway_tables.map((one) => [
+            foreign(one.name),
+            foreign(t("status.table", { entries: count(one.entries), source: one.source, date: one.date, licence: one.licence })),
+          ])
+        : [["–", ""]],
+      t("status.tables.about"),
+    ),
     h("div", { class: "row wide-cell" }, themeButton({ bare: false }), outside(`${location.origin}/docs`, h("span", { class: "button quiet" }, icon("info"), h("span", {}, t("status.api"))))),
   ];
 }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from graph_files import SMALL, build_small_graph
 
 from retrieval.gateway.store.open import open_store
 from retrieval.types import NAME_KINDS, KnownName
-from server.wiring.ncbi import site_names
+from server.settings.schema import Settings
+from server.wiring.ncbi import fill_gateway, site_names
 
 
 def test_a_graph_counts_from_when_it_is_built(tmp_path: Path) -> None:
@@ -23,6 +25,26 @@ def test_a_graph_counts_from_when_it_is_built(tmp_path: Path) -> None:
 
     build_small_graph(tmp_path / "graphs").close()
     assert list(names.find("tremor", NAME_KINDS)) == [KnownName("tremor", "heading")]
+
+
+@pytest.mark.asyncio
+async def test_a_store_that_cannot_be_filled_stops_no_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It answers from what it has; the log says why."""
+    (tmp_path / "gateway").write_text("no folder")
+    settings = Settings.model_validate({"gateway": {"data_dir": str(tmp_path / "gateway"), "human_genes": True}})
+
+    await fill_gateway(settings)
+
+    assert "human genes not added" in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_a_site_can_leave_the_human_genes_out(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"gateway": {"data_dir": str(tmp_path / "gateway"), "human_genes": False}})
+
+    await fill_gateway(settings)
+
+    assert not (tmp_path / "gateway").exists()
 
 
 def test_organisms_of_common_questions_are_always_known(tmp_path: Path) -> None:

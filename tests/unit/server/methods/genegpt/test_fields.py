@@ -10,7 +10,8 @@ from server.methods.genegpt.prompt import ParsedQuestion
 READ = """[2 gene records
 1. Stops the cell cycle after damage; TP53 (human) protein-coding chr17 17p13.1; aliases BCC7, P53; id 7157
 2. ERBB2 (human) protein-coding chr17 17q12; aliases CD340, HER2; id 2064
-3. MYCP1 (human) pseudogene chr4 4q13; id 4610]
+3. MYCP1 (human) pseudogene chr4 4q13; id 4610
+4. IGHV4-31 (human) other (immunoglobulin gene) no chromosome; immunoglobulin heavy variable 4-31; id 28396]
 [1 gene record, 1 human named beta globin
 1. Carries oxygen; HBB (human) protein-coding chr11; hemoglobin subunit beta; id 3043]"""
 
@@ -26,6 +27,7 @@ READ = """[2 gene records
         ("location", "TP53", "chr17", "chr17"),
         ("coding", "HER2", "No", "Yes"),
         ("coding", "MYCP1", "Yes", "No"),
+        ("coding", "IGHV4-31", "Yes", "immunoglobulin gene"),
         ("coding", "XYZ1", "Yes", "Yes"),
         ("function", "beta globin", "Carries", "Carries oxygen"),
         ("coding", "beta globin", "No", "Yes"),

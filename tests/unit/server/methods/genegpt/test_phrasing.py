@@ -119,6 +119,20 @@ def test_whatever_says_more_is_asked_as_it_stands(question: str) -> None:
     assert as_trained(question).text == question
 
 
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Which gene is ENSG00000130164?", "Convert ENSG00000130164 to official gene symbol."),
+        ("What is ENSG00000130164?", "Convert ENSG00000130164 to official gene symbol."),
+        ("Is ENSG00000130164 protein-coding?", "Is ENSG00000130164 a protein-coding gene?"),
+        ("Where is ENSG00000130164 expressed?", "Where is ENSG00000130164 expressed?"),
+    ],
+)
+def test_an_ensembl_number_is_converted_unless_more_is_asked(question: str, text: str) -> None:
+    """Else the model answers "Which gene" with the type of the gene."""
+    assert as_trained(question).text == text
+
+
 def test_words_that_the_model_does_not_read_are_told() -> None:
     """It would answer as if they were not there; names of diseases are copied and need no reading."""
     assert as_trained("Where is EGFR expressed?").unread == ("expressed",)

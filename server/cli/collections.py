@@ -1,0 +1,57 @@
+"""Implement ``arrowhead collections``: what a site can add to its literature, with licence, command and time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from server.cli.options import ConfigFile
+
+if TYPE_CHECKING:
+    from server.evidence.collections import Pace
+
+_UNITS = (("days", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def collections(
+    time: Annotated[bool, typer.Option("--time", help="measure this machine for some seconds first")] = False,
+    config: ConfigFile = None,
+) -> int:
+    from server.evidence import collections as listed
+
+    pace = _measured(config) if time else None
+    for one in listed.collections():
+        print(f"{one.name}: {one.what}\n  size     {one.size}\n  licence  {one.licence}\n  from     {one.address}")
+        for command in one.commands:
+            print(f"  command  {command}")
+        print(f"  resume   {one.resume}")
+        if pace is not None and (seconds := pace.seconds(one)):
+            print(f"  time     {duration(seconds)} on this machine")
+        print()
+    if pace is not None:
+        print(
+            f"Measured now: {pace.articles:,.0f} articles a second into the gateway's store, shorter than PubMed's own,"
+        )
+        print(f"and {pace.tokens:,.0f} tokens a second into vectors, which take most of a namespace's time.")
+    return 0
+
+
+def _measured(config: ConfigFile) -> Pace:
+    import asyncio
+
+    from server.evidence.collections import measured_pace
+    from server.evidence.encoders import EncoderPool
+    from server.settings.loading import load_settings
+
+    encoders = EncoderPool(load_settings(None, config).retrieval)
+    try:
+        return measured_pace(encoders.encoder())
+    finally:
+        asyncio.run(encoders.close())
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its largest unit of which it has at least two, or in seconds."""
+    unit, size = next(((unit, size) for unit, size in _UNITS if seconds >= 2 * size), _UNITS[-1])
+    return f"{seconds / size:,.0f} {unit}"
