@@ -18,6 +18,7 @@ from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.engines.vllm_engine.launch import (
     DEFAULT_SHARE,
+    FITTED,
     LORA_RANKS,
     DeviceMemory,
     draft_arguments,
@@ -207,10 +208,13 @@ def test_another_device_than_the_builds_own_is_refused(local: ModelCard) -> None
 
 
 def test_the_context_is_the_options_then_the_local_cards_then_the_models(local: ModelCard, remote: ModelCard) -> None:
-    """A card made from a hub id knows no context length, so vLLM reads the model's own."""
+    """Where only the model's config has one, vLLM fits it to the memory."""
     assert engine_arguments(local, EngineOptions(max_model_len=99), "cpu")["max_model_len"] == 99
     assert engine_arguments(local, EngineOptions(), "cpu")["max_model_len"] == 777
-    assert engine_arguments(remote, EngineOptions(), "cpu")["max_model_len"] is None
+    assert engine_arguments(remote, EngineOptions(), "cpu")["max_model_len"] == FITTED == -1
+    (Path(local.source) / "config.json").write_text('{"max_position_embeddings": 777}')
+    assert engine_arguments(local, EngineOptions(), "cpu")["max_model_len"] == FITTED
+    assert engine_arguments(replace(local, context_length=500), EngineOptions(), "cpu")["max_model_len"] == 500
 
 
 @pytest.mark.parametrize("version", ["0.32.0", "0.32.1+cpu", "0.32.0rc1"])
