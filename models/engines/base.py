@@ -266,7 +266,8 @@ class EngineOptions:
     For vLLM on GPUs: ``tensor_parallel_size`` of them share each layer. ``gpu_memory_utilization`` is the share of each
     GPU's memory, None takes what is free but for ``device_reserve_bytes``, which other users of the GPU allocate at
     work. ``quantization`` is vLLM's name of a format, None reads it from the checkpoint. ``lora_adapters`` are
-    served beside the model, none of a rank above ``max_lora_rank``.
+    served beside the model, none of a rank above ``max_lora_rank``. ``batch_invariant`` takes vLLM's slower
+    kernels, with which a request's numbers do not depend on what runs beside it.
 
     ``draft_tokens`` is the most tokens that a step verifies beside the one it decodes, taken from where the last tokens
     stood before. The texts stay the same. None: the transformers engine chooses, and vLLM drafts nothing, since it has
@@ -292,6 +293,7 @@ class EngineOptions:
     quantization: str | None = None
     lora_adapters: tuple[LoraAdapter, ...] = ()
     max_lora_rank: int = 16
+    batch_invariant: bool = False
     draft_tokens: int | None = None
     remote: RemoteOptions | None = None
 

@@ -161,6 +161,8 @@ def environment(card: ModelCard, options: EngineOptions, environ: Mapping[str, s
         "VLLM_HOST_IP": "127.0.0.1",
         "VLLM_LOOPBACK_IP": "127.0.0.1",
     }
+    if options.batch_invariant:
+        fixed["VLLM_BATCH_INVARIANT"] = "1"
     if card.is_local or not card.allow_download:
         fixed |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     defaults = {
@@ -300,6 +302,11 @@ def _cpu_arguments(options: EngineOptions, need: MemoryNeed) -> dict[str, Any]:
         raise UnsupportedParam(
             f"tensor_parallel_size {options.tensor_parallel_size} needs GPUs, and the installed vLLM runs on a CPU",
             param="tensor_parallel_size",
+        )
+    if options.batch_invariant:
+        raise UnsupportedParam(
+            "batch_invariant needs a GPU: vLLM has no such kernels for a CPU; the transformers engine needs none there",
+            param="batch_invariant",
         )
     memory = machine_memory().total
     cache = options.kv_cache_bytes or min(memory // _SHARE_OF_MEMORY, _MAX_DEFAULT_CPU_CACHE)

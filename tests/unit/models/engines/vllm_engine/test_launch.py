@@ -68,6 +68,16 @@ def test_no_telemetry_whatever_the_operator_has_set(local: ModelCard) -> None:
     assert found["VLLM_HOST_IP"] == found["VLLM_LOOPBACK_IP"] == "127.0.0.1"
 
 
+def test_batch_invariance_is_a_setting(local: ModelCard) -> None:
+    """Of vLLM's kernels on a GPU; its CPU build has none."""
+    wanted = EngineOptions(batch_invariant=True)
+    assert environment(local, wanted, {})["VLLM_BATCH_INVARIANT"] == "1"
+    assert "VLLM_BATCH_INVARIANT" not in environment(local, EngineOptions(), {})
+    assert engine_arguments(local, wanted, "cuda", roomy)["max_model_len"] == 777
+    with pytest.raises(UnsupportedParam, match="batch_invariant needs a GPU"):
+        engine_arguments(local, wanted, "cpu")
+
+
 def test_the_hub_is_offline_unless_the_card_allows_downloads(local: ModelCard, remote: ModelCard) -> None:
     """A local model never makes the hub client ask for anything."""
     assert environment(local, EngineOptions(), {})["HF_HUB_OFFLINE"] == "1"
