@@ -228,16 +228,7 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
 
     def _build_client(self, built: list[Any], vocabulary: int) -> None:
         try:
-            device_type = vllm_compat.device_type()
-            if device_type == "cpu":
-                os.environ.update(vllm_launch.CPU_ENVIRONMENT)
-            arguments = vllm_launch.engine_arguments(self._card, self._options, device_type, self._query)
-            if self._options.draft_tokens:
-                arguments |= vllm_launch.draft_arguments(self._card, self._options.draft_tokens, vocabulary)
-            else:
-                # Vocabularies are padded to round sizes. An id without a token has no text: it must not be sampled.
-                arguments |= vllm_launch.padding_arguments(vocabulary)
-            built.append(vllm_compat.build_client(arguments, self._scheduler.record))
+            built.append(vllm_compat.build_client(self._arguments(vocabulary), self._scheduler.record))
         except ModelError:
             raise
         except OSError as error:
@@ -245,6 +236,16 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         except Exception as error:  # whatever stops vLLM from starting, there is no engine
             reason = self.failure_cause() or _reason(error)
             raise EngineUnavailable(f"vLLM cannot run {self._card.source}: {reason}") from error
+
+    def _arguments(self, vocabulary: int) -> dict[str, Any]:
+        device_type = vllm_compat.device_type()
+        if device_type == "cpu":
+            os.environ.update(vllm_launch.CPU_ENVIRONMENT)
+        arguments = vllm_launch.engine_arguments(self._card, self._options, device_type, self._query)
+        if self._options.draft_tokens:
+            return arguments | vllm_launch.draft_arguments(self._card, self._options.draft_tokens, vocabulary)
+        # Vocabularies are padded to round sizes. An id without a token has no text: it must not be sampled.
+        return arguments | vllm_launch.padding_arguments(vocabulary)
 
     def _running_client(self) -> Any:
         if self._client is None or self._client.errored:
