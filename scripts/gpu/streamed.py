@@ -7,7 +7,7 @@ import time
 
 import httpx
 
-from models.catalog import EMBEDDED_DIR
+from models.catalog import EMBEDDED_NAME
 from scripts.gpu.figures import figure, is_dry
 from scripts.served import served
 
@@ -17,13 +17,13 @@ _ANSWER = "PSMB10"
 
 def main(dry: bool) -> int:
     device = "cpu" if dry else "cuda"
-    arguments = ["--model", str(EMBEDDED_DIR), "--served-name", "lit", "--engine", "vllm", "--device", device]
+    arguments = ["--model", EMBEDDED_NAME, "--engine", "vllm", "--device", device]
     began = time.monotonic()
     with served(
         [*arguments, "--draft-tokens", "4", "--kv-cache-gib", "0.25"], start_s=600.0 if dry else 80.0
     ) as server:
         figure("seconds until ready", f"{time.monotonic() - began:.1f}")
-        body = {"model": "lit:genegpt", "messages": [{"role": "user", "content": _QUESTION}], "stream": True}
+        body = {"model": f"{EMBEDDED_NAME}:genegpt", "messages": [{"role": "user", "content": _QUESTION}], "stream": True}
         asked, text, pieces, first = time.monotonic(), "", 0, 0.0
         url = f"{server.url}/v1/chat/completions"
         with httpx.stream("POST", url, json=body, timeout=120.0, trust_env=False) as reply:
