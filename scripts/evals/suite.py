@@ -30,7 +30,7 @@ _COLUMNS: Final = ("evaluation", "model", "questions", "failed", "score", "95 %"
 class Part:
     """An evaluation of one method over questions.
 
-    ``source`` is its file or folder below the data, ``options`` further arguments.
+    ``source`` is its file or folder below the data, a pattern, ``options`` further arguments.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Part:
 PARTS: Final = (
     Part("geneturing", "genegpt", "geneturing.jsonl", geneturing.scored, "geneturing"),
     Part("genehop", "genegpt", "genehop.jsonl", geneturing.scored, "geneturing"),
-    Part("mirage", "medrag", "benchmark.json", mirage.strict, "mirage"),
+    Part("mirage", "medrag", "benchmark.json*", mirage.strict, "mirage"),
     Part("bioasq", "medrag", "bioasq", bioasq.score, "bioasq", ("--options", '{"namespaces": ["bioasq"]}')),
     Part("kg-rag", "kg-rag", "kg_rag", kg_rag.score, "kg_rag"),
 )
@@ -56,8 +56,8 @@ def commands(args: argparse.Namespace) -> dict[str, list[str]]:
     url, limit = f"{args.url.rstrip('/')}/v1", ["--limit", str(args.limit)] if args.limit else []
     found = {}
     for part in PARTS:
-        source = args.data / part.source
-        if source.exists():
+        source = next(iter(sorted(args.data.glob(part.source))), None)
+        if source is not None:
             where = [
                 "--base-url",
                 url,
