@@ -191,7 +191,7 @@ class EngineLifecycle:
                 continue
             cause = _cause_of(self._engine)
             log.error("engine died: name=%s cause=%s", self.card.name, cause or "not known")
-            self.failure = EngineDied(f"the engine has died: {cause or 'its process ended without an exception'}")
+            self.failure = EngineDied(f"the engine has died: {cause}" if cause else "the engine has died")
             self._began = time.monotonic()
             if not await self._restart():
                 self._lose(EngineDied(f"{self.failure.message}; restarts in the window: {self.restarts.tries}"))

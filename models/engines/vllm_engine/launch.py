@@ -336,7 +336,7 @@ def _check_context(need: MemoryNeed, room: int, what: str, options: EngineOption
     """Refuse a length of which not even one sequence fits; vLLM would, after it has loaded the weights."""
     if need.keys_and_values <= room:
         return
-    fits = max(room, 0) // need.token
+    fits = room // need.token
     wish = f"set max_model_len to {fits} at most, or leave it unset" if options.max_model_len else "raise kv_cache_gib"
     raise EngineUnavailable(
         f"a sequence of {need.context} tokens needs {_gib(need.keys_and_values)} of keys and values, and {what} "
@@ -402,8 +402,13 @@ def memory_share(card: ModelCard, options: EngineOptions, query: DeviceQuery) ->
                 raise EngineUnavailable(_too_little(device, max(left, 0), need, weights, options))
         share = min(DEFAULT_SHARE, possible)
     for device in devices:
-        room = options.kv_cache_bytes or int(device.total * share) - weights
-        _check_context(need, room, f"GPU {device.index} has room for", options)
+        room = int(device.total * share) - weights
+        if room <= 0:
+            raise EngineUnavailable(
+                f"gpu_memory_utilization {share} is {_gib(device.total * share)} of GPU {device.index}, but the "
+                f"model's weights need {_gib(weights)}: raise it, take a quantised checkpoint or more GPUs"
+            )
+        _check_context(need, options.kv_cache_bytes or room, f"GPU {device.index} has room for", options)
     return share
 
 

@@ -135,6 +135,10 @@ def test_llama_of_8b_starts_beside_an_index_with_a_length_that_vllm_fits(tmp_pat
         (EngineOptions(max_model_len=131_072), r"a sequence of 131072 tokens 16\.0 GiB.*max_model_len"),
         (EngineOptions(max_model_len=131_072, kv_cache_bytes=2 * GIB), r"set max_model_len to 16384 at most"),
         (EngineOptions(max_model_len=131_072, gpu_memory_utilization=0.24), r"set max_model_len to \d+ at most"),
+        (
+            EngineOptions(gpu_memory_utilization=0.1),
+            r"0\.1 is 8\.0 GiB of GPU 0, but the model's weights need 15\.0 GiB",
+        ),
         (EngineOptions(kv_cache_bytes=GIB // 8), r"2048 tokens needs 0\.2 GiB.*for 1024 tokens: raise kv_cache_gib"),
     ],
 )
