@@ -23,7 +23,11 @@ def main(dry: bool) -> int:
         [*arguments, "--draft-tokens", "4", "--kv-cache-gib", "0.25"], start_s=600.0 if dry else 80.0
     ) as server:
         figure("seconds until ready", f"{time.monotonic() - began:.1f}")
-        body = {"model": f"{EMBEDDED_NAME}:genegpt", "messages": [{"role": "user", "content": _QUESTION}], "stream": True}
+        body = {
+            "model": f"{EMBEDDED_NAME}:genegpt",
+            "messages": [{"role": "user", "content": _QUESTION}],
+            "stream": True,
+        }
         asked, text, pieces, first = time.monotonic(), "", 0, 0.0
         url = f"{server.url}/v1/chat/completions"
         with httpx.stream("POST", url, json=body, timeout=120.0, trust_env=False) as reply:
