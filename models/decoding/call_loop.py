@@ -298,6 +298,8 @@ class CallLoop:
     def _beginning_of_stop(self, unseen: str) -> str:
         """Return the longest unseen suffix that begins a user's stop string, and make its possible endings stops.
 
+        Of two stop strings with one ending the longer one wins, as in an engine.
+
         The engine sees only the text of the current segment, so the ending of such a stop string becomes a stop of its
         own, which counts only at the very start of the next segment.
         """
@@ -306,7 +308,8 @@ class CallLoop:
         for stop in self._request.params.stop:
             for length in range(1, len(stop)):
                 if unseen.endswith(stop[:length]):
-                    self._stop_by_ending.setdefault(stop[length:], stop)
+                    known = self._stop_by_ending.get(stop[length:], "")
+                    self._stop_by_ending[stop[length:]] = max(known, stop, key=len)
                     withheld = max(withheld, stop[:length], key=len)
         return withheld
 

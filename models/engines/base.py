@@ -181,6 +181,14 @@ class Engine(Protocol):
     def stats(self) -> EngineStats: ...
 
 
+class ExplainsFailure(ABC):
+    """Mark an engine that runs in other processes and learns why they end."""
+
+    @abstractmethod
+    def failure_cause(self) -> str:
+        """Return the exception with which they ended, in one line; "" where none is known."""
+
+
 class ServesOpenAi(ABC):
     """Mark an engine that has its own OpenAI layer for the plain model.
 
@@ -246,7 +254,8 @@ class EngineOptions:
     ``dtype`` ``auto`` is the card's dtype, else the checkpoint's on CUDA with vLLM, bfloat16 with transformers, and
     float32 on CPU; with transformers also bfloat16 on a CPU that has instructions for it, for weights that are saved in
     it. ``device`` is ``auto``, ``cpu``, ``cuda`` or
-    ``cuda:N``. ``max_model_len`` None takes the card's context length. ``max_num_seqs`` sequences decode together,
+    ``cuda:N``. ``max_model_len`` None takes the card's context length, vLLM
+    as much of it as the memory for keys and values holds. ``max_num_seqs`` sequences decode together,
     None leaves the number to vLLM on a GPU and is ``DEFAULT_SEQS`` elsewhere; ``max_queue`` more may wait, after which
     requests are rejected. ``kv_cache_bytes`` bounds the prefix cache
     (transformers) or the whole KV cache (vLLM); None leaves the size to the engine. ``block_size`` is the block size of
@@ -257,7 +266,8 @@ class EngineOptions:
     For vLLM on GPUs: ``tensor_parallel_size`` of them share each layer. ``gpu_memory_utilization`` is the share of each
     GPU's memory, None takes what is free but for ``device_reserve_bytes``, which other users of the GPU allocate at
     work. ``quantization`` is vLLM's name of a format, None reads it from the checkpoint. ``lora_adapters`` are
-    served beside the model, none of a rank above ``max_lora_rank``.
+    served beside the model, none of a rank above ``max_lora_rank``. ``batch_invariant`` takes vLLM's slower
+    kernels, with which a request's numbers do not depend on what runs beside it.
 
     ``draft_tokens`` is the most tokens that a step verifies beside the one it decodes, taken from where the last tokens
     stood before. The texts stay the same. None: the transformers engine chooses, and vLLM drafts nothing, since it has
@@ -283,6 +293,7 @@ class EngineOptions:
     quantization: str | None = None
     lora_adapters: tuple[LoraAdapter, ...] = ()
     max_lora_rank: int = 16
+    batch_invariant: bool = False
     draft_tokens: int | None = None
     remote: RemoteOptions | None = None
 

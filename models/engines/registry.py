@@ -84,7 +84,7 @@ def _refuse_for_transformers(options: EngineOptions, card: ModelCard) -> None:
     _refuse(options, _OF_VLLM, "is served by the vllm engine alone: set engine to vllm, or leave {name} unset")
 
 
-_OF_VLLM: Final = ("quantization", "tensor_parallel_size", "gpu_memory_utilization")
+_OF_VLLM: Final = ("quantization", "tensor_parallel_size", "gpu_memory_utilization", "batch_invariant")
 _OF_REPLICAS: Final = (*_OF_VLLM, "kv_cache_bytes", "lora_adapters", "tool_call_parser", "reasoning_parser")
 
 

@@ -152,17 +152,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("questions", type=Path)
     parser.add_argument("--task", action="append", default=[], help="only this task (may be given several times)")
+    parser.add_argument("--limit", type=int, help="the first questions of each task")
     add_endpoint_arguments(parser, model="arrowhead-small:genegpt", out=Path("runs/geneturing.jsonl"))
     args = parser.parse_args(argv)
-    return evaluate(args, lambda: evaluation_of(args.questions, args.task), table)
+    return evaluate(args, lambda: evaluation_of(args.questions, args.task, args.limit), table)
 
 
-def evaluation_of(path: Path, tasks: Sequence[str]) -> Evaluation:
+def evaluation_of(path: Path, tasks: Sequence[str], limit: int | None = None) -> Evaluation:
     """Raises DatasetInvalid."""
     everything = load(path)
     chosen = [question for question in everything if not tasks or question.group in tasks]
     if not chosen:
         raise DatasetInvalid("no question matches")
+    if limit is not None:
+        by_task = defaultdict[str, list[Question]](list)
+        for one in chosen:
+            by_task[one.group].append(one)
+        chosen = [one for some in by_task.values() for one in some[:limit]]
     return Evaluation(name="geneturing", dataset=digest_of(everything), questions=chosen, score=scored)
 
 

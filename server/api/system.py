@@ -48,6 +48,8 @@ class _Readiness(Reply):
     since: int = Field(description="Unix time at which the state began")
     restarts: int
     vectors: str | None = Field(default=None, description="where vectors are searched, where a card does; in words")
+    reason: str | None = Field(default=None, description="kind of the failure, absent where there is none")
+    cause: str | None = Field(default=None, description="what the failure says, without the folders of this machine")
 
 
 class Ready(_Readiness):
@@ -133,6 +135,8 @@ async def ready(request: Request) -> Response:
         body["vectors"] = str(use)
     if lifecycle.reason:
         body["reason"] = lifecycle.reason
+    if lifecycle.cause:
+        body["cause"] = lifecycle.cause
     if state == "ready":
         return JSONResponse(body)
     return JSONResponse(body, status_code=503, headers={"Retry-After": str(RETRY_AFTER_S)})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import threading
 import time
 from collections import deque
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from models.catalog import ModelCard
-from models.engines.base import Engine, ServesOpenAi
+from models.engines.base import Engine, ExplainsFailure, ServesOpenAi
 from models.errors import ArrowheadError, EngineLoading, EngineUnavailable
 
 MAX_DELAY_S: Final = 60.0
@@ -57,6 +58,8 @@ State = Literal["loading", "ready", "restarting", "failed", "closed"]
 _LOOK_EVERY_S: Final = 0.25
 # A dead engine may hang while it closes.
 _CLOSE_S: Final = 60.0
+# The folders of an absolute path: not those behind a host, and not a slash between words.
+_FOLDERS: Final = re.compile(r"(?<![\w/:.])/(?:[^\s/'\":,]+/)*")
 
 
 class EngineDied(EngineUnavailable):
@@ -110,11 +113,19 @@ class EngineLifecycle:
     def reason(self) -> str:
         """Return the kind of failure, "" where there is none.
 
-        The failure's text may name a path on this machine; only the log has it.
+        ``cause`` has more.
         """
         if self.failure is not None:
             return type(self.failure).__name__
         return EngineDied.__name__ if self.state in ("restarting", "failed") else ""
+
+    @property
+    def cause(self) -> str:
+        """Return what the failure says, "" where there is none; of a path on this machine only the last name."""
+        if self.failure is None:
+            return ""
+        source, said = self.card.source, self.failure.message
+        return _FOLDERS.sub("", said.replace(source, self.card.name) if source.startswith("/") else said)
 
     @property
     def since(self) -> int:
@@ -178,11 +189,12 @@ class EngineLifecycle:
             await asyncio.sleep(_LOOK_EVERY_S)
             if self._is_alive():
                 continue
-            log.error("engine died: name=%s", self.card.name)
-            self.failure = EngineDied("the engine has died")
+            cause = _cause_of(self._engine)
+            log.error("engine died: name=%s cause=%s", self.card.name, cause or "not known")
+            self.failure = EngineDied(f"the engine has died: {cause}" if cause else "the engine has died")
             self._began = time.monotonic()
             if not await self._restart():
-                self._lose(EngineDied(f"the engine has died; restarts in the window: {self.restarts.tries}"))
+                self._lose(EngineDied(f"{self.failure.message}; restarts in the window: {self.restarts.tries}"))
                 log.error("engine not restarted: name=%s tries=%d", self.card.name, self.restarts.tries)
                 return
 
@@ -200,6 +212,7 @@ class EngineLifecycle:
                 log.warning("engine restarted: name=%s seconds=%.1f", self.card.name, self._loaded_in)
                 return True
             log.error("engine restart failed: name=%s cause=%s", self.card.name, error.message)
+            self.failure = EngineDied(f"the engine has died, and no other has started: {error.message}")
         return False
 
     async def _try_to_start(self) -> ArrowheadError | None:
@@ -246,6 +259,10 @@ class EngineLifecycle:
         self.failure = error
         self._enter("failed")
         self.permanently_failed.set()
+
+
+def _cause_of(engine: object) -> str:
+    return engine.failure_cause() if isinstance(engine, ExplainsFailure) else ""
 
 
 async def _in_daemon_thread(work: Callable[[], Engine]) -> Engine:

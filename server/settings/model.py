@@ -61,6 +61,9 @@ class ModelSettings(SettingsGroup):
     draft_tokens: int | None = Field(
         default=None, ge=0, le=64, description="tokens drafted from earlier text; unset: 12, and none with vLLM"
     )
+    batch_invariant: bool = Field(
+        default=False, description="on vLLM: answers that do not depend on what runs beside them, slower; needs a GPU"
+    )
     restarts: int = Field(default=3, ge=0, le=100, description="tries to bring a dead engine back, in a window")
     tool_call_parser: str | None = Field(default=None, description="vLLM's name for how the model writes tool calls")
     reasoning_parser: str | None = Field(default=None, description="vLLM's name for how the model writes thoughts")

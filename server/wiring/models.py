@@ -138,6 +138,7 @@ def engine_options(model: ModelSettings, device_reserve_bytes: int = 0) -> Engin
         quantization=model.quantization,
         lora_adapters=tuple(LoraAdapter(name, path) for name, path in model.lora_folders.items()),
         max_lora_rank=model.max_lora_rank,
+        batch_invariant=model.batch_invariant,
         draft_tokens=model.draft_tokens,
         remote=None if model.url is None else _remote(model, model.url),
     )

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from models.engines.base import Tokenizer
 from models.engines.transformers_engine.kv_cache import KvCache, KvRow, PrefixCache
+from models.engines.transformers_engine.model_loading import cache_argument
 from models.engines.transformers_engine.sampling import choose_tokens, token_logprobs
 from models.engines.transformers_engine.sequences import RunningSequence, Scheduler, prefill_order
 from models.errors import ContextTooLong, ModelError
@@ -77,6 +78,7 @@ class BatchDecoder:
         self._schedule: Scheduler[RunningSequence] = Scheduler(
             max_running=limits.max_num_seqs, patience=limits.patience
         )
+        self._cache_argument = cache_argument(model)
         self._splits_attention = True
         self._finished = 0
         self._prompt_computed = 0
@@ -293,9 +295,9 @@ class BatchDecoder:
             input_ids=torch.tensor(tokens, device=self._slots.shape.device),
             position_ids=self._slots.position_ids(),
             attention_mask=self._slots.attention_mask(),
-            past_key_values=self._slots.cache,
             use_cache=True,
             logits_to_keep=last,
+            **{self._cache_argument: self._slots.cache},
             **split,
         )
         # Models pad their vocabulary; ids beyond the tokenizer's have no token.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-from models.torch_runtime.layers import RowBatch
+from models.torch_runtime.layers import COLUMNS, RowBatch
 
 _SMALLEST = 256
 # Up to here capacities double; beyond, they grow by a third and a half in turn, because a large row that is half empty
@@ -99,7 +99,7 @@ class _Slab:
         # Zeros, not uninitialised memory: a masked NaN would still make the weighted sum NaN.
         shape = self._shape
         return torch.zeros(
-            (shape.num_layers, 2, rows, shape.num_heads, self.columns, shape.head_dim),
+            (shape.num_layers, 2, rows, shape.num_heads, _rounded(self.columns), shape.head_dim),
             dtype=shape.dtype,
             device=shape.device,
         )
@@ -116,7 +116,8 @@ class _Writing:
         self.slab = rows[0].slab
         self.rows = [row.index for row in rows]
         self.start = positions[0]
-        self.width = max(positions) + tokens
+        self.end_column = max(positions) + tokens
+        self.width = _rounded(self.end_column)
         self.row_index = torch.tensor(self.rows, device=shape.device)
         self.column_index = torch.tensor(positions, device=shape.device)
         self.is_run = self.rows == list(range(self.rows[0], self.rows[0] + len(self.rows)))
@@ -125,7 +126,7 @@ class _Writing:
     def store(self, half: Tensor, new: Tensor) -> None:
         """Write the new keys or values, [rows of the batch, heads, tokens, head_dim], of one layer."""
         if len(self.rows) == 1:
-            half[self.rows[0], :, self.start : self.width] = new[self.first]
+            half[self.rows[0], :, self.start : self.end_column] = new[self.first]
         else:
             half[self.row_index, :, self.column_index] = new[self.first : self.end, :, 0]
 
@@ -137,14 +138,17 @@ class _Writing:
             return keys[first:end], values[first:end]
         return keys.index_select(0, self.row_index), values.index_select(0, self.row_index)
 
-    def _mask(self, shape: KvShape, tokens: int) -> Tensor | None:
+    def _mask(self, shape: KvShape, tokens: int) -> Tensor:
         """0 for a token's own row up to itself, -inf beyond. Not bool: every layer would convert it to this again."""
-        if tokens == 1 and len(self.rows) == 1:
-            return None
         last_seen = self.column_index.unsqueeze(1) + torch.arange(tokens, device=shape.device)
         seen = torch.zeros((len(self.rows), 1, tokens, self.width), dtype=shape.dtype, device=shape.device)
         hidden = torch.arange(self.width, device=shape.device) > last_seen.unsqueeze(2)
         return seen.masked_fill_(hidden.unsqueeze(1), -math.inf)
+
+
+def _rounded(columns: int) -> int:
+    """Return the width with which a row's attention is the same, bit for bit, alone and beside longer rows."""
+    return -(-columns // COLUMNS) * COLUMNS
 
 
 class KvCache:
@@ -267,10 +271,7 @@ class KvCache:
         return self._attended == self.shape.num_layers
 
     def attention_mask(self) -> Tensor | None:
-        """Return what is added to the scores, [rows, 1, tokens, width], or None when the token sees everything.
-
-        None too when ``is_split``: each batch has its own.
-        """
+        """Return what is added to the scores, [rows, 1, tokens, width]; None where each batch has its own."""
         return None if self.is_split else self._writing[0].mask
 
     def position_ids(self) -> Tensor:

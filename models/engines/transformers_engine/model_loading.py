@@ -6,6 +6,7 @@ weights. Knows nothing of requests.
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import math
@@ -183,6 +184,11 @@ def _context_length(card: ModelCard, options: EngineOptions, config: Any) -> int
     return options.max_model_len
 
 
+def cache_argument(model: Any) -> str:
+    """Return how the model's ``forward`` calls its keys and values: ``cache`` from transformers 5.20 on."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+
+
 @torch.inference_mode()
 def _cache_shape(card: ModelCard, model: Any, max_model_len: int) -> KvShape:
     """Run one token to see the cache, whose shape no config key states for every architecture.
@@ -191,7 +197,8 @@ def _cache_shape(card: ModelCard, model: Any, max_model_len: int) -> KvShape:
         EngineUnavailable: the cache is of a form that this engine does not support.
     """
     cache = DynamicCache(config=model.config)
-    model(input_ids=torch.zeros((1, 1), dtype=torch.long, device=model.device), past_key_values=cache, use_cache=True)
+    first = torch.zeros((1, 1), dtype=torch.long, device=model.device)
+    model(input_ids=first, use_cache=True, **{cache_argument(model): cache})
     for layer in cache.layers:
         if not isinstance(layer, DynamicLayer):
             raise EngineUnavailable(f"{card.name} has layers without a plain cache; serve it with vLLM")

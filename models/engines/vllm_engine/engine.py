@@ -17,10 +17,11 @@ from threading import Thread
 from typing import Any
 
 from models.catalog import ModelCard
-from models.engines.base import EngineOptions, OpenAiLayer, ServesOpenAi, Tokenizer, check_request
+from models.engines.base import EngineOptions, ExplainsFailure, OpenAiLayer, ServesOpenAi, Tokenizer, check_request
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.engines.vllm_engine import launch as vllm_launch
+from models.engines.vllm_engine.child_errors import ChildErrors
 from models.engines.vllm_engine.child_reaper import ProcessReaper
 from models.engines.vllm_engine.launch import DeviceQuery, query_devices
 from models.engines.vllm_engine.openai_layer import InstrumentedClient, build_layer
@@ -36,7 +37,7 @@ _SHUTDOWN_S = 20.0
 _WATCH_INTERVAL_S = 0.25
 
 
-class VllmEngine(ServesOpenAi):
+class VllmEngine(ServesOpenAi, ExplainsFailure):
     """Implement ``Engine`` with vLLM.
 
     ``logprobs`` are taken after a grammar's mask and before temperature, top_p and top_k. Requests without a seed are
@@ -55,6 +56,7 @@ class VllmEngine(ServesOpenAi):
         self._adapter: Any = None
         self._client: Any = None
         self._reaper: ProcessReaper | None = None
+        self._errors: ChildErrors | None = None
         self._open: dict[str, VllmStream] = {}
         self._finished = EngineStats()
         self._scheduler = LatestSchedulerStats()
@@ -112,6 +114,12 @@ class VllmEngine(ServesOpenAi):
         reaper, self._reaper = self._reaper, None
         if reaper is not None:
             await asyncio.to_thread(reaper.release)
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+
+    def failure_cause(self) -> str:
+        return "" if self._errors is None else self._errors.cause()
 
     def stats(self) -> EngineStats:
         """Return the counters of all requests.
@@ -178,6 +186,8 @@ class VllmEngine(ServesOpenAi):
         vllm_launch.reject_unsupported(os.environ)
         await asyncio.to_thread(self._card.prepare)
         os.environ.update(vllm_launch.environment(self._card, self._options, os.environ))
+        self._errors = ChildErrors(os.environ)
+        os.environ.update(self._errors.environment(os.environ["VLLM_LOGGING_LEVEL"]))
         tokenizer = await asyncio.to_thread(HfTokenizer.of_card, self._card, self._options.chat_template)
         self._options = vllm_launch.with_reasoning_parser(self._options, tokenizer)
         reaper = self._reaper = await asyncio.to_thread(ProcessReaper)
@@ -189,35 +199,53 @@ class VllmEngine(ServesOpenAi):
             loaded = await vllm_compat.load_adapters(built[0], self._options.lora_adapters)
             self._adapter = loaded[-1] if self._card.adapter is not None else None
             await _warm_up(built[0])
-        except BaseException:
+        except BaseException as error:
+            cause = self.failure_cause()
             # A thread cannot be cancelled: shut down what it still builds when it is done.
             building.add_done_callback(lambda _: _discard(built))
             await self.close()
-            raise
+            if isinstance(error, ModelError) or not isinstance(error, Exception):
+                raise
+            raise EngineUnavailable(f"vLLM cannot run {self._card.source}: {cause or _reason(error)}") from error
         client = built.pop()
         self._client, self._tokenizer = client, tokenizer
         self._slots = int(client.vllm_config.scheduler_config.max_num_seqs)
         self._check_tables = vllm_compat.table_check(client)
-        log.info("engine started model=%s vllm=%s", self.name, vllm_compat.installed_version())
+        self._log_start()
+
+    def _log_start(self) -> None:
+        """Log the length that vLLM has chosen, as a warning where it is less than the model's own."""
+        found, own = self.max_model_len, self._card.context_length
+        is_fitted = self._options.max_model_len is None and self._card.is_local and found < own
+        log.log(
+            logging.WARNING if is_fitted else logging.INFO,
+            "engine started model=%s vllm=%s max_model_len=%d%s",
+            self.name,
+            vllm_compat.installed_version(),
+            found,
+            f" of {own}: the memory for keys and values holds no longer sequence" if is_fitted else "",
+        )
 
     def _build_client(self, built: list[Any], vocabulary: int) -> None:
         try:
-            device_type = vllm_compat.device_type()
-            if device_type == "cpu":
-                os.environ.update(vllm_launch.CPU_ENVIRONMENT)
-            arguments = vllm_launch.engine_arguments(self._card, self._options, device_type, self._query)
-            if self._options.draft_tokens:
-                arguments |= vllm_launch.draft_arguments(self._card, self._options.draft_tokens, vocabulary)
-            else:
-                # Vocabularies are padded to round sizes. An id without a token has no text: it must not be sampled.
-                arguments |= vllm_launch.padding_arguments(vocabulary)
-            built.append(vllm_compat.build_client(arguments, self._scheduler.record))
+            built.append(vllm_compat.build_client(self._arguments(vocabulary), self._scheduler.record))
         except ModelError:
             raise
         except OSError as error:
             raise ModelNotFound(f"cannot load {self._card.source}: {first_line(error)}") from error
         except Exception as error:  # whatever stops vLLM from starting, there is no engine
-            raise EngineUnavailable(f"vLLM cannot run {self._card.source}: {_reason(error)}") from error
+            reason = self.failure_cause() or _reason(error)
+            raise EngineUnavailable(f"vLLM cannot run {self._card.source}: {reason}") from error
+
+    def _arguments(self, vocabulary: int) -> dict[str, Any]:
+        device_type = vllm_compat.device_type()
+        if device_type == "cpu":
+            os.environ.update(vllm_launch.CPU_ENVIRONMENT)
+        arguments = vllm_launch.engine_arguments(self._card, self._options, device_type, self._query)
+        if self._options.draft_tokens:
+            return arguments | vllm_launch.draft_arguments(self._card, self._options.draft_tokens, vocabulary)
+        # Vocabularies are padded to round sizes. An id without a token has no text: it must not be sampled.
+        return arguments | vllm_launch.padding_arguments(vocabulary)
 
     def _running_client(self) -> Any:
         if self._client is None or self._client.errored:

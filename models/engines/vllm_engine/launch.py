@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from models.catalog import ModelCard
+from models.catalog import ModelCard, context_length
 from models.engines.base import EngineOptions, LoraAdapter
 from models.engines.tokenizer import HfTokenizer
-from models.errors import EngineUnavailable, UnsupportedParam
+from models.engines.vllm_engine.memory_need import MemoryNeed, memory_need
+from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.torch_runtime.memory import machine_memory
 from models.torch_runtime.openmp import default_spin_count
 from models.types import Dtype
@@ -28,6 +29,8 @@ from models.types import Dtype
 _GIB: Final = 2**30
 # vLLM's own default, which a GPU of which more is free keeps.
 DEFAULT_SHARE: Final = 0.92
+# With this length vLLM takes the model's own or, where less fits into the memory, the longest that does.
+FITTED: Final = -1
 # For what differs between the query and the start of the worker: fragments, and other programs' buffers.
 _MARGIN: Final = _GIB // 2
 # Buffers that NCCL allocates on each GPU before vLLM reads how much is free.
@@ -158,6 +161,8 @@ def environment(card: ModelCard, options: EngineOptions, environ: Mapping[str, s
         "VLLM_HOST_IP": "127.0.0.1",
         "VLLM_LOOPBACK_IP": "127.0.0.1",
     }
+    if options.batch_invariant:
+        fixed["VLLM_BATCH_INVARIANT"] = "1"
     if card.is_local or not card.allow_download:
         fixed |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     defaults = {
@@ -185,13 +190,11 @@ def engine_arguments(
         UnsupportedParam: the block size or the number of devices does not exist here.
     """
     _check_device(options.device, device_type)
-    # The card of a hub id is built without the model's own config; vLLM reads it.
-    max_model_len = options.max_model_len or (card.context_length if card.is_local else None)
     arguments: dict[str, Any] = {
         "model": card.source,
         "revision": card.revision,
         "served_model_name": card.name,
-        "max_model_len": max_model_len,
+        "max_model_len": options.max_model_len or _own_context(card) or FITTED,
         "max_num_queued_reqs": (options.max_num_seqs or _MOST_DEFAULT_SEQS) + options.max_queue,
         "seed": options.seed,
         "enable_prefix_caching": True,
@@ -210,7 +213,23 @@ def engine_arguments(
         arguments["quantization"] = options.quantization
     if options.lora_adapters:
         arguments |= _lora_arguments(options)
-    return arguments | (_cpu_arguments(options) if device_type == "cpu" else _gpu_arguments(card, options, query))
+    if device_type == "cpu":
+        return arguments | _cpu_arguments(options, memory_need(card, options, arguments["dtype"]))
+    return arguments | _gpu_arguments(card, options, query)
+
+
+def _own_context(card: ModelCard) -> int | None:
+    """Return the length that the card sets, None where it only repeats what the model's config has.
+
+    The card of a hub id is built without that config; vLLM reads it.
+    """
+    if not card.is_local:
+        return None
+    try:
+        derived = context_length(Path(card.source))
+    except ModelNotFound:
+        return card.context_length
+    return card.context_length if card.context_length < derived else None
 
 
 def with_adapter(options: EngineOptions, card: ModelCard) -> EngineOptions:
@@ -273,7 +292,7 @@ def _structured_outputs(options: EngineOptions) -> dict[str, Any]:
     return {"backend": "xgrammar"} | parser
 
 
-def _cpu_arguments(options: EngineOptions) -> dict[str, Any]:
+def _cpu_arguments(options: EngineOptions, need: MemoryNeed) -> dict[str, Any]:
     if options.block_size % _CPU_BLOCK_MULTIPLE:
         raise UnsupportedParam(
             f"vLLM on a CPU needs a block size that is a multiple of {_CPU_BLOCK_MULTIPLE}, not {options.block_size}",
@@ -284,7 +303,19 @@ def _cpu_arguments(options: EngineOptions) -> dict[str, Any]:
             f"tensor_parallel_size {options.tensor_parallel_size} needs GPUs, and the installed vLLM runs on a CPU",
             param="tensor_parallel_size",
         )
+    if options.batch_invariant:
+        raise UnsupportedParam(
+            "batch_invariant needs a GPU: vLLM has no such kernels for a CPU; the transformers engine needs none there",
+            param="batch_invariant",
+        )
     memory = machine_memory().total
+    cache = options.kv_cache_bytes or min(memory // _SHARE_OF_MEMORY, _MAX_DEFAULT_CPU_CACHE)
+    if need.weights + cache > memory:
+        raise EngineUnavailable(
+            f"the model's weights need {_gib(need.weights)} and the KV cache {_gib(cache)}, but this machine has "
+            f"{_gib(memory)} of memory: take a smaller model, dtype=bfloat16 or a lower kv_cache_gib"
+        )
+    _check_context(need, cache, "the KV cache is", options)
     # vLLM computes in a process of its own, bound to its cores, and keeps one core for the scheduler: of two cores that
     # leaves one. In the scheduler's process both compute, and one process less has to import everything.
     is_small = _num_cores() <= _FEW_CORES and _BINDING not in os.environ
@@ -292,13 +323,25 @@ def _cpu_arguments(options: EngineOptions) -> dict[str, Any]:
         "max_num_seqs": options.slots,
         "block_size": options.block_size,
         "enforce_eager": True,
-        "kv_cache_memory_bytes": options.kv_cache_bytes or min(memory // _SHARE_OF_MEMORY, _MAX_DEFAULT_CPU_CACHE),
+        "kv_cache_memory_bytes": cache,
     }
 
 
 def _num_cores() -> int:
     """Return how many cores this process may use; macOS knows only those of the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_context(need: MemoryNeed, room: int, what: str, options: EngineOptions) -> None:
+    """Refuse a length of which not even one sequence fits; vLLM would, after it has loaded the weights."""
+    if need.keys_and_values <= room:
+        return
+    fits = room // need.token
+    wish = f"set max_model_len to {fits} at most, or leave it unset" if options.max_model_len else "raise kv_cache_gib"
+    raise EngineUnavailable(
+        f"a sequence of {need.context} tokens needs {_gib(need.keys_and_values)} of keys and values, and {what} "
+        f"{_gib(room)}, for {fits} tokens: {wish}, take a quantised checkpoint or more memory"
+    )
 
 
 def _gpu_arguments(card: ModelCard, options: EngineOptions, query: DeviceQuery) -> dict[str, Any]:
@@ -345,17 +388,28 @@ def memory_share(card: ModelCard, options: EngineOptions, query: DeviceQuery) ->
     Raises:
         EngineUnavailable: a GPU has not enough memory free; the message says what to change.
     """
-    devices = query(options.device_indices)
+    devices, need = query(options.device_indices), memory_need(card, options, _dtype(card, options, "cuda"))
     margin = options.device_reserve_bytes + _MARGIN + (_NCCL_MARGIN if len(devices) > 1 else 0)
     possible = min((_floor((device.free - margin) / device.total) for device in devices), default=0.0)
+    weights = need.weights // max(len(devices), 1)
     if options.gpu_memory_utilization is not None:
-        return _checked(options.gpu_memory_utilization, possible, devices)
-    needed = (options.kv_cache_bytes or 0) + _weight_bytes(card, options) // len(devices)
+        share = _checked(options.gpu_memory_utilization, possible, devices)
+    else:
+        needed = (options.kv_cache_bytes or need.keys_and_values) + weights
+        for device in devices:
+            left = device.free - margin
+            if left <= needed:
+                raise EngineUnavailable(_too_little(device, max(left, 0), need, weights, options))
+        share = min(DEFAULT_SHARE, possible)
     for device in devices:
-        left = device.free - margin
-        if left <= needed:
-            raise EngineUnavailable(_too_little(device, max(left, 0), needed))
-    return min(DEFAULT_SHARE, possible)
+        room = int(device.total * share) - weights
+        if room <= 0:
+            raise EngineUnavailable(
+                f"gpu_memory_utilization {share} is {_gib(device.total * share)} of GPU {device.index}, but the "
+                f"model's weights need {_gib(weights)}: raise it, take a quantised checkpoint or more GPUs"
+            )
+        _check_context(need, options.kv_cache_bytes or room, f"GPU {device.index} has room for", options)
+    return share
 
 
 def _checked(requested: float, possible: float, devices: Sequence[DeviceMemory]) -> float:
@@ -370,30 +424,16 @@ def _checked(requested: float, possible: float, devices: Sequence[DeviceMemory])
     return requested
 
 
-def _too_little(device: DeviceMemory, left: int, needed: int) -> str:
-    what = f"the model's weights and kv_cache_gib need {_gib(needed)}" if needed else "the engine needs more"
+def _too_little(device: DeviceMemory, left: int, need: MemoryNeed, weights: int, options: EngineOptions) -> str:
+    cache = options.kv_cache_bytes or need.keys_and_values
+    of = "kv_cache_gib" if options.kv_cache_bytes else f"a sequence of {need.context} tokens"
+    what = f"the model's weights need {_gib(weights)} and {of} {_gib(cache)}" if weights or cache else "it needs more"
     return (
         f"GPU {device.index} has {_gib(device.free)} of {_gib(device.total)} free, {_gib(left)} without the margin and "
-        f"what encoders use at work, but {what}: lower kv_cache_gib, take a quantised checkpoint or more GPUs "
-        "(tensor_parallel_size), or keep indices and encoders off it (retrieval.backend=faiss, retrieval.device=cpu)"
+        f"what encoders use at work, but {what}: lower kv_cache_gib or max_model_len, take a quantised checkpoint or "
+        "more GPUs (tensor_parallel_size), or keep indices and encoders off it (retrieval.backend=faiss, "
+        "retrieval.device=cpu)"
     )
-
-
-def _weight_bytes(card: ModelCard, options: EngineOptions) -> int:
-    """Return the bytes of a local checkpoint, 0 where its files do not say what will be loaded."""
-    if not card.is_local or options.quantization is not None:
-        return 0
-    folder = Path(card.source)
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        # Weights saved in 32 bits are loaded in 16, unless 32 are asked for.
-        halves = 2 if (config.get("dtype") or config.get("torch_dtype")) == "float32" else 1
-        index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
-        if index.is_file():
-            return int(json.loads(index.read_text(encoding="utf-8"))["metadata"]["total_size"]) // halves
-        return single.stat().st_size // halves if single.is_file() else 0
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 0
 
 
 def _floor(share: float) -> float:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from vllm.v1.sample.logits_processor.interface import LogitsProcessor as RunnerV1Processor
-from vllm.v1.worker.gpu.sample.logits_processor.interface import LogitsProcessor as RunnerV2Processor
-
 from models.engines.vllm_engine.launch import VOCABULARY_KEY
+from models.engines.vllm_engine.names import load
+
+_INTERFACES = tuple(one for one in map(load, ("RunnerV1Processor", "RunnerV2Processor")) if one is not None)
 
 
-class PaddingMask(RunnerV1Processor, RunnerV2Processor):  # type: ignore[misc]  # vLLM has no types
+class PaddingMask(*_INTERFACES):  # type: ignore[misc]  # vLLM has no types
     """Implement the interfaces of both of vLLM's model runners, since the configuration decides between them.
 
     They differ in the constructor's arguments after the configuration, of which none is needed, and in the second one

@@ -160,7 +160,7 @@ def compare(ours: list[Measured], theirs: list[Measured]) -> dict[str, Any]:
 
 
 def ratios_of(report: dict[str, Any]) -> list[float]:
-    """Of tokens/s, for each number of clients; printed as figures for the report of scripts/verify_gpu too."""
+    """Of tokens/s, for each number of clients; printed as figures too."""
     found = {clients: row["tokens_per_s"] for clients, row in report.items() if clients.isdigit()}
     for clients, row in found.items():
         print(f"FIGURE tokens/s, ours over vLLM's, {clients} clients={json.dumps(row)}", flush=True)

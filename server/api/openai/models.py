@@ -108,7 +108,10 @@ def _model(services: Services, served: ServedModel) -> dict[str, Any]:
         "base": card.name,
         "method": served.method.name,
         "licence": card.licence,
-        "max_model_len": services.settings.model.max_model_len or card.context_length,
+        # An engine may have fitted it to its memory.
+        "max_model_len": services.lifecycle.get().max_model_len
+        if is_ready
+        else services.settings.model.max_model_len or card.context_length,
         "arrowhead": {"routes": list(_ANSWERS), "synthesis": list(served.syntheses)},
     }
 

@@ -96,13 +96,13 @@ def test_the_image_can_compile_flashinfers_kernels(dockerfile: list[Instruction]
     assert set(toolkit) == {release} and " g++ " in for_gpu
     assert "cuda-" not in packages.replace(for_gpu, "")
     assert _environment(dockerfile)["CUDA_HOME"] == "/usr/local/cuda"
-    fixed = (ROOT / "deploy" / "constraints.txt").read_text()
+    fixed = (ROOT / "deploy" / "lock-gpu.txt").read_text()
     assert re.search(r"^ninja==", fixed, re.MULTILINE) and re.search(r"^cuda-toolkit==13\.0\.", fixed, re.MULTILINE)
 
 
 def test_no_two_packages_of_the_image_install_the_same_files() -> None:
     """cuda-python was one package with all files up to 12.6; from 13 on it brings cuda-bindings of its own release."""
-    fixed = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "deploy" / "constraints.txt").read_text(), re.MULTILINE))
+    fixed = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "deploy" / "lock-gpu.txt").read_text(), re.MULTILINE))
     python, bindings = (fixed[name].split(".")[:2] for name in ("cuda-python", "cuda-bindings"))
 
     assert int(python[0]) >= 13 and python == bindings
@@ -134,11 +134,25 @@ def test_versions_of_the_image_are_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["gpu"], *extras["postgres"]]
-    fixed = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "deploy" / "constraints.txt").read_text(), re.MULTILINE))
+    fixed = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "deploy" / "lock-gpu.txt").read_text(), re.MULTILINE))
     pins = dict(line.split("==") for line in wanted if "==" in line)
 
     assert {name: fixed[name] for name in pins} == pins
     assert {re.split(r"[<>=\[]", line)[0] for line in wanted} <= set(fixed)
+
+
+@pytest.mark.parametrize("name", ["gpu", "cpu"])
+def test_every_locked_package_has_digests_and_none_of_the_project_is_left_out(name: str) -> None:
+    """torch's CPU build is at an index of its own."""
+    text = (ROOT / "deploy" / f"lock-{name}.txt").read_text()
+    packages = re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)[1:]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = {re.split(r"[<>=\[]", one)[0] for one in (*project["dependencies"], *extras[name], *extras["postgres"])}
+
+    assert [one.split("==")[0] for one in packages if "--hash=sha256:" not in one] == []
+    left_out = wanted - {one.split("==")[0] for one in packages}
+    assert left_out == ({"torch"} if name == "cpu" else set())
 
 
 def test_the_container_has_as_little_as_it_needs(service: dict[str, Any]) -> None:

@@ -179,3 +179,28 @@ def test_an_unknown_mode_is_refused(checkout: Checkout) -> None:
 
     assert (done.returncode, asked) == (1, [])
     assert "cpu, gpu or dev" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["cpu", "gpu"])
+def test_a_locked_installation_takes_no_file_without_its_digest(checkout: Checkout, mode: str) -> None:
+    """Of the mode's own lock; Arrowhead itself brings nothing more."""
+    done, asked = checkout.install(mode, ARROWHEAD_LOCKED="1")
+
+    assert done.returncode == 0, done.stderr
+    ours = [line for line in asked if "torch==" not in line]
+    assert ours[0].endswith(f"install --no-deps --require-hashes -r deploy/lock-{mode}.txt")
+    assert ours[1].endswith("install --no-deps --no-build-isolation -e .")
+
+
+def test_a_gpu_installation_says_what_kernels_are_compiled_with(checkout: Checkout) -> None:
+    """Headers of Python, a C compiler: without them vLLM starts, and fails at work."""
+    done, _ = checkout.install("gpu")
+    assert "is missing" in done.stderr and "python3-dev" in done.stderr
+    checkout.add_program(
+        checkout.root / ".venv" / "bin" / "python",
+        PYTHON.replace("case", 'case "$*" in *sysconfig*) echo "$INCLUDE" ;; esac\ncase', 1),
+    )
+    (checkout.root / ".venv" / ".installed-gpu").unlink()
+    (checkout.root / "Python.h").touch()
+    done, _ = checkout.install("gpu", INCLUDE=f"{checkout.root}/Python.h")
+    assert "Python.h is missing" not in done.stderr

@@ -172,6 +172,17 @@ def test_the_ending_of_a_stop_string_counts_only_where_it_continues_one() -> Non
     assert "\n" not in second.params.stop
 
 
+@pytest.mark.parametrize("stops", [("]->\n", "x]->\n"), ("x]->\n", "]->\n")])
+def test_of_two_stop_strings_with_one_ending_the_longer_one_wins(stops: tuple[str, ...]) -> None:
+    """In whichever order they are given, as within a segment."""
+    loop = start(*stops)
+    first = loop.on_segment(stopped("yx", "]->"), 0.0)
+    second = loop.on_segment(stopped("", "\n"), 0.0)
+
+    assert isinstance(first, Generate) and isinstance(second, Finish)
+    assert (first.emit + second.emit, second.done.stop_reason) == ("y", "x]->\n")
+
+
 def test_text_behind_an_arrow_cannot_make_a_call_across_the_reply() -> None:
     """An engine may name a stop string that runs beyond the arrow; nothing of that is left after the reply."""
     stop = "]->[https://ncbi/"

@@ -56,21 +56,6 @@ def test_a_step_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> 
     assert mark.read_text() == before
 
 
-@pytest.mark.parametrize(
-    ("last", "status"),
-    [
-        ("26 skipped in 20.68s", "failed"),
-        ("3 deselected in 1.00s", "failed"),
-        ("5 passed, 2 skipped in 3.00s", "passed"),
-        ("5 passed in 3.00s", "passed"),
-    ],
-)
-@pytest.mark.server
-def test_a_test_run_in_which_nothing_ran_is_no_pass(tmp_path: Path, last: str, status: str) -> None:
-    """pytest ends with 0 where it skipped all, as on a machine without a card."""
-    assert run_step(_step("tests", f"print({last!r})", is_pytest=True), tmp_path).status == status
-
-
 @pytest.mark.server
 def test_the_report_has_command_versions_card_figures_and_the_output_of_failures(tmp_path: Path) -> None:
     """In Markdown whose tables a | and a fence in the output do not break."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from models.catalog import ModelCard
-from models.engines.base import Engine, EngineOptions
+from models.engines.base import Engine, EngineOptions, ExplainsFailure
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from models.errors import ContextTooLong, EngineUnavailable
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
@@ -100,6 +100,46 @@ async def test_an_engine_that_stays_dead_is_given_up() -> None:
     with pytest.raises(EngineUnavailable, match="has died"):
         lifecycle.get()
     await lifecycle.close()
+
+
+class Explaining(ScriptedEngine, ExplainsFailure):
+    """An engine in another process, of which the last exception is known."""
+
+    def failure_cause(self) -> str:
+        return "OutOfMemoryError: no memory"
+
+
+async def test_the_cause_of_a_death_is_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The last exception of the engine's process, then that of the restart."""
+    engine = Explaining(CARD, EngineOptions(), [Rule("", "hi")])
+    engines = iter([engine])
+
+    def build() -> Engine:
+        for one in engines:
+            return one
+        raise EngineUnavailable("vLLM cannot run /srv/models/llama: /srv/models/llama/x.json is damaged")
+
+    lifecycle = EngineLifecycle(CARD, build, RestartPolicy(tries=1, backoff_s=0.2))
+    await lifecycle.load()
+    assert lifecycle.cause == ""
+    await engine.close()
+    await _until(lambda: lifecycle.cause != "")
+    died = lifecycle.cause
+    async with asyncio.timeout(120):
+        await lifecycle.permanently_failed.wait()
+
+    assert died == "the engine has died: OutOfMemoryError: no memory"
+    assert "engine died: name=scripted cause=OutOfMemoryError: no memory" in caplog.text
+    assert "no other has started: vLLM cannot run llama: x.json is damaged" in lifecycle.cause
+    await lifecycle.close()
+
+
+async def test_a_cause_names_no_folders() -> None:
+    """The model by its name, other files by theirs; addresses stay."""
+    card = ModelCard(name="llama", source="/srv/My Models/llama 3")
+    lifecycle = EngineLifecycle(card, lambda: ScriptedEngine(card, EngineOptions(), []))
+    lifecycle.failure = EngineUnavailable("/srv/My Models/llama 3: '/etc/a/b.json', http://host/v1/x and/or 1/2")
+    assert lifecycle.cause == "llama: 'b.json', http://host/v1/x and/or 1/2"
 
 
 async def test_without_restarts_the_first_death_is_the_last() -> None:

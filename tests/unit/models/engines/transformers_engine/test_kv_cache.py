@@ -35,6 +35,34 @@ def test_grouped_attention_equals_attention_with_repeated_heads(tokens: int) -> 
         torch.testing.assert_close(attend(query, key, value, mask, None), expected, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("seen", [70, 300, 700])
+@pytest.mark.parametrize("group", [1, 3])
+def test_attention_in_bfloat16_is_the_same_whatever_is_computed_with_a_token(seen: int, group: int) -> None:
+    """Bit for bit: alone, beside other rows, behind other tokens of a draft or a prompt, in a wider batch."""
+    heads, dtype, least = 2 * group, torch.bfloat16, -(-seen // 32) * 32
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(8, heads, 70, 64, generator=generator).to(dtype)
+    key, value = torch.randn(2, 8, 2, 1024, 64, generator=generator).to(dtype)
+
+    def attend(rows: int, tokens: int, width: int) -> torch.Tensor:
+        hidden = torch.arange(width) >= torch.arange(seen - tokens + 1, seen + 1).unsqueeze(1)
+        mask = torch.zeros(rows, 1, tokens, width, dtype=dtype).masked_fill(hidden, -math.inf)
+        behind = torch.cat((query[:rows, :, 1:tokens], query[:rows, :, :1]), dim=2)
+        attended, _ = grouped_attention(torch.nn.Module(), behind, key[:rows, :, :width], value[:rows, :, :width], mask)
+        return attended[0, -1]
+
+    alone = attend(1, 1, least)
+    for rows, tokens, width in (
+        (8, 1, least),
+        (8, 1, 1024),
+        (1, 2, least),
+        (1, 9, least),
+        (1, 33, least),
+        (1, 70, 1024),
+    ):
+        assert torch.equal(attend(rows, tokens, width), alone), (rows, tokens, width)
+
+
 def test_grouped_attention_refuses_to_guess_causality() -> None:
     """Several tokens without a mask would see the future."""
     states = torch.zeros(1, 1, 2, 4)
@@ -77,7 +105,8 @@ def test_mask_shows_each_row_its_own_past() -> None:
     mask = slots.attention_mask()
 
     assert mask is not None
-    assert mask[:, 0, 0].tolist() == [[0, 0, -math.inf, -math.inf], [0, 0, 0, 0]]
+    assert mask[:, 0, 0, :5].tolist() == [[0, 0, *[-math.inf] * 3], [0, 0, 0, 0, -math.inf]]
+    assert bool((mask[:, 0, 0, 5:] == -math.inf).all())
     assert slots.position_ids().tolist() == [[1], [3]]
 
 
@@ -89,7 +118,7 @@ def test_rows_apart_are_written_and_gathered_in_order() -> None:
     keys = torch.tensor([7.0, 9.0]).view(2, 1, 1, 1).expand(2, 1, 1, 4)
     stored, _ = slots.update_layer(1, keys, keys)
 
-    assert stored[:, 0, :, 0].tolist() == [[7, 0, 0], [0, 0, 9]]
+    assert stored[:, 0, :3, 0].tolist() == [[7, 0, 0], [0, 0, 9]] and not stored[:, 0, 3:].any()
     assert slots.read(rows[3], 0, 1)[1, 0, 0, 0, 0] == 7
 
 
@@ -117,7 +146,7 @@ def test_rows_of_different_capacity_are_attended_to_batch_by_batch() -> None:
     alone = torch.cat([attend([i]) for i in range(4)])
 
     torch.testing.assert_close(together, alone, atol=1e-6, rtol=1e-5)
-    assert widths == [31, 901]
+    assert widths == [32, 928]
 
 
 def test_bytes_bound_all_rows_together() -> None:

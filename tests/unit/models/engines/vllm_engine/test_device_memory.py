@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
-from models.engines.vllm_engine.launch import DEFAULT_SHARE, DeviceMemory, engine_arguments, memory_share, query_devices
+from models.engines.vllm_engine.launch import (
+    DEFAULT_SHARE,
+    FITTED,
+    DeviceMemory,
+    engine_arguments,
+    memory_share,
+    query_devices,
+)
 from models.errors import EngineUnavailable
 
 GIB = 2**30
@@ -85,9 +92,9 @@ def test_too_little_for_weights_and_cache_is_refused_with_what_can_be_done(tmp_p
     ):
         memory_share(card, EngineOptions(), Gpus((25.0,)))
     assert 0 < memory_share(card, EngineOptions(tensor_parallel_size=2), Gpus((25.0, 25.0))) < 25 / 80
-    with pytest.raises(EngineUnavailable, match=r"need 50\.0 GiB"):
+    with pytest.raises(EngineUnavailable, match=r"need 30\.0 GiB and kv_cache_gib 20\.0 GiB"):
         memory_share(card, EngineOptions(kv_cache_bytes=20 * GIB), Gpus((45.0,)))
-    with pytest.raises(EngineUnavailable, match="the engine needs more"):
+    with pytest.raises(EngineUnavailable, match="it needs more"):
         memory_share(CARD, EngineOptions(), Gpus((0.2,)))
 
 
@@ -96,6 +103,60 @@ def test_weights_that_are_loaded_in_half_the_bits_count_half(tmp_path: Path) -> 
     (tmp_path / "config.json").write_text('{"torch_dtype": "float32"}')
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 30 * GIB}}))
     assert memory_share(ModelCard(name="m", source=str(tmp_path)), EngineOptions(), Gpus((25.0,))) > 0
+
+
+LLAMA_8B = {
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "num_attention_heads": 32,
+    "hidden_size": 4096,
+    "max_position_embeddings": 131_072,
+    "torch_dtype": "bfloat16",
+}
+
+
+def checkpoint(folder: Path, weights: int, **config: object) -> ModelCard:
+    """A folder that says it holds so many bytes of weights of Llama's shape."""
+    (folder / "config.json").write_text(json.dumps(LLAMA_8B | config))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": weights}}))
+    return ModelCard(name="m", source=str(folder), context_length=131_072)
+
+
+def test_llama_of_8b_starts_beside_an_index_with_a_length_that_vllm_fits(tmp_path: Path) -> None:
+    """Its 131,072 tokens would need 16 GiB of keys and values; 20 GiB are free beside the index, 22 on a small card."""
+    card = checkpoint(tmp_path, 15 * GIB)
+    for gpus in (Gpus((20.0,)), lambda _: [DeviceMemory(0, 22 * GIB, 24 * GIB)]):
+        assert engine_arguments(card, EngineOptions(), "cuda", gpus)["max_model_len"] == FITTED
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (EngineOptions(max_model_len=131_072), r"a sequence of 131072 tokens 16\.0 GiB.*max_model_len"),
+        (EngineOptions(max_model_len=131_072, kv_cache_bytes=2 * GIB), r"set max_model_len to 16384 at most"),
+        (EngineOptions(max_model_len=131_072, gpu_memory_utilization=0.24), r"set max_model_len to \d+ at most"),
+        (
+            EngineOptions(gpu_memory_utilization=0.1),
+            r"0\.1 is 8\.0 GiB of GPU 0, but the model's weights need 15\.0 GiB",
+        ),
+        (EngineOptions(kv_cache_bytes=GIB // 8), r"2048 tokens needs 0\.2 GiB.*for 1024 tokens: raise kv_cache_gib"),
+    ],
+)
+def test_a_length_that_cannot_fit_is_refused_before_the_weights_load(
+    tmp_path: Path, options: EngineOptions, message: str
+) -> None:
+    """With the length that would fit."""
+    with pytest.raises(EngineUnavailable, match=message):
+        engine_arguments(checkpoint(tmp_path, 15 * GIB), options, "cuda", Gpus((20.0,)))
+
+
+def test_a_processor_refuses_what_its_memory_cannot_hold(tmp_path: Path) -> None:
+    """Weights in 32 bits take twice what the file has; a length beyond the KV cache would be found after loading."""
+    with pytest.raises(EngineUnavailable, match=r"weights need 8000\.0 GiB.*dtype=bfloat16"):
+        engine_arguments(checkpoint(tmp_path, 4000 * GIB), EngineOptions(), "cpu")
+    options = EngineOptions(max_model_len=131_072, kv_cache_bytes=GIB)
+    with pytest.raises(EngineUnavailable, match="set max_model_len to 4096 at most"):
+        engine_arguments(checkpoint(tmp_path, 1000), options, "cpu")
 
 
 @pytest.mark.vllm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import runpy
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from models.catalog import ModelCard
+from models.catalog import ModelCard, ModelRequest, card_from_request
 from models.decoding.grammar import forced_call_grammar
 from models.engines.base import EngineOptions
 from models.errors import EngineOverloaded, EngineUnavailable, ModelNotFound
@@ -196,6 +197,40 @@ async def test_a_dead_engine_is_reported_and_can_be_started_again(tmp_path: Path
     with pytest.raises(EngineUnavailable):
         await collect(running)
     assert await asyncio.to_thread(all_gone, processes)
+
+
+def _llama(folder: Path, **config: object) -> ModelCard:
+    runpy.run_path(str(Path(__file__).parents[4] / "tiny_models.py"))["build_llama"](folder)
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | config))
+    return card_from_request(ModelRequest(source=str(folder)))
+
+
+async def test_a_context_beyond_the_memory_is_fitted_to_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """vLLM by itself would refuse to start; the log has the length, and an answer may be as long."""
+    from models.engines.vllm_engine.engine import VllmEngine
+
+    card = _llama(tmp_path, max_position_embeddings=131_072)
+    engine = VllmEngine(card, EngineOptions(dtype="float32", device="cpu", kv_cache_bytes=8 * 2**20))
+    with caplog.at_level("INFO"):
+        await engine.start()
+    try:
+        assert 2048 <= engine.max_model_len < 131_072
+        assert f"max_model_len={engine.max_model_len} of 131072" in caplog.text
+        assert (await collect(stream(engine, "fits", max_tokens=8)))[-1].finish_reason == "length"
+    finally:
+        await engine.close()
+
+
+async def test_what_stops_the_engines_process_stands_in_the_error(tmp_path: Path) -> None:
+    """Its own exception, not the parent's, which says only that it failed."""
+    from models.engines.vllm_engine.engine import VllmEngine
+
+    # With such layers the need of memory is not known before the start.
+    card = _llama(tmp_path, max_position_embeddings=131_072, attn_type_list=[1])
+    engine = VllmEngine(card, EngineOptions(device="cpu", kv_cache_bytes=2**20, max_model_len=131_072))
+    with pytest.raises(EngineUnavailable, match=r"ValueError: .*131072"):
+        await engine.start()
 
 
 async def test_a_text_that_repeats_itself_frees_its_slot(vllm_engine: VllmEngine) -> None:

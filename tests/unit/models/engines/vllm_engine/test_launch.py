@@ -18,6 +18,7 @@ from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.engines.vllm_engine.launch import (
     DEFAULT_SHARE,
+    FITTED,
     LORA_RANKS,
     DeviceMemory,
     draft_arguments,
@@ -65,6 +66,16 @@ def test_no_telemetry_whatever_the_operator_has_set(local: ModelCard) -> None:
 
     assert found["VLLM_NO_USAGE_STATS"] == found["DO_NOT_TRACK"] == found["VLLM_DO_NOT_TRACK"] == "1"
     assert found["VLLM_HOST_IP"] == found["VLLM_LOOPBACK_IP"] == "127.0.0.1"
+
+
+def test_batch_invariance_is_a_setting(local: ModelCard) -> None:
+    """Of vLLM's kernels on a GPU; its CPU build has none."""
+    wanted = EngineOptions(batch_invariant=True)
+    assert environment(local, wanted, {})["VLLM_BATCH_INVARIANT"] == "1"
+    assert "VLLM_BATCH_INVARIANT" not in environment(local, EngineOptions(), {})
+    assert engine_arguments(local, wanted, "cuda", roomy)["max_model_len"] == 777
+    with pytest.raises(UnsupportedParam, match="batch_invariant needs a GPU"):
+        engine_arguments(local, wanted, "cpu")
 
 
 def test_the_hub_is_offline_unless_the_card_allows_downloads(local: ModelCard, remote: ModelCard) -> None:
@@ -207,19 +218,25 @@ def test_another_device_than_the_builds_own_is_refused(local: ModelCard) -> None
 
 
 def test_the_context_is_the_options_then_the_local_cards_then_the_models(local: ModelCard, remote: ModelCard) -> None:
-    """A card made from a hub id knows no context length, so vLLM reads the model's own."""
+    """Where only the model's config has one, vLLM fits it to the memory."""
     assert engine_arguments(local, EngineOptions(max_model_len=99), "cpu")["max_model_len"] == 99
     assert engine_arguments(local, EngineOptions(), "cpu")["max_model_len"] == 777
-    assert engine_arguments(remote, EngineOptions(), "cpu")["max_model_len"] is None
+    assert engine_arguments(remote, EngineOptions(), "cpu")["max_model_len"] == FITTED == -1
+    (Path(local.source) / "config.json").write_text('{"max_position_embeddings": 777}')
+    assert engine_arguments(local, EngineOptions(), "cpu")["max_model_len"] == FITTED
+    assert engine_arguments(replace(local, context_length=500), EngineOptions(), "cpu")["max_model_len"] == 500
 
 
-@pytest.mark.parametrize("version", ["0.32.0", "0.32.1+cpu", "0.32.0rc1"])
-def test_the_supported_release_is_accepted(version: str) -> None:
-    """Any patch release and build of 0.32."""
+@pytest.mark.parametrize(
+    ("version", "is_tested"), [("0.32.0", True), ("0.32.1+cpu", True), ("0.26.0", False), ("0.33.0rc1", False)]
+)
+def test_a_range_of_releases_is_accepted(version: str, is_tested: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Any patch release and build; the log says of which the tests ran in full."""
     vllm_compat.check_version(version)
+    assert ("signatures were checked" in caplog.text) is not is_tested
 
 
-@pytest.mark.parametrize("version", ["0.31.2", "0.33.0", "0.320.0", "1.32.0", "dev"])
+@pytest.mark.parametrize("version", ["0.25.1", "0.34.0", "0.320.0", "1.32.0", "dev"])
 def test_another_release_is_refused_with_both_versions(version: str) -> None:
     """The message names what is installed and what is needed."""
     with pytest.raises(EngineUnavailable, match=r"vLLM .* is installed.*0\.32"):
