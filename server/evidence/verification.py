@@ -1,4 +1,7 @@
-"""Tell what pieces of evidence say of one question or claim, and which of their sentences decides."""
+"""Tell what pieces of evidence say of a question or claim, and decide typed questions by them.
+
+Each result has the sentence that decides.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from typing import Final, Literal
 
 from models.verifiers.base import Judgement, Pair
 from server.errors import InvalidRequest
-from server.methods.shared.reading.gate import Judge
+from server.methods.shared.reading.evidence import EvidenceText
+from server.methods.shared.reading.gate import Gate, Judge, JudgedSentence
 from server.methods.shared.sentences import Sentence, split_sentences
 
 Verdict = Literal["supported", "contradicted", "not_told"]
+DecisionVerdict = Literal["yes", "no", "unclear", "chosen"]
 MAX_SENTENCES: Final = 1000
 # Of a piece in which no sentence alone decides, so many of the most relevant are read with what stands before them.
 _WIDENED: Final = 3
@@ -101,3 +106,51 @@ def _widened(piece: tuple[str, Sequence[Sentence], Sequence[Judged]], bar: float
         for first in range(last - 1, max(last - _MOST_SENTENCES, -1), -1)
         for start in [sentences[first].start]
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Hold the probability of each answer, those of yes and no in this order, and the sentence that decides.
+
+    ``verdict`` is ``unclear`` below the verifier's bars. ``relevance``: that the sentence answers. ``sentence`` None:
+    there is nothing to read.
+    """
+
+    probabilities: tuple[float, ...]
+    verdict: DecisionVerdict = "unclear"
+    sentence: JudgedSentence | None = None
+    relevance: float = 0.0
+
+    @property
+    def place(self) -> int:
+        return self.probabilities.index(max(self.probabilities))
+
+    @property
+    def confidence(self) -> float:
+        """Return how likely the best answer is, if anything answers."""
+        return max(self.probabilities) * self.relevance
+
+
+async def decide(gate: Gate, question: str, choices: Sequence[str], texts: Sequence[EvidenceText]) -> Decision:
+    """Return the decision on one typed question; ``choices`` () asks for yes or no.
+
+    What is undecided counts half for each.
+
+    Raises:
+        ModelError: the verifier failed.
+    """
+    reading = await gate.read(question, texts)
+    if choices:
+        support = await gate.choose(question, choices, reading)
+        if support is None:
+            return Decision((1 / len(choices),) * len(choices))
+        points = reading.points
+        is_clear = support.relevance >= points.answer and support.probability >= points.choice
+        return Decision(support.shares, "chosen" if is_clear else "unclear", support.sentence, support.relevance)
+    one = reading.surest or next(iter(reading.ranked), None)
+    if one is None:
+        return Decision((0.5, 0.5))
+    half = one.judgement.neither / 2
+    yes, no = (one.judgement.supports + half, one.judgement.contradicts + half) if reading.surest else (0.5, 0.5)
+    verdict: DecisionVerdict = "unclear" if not reading.verdict else "yes" if reading.verdict == "Yes" else "no"
+    return Decision((yes, no), verdict, one, one.relevance)

@@ -75,8 +75,9 @@ def test_models_are_listed_with_their_methods(client: openai.OpenAI) -> None:
     models = {name: model for name, model in every.items() if "/v1/completions" in model["arrowhead"]["routes"]}
 
     assert every.keys() - models.keys() == {"hashing", "has-this"}
-    methods = ("genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule")
-    assert set(models) == {"scripted", *(f"scripted:{name}" for name in methods)}
+    methods = ("auto", "genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule")
+    assert next(iter(models)) == "arrowhead"
+    assert set(models) == {"arrowhead", "scripted", *(f"scripted:{name}" for name in methods)}
     assert all(model["ready"] and model["description"] for model in models.values())
     assert client.models.retrieve("scripted:genegpt").id == "scripted:genegpt"
 

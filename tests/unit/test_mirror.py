@@ -57,7 +57,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/cli/options.py",
     ),
     "tests/http/test_command_line_corpora.py": ("server/cli/namespaces.py",),
-    "tests/http/test_decisions.py": ("server/api/retrieval/decisions.py", "server/evidence/decisions.py"),
+    "tests/http/test_decisions.py": ("server/api/retrieval/decisions.py",),
     "tests/http/test_draining.py": ("server/serving/run.py",),
     "tests/http/test_egress_service.py": ("retrieval/ncbi/client/service.py",),
     "tests/http/test_egress_modes.py": ("server/cli/gateway.py",),

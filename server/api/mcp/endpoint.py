@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from models.errors import ArrowheadError
-from server.api.declarations import errors
+from server.api.declarations import Reply, errors
 from server.api.mcp.tools import McpTool, ToolReply, read_passage, read_trace, tools_for
 from server.error_mapping import error_reply
 from server.version import installed_version
@@ -37,11 +37,20 @@ _URI: Final = re.compile(
 )
 
 
+class JsonRpcReply(Reply):
+    """Carry the result or the error of a request."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
 @router.post(
     "/mcp",
     summary="Speak the Model Context Protocol",
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
-    responses={200: {"description": "A JSON-RPC reply"}, **errors(413, 429, 503)},
+    responses={200: {"model": JsonRpcReply}, **errors(413, 429, 503)},
 )
 async def mcp(request: Request) -> Response:
     return _SdkResponse(await endpoint_of(request).manager())

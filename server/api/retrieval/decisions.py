@@ -21,7 +21,7 @@ from server.api.declarations import RETRIEVAL_ERRORS, TIMEOUT, Reads, Reply, err
 from server.api.http_io import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import Body
 from server.api.retrieval.verify import MAX_CHARS, MAX_QUERY, Piece, Query, check_size, check_verifier, texts_of
-from server.evidence.decisions import Decision, decide
+from server.evidence.verification import Decision, decide
 from server.methods.shared.passages import PassageQuery
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import Gate

@@ -20,7 +20,7 @@ case "$*" in *pytest*) echo "$OMP_NUM_THREADS" >"$LOG.threads" ;; esac
 WORKERS = min(4, len(os.sched_getaffinity(0)))
 IN_PARALLEL = f"python -m pytest -n {WORKERS} --dist loadgroup --no-loadscope-reorder"
 QUICK_TESTS = f"{IN_PARALLEL} -m smoke or not (server or weights or vllm or browser or long or gpu or live or clients)"
-EVERY_TEST = f"{IN_PARALLEL} --hypothesis-profile full"
+EVERY_TEST = f"{IN_PARALLEL} --hypothesis-profile full --durations 40 --durations-min 5"
 LINT = ["ruff format --check server retrieval models scripts tests", "ruff check server retrieval models scripts tests"]
 
 

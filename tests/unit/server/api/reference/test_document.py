@@ -22,6 +22,7 @@ from server.api.openai.completions import parse_completion
 from server.api.openai.models import DetokenizeRequest, _parse
 from server.api.reference.document import TAGS, example_for, layer_body, operation_id
 from server.api.responses.schemas import parse_responses
+from server.api.retrieval.decisions import DecisionsRequest
 from server.api.retrieval.embeddings import EmbeddingsRequest, RerankRequest
 from server.api.retrieval.schemas import MAX_INPUTS, DocumentsBody, NamespaceBody, QueryBody, RemoveBody, SearchBody
 from server.api.retrieval.search import _checked
@@ -225,6 +226,9 @@ BODIES: list[tuple[str, Any]] = [
     ("RemoveBody", {"ids": []}),
     ("QueryBody", {"term": "asthma", "arrowhead": {"egress": "off"}, "limit": 5}),
     ("QueryBody", {"term": "asthma", "date_to": "2020"}),
+    ("DecisionsRequest", {"input": "x", "questions": [{"type": "predicate", "instructions": "q"}]}),
+    ("DecisionsRequest", {"input": "x", "questions": [{"type": "predicate"}]}),
+    ("DecisionsRequest", {"input": "x", "questions": []}),
     ("VerifyRequest", {"claim": "x", "evidence": ["a", {"passage": "1", "namespace": "mine"}]}),
     ("VerifyRequest", {"claim": "x", "question": "y", "evidence": ["a"]}),
     ("VerifyRequest", {"question": "y", "claim": None, "evidence": ["a"]}),
@@ -236,6 +240,7 @@ BODIES: list[tuple[str, Any]] = [
 MODELS = {
     kind.__name__: kind
     for kind in (
+        DecisionsRequest,
         DetokenizeRequest,
         EmbeddingsRequest,
         RerankRequest,
