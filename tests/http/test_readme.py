@@ -148,7 +148,9 @@ def test_the_curl_examples_answer(address: str, tmp_path: Path) -> None:
             place += 1
 
     names = {
+        "arrowhead",
         "arrowhead-small",
+        "arrowhead-small:auto",
         "arrowhead-small:genegpt",
         "arrowhead-small:kg-rag",
         "arrowhead-small:medrag",
