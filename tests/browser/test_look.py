@@ -118,6 +118,7 @@ def test_every_screen_fits_the_width(scripted: Any, page: Any, width: int) -> No
 
 def test_the_keyboard_alone_is_enough(scripted: Any, page: Any) -> None:
     """Skip link first, then the header; a question, its answer's details and their end without a mouse."""
+    page.add_init_script("localStorage.setItem('method', 'scripted:genegpt')")
     page.goto(scripted.url)
     page.wait_for_selector(".empty")
     page.locator("#skip").focus()

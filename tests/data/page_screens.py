@@ -102,7 +102,6 @@ def review(page: Any, url: str) -> None:
 
 def evidence(page: Any, url: str) -> None:
     review(page, url)
-    page.get_by_label(TEXTS["evidence.quotes"]).check()
     page.locator(".evidence").evaluate("(node) => node.scrollIntoView({ block: 'center' })")
 
 

@@ -16,7 +16,8 @@ const OUT = new Set(["duplicates", "excluded", "left_out", "missing"]);
 const RARE = new Set(["left_out", "missing"]);
 // Kinds of article by their keys in the catalogue, as PubMed names them.
 const KINDS = { trial: "Randomized Controlled Trial", meta: "Meta-Analysis", systematic: "Systematic Review", review: "Review", guideline: "Practice Guideline" };
-const COLUMNS = ["number", "title", "level", "population", "design", "sample_size", "result", "risk_of_bias"];
+const FIXED = ["number", "title", "level"];
+const CELLS = ["population", "design", "sample_size", "result", "risk_of_bias"];
 
 /** Shows the form, and a review where one is named. */
 export function show(main, [id]) {
@@ -230,8 +231,12 @@ function details(turn) {
 function evidence(rows, turn) {
   const body = h("tbody", {});
   const state = { by: "number", down: false };
+  // Only a model that writes fills all of them; a column without a value says nothing.
+  const filled = CELLS.filter((name) => rows.some((row) => row[name]?.value));
+  const columns = [...FIXED, ...filled];
+  const hasQuotes = rows.some((row) => filled.some((name) => quoteOf(row[name])));
   const quotes = h("input", { type: "checkbox" });
-  const heads = COLUMNS.map((name) => {
+  const heads = columns.map((name) => {
     const head = h("button", { type: "button", class: "sort" }, t(`evidence.${name === "title" ? "article" : name}`), icon("chevron"));
     const cell = h("th", { scope: "col", "aria-sort": "none" }, head);
     head.addEventListener("click", () => {
@@ -243,16 +248,16 @@ function evidence(rows, turn) {
   });
   const table = h("table", { class: "evidence" }, h("thead", {}, h("tr", {}, heads)), body);
   const draw = () => {
-    heads.forEach((cell, place) => cell.setAttribute("aria-sort", COLUMNS[place] === state.by ? (state.down ? "descending" : "ascending") : "none"));
+    heads.forEach((cell, place) => cell.setAttribute("aria-sort", columns[place] === state.by ? (state.down ? "descending" : "ascending") : "none"));
     const sorted = [...rows].sort((a, b) => compare(a, b, state.by) * (state.down ? -1 : 1));
-    body.replaceChildren(...sorted.map((row) => rowOf(row)));
+    body.replaceChildren(...sorted.map((row) => rowOf(row, filled)));
   };
   quotes.addEventListener("change", () => table.classList.toggle("with-quotes", quotes.checked));
   draw();
   return h(
     "section",
     { class: "form" },
-    h("div", { class: "row" }, h("h2", {}, t("evidence.title")), h("span", { class: "grow" }), h("label", { class: "check" }, quotes, h("span", {}, t("evidence.quotes")))),
+    h("div", { class: "row" }, h("h2", {}, t("evidence.title")), h("span", { class: "grow" }), hasQuotes ? h("label", { class: "check" }, quotes, h("span", {}, t("evidence.quotes"))) : null),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("evidence.title") }, table),
   );
 }
@@ -269,12 +274,18 @@ function compare(a, b, name) {
   return typeof x === "number" ? x - y || 0 : x.localeCompare(y);
 }
 
-function rowOf(row) {
+/** Returns the sentence that a cell was read from, where it says more than the cell. */
+function quoteOf({ value = "", quote = "" } = {}) {
+  return quote === value ? "" : quote;
+}
+
+function rowOf(row, filled) {
   const year = row.item?.issued?.["date-parts"]?.[0]?.[0];
   const journal = row.item?.["container-title"];
-  const cells = COLUMNS.slice(3).map((name) => {
+  const cells = filled.map((name) => {
     const { value = "", quote = "" } = row[name] || {};
-    return h("td", { title: plain(quote) }, value ? foreign(value) : h("span", { class: "muted" }, "–"), quote && quote !== value ? h("p", { class: "quote" }, foreign(quote)) : null);
+    const shown = quoteOf(row[name]);
+    return h("td", { title: plain(quote) }, value ? foreign(value) : h("span", { class: "muted" }, "–"), shown ? h("p", { class: "quote" }, foreign(shown)) : null);
   });
   return h(
     "tr",
