@@ -141,7 +141,9 @@ def test_the_scopes_of_a_key_decide_what_is_shown(guarded: Any, keys_file: Path,
     page.locator("#key").fill(secret)
     page.locator("#key").press("Enter")
     page.wait_for_selector(".empty")
-    assert page.locator(".method-card .method-name").all_inner_texts() == [TEXTS["method.direct"]]
+    # Auto answers by what the key may use: here the plain model alone.
+    names = page.locator(".method-card .method-name").all_inner_texts()
+    assert names == [TEXTS["method.auto"], TEXTS["method.direct"]]
     page.get_by_role("link", name=TEXTS["nav.library"]).click()
     page.get_by_text(TEXTS["library.read_only"]).wait_for()
     assert page.get_by_role("button", name=TEXTS["library.create"]).count() == 0

@@ -140,6 +140,29 @@ def test_a_client_of_2025_begins_with_initialize(running: Served) -> None:
         assert http.get("/mcp").status_code == 405
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "code"),
+    [
+        (b"{}", "application/json", -32602),
+        (b"[]", "application/json", -32602),
+        (b"{", "application/json", -32700),
+        (b"\xff\xfe", "application/json", -32700),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "nothing/at_all"}', "application/json", -32601),
+        (b"{}", "text/plain", None),
+    ],
+)
+def test_what_is_no_request_is_refused_in_the_protocols_shape(
+    running: Served, body: bytes, kind: str, code: int | None
+) -> None:
+    """By the SDK; a body of another type has no id that an error could go to."""
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": kind}
+    reply = httpx.post(f"{running.url}/mcp", content=body, headers=headers, trust_env=False, timeout=60)
+
+    assert reply.status_code < 500
+    if code is not None:
+        assert reply.json()["error"]["code"] == code
+
+
 async def test_a_key_sees_the_tools_of_its_methods_alone(keyed: tuple[Served, dict[str, str]]) -> None:
     """And a call counts once against its rate."""
     server, keys = keyed

@@ -50,7 +50,7 @@ class JsonRpcReply(Reply):
     "/mcp",
     summary="Speak the Model Context Protocol",
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
-    responses={200: {"model": JsonRpcReply}, **errors(413, 429, 503)},
+    responses={200: {"model": JsonRpcReply}, 400: {"model": JsonRpcReply}, **errors(413, 429, 503)},
 )
 async def mcp(request: Request) -> Response:
     return _SdkResponse(await endpoint_of(request).manager())

@@ -77,7 +77,9 @@ def test_a_dry_run_without_vllm(tmp_path: Path) -> None:
     assert all(one["figures"] for one in parts if one["status"] == "passed")
 
 
+# Three starts of vLLM; what they show of the engine is shown by the tests of the engine too.
 @pytest.mark.vllm
+@pytest.mark.long
 @pytest.mark.timeout(3000)
 def test_a_dry_run_of_vllms_parts(tmp_path: Path) -> None:
     """On the CPU build: the transcripts are the processor's, the stream has its answer, our loop and vLLM's write."""

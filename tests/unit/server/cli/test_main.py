@@ -85,7 +85,7 @@ def test_a_verb_loads_only_what_it_needs(home: Path, words: str, status: int, un
     ("words", "status", "said"),
     [
         ("ask x -o unknown=1", 1, "arrowhead.unknown: there is no such option; options are"),
-        ("ask x -m arrowhead-tiny:nothing", 1, "there is no method 'nothing'; methods: genegpt"),
+        ("ask x -m arrowhead-tiny:nothing", 1, "there is no method 'nothing'; methods: auto, genegpt"),
         ("search x -n notes --retriever nonsense", 1, "no retriever is called 'nonsense'"),
         ("search x -n notes --rerank", 1, "retrieval.cross_encoder names one"),
         ("search x -n nowhere", 1, "there is no namespace nowhere"),
