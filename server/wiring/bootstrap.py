@@ -247,7 +247,8 @@ def _methods(
     served = {method.name: for_model(method, lifecycle.card) for method in built}
     auto = Auto(methods | served, lifecycle.card, gate, evidence.messages)
     for method in (auto, *served.values()):
-        noted = NotedMethod(ConversationMethod(method, lifecycle, names), evidence.messages, numbers)
+        conversing = ConversationMethod(method, lifecycle, names)
+        noted = NotedMethod(conversing, evidence.messages, numbers, only_reads=not lifecycle.card.is_general)
         methods[method.name] = SupportedMethod(noted, reader, rewriter, verifier)
     return methods
 

@@ -1,6 +1,7 @@
 """Put a line with emergency numbers before an answer, and a line on what to ask behind one to a greeting.
 
-Both stand beside the answer, never in place of it: the method gets every message.
+Both stand beside the answer, never in place of it: the method gets every message, but for greetings of a model that can
+only look up and quote, for which the second line is all there is to say.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Final, NamedTuple, Protocol
 
+from models.decoding.types import LoopUsage
 from server.methods.base import AnswerRequest, Done, Event, Evidence, Method, Reference, TextDelta, TranscriptDelta
 
 _EMPTY_OUTCOMES: Final = frozenset({"out_of_scope", "abstained", "not_found"})
 _FALLBACK: Final = "en"
+_ASKS_NOTHING: Final = "This asks nothing that the sources here could answer."
 
 
 class MessageReading(Protocol):
@@ -29,6 +32,9 @@ class MessageReading(Protocol):
 
     @property
     def is_greeting(self) -> bool: ...
+
+    @property
+    def asks_nothing(self) -> bool: ...
 
 
 class MessageReader(Protocol):
@@ -113,13 +119,16 @@ EXAMPLES: Final = {
 class NotedMethod:
     """Wrap a ``Method`` with the lines that stand before and behind its answer.
 
-    ``numbers`` None leaves out the line on emergencies.
+    ``numbers`` None leaves out the line on emergencies. ``only_reads``: the model cannot chat.
     """
 
-    def __init__(self, inner: Method, reader: MessageReader, numbers: EmergencyNumbers | None) -> None:
+    def __init__(
+        self, inner: Method, reader: MessageReader, numbers: EmergencyNumbers | None, *, only_reads: bool = False
+    ) -> None:
         self._inner = inner
         self._reader = reader
         self._numbers = numbers
+        self._only_reads = only_reads
         self.name = inner.name
         self.description = inner.description
 
@@ -135,6 +144,10 @@ class NotedMethod:
             if ask.prompt is not None:
                 # The reply to plain text is the transcript.
                 yield TranscriptDelta(note, "injected")
+        if self._only_reads and reading is not None and reading.asks_nothing:
+            for ending in self._greeted(note):
+                yield ending
+            return
         is_greeting = reading is not None and reading.is_greeting
         async with aclosing(self._inner.answer(ask)) as events:
             async for event in events:
@@ -143,11 +156,29 @@ class NotedMethod:
                         yield Evidence(tuple(_moved(reference, len(note)) for reference in references))
                     case Done(outcome=outcome, details=details):
                         if is_greeting and outcome in _EMPTY_OUTCOMES:
-                            yield TextDelta(f"\n\nA question to try: {EXAMPLES[self.name]}", is_ours=True)
+                            yield TextDelta(f"\n\n{self._example}", is_ours=True)
                         noted: dict[str, Any] = {"emergency_note": True} if note else {}
                         yield replace(event, details={**details, **noted})
                     case _:
                         yield event
+
+    @property
+    def _example(self) -> str:
+        return f"A question to try: {EXAMPLES[self.name]}"
+
+    def _greeted(self, note: str) -> tuple[Event, ...]:
+        """Return the whole answer to a greeting, behind ``note``."""
+        details = {"abstained": True, "reason": _ASKS_NOTHING} | ({"emergency_note": True} if note else {})
+        text = f"{_ASKS_NOTHING} {self._example}"
+        done = Done(
+            answer=_ASKS_NOTHING,
+            finish_reason="stop",
+            stop_reason=None,
+            usage=LoopUsage(),
+            details=details,
+            outcome="out_of_scope",
+        )
+        return TranscriptDelta(text, "injected"), TextDelta(text, is_ours=True), done
 
 
 def _moved(reference: Reference, length: int) -> Reference:

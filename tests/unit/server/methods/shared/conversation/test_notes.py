@@ -39,6 +39,7 @@ class Read:
     language: str = "en"
     is_emergency: bool = False
     is_greeting: bool = False
+    asks_nothing: bool = False
 
 
 class Reader:
@@ -103,6 +104,24 @@ async def test_the_note_is_the_first_text_and_the_answer_follows_whole() -> None
     cited, uncited = evidence.references
     assert _text(events)[cited.start : cited.end] == "[1]"
     assert (uncited.start, uncited.end) == (0, 0)
+
+
+@pytest.mark.parametrize("only_reads", [True, False])
+async def test_a_model_that_only_quotes_quotes_nothing_to_a_greeting(only_reads: bool) -> None:
+    """It says so, with a question to try; a model that chats gets the message."""
+    inner = Answers()
+    reading = Read(is_greeting=True, asks_nothing=True)
+    method = NotedMethod(inner, Reader(reading), NUMBERS, only_reads=only_reads)
+    ask = AnswerRequest(request_id="r", messages=(Message("user", "hello"),))
+    events = [event async for event in method.answer(ask)]
+    done = events[-1]
+    assert isinstance(done, Done)
+    if only_reads:
+        assert (inner.questions, done.outcome) == ([], "out_of_scope")
+        assert _text(events).endswith(f"A question to try: {EXAMPLES['medrag']}")
+        assert not any(isinstance(event, Evidence) for event in events)
+    else:
+        assert (inner.questions, done.outcome, _text(events)) == (["hello"], "answered", "Give aspirin [1].")
 
 
 async def test_plain_text_has_the_note_in_its_transcript() -> None:
