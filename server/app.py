@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -50,6 +50,13 @@ class Application(FastAPI):
         return document.completed(super().openapi(), self.routes, running)
 
 
+# In the order in which the description of the API has them.
+_ROUTED: Final = (
+    *(chat, completions, responses, dispatch, models, embeddings, verify, decisions, search, namespaces),
+    *(stored_documents, documents, endpoint, system, document, web),
+)
+
+
 def create_app(services: Services) -> Application:
     """Return the application, which starts to load the model at its own start.
 
@@ -84,21 +91,7 @@ def create_app(services: Services) -> Application:
     app.state.services = services
     app.state.kept = kept
     app.state.mcp = McpEndpoint(services.settings.server.max_body_bytes)
-    for module in (chat, completions, responses, dispatch, models):
-        app.include_router(module.router)
-    for module in (
-        embeddings,
-        verify,
-        decisions,
-        search,
-        namespaces,
-        stored_documents,
-        documents,
-        endpoint,
-        system,
-        document,
-        web,
-    ):
+    for module in _ROUTED:
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

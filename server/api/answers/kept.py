@@ -193,12 +193,17 @@ class KeptReplies:
         """
         kept = self._replies.get((owner, name))
         if kept is None or not kept.is_whole:
-            raise RequestError("there is no such answer, or it is no longer kept", ANSWER_UNKNOWN)
+            raise _unknown()
         return kept
 
     def stop(self, owner: str, name: str) -> None:
-        """Stop an answer, where it still runs, and forget it; raises as ``find`` does."""
-        self.find(owner, name)
+        """Stop an answer, where it still runs, and forget it; also one that can no longer be read from its beginning.
+
+        Raises:
+            RequestError: there is none of this name.
+        """
+        if (owner, name) not in self._replies:
+            raise _unknown()
         self._forget(owner, name)
 
     async def close(self) -> None:
@@ -214,6 +219,10 @@ class KeptReplies:
             self._forget(*oldest)
             return True
         return len(mine) < most
+
+
+def _unknown() -> RequestError:
+    return RequestError("there is no such answer, or it is no longer kept", ANSWER_UNKNOWN)
 
 
 class KeepAnswers:

@@ -226,6 +226,21 @@ async def test_a_reply_beyond_its_bytes_goes_on_and_is_not_read_from_the_middle(
         site.read(one)
 
 
+async def test_a_reply_beyond_its_bytes_can_be_stopped() -> None:
+    """Although it can no longer be read."""
+    site, one = Site(), name()
+    client, asking = site.ask(one)
+    for _ in range(5):
+        site.route.pieces.put_nowait(b"x" * 2**20)
+    await until(lambda: len(client.text) == 5 * 2**20)
+    site.replies.stop("a", one)
+    await asyncio.wait_for(site.route.has_left.wait(), 60)
+    await asking
+
+    with pytest.raises(RequestError):
+        site.replies.stop("a", one)
+
+
 async def test_names_are_random_ids_and_stand_once() -> None:
     site, one = Site(), name()
     site.ask(one)
