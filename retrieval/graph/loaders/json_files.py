@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.graph.loaders.reading import (
+    FileLoader,
     MalformedRecord,
-    RecordPosition,
     Report,
     check_nesting,
     json_object,
@@ -48,17 +48,8 @@ _SYMPTOMATIC: Final = "SYM"
 _NO_INDICATION: Final = "NOT"
 
 
-class HetionetLoader:
+class HetionetLoader(FileLoader):
     """Load Hetionet v1.0 (hetio/hetionet, hetnet/json); an edge's type is Hetionet's abbreviation of it (CtD, Gr>G)."""
-
-    def __init__(self, files: Sequence[Path], report: Report) -> None:
-        self._files = files
-        self._report = report
-        self._place = RecordPosition()
-
-    @property
-    def place(self) -> str:
-        return str(self._place)
 
     def nodes(self) -> Iterator[Node]:
         yield from parsed(self._items("nodes"), _hetionet_node, self._place, self._report)
@@ -117,7 +108,7 @@ def _hetionet_end(value: Any) -> tuple[str, str]:
     return needed(value[0], "an end's kind"), needed(value[1], "an end's identifier")
 
 
-class OpenEdgesLoader:
+class OpenEdgesLoader(FileLoader):
     """Load edges of diseases; a target has no identifier in these files and is identified by its gene symbol or name.
 
     Fields: disease, doid, predicate, target_type, target, provenance, evidence, licence.
@@ -125,14 +116,8 @@ class OpenEdgesLoader:
     """
 
     def __init__(self, files: Sequence[Path], report: Report) -> None:
-        self._files = files
-        self._report = report
-        self._place = RecordPosition()
+        super().__init__(files, report)
         self._doids: dict[str, str] = {}
-
-    @property
-    def place(self) -> str:
-        return str(self._place)
 
     def nodes(self) -> Iterator[Node]:
         for row in self._rows(Report()):

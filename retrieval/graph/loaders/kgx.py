@@ -14,8 +14,8 @@ from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Line, Source, is_tar, split_lines, tar_members
 from retrieval.graph.context.relations import NOT
 from retrieval.graph.loaders.reading import (
+    FileLoader,
     MalformedRecord,
-    RecordPosition,
     Report,
     check_nesting,
     chunks,
@@ -44,21 +44,15 @@ Kind = Literal["nodes", "edges"]
 Record = Mapping[str, Any]
 
 
-class KgxLoader:
+class KgxLoader(FileLoader):
     """Load files of nodes and of edges, or a tar archive of both, gzip-compressed or not.
 
     Headers and members tell which is which, whatever the names; an edge refers to its ends by identifier.
     """
 
     def __init__(self, files: Sequence[Path], report: Report) -> None:
-        self._files = files
-        self._report = report
-        self._place = RecordPosition()
+        super().__init__(files, report)
         self._found: set[Kind] = set()
-
-    @property
-    def place(self) -> str:
-        return str(self._place)
 
     def nodes(self) -> Iterator[Node]:
         yield from parsed(self._records("nodes"), _node, self._place, self._report)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from retrieval.errors import GraphFileInvalid
 from retrieval.graph.context.relations import NOT
 from retrieval.graph.loaders.reading import (
+    FileLoader,
     MalformedRecord,
-    RecordPosition,
-    Report,
     check_nesting,
     json_object,
     names,
@@ -66,17 +64,8 @@ _REFERENCES: Final = ("references", "reference_ids")
 _PMID: Final = re.compile(r"(?:PMID:\s*)(\d+)$", re.IGNORECASE)
 
 
-class OptimuskgLoader:
+class OptimuskgLoader(FileLoader):
     """Load the tables of nodes and edges, told by their columns; what is in a file of one type only is not read."""
-
-    def __init__(self, files: Sequence[Path], report: Report) -> None:
-        self._files = files
-        self._report = report
-        self._place = RecordPosition()
-
-    @property
-    def place(self) -> str:
-        return str(self._place)
 
     def nodes(self) -> Iterator[Node]:
         yield from parsed(self._rows(_NODE_COLUMNS), _node, self._place, self._report)

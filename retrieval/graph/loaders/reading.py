@@ -54,6 +54,19 @@ class RecordPosition:
         return f"{self.file}:{self.line}"
 
 
+class FileLoader:
+    """Hold the files that a loader reads, what it reports, and where it is."""
+
+    def __init__(self, files: Sequence[Path], report: Report) -> None:
+        self._files = files
+        self._report = report
+        self._place = RecordPosition()
+
+    @property
+    def place(self) -> str:
+        return str(self._place)
+
+
 @contextmanager
 def file_faults() -> Iterator[None]:
     """Convert faults of the file itself to GraphFileInvalid."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from retrieval.errors import GraphFileInvalid
 from retrieval.graph.loaders.reading import (
+    FileLoader,
     MalformedRecord,
-    RecordPosition,
     Report,
     Row,
     check_nesting,
@@ -55,21 +54,12 @@ _PRIMEKG_FIRST: Final[Mapping[str, str]] = {
 }
 
 
-class PlainLoader:
+class PlainLoader(FileLoader):
     """Load this project's tables, recognized by their headers whatever their names; docs/graph.md describes them.
 
     Nodes: kind, identifier, name; optionally synonyms, source. Edges: source, kind, target; optionally provenance,
     pmids, evidence, licence. Several values of a cell are separated by "|".
     """
-
-    def __init__(self, files: Sequence[Path], report: Report) -> None:
-        self._files = files
-        self._report = report
-        self._place = RecordPosition()
-
-    @property
-    def place(self) -> str:
-        return str(self._place)
 
     def nodes(self) -> Iterator[Node]:
         yield from parsed(self._rows(_NODE_COLUMNS), _plain_node, self._place, self._report)
@@ -113,20 +103,11 @@ def _plain_edge(row: Row) -> Edge:
     )
 
 
-class PrimekgLoader:
+class PrimekgLoader(FileLoader):
     """Load PrimeKG's kg.csv (Harvard Dataverse, doi:10.7910/DVN/IXA7BM).
 
     The two rows of an edge yield equal edges, which deduplication reduces to one. ``edges`` reports malformed rows.
     """
-
-    def __init__(self, files: Sequence[Path], report: Report) -> None:
-        self._files = files
-        self._report = report
-        self._place = RecordPosition()
-
-    @property
-    def place(self) -> str:
-        return str(self._place)
 
     def nodes(self) -> Iterator[Node]:
         for row in self._rows(Report()):

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.graph.loaders.reading import (
+    FileLoader,
     MalformedRecord,
-    RecordPosition,
     Report,
     array_items,
     check_nesting,
@@ -143,20 +143,11 @@ def _properties(data: Mapping[str, Any]) -> Mapping[str, Any]:
 _NEW_REPLY: Final = object()
 
 
-class SpokeLoader:
+class SpokeLoader(FileLoader):
     """Load SPOKE replies; an edge's ends are in its own reply, because SPOKE's numbers are not valid outside it.
 
     ``edges`` reports malformed items.
     """
-
-    def __init__(self, files: Sequence[Path], report: Report) -> None:
-        self._files = files
-        self._report = report
-        self._place = RecordPosition()
-
-    @property
-    def place(self) -> str:
-        return str(self._place)
 
     def nodes(self) -> Iterator[Node]:
         for item in self._items(Report()):
