@@ -87,6 +87,7 @@ class Greeting:
     language: str = "en"
     is_emergency: bool = False
     is_greeting: bool = False
+    asks_nothing: bool = False
 
 
 @dataclass
