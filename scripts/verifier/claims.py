@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import unusual_words
-from scripts.training.tasks.turned_questions import opposite_of
+from scripts.training.tasks.turned_questions import opposite_of, statement_of
 from scripts.verifier.samples import capital
 
 _DO: Final = re.compile(r"^(?P<aux>Does|Do|Did|Can|Could|May|Might|Should|Will) (?P<rest>.+)\?$")
@@ -37,9 +37,9 @@ _UNITS: Final = (
     ("minutes", "hours"), ("mg/kg", "g/kg"), ("ml", "l"), ("%", "times"), ("mmol", "mol"),
 )  # fmt: skip
 _NEGATED: Final = re.compile(
-    r"\b(is|are|was|were|can|could|may|should|will|has|have) (?!not\b|no\b|never\b|to\b|an?\b|the\b)(?=\w)"
+    r"\b(is|are|was|were|can|could|may|must|should|will|has|have) (?!not\b|no\b|never\b|to\b|an?\b|the\b)(?=\w)"
 )
-_DENIAL: Final = re.compile(r"\b(is|are|was|were|can|could|may|should|will|did|does|do)( not|not) (?=\w)")
+_DENIAL: Final = re.compile(r"\b(is|are|was|were|can|could|may|must|should|will|did|does|do)( not|not) (?=\w)")
 
 
 def claim_of(question: str) -> str:
@@ -121,6 +121,15 @@ def with_other_name(text: str, pool: Mapping[str, Sequence[str]], draw: random.R
     if other.casefold() == name.casefold() or other.casefold() in text.casefold():
         return ""
     return re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", other, text)
+
+
+def with_more(text: str, other: str) -> str:
+    """Return a statement with what another one says of its own subject, "" where one of them is no statement."""
+    found, more = statement_of(text), statement_of(other)
+    if found is None or more is None or more.form == "there" or more.denied or found.form == "there":
+        return ""
+    predicate = more.said(denied=False)[len(more.subject) + 1 :]
+    return f"{found.said(denied=found.denied).rstrip('.')}, and {predicate}"
 
 
 def names_in(text: str) -> list[str]:

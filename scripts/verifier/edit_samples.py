@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from scripts.training.tasks.turned_questions import reworded, statement_of, whether
-from scripts.verifier.claims import CONTRARY, names_in, shape, with_other_name
+from scripts.verifier.claims import CONTRARY, names_in, shape, with_more, with_other_name
 from scripts.verifier.samples import CONTRADICTS, NEITHER, SUPPORTS, Sample, asked_whether, with_neighbour
 from scripts.verifier.study_samples import cut
 from server.methods.shared.sentences import split_sentences
@@ -40,8 +40,18 @@ class EditSamples:
                 edits = [one for one in edits if one]
                 if edits:
                     yield self._sample(asked_whether(draw.choice(edits), draw), line, CONTRADICTS, draw)
-            elif other := with_other_name(claim, self._pool, draw):
+            elif other := self._unsaid(claim, draw):
                 yield self._sample(asked_whether(other, draw), line, NEITHER, draw)
+
+    def said_again(self, pairs: Sequence[tuple[str, str]], number: int, draw: random.Random) -> Iterator[Sample]:
+        """Yield what people wrote, with the sentence that they wrote it from, and as many edits of it."""
+        for claim, line in draw.sample(pairs, min(number, len(pairs))):
+            yield self._sample(claim, line, SUPPORTS, draw)
+            edits = [one for one in (edit(claim, draw) for edit in CONTRARY) if one]
+            if edits and draw.random() < 0.5:
+                yield self._sample(draw.choice(edits), line, CONTRADICTS, draw)
+            elif other := self._unsaid(claim, draw):
+                yield self._sample(other, line, NEITHER, draw)
 
     def turned(self, number: int, draw: random.Random) -> Iterator[Sample]:
         """Yield questions of yes or no made of sentences, as many with the sentence denied or turned."""
@@ -63,6 +73,11 @@ class EditSamples:
                     yield self._sample(asked, draw.choice(edits), CONTRADICTS, draw)
             elif other := with_other_name(asked, self._pool, draw):
                 yield self._sample(other, line, NEITHER, draw)
+
+    def _unsaid(self, claim: str, draw: random.Random) -> str:
+        """Return a claim that has another name, or says something more, "" where neither can be made."""
+        more = with_more(claim, draw.choice(self._lines)) if draw.random() < 0.5 else ""
+        return more or with_other_name(claim, self._pool, draw)
 
     def _said(self, line: str, draw: random.Random) -> str:
         """Return a sentence as a claim: as it is, or without its last details."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from scripts.verifier.answer_samples import EntrySamples, span_samples
 from scripts.verifier.edit_samples import EditSamples
 from scripts.verifier.frame_samples import FrameSamples
-from scripts.verifier.samples import Sample, as_typed
+from scripts.verifier.samples import Sample, as_keywords, as_typed
 from scripts.verifier.sources import read_articles, read_entries, read_spans, read_trials
 from scripts.verifier.study_samples import article_samples, trial_samples
 from scripts.verifier.text_samples import TextSamples
@@ -34,13 +34,15 @@ class Shares:
     edits: int = 1_200
     turned: int = 1_000
     articles: int = 1
+    told: int = 0
     # Of the written questions, those that are also asked of a near text of another question.
     near: float = 0.25
 
 
 # What the first passes leave weakest has a larger share of the last.
-LAST: Final = Shares(trials=2_600, written=17_000, entries=400, spoken=900, edits=1_600, articles=3, near=0.12)
-FIRST_PASSES: Final = 2
+THIRD: Final = Shares(trials=2_600, written=17_000, entries=400, spoken=900, edits=1_600, articles=3, near=0.12)
+LAST: Final = replace(THIRD, written=18_000, entries=700, facts=1_400, edits=2_400, turned=1_600, told=1_200)
+SHARES: Final = (Shares(), Shares(), THIRD)
 
 
 class Mixture:
@@ -53,16 +55,16 @@ class Mixture:
         self._spans = read_spans(data / VERIFY, "train")
         self._entries = EntrySamples(read_entries(data / VERIFY, "train"))
         self._texts = TextSamples(data / BIOASQ)
+        self._told = self._texts.told()
         self._edits = EditSamples(self._texts.texts, f"{seed} names")
         self._frames = FrameSamples()
 
     def samples(self, number: int) -> list[Sample]:
         """Return the pass of that number, shuffled, questions partly as people type them."""
         draw = random.Random(f"{self._seed} pass {number}")
-        drawn = [
-            one._replace(query=as_typed(one.query, draw))
-            for one in self._all(draw, Shares() if number < FIRST_PASSES else LAST)
-        ]
+        shares = SHARES[number] if number < len(SHARES) else LAST
+        drawn = [as_keywords(one, draw) for one in self._all(draw, shares)]
+        drawn = [one._replace(query=as_typed(one.query, draw)) for one in drawn]
         draw.shuffle(drawn)
         return drawn
 
@@ -79,3 +81,4 @@ class Mixture:
         yield from self._frames.facts(shares.facts, draw)
         yield from self._edits.draw(shares.edits, draw)
         yield from self._edits.turned(shares.turned, draw)
+        yield from self._edits.said_again(self._told, shares.told, draw)

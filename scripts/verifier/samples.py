@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
 SUPPORTS: Final = 0
 CONTRADICTS: Final = 1
 NEITHER: Final = 2
@@ -15,6 +17,8 @@ NEITHER: Final = 2
 UNTOLD: Final = -1
 _NOISY: Final = 0.16
 _TRUE_OR_FALSE: Final = ("True or false: {}", "Is it true that {}?", "Is this right: {}", "{} Right or wrong?")
+_KEYWORDS: Final = 0.1
+_FEWEST_KEYWORDS: Final = 2
 _MARKS: Final = re.compile(r"[?!.,'’¿¡:;]")
 _LEAST_CHARS: Final = 12
 
@@ -71,6 +75,22 @@ def as_typed(query: str, draw: random.Random) -> str:
     for _ in range(draw.choice((0, 1, 1, 2))):
         query = misspelt(query, draw)
     return query
+
+
+def as_keywords(sample: Sample, draw: random.Random) -> Sample:
+    """Return an English question as what people type into a search box, in some cases: its words that say something.
+
+    They stand in their order, or the last ones first. They ask for no yes or no any more.
+    """
+    if not sample.query.endswith("?") or draw.random() >= _KEYWORDS:
+        return sample
+    words = [word for word in _MARKS.sub("", sample.query).split() if word.lower() not in ENGLISH_STOP_WORDS]
+    if len(words) < _FEWEST_KEYWORDS:
+        return sample
+    if draw.random() < 0.4:
+        place = draw.randrange(1, len(words))
+        words = [*words[place:], *words[:place]]
+    return sample._replace(query=" ".join(words), verdict=UNTOLD if sample.relevance == 1 else sample.verdict)
 
 
 def misspelt(text: str, draw: random.Random) -> str:

@@ -17,12 +17,15 @@ from scripts.verifier.neighbours import Neighbours
 from scripts.verifier.samples import NEITHER, UNTOLD, Sample, asked_whether, verdict_of, with_neighbour
 from scripts.verifier.study_samples import cut
 from server.methods.shared.sentences import split_sentences
+from server.methods.shared.word_overlap import stems_of
 
 _CLAIMS: Final = 0.3
 _SNIPPETS: Final = 3
 _NO_SNIPPETS: Final = 8
 _NEAR: Final = 2
 _STRANGER: Final = 0.12
+_TOLD: Final = 0.6
+_FEWEST_STEMS: Final = 4
 
 
 class TextSamples:
@@ -83,6 +86,21 @@ class TextSamples:
             near = self._near_question[question.question_id]
             for text in draw.sample(near, min(_NEAR, len(near))):
                 yield Sample("near", question.text, cut(_one_line_of(text, draw)), 0, NEITHER)
+
+    def told(self) -> list[tuple[str, str]]:
+        """Return sentences of the answers that people wrote to BioASQ's questions, with the one of a snippet nearest.
+
+        Pairs of equal sentences, and those that share too little for the one to tell the other, are left out.
+        """
+        found = []
+        for question in self._questions:
+            lines = [line.line for one in question.support() for line in split_sentences(one.text)]
+            for said in dict.fromkeys(line.line for text in question.ideal for line in split_sentences(text)):
+                stems = stems_of(said)
+                best = max(lines, key=lambda line: len(stems & stems_of(line)), default="")
+                if len(stems) >= _FEWEST_STEMS and len(stems & stems_of(best)) >= _TOLD * len(stems) and best != said:
+                    found.append((said, best))
+        return found
 
     @property
     def questions(self) -> Sequence[Question]:

@@ -6,7 +6,15 @@ import random
 
 import pytest
 
-from scripts.verifier.claims import claim_of, negated, shape, with_other_name, with_other_number, with_other_unit
+from scripts.verifier.claims import (
+    claim_of,
+    negated,
+    shape,
+    with_more,
+    with_other_name,
+    with_other_number,
+    with_other_unit,
+)
 
 DRAW = random.Random(1)
 
@@ -53,6 +61,7 @@ def test_a_unit_is_exchanged_behind_its_number() -> None:
         ("Milk is not suitable.", "Milk is suitable."),
         ("It does not help.", "It does help."),
         ("It has been shown.", "It has not been shown."),
+        ("It must not be given.", "It must be given."),
     ],
 )
 def test_a_negation_is_added_or_dropped(text: str, edited: str) -> None:
@@ -63,3 +72,9 @@ def test_a_name_is_exchanged_for_one_of_its_kind() -> None:
     pool = {shape("ATP7A"): ["ATP7A", "CFTR"]}
     found = {with_other_name("Variants of ATP7A cause it.", pool, random.Random(seed)) for seed in range(8)}
     assert found == {"", "Variants of CFTR cause it."}
+
+
+def test_a_claim_says_more_than_its_sentence() -> None:
+    said = with_more("Milk is suitable for all children.", "Honey was found in four of the jars.")
+    assert said == "Milk is suitable for all children, and was found in four of the jars."
+    assert with_more("Four jars.", "Honey was found in four of the jars.") == ""

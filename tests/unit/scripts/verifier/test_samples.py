@@ -7,8 +7,18 @@ import random
 import pytest
 
 from scripts.verifier.answer_samples import EntrySamples
+from scripts.verifier.edit_samples import EditSamples
 from scripts.verifier.frame_samples import FrameSamples
-from scripts.verifier.samples import CONTRADICTS, NEITHER, SUPPORTS, UNTOLD, as_typed, misspelt
+from scripts.verifier.samples import (
+    CONTRADICTS,
+    NEITHER,
+    SUPPORTS,
+    UNTOLD,
+    Sample,
+    as_keywords,
+    as_typed,
+    misspelt,
+)
 from scripts.verifier.sources import Entry, Trial
 from scripts.verifier.study_samples import trial_claim, trial_samples
 from scripts.verifier.wordings import LANGUAGES, wordings
@@ -70,6 +80,25 @@ def test_some_questions_are_typed_in_a_hurry_and_short_ones_never() -> None:
     changed = [one for one in typed if one != "Which gene is mutated in Krabbe disease?"]
     assert 20 < len(changed) < 120
     assert as_typed("DKA tx?", random.Random(0)) == "DKA tx?"
+
+
+def test_some_questions_are_typed_as_keywords_which_ask_for_no_verdict() -> None:
+    draw = random.Random(4)
+    asked = Sample("a", "Is heparin safe in pregnancy?", "It is.", 1, SUPPORTS)
+    short = [one for one in (as_keywords(asked, draw) for _ in range(200)) if one != asked]
+    assert 8 < len(short) < 40
+    assert {frozenset(one.query.split()) for one in short} == {frozenset({"heparin", "safe", "pregnancy"})}
+    assert {one.verdict for one in short} == {UNTOLD}
+    claim = asked._replace(query="Heparin is safe in pregnancy.")
+    assert all(as_keywords(claim, draw) == claim for _ in range(50))
+
+
+def test_what_people_wrote_is_supported_and_an_edit_of_it_is_not() -> None:
+    lines = [f"Variants of GENE{n} cause the rare disorder number {n} in children." for n in range(12)]
+    edits = EditSamples(lines, "seed")
+    found = list(edits.said_again([("GENE1 causes 1 disorder of children.", lines[1])], 1, random.Random(1)))
+    assert (found[0].query, found[0].verdict) == ("GENE1 causes 1 disorder of children.", SUPPORTS)
+    assert all(one.verdict in (CONTRADICTS, NEITHER) for one in found[1:])
 
 
 def test_one_letter_is_wrong_in_a_misspelt_text() -> None:
