@@ -21,12 +21,12 @@ from server.api import system
 from server.api.answers.kept import KeepAnswers, KeptReplies
 from server.api.mcp import endpoint
 from server.api.mcp.endpoint import McpEndpoint
+from server.api.messages import routes as messages
 from server.api.openai import chat, completions, models
 from server.api.reference import document
 from server.api.responses import routes as responses
 from server.api.retrieval import decisions, documents, embeddings, namespaces, search, stored_documents, verify
-from server.api.vllm_passthrough import dispatch
-from server.error_mapping import error_reply
+from server.error_mapping import ErrorReply, error_reply
 from server.errors import EgressRaised
 from server.middleware import AccessControl, AccessLogMiddleware, SecurityMiddleware, log_failure
 from server.version import installed_version
@@ -52,7 +52,7 @@ class Application(FastAPI):
 
 # In the order in which the description of the API has them.
 _ROUTED: Final = (
-    *(chat, completions, responses, dispatch, models, embeddings, verify, decisions, search, namespaces),
+    *(chat, completions, responses, messages, models, embeddings, verify, decisions, search, namespaces),
     *(stored_documents, documents, endpoint, system, document, web),
 )
 
@@ -112,13 +112,15 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, RetrievalError):  # messages of namespaces and indices name their files
         reply = replace(reply, message=services.retrieval.uploads.conceal(reply.message))
     request.state.error_code = reply.code
-    return JSONResponse(reply.body, status_code=reply.status, headers=reply.headers)
+    body = reply.body_at(request.scope["path"])
+    return JSONResponse(body, status_code=reply.status, headers=reply.headers)
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
-    """Answer an unknown route or method with OpenAI's error object."""
+    """Answer an unknown route or method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     text = "there is no such route" if status == 404 else "the route does not take this method"
     request.state.error_code = "unknown_url"
-    body = {"error": {"message": text, "type": "invalid_request_error", "param": None, "code": "unknown_url"}}
+    reply = ErrorReply(status, "invalid_request_error", "unknown_url", text)
+    body = reply.body_at(request.scope["path"])
     return JSONResponse(body, status_code=status, headers=getattr(error, "headers", None))

@@ -1,4 +1,4 @@
-"""Describe the reply to a failed request: OpenAI's error object and its headers.
+"""Describe the reply to a failed request: OpenAI's error object, or Anthropic's, and its headers.
 
 An error of the server carries its own ``Fault``; those of other layers have a row here.
 """
@@ -76,6 +76,17 @@ class ErrorReply:
         return {"error": error}
 
     @property
+    def anthropic(self) -> dict[str, Any]:
+        """Return Anthropic's error object, which is also the event of a stream; ``code`` and ``param`` are our own."""
+        kind = _ANTHROPIC_KIND.get(self.status, "api_error" if self.status >= 500 else _INVALID)
+        error = {"type": kind, "message": self.message, "param": self.param, "code": self.code}
+        return {"type": "error", "error": error}
+
+    def body_at(self, path: str) -> dict[str, Any]:
+        """Return the error object of the protocol that a path speaks."""
+        return self.anthropic if path in ANTHROPIC_PATHS else self.body
+
+    @property
     def headers(self) -> dict[str, str]:
         """Return the headers that say when, and whether, to retry."""
         headers = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
@@ -88,11 +99,20 @@ class ErrorReply:
 
 
 RETRY_AFTER_S = 2
+ANTHROPIC_PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
 _OWN_KIND: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _INVALID: Final = "invalid_request_error"
+_ANTHROPIC_KIND: Final = {
+    **_OWN_KIND,
+    404: "not_found_error",
+    413: "request_too_large",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 _SERVER: Final = "server_error"
 # OpenAI's names of the kinds of errors.
 KINDS: Final = frozenset((_INVALID, _SERVER, *_OWN_KIND.values()))
+ANTHROPIC_KINDS: Final = frozenset((_INVALID, "api_error", *_ANTHROPIC_KIND.values()))
 # Looked up along the exception's MRO, nearest class first, so that every class of the tree but RequestError has a row.
 TABLE: dict[type[ArrowheadError], tuple[int, str]] = {
     OptionInvalid: (422, "invalid_option"),

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from models.errors import ArrowheadError
 from server.auth.authentication import OPERATOR, ApiKeyLookup, Principal
 from server.auth.rate_limits import RateLimiter
-from server.error_mapping import ErrorReply, error_reply
+from server.error_mapping import ANTHROPIC_PATHS, ErrorReply, error_reply
 from server.errors import BODY_TOO_SLOW, FORBIDDEN_ORIGIN, HEAD_TOO_LARGE, HOST_INVALID, RequestError, Unauthorized
 from server.observability.metrics import Observability
 from server.observability.observer import HTTP_METHODS, HttpRequest, log_event, request_id
@@ -135,8 +135,6 @@ OPEN_PATHS: Final = frozenset(
     {"/", "/health", "/docs", *(f"/docs/{name}" for name in ("page.js", "page.svg", "swagger-ui.js", "swagger-ui.css"))}
     | {f"/web/{name}" for name in WEB_FILES}
 )
-# Anthropic's clients send their key in a header of its own.
-_ANTHROPIC_PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKENS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2000}", re.ASCII)
 _EXPOSED_HEADERS: Final = "x-request-id, retry-after, location, " + ", ".join(
@@ -249,7 +247,8 @@ class AccessControl:
 def _key_of(path: str, headers: Headers) -> str:
     """Return the request's API key, "" where it has none or more than one."""
     authorizations = headers.getlist("authorization")
-    api_keys = headers.getlist("x-api-key") if path in _ANTHROPIC_PATHS else []
+    # Anthropic's clients send their key in a header of its own.
+    api_keys = headers.getlist("x-api-key") if path in ANTHROPIC_PATHS else []
     if len(authorizations) + len(api_keys) != 1:
         return ""
     if api_keys:
@@ -445,7 +444,7 @@ class SecurityMiddleware:
             reply = error_reply(error)
             scope.setdefault("state", {})["error_code"] = reply.code
             if not started:
-                await send_error(reply, send_with_headers)
+                await send_error(reply, scope["path"], send_with_headers)
 
 
 def _add(headers: MutableHeaders, values: Mapping[str, str]) -> None:
@@ -456,11 +455,11 @@ def _add(headers: MutableHeaders, values: Mapping[str, str]) -> None:
             headers[name] = value
 
 
-async def send_error(reply: ErrorReply, send: Send) -> None:
+async def send_error(reply: ErrorReply, path: str, send: Send) -> None:
     headers = {"content-type": "application/json"}
     headers |= {name.lower(): value for name, value in reply.headers.items()}
     headers |= {"www-authenticate": "Bearer"} if reply.status == 401 else {}
-    await _send(reply.status, json.dumps(reply.body).encode(), headers, send)
+    await _send(reply.status, json.dumps(reply.body_at(path)).encode(), headers, send)
 
 
 async def _send(status: int, body: bytes, headers: dict[str, str], send: Send) -> None:

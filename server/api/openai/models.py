@@ -49,7 +49,7 @@ class Model(Reply):
     max_model_len: int | None = None
 
 
-_ANSWERS: Final = ("/v1/chat/completions", "/v1/responses", "/v1/completions")
+_ANSWERS: Final = ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/completions")
 _EMBEDS: Final = ("/v1/embeddings",)
 _RERANKS: Final = ("/v1/rerank",)
 _VERIFIES: Final = ("/v1/verify", "/v1/decisions")

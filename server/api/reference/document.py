@@ -29,7 +29,7 @@ from server.api.declarations import GIVEN, QUESTION, Reads, Responses
 from server.api.http_io import MAX_CHOICES
 from server.api.vllm_passthrough.checks import LONGEST, MAX_LOGPROBS, REFUSED
 from server.api.vllm_passthrough.dispatch import NEED_TEMPLATE
-from server.error_mapping import KINDS, error_codes
+from server.error_mapping import ANTHROPIC_KINDS, ANTHROPIC_PATHS, KINDS, error_codes
 from server.methods.base import uses_chat_template
 from server.middleware import OPEN_PATHS
 from server.wiring.services import Services
@@ -156,10 +156,10 @@ def completed(generated: Schema, routes: Iterable[BaseRoute], running: Running) 
     components = document["components"]
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     components["headers"] = deepcopy(_HEADERS)
-    components["schemas"] |= _body_schemas(routes, running) | {"Error": _error_schema()}
+    components["schemas"] |= _body_schemas(routes, running) | _error_schemas()
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            _add_errors(operation, is_open=path in _OPEN)
+            _add_errors(operation, path)
     add_passthrough(document, running.layer_model, running.max_choices, has_turns=running.has_turns)
     for path, operations in document["paths"].items():
         for operation in operations.values():
@@ -209,17 +209,24 @@ def _limit(schema: Schema, word: str, most: int) -> None:
             branch[word] = min(branch[word], most)
 
 
-def _error_schema() -> Schema:
+def _error_schemas() -> dict[str, Schema]:
     codes, types = sorted(error_codes()), sorted(KINDS)
     param = {"type": ["string", "null"], "description": "the field that is at fault"}
     members: Schema = {"message": _TEXT, "type": {"enum": types}, "param": param, "code": {"enum": codes}}
-    error = {"type": "object", "properties": members, "required": list(members)}
-    return {"type": "object", "properties": {"error": error}, "required": ["error"]}
+    error: Schema = {"type": "object", "properties": members, "required": list(members)}
+    own = {"type": "object", "properties": {"error": error}, "required": ["error"]}
+    kinds = {"type": {"enum": sorted(ANTHROPIC_KINDS)}}
+    anthropic = {"type": {"const": "error"}, "error": error | {"properties": members | kinds}}
+    return {
+        "Error": own,
+        "AnthropicError": {"type": "object", "properties": anthropic, "required": ["type", "error"]},
+    }
 
 
-def _add_errors(operation: Schema, *, is_open: bool) -> None:
+def _add_errors(operation: Schema, path: str) -> None:
     """Add the errors that every route, every route with a key and every route with a body can give."""
-    responses = operation["responses"]
+    responses, is_open = operation["responses"], path in _OPEN
+    schema = _ref("AnthropicError" if path in ANTHROPIC_PATHS else "Error")
     if is_open:
         operation["security"] = []
     for status in ("403", "431", *(() if is_open else ("401", "429", "503"))):
@@ -230,7 +237,7 @@ def _add_errors(operation: Schema, *, is_open: bool) -> None:
         if status in _MEANING:
             response["description"] = _MEANING[status]
             content = response.setdefault("content", {}).setdefault("application/json", {})
-            add_alternative(content, {"$ref": "#/components/schemas/Error"})
+            add_alternative(content, schema)
 
 
 def _headers(status: str, *, is_open: bool) -> Schema:
@@ -256,8 +263,6 @@ _NEEDED: Final[dict[str, tuple[dict[str, Schema], Schema]]] = {
     ),
     "/v1/messages/count_tokens": ({"messages": {"type": "array"}}, {"messages": _MESSAGES}),
 }
-# Route that only the layer serves -> schema of its reply.
-_LAYER_ALONE: Final = {"/v1/messages": "LayerMessage", "/v1/messages/count_tokens": "LayerCount"}
 _LAYER_ABOUT: Final = (
     " Requests for {model} itself, without the member `arrowhead`, are answered by the engine's own OpenAI layer "
     "(vLLM): it takes more fields than are named here and refuses wrong ones with 400."
@@ -286,8 +291,6 @@ def layer_body(path: str, model: str, max_choices: int) -> Schema:
 def add_passthrough(document: Schema, model: str, max_choices: int, *, has_turns: bool) -> None:
     """Add the layer's bodies and replies to the routes that it answers for ``model``, "" where there is no layer."""
     paths = [path for path in _NEEDED if model and (has_turns or path not in NEED_TEMPLATE)]
-    for path in _LAYER_ALONE.keys() - set(paths):
-        del document["paths"][path]["post"]["responses"]["200"]
     for path in paths:
         _add_layer(path, document["paths"][path]["post"], layer_body(path, model, max_choices))
     if model:
@@ -297,14 +300,8 @@ def add_passthrough(document: Schema, model: str, max_choices: int, *, has_turns
 
 def _add_layer(path: str, operation: Schema, body: Schema) -> None:
     operation["responses"].setdefault("400", {"description": "the engine's own layer refuses a field"})
-    reply = _ref(_LAYER_ALONE.get(path, "LayerReply"))
-    received = operation["requestBody"]["content"]["application/json"]
-    if path in _LAYER_ALONE:
-        received["schema"] = body
-        operation["responses"]["200"]["content"]["application/json"]["schema"] = reply
-    else:
-        add_alternative(received, body)
-        add_alternative(operation["responses"]["200"]["content"]["application/json"], reply)
+    add_alternative(operation["requestBody"]["content"]["application/json"], body)
+    add_alternative(operation["responses"]["200"]["content"]["application/json"], _ref("LayerReply"))
     for status, response in operation["responses"].items():
         if status != "200":
             content = response.setdefault("content", {}).setdefault("application/json", {})
@@ -324,11 +321,8 @@ def _ref(name: str) -> Schema:
 def _layer_schemas() -> dict[str, Schema]:
     """Return the schemas of the layer's replies; ``LayerError`` carries its own messages about wrong fields."""
     message: Schema = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
-    count: Schema = {"type": "object", "properties": {"input_tokens": {"type": "integer"}}}
     return {
         "LayerReply": {"type": "object", "description": "as vLLM's own server replies, without the member arrowhead"},
-        "LayerMessage": {"type": "object", "properties": {"type": {"const": "message"}}, "required": ["type"]},
-        "LayerCount": count | {"required": ["input_tokens"]},
         "LayerError": {"type": "object", "properties": {"error": message}, "required": ["error"]},
     }
 

@@ -16,28 +16,25 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from models.engines.base import LayerCall, OpenAiLayer, ServesOpenAi
 from server.admission import CHARS_PER_TOKEN, CancelScope, Ticket, estimated_tokens
 from server.api.answers.session import TIMEOUT_HEADER, Account, AnswerSession, deadline_of
-from server.api.declarations import TIMEOUT, Reads, errors
 from server.api.http_io import (
     DONE,
     MAX_CHOICES,
-    Body,
     KeepAlive,
-    RawRoute,
     cancel_on_disconnect,
     error_event,
     is_stream,
-    read_json,
+    named_event,
 )
 from server.api.vllm_passthrough.checks import check_plain
 from server.api.vllm_passthrough.history import readable_history
 from server.auth.authentication import Principal
-from server.error_mapping import error_reply
-from server.errors import ClientDisconnected, InvalidRequest
+from server.error_mapping import ANTHROPIC_PATHS, error_reply
+from server.errors import ClientDisconnected
 from server.methods.base import uses_chat_template
 from server.methods.shared.synthesis import chats
 from server.middleware import log_failure, new_id, send_error
@@ -137,37 +134,6 @@ def num_chars(value: object) -> int:
 
 def _choices(body: Mapping[str, Any]) -> int:
     return body["n"] if isinstance(body.get("n"), int) and body["n"] > 0 else 1
-
-
-class MessagesRequest(Body):
-    """Request a message in Anthropic's form, which this engine does not support: every body is refused."""
-
-    model: str
-
-
-router = APIRouter(route_class=RawRoute, tags=["Answers"])
-_DESCRIBED: Final[Mapping[str, Any]] = {
-    "summary": "Anthropic's form, of the plain model on the vLLM engine alone; refused elsewhere",
-    "openapi_extra": Reads(MessagesRequest, [TIMEOUT]),
-    "responses": errors(404, 413, 422, 429, 499, 500, 503, 504),
-}
-
-
-@router.post("/v1/messages", **_DESCRIBED)
-@router.post("/v1/messages/count_tokens", **_DESCRIBED)
-async def messages(request: Request) -> Response:
-    services: Services = request.app.state.services
-    body = await read_json(request, services.settings.server.max_body_bytes)
-    if isinstance(body, dict) and isinstance(body.get("model"), str):
-        services.find(body["model"], request.state.principal)
-    plain = await dispatch_plain(request, body)
-    if plain is None:
-        name = services.lifecycle.card.name
-        raise InvalidRequest(
-            f"model: /v1/messages is served for {name} alone, by the vLLM engine; use /v1/chat/completions",
-            param="model",
-        )
-    return plain
 
 
 _ENDS_BYTES: Final = 8192
@@ -282,7 +248,7 @@ class PassthroughResponse(Response):
         self._passthrough = passthrough
 
     async def __call__(self, scope: Any, receive: _Receive, send: _Send) -> None:
-        wire, code = _Wire(), ""
+        wire, code = _Wire(self._passthrough.call.path), ""
         keepalive = KeepAlive(send, self._passthrough.keepalive_s, scope["state"].get("send_piece"), wire.observe)
         try:
             async with (
@@ -318,7 +284,8 @@ class PassthroughResponse(Response):
 class _Wire:
     """Read the reply from the layer's messages, and end it where the layer fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self._path = path
         self.reading = ReplyReading()
         self.ended = False
         self.status = 0
@@ -344,9 +311,9 @@ class _Wire:
         reply = error_reply(error)
         if not self.status:
             self.status = reply.status
-            await send_error(reply, send)
+            await send_error(reply, self._path, send)
         elif self.reading.is_stream and not self.ended:
-            last = error_event(reply) + DONE
+            last = named_event(reply.anthropic) if self._path in ANTHROPIC_PATHS else error_event(reply) + DONE
             await send({"type": "http.response.body", "body": last, "more_body": False})
         elif not self.ended:
             raise error

@@ -38,13 +38,11 @@ def _document() -> dict[str, Any]:
     }
 
 
-def test_a_route_of_the_layer_alone_has_no_reply_without_it() -> None:
-    """Nothing is said of the layer elsewhere."""
+def test_without_a_layer_nothing_is_said_of_it() -> None:
     document = _document()
     add_passthrough(document, "", 8, has_turns=True)
 
-    assert "200" not in document["paths"]["/v1/messages"]["post"]["responses"]
-    assert document["paths"]["/v1/responses"] == {"post": _operation()}
+    assert all(document["paths"][path] == {"post": _operation()} for path in ("/v1/responses", "/v1/messages"))
     assert (document["info"]["description"], document["components"]["schemas"]) == ("About.", {})
 
 
@@ -58,22 +56,19 @@ def test_a_base_model_has_the_layers_completions_alone() -> None:
     assert "big" in document["info"]["description"]
 
 
-def test_the_layer_answers_beside_ours_or_alone() -> None:
-    """Where our own code answers too, either body and either reply may come."""
+def test_the_layer_answers_beside_ours() -> None:
+    """Either body and either reply may come."""
     document = _document()
     add_passthrough(document, "big", 8, has_turns=True)
-    shared, alone = (document["paths"][path]["post"] for path in ("/v1/responses", "/v1/messages"))
-
-    ours, layers = shared["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
-    assert (ours, layers["properties"]["model"]) == ({"const": "ours"}, {"const": "big"})
-    assert alone["requestBody"]["content"]["application/json"]["schema"]["required"] == [
-        "model",
-        "messages",
-        "max_tokens",
-    ]
-    assert alone["responses"]["200"]["content"]["application/json"]["schema"] == {
-        "$ref": "#/components/schemas/LayerMessage"
-    }
-    assert shared["responses"]["422"]["content"]["application/json"]["schema"] == {
-        "$ref": "#/components/schemas/LayerError"
-    }
+    for path, needed in (("/v1/responses", ["model", "input"]), ("/v1/messages", ["model", "messages", "max_tokens"])):
+        shared = document["paths"][path]["post"]
+        ours, layers = shared["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+        assert (ours, layers["properties"]["model"]) == ({"const": "ours"}, {"const": "big"})
+        assert layers["required"] == needed
+        assert shared["responses"]["200"]["content"]["application/json"]["schema"]["anyOf"] == [
+            {"const": "ours"},
+            {"$ref": "#/components/schemas/LayerReply"},
+        ]
+        assert shared["responses"]["422"]["content"]["application/json"]["schema"] == {
+            "$ref": "#/components/schemas/LayerError"
+        }
