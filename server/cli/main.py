@@ -1,8 +1,8 @@
 """Join the verbs to the ``arrowhead`` command, and turn their errors into one clear line and an exit status.
 
-Only the verbs that serve are implemented here: ``serve``, and ``egress serve``, which sends the calls of all servers to
-NCBI. Exit status: 0 done, 1 failed, 2 the command or the settings are wrong. A verb's module imports at its top only
-what its options need, and the rest in the verb: ``arrowhead key list`` must not wait for a server's libraries.
+Only ``serve`` is implemented here. Exit status: 0 done, 1 failed, 2 the command or the settings are wrong. A verb's
+module imports at its top only what its options need, and the rest in the verb: ``arrowhead key list`` must not wait for
+a server's libraries.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from server.cli import (
     audit,
     collections,
     doctor,
+    egress,
     gateway,
     graph,
     keys,
@@ -85,7 +86,7 @@ def _application() -> typer.Typer:
     app.add_typer(keys.app, name="key")
     app.add_typer(gateway.app, name="gateway")
     app.command("mcp", help="speak the Model Context Protocol on standard input and output")(mcp.mcp)
-    app.add_typer(_egress(), name="egress")
+    app.add_typer(egress.app, name="egress")
     app.add_typer(audit.app, name="audit")
     app.command("doctor", help="check this machine and the settings")(doctor.doctor)
     return app
@@ -99,22 +100,6 @@ def serve(cli_settings: CommandLineSettings) -> int:
 
     setup_logging(settings.log)
     return run_server(settings)
-
-
-def _egress() -> typer.Typer:
-    app = verbs("the egress service of an institution")
-    app.command("serve", help="send the calls of all servers to NCBI: one rate, one cache, one audit log")(serve_egress)
-    return app
-
-
-@with_setting_flags({"--audit-log", "--email", "--log-level", "--log-format"})
-def serve_egress(cli_settings: CommandLineSettings) -> int:
-    settings = cli_settings.load()
-    from server.observability.observer import setup_logging
-    from server.serving.egress_service import run_egress_service
-
-    setup_logging(settings.log)
-    return run_egress_service(settings)
 
 
 def _print_version(value: bool) -> None:

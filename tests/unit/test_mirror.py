@@ -12,6 +12,7 @@ PACKAGES = ("server", "retrieval", "models")
 
 # Test files that show what these modules do, as parts of a larger whole or through the seam that they implement.
 THROUGH: dict[str, tuple[str, ...]] = {
+    "tests/unit/server/serving/test_egress_proof.py": ("server/serving/watched/sitecustomize.py",),
     "tests/http/test_messages.py": ("server/api/messages/routes.py",),
     "tests/http/test_mcp.py": (
         "server/api/mcp/endpoint.py",
