@@ -201,8 +201,7 @@ class WeiseEule:
             "too_long": context.too_long,
         }
         if not context.passages:
-            reason = report.why_none(gathered, context)
-            for event in report.abstention(reason, details):
+            for event in report.abstention(*report.why_none(gathered, context), details):
                 yield event
             return
         async with aclosing(self._generated(chains, context, request, details)) as answering:
@@ -222,9 +221,8 @@ class WeiseEule:
                     yield event
         if chain is None:
             return
-        passages = dict(enumerate(context.passages, 1))
-        closing = Closing(chains.question, passages, context.best_first, request.options.references, "", details)
-        closing = replace(closing, refusal=_REFUSAL)
+        with_list = request.options.references
+        closing = Closing(chains.question, context.numbered, context.best_first, with_list, details, _REFUSAL)
         for final_event in await report.closing_events(closing, chain, chains.generations.usage):
             yield final_event
 

@@ -58,7 +58,6 @@ def test_choices_are_no_part_of_the_query() -> None:
     assert (listed.stem, listed.choices) == ("A man bleeds. Which drug helps?", ("Aspirin", "Vitamin K"))
     beside = read_question("Which drug helps?", MedRagOptions(choices=("x", "y")))
     assert (beside.stem, beside.letters) == ("Which drug helps?", "AB")
-    assert read_question("Which?\nA. x\nB. y", MedRagOptions(form="open")).choices == ()
 
 
 def test_citations_are_read_in_all_their_forms() -> None:
