@@ -172,7 +172,7 @@ class Reader(Protocol):
 
     Raises:
         DocumentUnreadable: the file is of another kind, truncated, damaged or locked; items before that are sound.
-        DocumentTooLarge: a limit of time or memory was reached.
+        DocumentUnreadable: a limit of time or memory was reached.
     """
 
     def __call__(self, path: Path, options: ReadOptions = ..., /) -> Iterator[Item]: ...

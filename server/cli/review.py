@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from retrieval.storage.files import Disk, FileLock, make_folder
-from server.cli.ask import AskFailed, Question, options_of, record_of
+from server.cli.ask import Question, options_of, record_of
 from server.cli.options import ALL_FLAGS, CommandLineSettings, verbs, with_setting_flags
 from server.errors import RequestError
 
@@ -81,7 +81,7 @@ def run(
         record = record_of(spec, cli_settings.load())
         review = review_of(record.get("details") or {})
         if review is None or record.get("outcome") == "call_failed":
-            raise AskFailed(f"{name}: the literature could not be reviewed: {_reason(record)}; nothing is changed")
+            raise RequestError(f"{name}: the literature could not be reviewed: {_reason(record)}; nothing is changed")
         news = news_of(saved, review)
         moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         store.write(with_run(saved, news, moment))

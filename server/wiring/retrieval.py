@@ -96,7 +96,7 @@ def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:
     There are no lines if no GPU is used or ``retrieval.card_gib`` does not give its size.
 
     Raises:
-        IndexTooLarge: the sum does not fit; the message has the numbers.
+        IndexFault: the sum does not fit; the message has the numbers.
     """
     chosen = settings.retrieval
     if chosen.card_gib is None or not uses_card(chosen):

@@ -7,14 +7,13 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from models.encoders.base import Encoder, PassageText, RemoteVectors, TokenEncoder, lacks_tokens
-from models.errors import EncoderUnavailable
+from models.errors import ENCODER_UNAVAILABLE, ModelError
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.namespaces.dense import DenseIndex, folder_name, is_dense, require_tokens
 from retrieval.corpus.namespaces.settings import (
@@ -89,7 +88,7 @@ class Namespace:
 
         Raises:
             NamespaceInvalid: the namespace has no encoder.
-            IndexMismatch: the stored vectors are of another encoder.
+            IndexFault: the stored vectors are of another encoder.
         """
         return self.dense(VECTORS).encoder
 
@@ -300,7 +299,7 @@ class Namespace:
         A server that does not answer is no reason to refuse them: stored passages wait for it.
 
         Raises:
-            IndexMismatch: the stored vectors are of another encoder.
+            IndexFault: the stored vectors are of another encoder.
             NamespaceInvalid: the namespace stores token vectors, and its encoder gives none.
             ModelError: an encoder cannot be loaded, or its server computes other vectors.
         """
@@ -309,8 +308,11 @@ class Namespace:
             if target == VECTORS and self.settings.tokens:
                 require_tokens(self.name, encoder)
             if isinstance(encoder, RemoteVectors):
-                with suppress(EncoderUnavailable):
+                try:
                     encoder.check()
+                except ModelError as error:
+                    if not ENCODER_UNAVAILABLE.is_of(error):
+                        raise
 
     def catch_up(self, writer: PassageWriter, done: Done, *, at_least: int = 1) -> int:
         """Update every index that lacks ``at_least`` entries; return how many passages were indexed.

@@ -96,7 +96,7 @@ class Namespaces:
         ``created``: the day, yyyy-mm-dd. ``notes``: further values for its store, as ``note`` writes them.
 
         Raises:
-            NamespaceInvalid, NamespaceExists, NamespaceBusy
+            NamespaceInvalid, CorpusError, NamespaceBusy
         """
         meta = {**(notes or {}), "settings": settings.as_text(), "created": created}
         with self.stores.creating(checked_name(name), meta, Chunker(settings.chunking), settings.targets):

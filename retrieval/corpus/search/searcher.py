@@ -33,7 +33,7 @@ from retrieval.corpus.search.ranking import (
     rankers_of,
 )
 from retrieval.corpus.store.base import MATCH_ALL, PassageFilter, Target
-from retrieval.errors import BackendUnavailable, IndexDamaged, NamespaceDamaged, NamespaceInvalid
+from retrieval.errors import BACKEND_UNAVAILABLE, IndexDamaged, IndexFault, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.fusion import EVEN, FusionWeights, feedback_seeds, late_interaction, leaning
@@ -402,7 +402,7 @@ class _Rankings:
             case "pes2":
                 index, keywords = namespace.keywords, self._rankers.keywords
                 if keywords is None:
-                    raise BackendUnavailable("there is no ranking by keywords", param="retriever")
+                    raise IndexFault("there is no ranking by keywords", BACKEND_UNAVAILABLE, param="retriever")
                 found = [keywords(index, query, k, where) for query in self._queries]
             case _:
                 found = self._nearest(_dense_of(namespace, name), k, where)

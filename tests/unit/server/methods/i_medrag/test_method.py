@@ -14,7 +14,7 @@ from lexical_verifier import lexical_gate
 from passage_bench import DRUGS, PassageBench, done, fill, references, shown, steps
 
 from models.engines.scripted_engine import ScriptedBehaviour
-from models.errors import EngineOverloaded, EngineUnavailable
+from models.errors import ENGINE_FULL, EngineUnavailable, ModelError
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
@@ -185,7 +185,7 @@ async def test_an_engine_that_refuses_one_sub_answer_is_told(bench: Any) -> None
 
     def sub(query: str) -> str:
         if "heparin" in query:
-            raise EngineOverloaded("the queue is full")
+            raise ModelError("the queue is full", ENGINE_FULL)
         return " Yes [1]."
 
     async with bench(Model(*TWO_ROUNDS, sub=sub)) as made:

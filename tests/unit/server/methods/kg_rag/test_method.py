@@ -14,7 +14,7 @@ from lexical_verifier import LexicalJudge
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
-from retrieval.errors import GraphSourceUnavailable
+from retrieval.errors import GRAPH_SOURCE_UNAVAILABLE, GraphError
 from retrieval.graph.types import Linked, Mention, Neighbourhood, Node
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import (
@@ -213,10 +213,10 @@ async def test_a_source_that_fails_ends_the_answer_with_its_error() -> None:
 
     class Broken(MemoryGraph):
         async def neighbourhood(self, node: Node) -> Neighbourhood:
-            raise GraphSourceUnavailable("the graph's server does not answer")
+            raise GraphError("the graph's server does not answer", GRAPH_SOURCE_UNAVAILABLE)
 
     async with Bench(says(""), graph=Broken()) as bench:
-        with pytest.raises(GraphSourceUnavailable):
+        with pytest.raises(GraphError, check=GRAPH_SOURCE_UNAVAILABLE.is_of):
             await bench.ask("What treats psoriasis?")
 
 
