@@ -22,7 +22,7 @@ from models.engines.remote_engine.wire import (
     request_body,
 )
 from models.engines.tokenizer import HfTokenizer
-from models.errors import ENGINE_FULL, GRAMMAR_INVALID, UnsupportedParam
+from models.errors import ENGINE_FULL, GRAMMAR_INVALID, ModelError, UnsupportedParam
 from models.types import GenerateParams, Grammar
 
 DIALECT = Dialect(model="m", max_model_len=100, block_size=32)
