@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import threading
@@ -29,7 +28,6 @@ from retrieval.errors import IndexDamaged, IndexFault, NamespaceDamaged, Namespa
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.base import LexicalIndex, is_outdated
-from retrieval.lexical.fusion import FusionWeights
 from retrieval.passages import Passage, type_bits
 
 log = logging.getLogger(__name__)
@@ -40,8 +38,6 @@ COMMIT: Final = 8 * BATCH
 TOKENS: Final = "tokens"
 # Indices that the passages give again without an encoder.
 TEXTS: Final[tuple[Target, ...]] = ("words", "keywords")
-# Key of the fitted weights of a hybrid search in the store.
-FUSION: Final = "fusion"
 Done = Callable[[int], bool]
 
 
@@ -182,16 +178,6 @@ class Namespace:
         if not is_dense(target) or count is None or not self.has(target):
             return self.rows(target)
         return count(self.folder / folder_name(target))
-
-    @property
-    def fusion(self) -> FusionWeights:
-        """Return the weights of a hybrid search that were fitted for this namespace, even ones without any."""
-        text = self.store.meta(FUSION)
-        try:
-            stored = json.loads(text)["weights"] if text else {}
-            return FusionWeights(**stored)
-        except (ValueError, TypeError, KeyError) as error:
-            raise NamespaceDamaged(f"{self.folder}: its stored weights are none") from error
 
     def recall(self, target: Target = VECTORS) -> float | None:
         """Return the recall at 10 that was measured when the vectors were indexed, 1 if exact; None if unknown."""

@@ -194,7 +194,6 @@ def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[
         fields |= {"encoder": settings.encoder or "none", "words": settings.words, "keywords": settings.keywords}
         fields |= {"tokens": settings.tokens, "recall": found.recall}
         fields["encoders"] = [{"encoder": one, "recall": found.recalls.get(one)} for one in settings.encoder_ids]
-        fields["fusion"] = {"words": found.fusion.words, "late": found.fusion.late}
         chunking = settings.chunking
         fields |= {"chunk_size": chunking.size, "chunk_overlap": chunking.overlap, "by_section": chunking.by_section}
     if counts := found.counts:
