@@ -238,27 +238,6 @@ class MemoryBudget:
         return [claim for claim in self._claims if claim.device == device]
 
 
-def check_build(kind: Kind, rows: int, dim: int, *, memory_left: int, disk_left: int) -> Estimate:
-    """Return the estimate after checking that it fits, before anything is written.
-
-    Raises:
-        IndexFault: it does not fit into memory or on the disk; the message has the numbers.
-    """
-    needed = estimate(kind, rows, dim)
-    what = f"{kind} over {rows:,} x {dim}"
-    if needed.memory + needed.build > memory_left:
-        raise IndexFault(
-            f"{what} takes {_gib(needed.memory)} and {_gib(needed.build)} more while it is built; "
-            f"{_gib(memory_left)} of memory is left",
-            INDEX_TOO_LARGE,
-        )
-    if needed.disk > disk_left:
-        raise IndexFault(
-            f"{what} takes {_gib(needed.disk)} on the disk, which has {_gib(disk_left)} free", INDEX_TOO_LARGE
-        )
-    return needed
-
-
 def _row_bytes(kind: Kind, dim: int) -> int:
     sizes: dict[Kind, int] = {
         "flat": 2 * dim,
