@@ -109,13 +109,13 @@ class IMedRag:
         await Generations(engine, "warm-up-plan").write(prompt, GenerateParams(max_tokens=1, grammar=grammar))
 
     def check(self, ask: AnswerRequest) -> None:
-        options = parse_iterated(ask.options, self._lifecycle.card)
+        options = parse_iterated(ask.options)
         self._synthesis(options)
         self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        options = parse_iterated(ask.options, self._lifecycle.card)
+        options = parse_iterated(ask.options)
         question = read_question(ask.question, options)
         if self._synthesis(options) == "extractive":
             verdicts = self._reader.verdicts(ask)

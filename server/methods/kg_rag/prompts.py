@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
-
-from pydantic import Field
+from typing import Any, Final, Literal
 
 from models.types import Grammar
 from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
@@ -37,8 +35,6 @@ class KgRagOptions:
     - ``linking``: "model" extracts names with the served model, "dictionary" finds them by spellings and vectors.
     - ``evidence``: add the attributes of statements to the context.
     - ``pruning``: how statements are chosen.
-    - ``context_tokens``: limit of the context, which the model's context length may lower; ``paper`` has no other
-      limit.
     - ``synthesis``: how the answer is made; None for the default of the model.
     - ``sentences``: at most so many statements in an extractive answer.
     - ``egress``: None for the mode of the key.
@@ -49,7 +45,6 @@ class KgRagOptions:
     linking: Linking = "dictionary"
     evidence: Flag = False
     pruning: Pruning = "budget"
-    context_tokens: Annotated[int, Field(strict=True, ge=1, le=MAX_CONTEXT_TOKENS)] | None = None
     references: Flag = True
     synthesis: Synthesis | None = None
     sentences: NumSentences = MAX_SENTENCES
@@ -57,8 +52,8 @@ class KgRagOptions:
 
     @property
     def tokens(self) -> int:
-        fixed = DEFAULT_TOKENS if self.pruning == "budget" else MAX_CONTEXT_TOKENS
-        return fixed if self.context_tokens is None else self.context_tokens
+        """Return the limit of the context, which the model's context length may lower."""
+        return DEFAULT_TOKENS if self.pruning == "budget" else MAX_CONTEXT_TOKENS
 
 
 def parse_options(values: Mapping[str, Any]) -> KgRagOptions:

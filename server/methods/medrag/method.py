@@ -43,13 +43,13 @@ class MedRag:
         self._reader = PassageReader(lifecycle, max_answer_tokens)
 
     def check(self, ask: AnswerRequest) -> None:
-        options = parse_options(ask.options, self._lifecycle.card)
+        options = parse_options(ask.options)
         self._synthesis(options)
         self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        options = parse_options(ask.options, self._lifecycle.card)
+        options = parse_options(ask.options)
         question = read_question(ask.question, options)
         passages = self._passages.open(ask)
         if self._synthesis(options) == "extractive":

@@ -19,7 +19,6 @@ from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import Context, build_context, evidence_of
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.options import MAX_CONTEXT_TOKENS
 from server.methods.shared.passages import Passages
 from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 
@@ -89,10 +88,10 @@ class PassageReader:
         )
 
     async def context(self, chains: Chains, found: Sequence[RankedPassage], options: MedRagOptions) -> Context:
-        """Return the passages that fit beside question and answer."""
+        """Return the passages that fit beside question and answer, of as many tokens as the model's card has it."""
         around = await chains.layout.prompt(*self._around(chains.question, options))
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
-        return await read_passages(chains.generations.engine, found, room, options.context_tokens)
+        return await read_passages(chains.generations.engine, found, room, self._lifecycle.card.context_tokens)
 
     def _around(self, question: ParsedQuestion, options: MedRagOptions) -> tuple[str, str]:
         inputs = self._prompts.answering(question, options.reasoning, "-")
@@ -101,7 +100,7 @@ class PassageReader:
 
 async def read_passages(engine: Engine, found: Sequence[RankedPassage], room: int, limit: int | None) -> Context:
     """Return the context that fits into ``room`` tokens and into the requested number of tokens."""
-    budget = max(0, min(room, MAX_CONTEXT_TOKENS if limit is None else limit))
+    budget = max(0, min(room, room if limit is None else limit))
     tokenizer = engine.tokenizer
     return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget)
 

@@ -13,13 +13,11 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from models.catalog import ModelCard
 from models.types import Grammar
 from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever, is_retriever
 from server.methods.shared.choices import listed_choices, one_line
 from server.methods.shared.options import (
     Choices,
-    ContextTokens,
     Flag,
     Namespaces,
     NumSentences,
@@ -55,7 +53,6 @@ class MedRagOptions:
     - ``choices``: () reads them from the question.
     - ``k``: number of passages to retrieve; with ``rerank``, that many of them are retained.
     - ``expand``: also search for the synonyms of genes and diseases named in the question.
-    - ``context_tokens``: None for the model's own budget or, without one, as many as fit its context length.
     - ``synthesis``: how the answer is made; None for the default of method and model.
     - ``sentences``: at most so many in an extractive answer.
     """
@@ -66,7 +63,6 @@ class MedRagOptions:
     k: Annotated[int, Field(strict=True, ge=1, le=MAX_K)] = 32
     rerank: Annotated[int, Field(strict=True, ge=0, le=MAX_K)] = 0
     expand: Flag = False
-    context_tokens: ContextTokens | None = None
     reasoning: Reasoning = "chain_of_thought"
     references: Flag = True
     synthesis: Synthesis | None = None
@@ -94,26 +90,22 @@ class IMedRagOptions(MedRagOptions):
     max_tokens_total: Annotated[int, Field(strict=True, ge=1_000, le=100_000_000)] = 400_000
 
 
-def parse_options(values: Mapping[str, Any], card: ModelCard) -> MedRagOptions:
-    """Return the validated options of a MedRAG request, with the model's defaults.
+def parse_options(values: Mapping[str, Any]) -> MedRagOptions:
+    """Return the validated options of a MedRAG request.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    return _consistent(validated(MedRagOptions, _defaults(card) | dict(values), why_none=_LOCAL))
+    return _consistent(validated(MedRagOptions, values, why_none=_LOCAL))
 
 
-def parse_iterated(values: Mapping[str, Any], card: ModelCard) -> IMedRagOptions:
-    """Return the validated options of an i-MedRAG request, with the model's defaults.
+def parse_iterated(values: Mapping[str, Any]) -> IMedRagOptions:
+    """Return the validated options of an i-MedRAG request.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    return _consistent(validated(IMedRagOptions, _defaults(card) | dict(values), why_none=_LOCAL))
-
-
-def _defaults(card: ModelCard) -> dict[str, Any]:
-    return {} if card.context_tokens is None else {"context_tokens": card.context_tokens}
+    return _consistent(validated(IMedRagOptions, values, why_none=_LOCAL))
 
 
 def _consistent(options: _Options) -> _Options:

@@ -21,10 +21,10 @@ from server.methods.base import OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices
 from server.methods.shared.reading.gate import MAX_SENTENCES
 
-MAX_CONTEXT_TOKENS: Final = 1_000_000
 _MAX_NAMESPACES: Final = 64
 # What serves in place of options of earlier versions.
 _INSTEAD: Final = {
+    "context_tokens": "the card of the model says how much it reads",
     "condense": "replies are always records; the trace has them as they came",
     "cot": "say in the question that it is to be answered step by step",
     "form": "choices in the question, or the option choices, make a question one of multiple choice",
@@ -60,7 +60,6 @@ def _choices(value: tuple[str, ...]) -> tuple[str, ...]:
 Flag = StrictBool
 Choices = Annotated[tuple[str, ...], AfterValidator(_choices)]
 NumSentences = Annotated[int, Field(strict=True, ge=1, le=MAX_SENTENCES)]
-ContextTokens = Annotated[int, Field(strict=True, ge=1, le=MAX_CONTEXT_TOKENS)]
 NamespaceName = Annotated[str, AfterValidator(checked(is_name, "the name of a namespace"))]
 Namespaces = Annotated[tuple[NamespaceName, ...], Field(min_length=1, max_length=_MAX_NAMESPACES)]
 

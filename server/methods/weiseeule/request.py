@@ -22,7 +22,6 @@ from retrieval.lexical.question_keywords import parse_marked
 from server.methods.base import OptionInvalid
 from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
 from server.methods.shared.options import (
-    ContextTokens,
     Flag,
     Namespaces,
     NumSentences,
@@ -111,7 +110,7 @@ class WeiseOptions:
     - ``papers``: PMIDs to which the search is restricted (``articles``).
     - ``compare``: also search by the other retrievers.
     - ``recommend``: recommend articles instead of answering.
-    - ``synthesis``, ``sentences``, ``context_tokens``: as for MedRAG.
+    - ``synthesis``, ``sentences``: as for MedRAG.
     """
 
     namespaces: Namespaces = ()
@@ -131,7 +130,6 @@ class WeiseOptions:
     without_types: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=_MAX_TYPES)] = ()
     compare: Flag = False
     recommend: Flag = False
-    context_tokens: ContextTokens | None = None
     references: Flag = True
     synthesis: Synthesis | None = None
     sentences: NumSentences = DEFAULT_SENTENCES

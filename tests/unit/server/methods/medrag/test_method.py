@@ -174,8 +174,8 @@ async def test_equal_sets_are_the_same_text(bench: Any) -> None:
 async def test_no_better_passage_makes_room_for_a_worse_one(bench: Any) -> None:
     """The best ones that fit, whole; one that could never fit is passed over and told."""
     documents = [("Long", "heparin reverses " + "heparin " * 100, ""), *DRUGS]
-    async with bench(chain(" Hm.", " Yes."), documents=documents) as made:
-        events = await made.ask(OPEN, k=5, context_tokens=100)
+    async with bench(chain(" Hm.", " Yes."), documents=documents, facts={"context_tokens": 100}) as made:
+        events = await made.ask(OPEN, k=5)
     details = done(events).details
     assert details["too_long"] == 1 and details["left_out"] >= 1
     assert details["context_tokens"] <= 100
@@ -184,8 +184,8 @@ async def test_no_better_passage_makes_room_for_a_worse_one(bench: Any) -> None:
 
 async def test_no_room_for_one_passage_is_said(bench: Any) -> None:
     """No model is asked."""
-    async with bench(chain(" Hm.", " Protamine.")) as made:
-        silent = await made.ask(OPEN, context_tokens=5)
+    async with bench(chain(" Hm.", " Protamine."), facts={"context_tokens": 5}) as made:
+        silent = await made.ask(OPEN)
         assert made.engine.requests == []
     assert shown(silent) == "The model has no room to read any of the 4 passages found in drugs."
     assert done(silent).details["abstained"] is True
@@ -341,8 +341,8 @@ async def test_a_generated_answer_says_how_it_ended(bench: Any) -> None:
 
 async def test_why_there_is_no_answer_is_an_outcome(bench: Any) -> None:
     """Nothing found is another thing than no room, or no namespace to search."""
-    async with bench(chain(" Hm.", " Yes.")) as made:
-        no_room = await made.ask(OPEN, context_tokens=5)
+    async with bench(chain(" Hm.", " Yes."), facts={"context_tokens": 5}) as made:
+        no_room = await made.ask(OPEN)
         no_namespace = await made.ask(OPEN, allowed=frozenset({"mine"}))
         nothing = await made.ask("xyzzy", retriever="bm25")
     assert [done(events).outcome for events in (no_room, no_namespace, nothing)] == [
