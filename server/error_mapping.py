@@ -18,7 +18,7 @@ import server.errors
 from models.errors import ArrowheadError, Fault
 from server.audit.log import AuditFailed
 from server.auth.keys import KeyStoreError, ScopeInvalid
-from server.errors import MAX_RETRY_AFTER_S, ServerStopping
+from server.errors import MAX_RETRY_AFTER_S, SERVER_STOPPING
 from server.methods.base import OptionInvalid
 from server.settings.loading import SettingsInvalid
 
@@ -50,7 +50,7 @@ class ErrorReply:
         if self.status in {408, 504}:
             # OpenAI's SDKs would send it again at once, into the same deadline.
             headers["X-Should-Retry"] = "false"
-        if self.code == ServerStopping.fault.code:
+        if self.code == SERVER_STOPPING.code:
             headers["Connection"] = "close"
         return headers
 

@@ -49,6 +49,11 @@ SERVER_FULL: Final = Fault(429, "server_overloaded", "try again later", retryabl
 # The key has reached its rate, or its share of places.
 KEY_FULL: Final = Fault(429, "rate_limit_exceeded", "try again later", retryable=True)
 
+# The process is ending.
+SERVER_STOPPING: Final = Fault(
+    503, "server_stopping", "ask another server, or this one when it is back", retryable=True
+)
+
 
 class RequestError(ArrowheadError):
     """Signal that a request cannot be served, for the reason that ``fault`` names."""
@@ -117,12 +122,6 @@ class AnswerTimeout(RequestError):
         "timeout",
         "server.request_timeout_s or the header X-Request-Timeout set it; ask for less, or allow more time",
     )
-
-
-class ServerStopping(RequestError):
-    """Signal that the process is ending."""
-
-    fault = Fault(503, "server_stopping", "ask another server, or this one when it is back", retryable=True)
 
 
 class StateUnavailable(RequestError):

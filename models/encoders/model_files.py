@@ -116,8 +116,7 @@ def weight_files(folder: ModelFolder) -> list[Path]:
     """Return the safetensors files to load.
 
     Raises:
-        ModelNotFound: there are none.
-        ModelNotFound: there are only weights in a format that can run code when read.
+        ModelNotFound: there are none; there are only weights in a format that can run code when read.
     """
     path = folder.path
     if (path / _WEIGHTS).is_file():

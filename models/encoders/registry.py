@@ -37,8 +37,8 @@ def create_encoder(spec_or_id: EncoderSpec | str = DEFAULT_ENCODER, options: Enc
     directory, or a spec.
 
     Raises:
-        ModelNotFound: files are missing or damaged.
-        ModelNotFound: the files do not specify how vectors are computed, or hold no safe or no complete weights.
+        ModelNotFound: files are missing or damaged; the files do not specify how vectors are computed, or hold no safe
+            or no complete weights.
         EngineUnavailable: this machine cannot run them.
         UnsupportedParam: the options do not fit.
     """
@@ -57,8 +57,7 @@ def create_remote_encoder(
     """Build an encoder whose vectors a server computes; reads its files here, but loads no weights.
 
     Raises:
-        ModelNotFound: files are missing or damaged.
-        ModelNotFound: the encoder cannot be remote.
+        ModelNotFound: files are missing or damaged; the encoder cannot be remote.
         ModelError: passages would pass a public network in clear text, or the name is not known.
     """
     if spec_or_id == HASHING:

@@ -77,8 +77,8 @@ def resolve_encoder(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> R
     A directory is one of sentence-transformers, or the parent of MedCPT's two folders.
 
     Raises:
-        ModelNotFound: the files are not on this machine.
-        ModelNotFound: the files do not specify how vectors are computed, or contradict the known spec.
+        ModelNotFound: the files are not on this machine; the files do not specify how vectors are computed, or
+            contradict the known spec.
         UnsupportedParam: the revision does not fit the number of towers.
     """
     spec = spec_or_id if isinstance(spec_or_id, EncoderSpec) else _known(spec_or_id)

@@ -156,8 +156,7 @@ def base_network(base: ModelFolder) -> VerifierNetwork:
     """Return a network with the base's weights and untrained heads, float32.
 
     Raises:
-        ModelNotFound: its files are missing.
-        ModelNotFound: it is no BERT of the original form.
+        ModelNotFound: its files are missing; it is no BERT of the original form.
     """
     bert = load_plain_bert(base, torch.float32)
     if bert is None:

@@ -73,8 +73,8 @@ class HubVerifier:
     Calls run one after another. ``bar`` is the operating point of every task.
 
     Raises:
-        ModelNotFound: files are missing or damaged.
-        ModelNotFound: it is no sequence classifier, or its labels or weights do not tell what it means.
+        ModelNotFound: files are missing or damaged; it is no sequence classifier, or its labels or weights do not tell
+            what it means.
         EngineUnavailable, UnsupportedParam: there is no such device.
     """
 

@@ -19,8 +19,7 @@ def json_values(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) of a file of JSON: each element of an array, each line, or the file as one value.
 
     Raises:
-        DocumentUnreadable: it is no JSON, or nested too deep.
-        DocumentUnreadable: one value has more than 64 MiB.
+        DocumentUnreadable: it is no JSON, or nested too deep; one value has more than 64 MiB.
     """
     source = Source(path, max_line=MAX_PAPER)
     if _begins_with(source, "["):

@@ -220,8 +220,8 @@ def serve(
     """Serve until interrupted; with ``human_genes``, those of the package's table are added first.
 
     Raises:
-        RetrievalError: ``host`` is not a loopback address and ``allow_remote`` is false.
-        RetrievalError: the port is out of range or cannot be bound.
+        RetrievalError: ``host`` is not a loopback address and ``allow_remote`` is false; the port is out of range or
+            cannot be bound.
     """
     if not is_loopback(host) and not allow_remote:
         raise RetrievalError(f"{host} is not a loopback address; the gateway has no access control", GATEWAY_NOT_LOCAL)

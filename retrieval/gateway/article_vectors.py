@@ -158,9 +158,8 @@ class ArticleVectors:
         ``tokens``: also keep the codes of their token vectors, where the encoder gives them.
 
         Raises:
-            IndexFault: another process is updating.
+            IndexFault: another process is updating; the folder cannot be written; what was committed stays.
             IndexDamaged: a file is not as it was written; the next update after the folder's removal makes all anew.
-            IndexFault: the folder cannot be written; what was committed stays.
             ModelError: the encoder failed.
         """
         version = _version(store)

@@ -19,10 +19,8 @@ def create_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = No
     """Create a new, empty index, opened for writing.
 
     Raises:
-        IndexFault: the folder holds an index already.
-        IndexFault: the back end does not work on this machine.
-        IndexFault: another process writes to the folder.
-        IndexFault: the folder cannot be written.
+        IndexFault: the folder holds an index already; the back end does not work on this machine; another process
+            writes to the folder; the folder cannot be written.
     """
     options = replace(options or OpenOptions(), write=True)
     storage = Storage(folder, options.disk)
@@ -53,9 +51,8 @@ def open_index(
 
     Raises:
         IndexDamaged: a file is missing, truncated or changed.
-        IndexFault: it has another encoder, dimension, metric or schema than ``spec``.
-        IndexFault: another process writes to the folder, and ``options.write`` is set.
-        IndexFault: the back end does not work on this machine.
+        IndexFault: it has another encoder, dimension, metric or schema than ``spec``; another process writes to the
+            folder, and ``options.write`` is set; the back end does not work on this machine.
     """
     options = options or OpenOptions()
     storage = Storage(folder, options.disk)
@@ -129,8 +126,7 @@ def backend_of(name: BackendName, options: OpenOptions) -> Backend:
     """Return the back end with that name.
 
     Raises:
-        IndexFault: it does not work on this machine.
-        IndexFault: no back end has that name.
+        IndexFault: it does not work on this machine; no back end has that name.
     """
     if options.backend is not None:
         return options.backend

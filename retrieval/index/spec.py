@@ -204,8 +204,8 @@ class MemoryBudget:
         """Add a claim.
 
         Raises:
-            IndexFault: it exceeds the remaining memory; the message has the numbers.
-            IndexFault: the device has no budget, or a component of a later stage is loaded already.
+            IndexFault: it exceeds the remaining memory; the message has the numbers; the device has no budget, or a
+                component of a later stage is loaded already.
         """
         if claim.device not in self._budgets:
             raise IndexFault(f"{claim.device} has no memory budget", param="device")

@@ -60,8 +60,7 @@ class TokenStore:
 
         Raises:
             IndexDamaged: it is missing or cannot be read.
-            IndexFault: another encoder, or another version of this program, made its codes.
-            IndexFault: it cannot be created.
+            IndexFault: another encoder, or another version of this program, made its codes; it cannot be created.
         """
         self._path = folder / FILE
         self._width = bytes_per_token(fingerprint.dim)

@@ -45,8 +45,7 @@ class LexicalIndex(Protocol):
         ``namespace`` is the number that ``RowFilter.namespaces`` matches, since passages do not carry it.
 
         Raises:
-            IndexFault: an id that is not 1 to 2**63 - 1.
-            IndexFault: another process, or another index object, is writing.
+            IndexFault: an id that is not 1 to 2**63 - 1; another process, or another index object, is writing.
         """
         ...
 
@@ -180,8 +179,7 @@ class WriterLock:
         """Take the lock, unless this object holds it already.
 
         Raises:
-            IndexFault: another process, or another object of this one, holds it.
-            IndexFault: the folder cannot be written to.
+            IndexFault: another process, or another object of this one, holds it; the folder cannot be written to.
         """
         if self._lock is not None:
             return

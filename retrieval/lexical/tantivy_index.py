@@ -123,9 +123,8 @@ def open_tantivy(
     Every file is checked before tantivy reads it; ``intact`` knows those that were checked before.
 
     Raises:
-        IndexFault: another schema or tokenizer made it.
+        IndexFault: another schema or tokenizer made it; it could not be created.
         IndexDamaged: files are missing or not what was written.
-        IndexFault: it could not be created.
     """
     make_folder(folder, _fill)
     read_manifest(folder, KIND)

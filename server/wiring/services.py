@@ -226,7 +226,7 @@ class Services:
 
         Raises:
             TooManyRequests: too many wait.
-            ServerStopping: the server is draining or ended the request.
+            RequestError: the server is draining or ended the request.
         """
         return await self.waited_for(self._computing.run(id_of_digest(owner), work))
 
@@ -237,7 +237,7 @@ class Services:
 
         Raises:
             InvalidRequest, VerifierUnavailable: as ``server.evidence.verification.verify``.
-            ServerOverloaded, KeyOverloaded, ServerStopping, AnswerTimeout: as ``waited_for`` and ``compute``.
+            ServerOverloaded, KeyOverloaded, RequestError, AnswerTimeout: as ``waited_for`` and ``compute``.
         """
         return await self.judged(owner, lambda: verify(self.verifier, query, pieces), deadline)
 
@@ -249,7 +249,7 @@ class Services:
         """Return the result of work that needs no place among the answers; the server's end ends the wait.
 
         Raises:
-            ServerStopping: the server is draining or ended the request.
+            RequestError: the server is draining or ended the request.
             AnswerTimeout: the deadline, on the event loop's clock, passed first.
         """
         try:

@@ -58,9 +58,8 @@ class RemoteEncoder:
     ``probes`` returns the local vectors of the probe texts and is called at first use.
 
     Raises:
-        ModelNotFound: files are missing or damaged.
-        ModelNotFound: the encoder reads pairs or has two models, so that a server cannot compute its vectors from
-            token ids; or tokenizer and config do not fit.
+        ModelNotFound: files are missing or damaged; the encoder reads pairs or has two models, so that a server cannot
+            compute its vectors from token ids; or tokenizer and config do not fit.
     """
 
     def __init__(

@@ -125,8 +125,7 @@ def load_classifier(folder: ModelFolder, placement: Placement) -> Any:
     """Load the transformer with its classification head.
 
     Raises:
-        ModelNotFound: files are missing or damaged.
-        ModelNotFound: weights that the model needs are not in the files.
+        ModelNotFound: files are missing or damaged; weights that the model needs are not in the files.
         EngineUnavailable: this machine cannot run it.
     """
     return run_in_new_thread(partial(_load, _read_classifier, folder, placement))

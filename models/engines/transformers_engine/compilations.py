@@ -50,8 +50,7 @@ class BoundedCompilations:
         """Return the compiled grammar.
 
         Raises:
-            ModelError: it does not compile, or not in time.
-            ModelError: too many others wait, or its turn does not come in time.
+            ModelError: it does not compile, or not in time; too many others wait, or its turn does not come in time.
         """
         compilation = self._known.get(grammar) or self._add(grammar)
         compilation.wanted += 1

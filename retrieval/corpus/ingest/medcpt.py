@@ -140,8 +140,8 @@ class MedcptImport:
         A killed run resumes at the interrupted chunk; importing a row again changes nothing.
 
         Raises:
-            IndexFault: the disk of ``state``, or memory, has too little space; nothing has been read then.
-            IndexFault: files do not belong together; the chunks before are complete.
+            IndexFault: the disk of ``state``, or memory, has too little space; nothing has been read then; files do not
+                belong together; the chunks before are complete.
         """
         done, report = self._done(), ImportReport()
         if not done:
@@ -327,8 +327,8 @@ def add_medcpt(
 
     Raises:
         NamespaceInvalid: the namespace's encoder is not MedCPT.
-        IndexFault: the disk has too little space.
-        IndexFault: files are truncated or do not belong together; the chunks before them are stored.
+        IndexFault: the disk has too little space; files are truncated or do not belong together; the chunks before them
+            are stored.
     """
     with namespaces.writing(name) as (namespace, writer):
         encoder = namespace.encoder

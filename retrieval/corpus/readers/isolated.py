@@ -51,8 +51,8 @@ def reading(
     The items end early where ``cancelled`` returns True. ``child`` is the module whose ``main`` reads the file.
 
     Raises:
-        DocumentUnreadable: the file has no known form, now or at a later item.
-        DocumentUnreadable: a limit of time or memory was reached, now or at a later item.
+        DocumentUnreadable: the file has no known form, now or at a later item; a limit of time or memory was reached,
+            now or at a later item.
     """
     try:
         size = path.stat().st_size

@@ -93,8 +93,7 @@ def draw_page(path: Path, page: int, width: int, limits: PageLimits = _PAGE_LIMI
 
     Raises:
         DocumentUnknown: there is no such page.
-        DocumentUnreadable: the PDF is damaged or locked.
-        DocumentUnreadable: a limit was reached.
+        DocumentUnreadable: the PDF is damaged or locked; a limit was reached.
     """
     return _run_page_task(path, ("draw", str(page), str(width), str(_MAX_PIXELS)), limits)
 
@@ -135,8 +134,8 @@ def recognize_pages(
     """Yield the text on pictures of pages, as tesseract reads it; ``languages`` are its names, as "eng+deu".
 
     Raises:
-        DocumentUnreadable: tesseract or one of the languages is not installed, or the PDF is damaged.
-        DocumentUnreadable: a limit was reached.
+        DocumentUnreadable: tesseract or one of the languages is not installed, or the PDF is damaged; a limit was
+            reached.
     """
     for page in pages:  # one process each: the limits are those of one page
         task = ("recognize", languages, str(limits.ocr_seconds), str(page))
@@ -219,8 +218,8 @@ def read(
     without a text layer is recognized; its section is ``BY_OCR``. Nothing is yielded where ``cancelled`` returns True.
 
     Raises:
-        DocumentUnreadable: encrypted, damaged, or images of pages without text; the message says which.
-        DocumentUnreadable: over the limits of ``options.pdf``.
+        DocumentUnreadable: encrypted, damaged, or images of pages without text; the message says which; over the limits
+            of ``options.pdf``.
     """
     digest = sha256_of(path)
     found = _layer(path, options.pdf)

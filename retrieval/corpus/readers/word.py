@@ -42,8 +42,7 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     """Yield one document.
 
     Raises:
-        DocumentUnreadable: the package is damaged, encrypted, or holds no words.
-        DocumentUnreadable: it would unpack to more than 512 MiB.
+        DocumentUnreadable: the package is damaged, encrypted, or holds no words; it would unpack to more than 512 MiB.
     """
     import docx
 

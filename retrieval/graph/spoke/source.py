@@ -237,8 +237,7 @@ class SpokeSource:
         """Return the first reply whose status is not transient.
 
         Raises:
-            GraphError: after the last attempt.
-            GraphError: the reply is too large or compressed.
+            GraphError: after the last attempt; the reply is too large or compressed.
         """
         attempt = 0
         while True:

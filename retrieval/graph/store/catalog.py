@@ -127,9 +127,8 @@ def build_graph(
     finished records. On any error the older graph remains.
 
     Raises:
-        GraphError: another process is building it.
-        GraphError: a file is not a graph of this kind.
-        GraphError: the name is invalid, or the disk is full.
+        GraphError: another process is building it; a file is not a graph of this kind; the name is invalid, or the disk
+            is full.
         Exception: whatever the encoder raises.
     """
     check_name(order.name)
@@ -294,9 +293,8 @@ def open_graph(root: Path, name: str, expects: EncoderFingerprint | None = None)
     """Open the graph of this name.
 
     Raises:
-        GraphError: there is no graph of this name.
-        GraphError: it is incomplete, or of another encoder.
-        GraphError: it was replaced during every attempt.
+        GraphError: there is no graph of this name; it is incomplete, or of another encoder; it was replaced during
+            every attempt.
     """
     check_name(name)
     if not (root / name).is_dir():

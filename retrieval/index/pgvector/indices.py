@@ -34,8 +34,7 @@ class PgVectorIndices:
 
         Raises:
             IndexDamaged: there is no such index.
-            IndexFault: it has another encoder, dimension or metric.
-            IndexFault: the database has no pgvector of 0.8 or newer.
+            IndexFault: it has another encoder, dimension or metric; the database has no pgvector of 0.8 or newer.
         """
         found = self._row(index_key)
         if found is None:

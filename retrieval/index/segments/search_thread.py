@@ -69,8 +69,7 @@ class SearchThread:
         """Return the result of ``search(queries, k, where)``, run on the search thread, or raise its error.
 
         Raises:
-            IndexFault: the queue is full.
-            IndexFault: the index is closed.
+            IndexFault: the queue is full; the index is closed.
         """
         if threading.current_thread() is self._thread:
             return search(queries, k, where)

@@ -58,9 +58,8 @@ def open_keyword_index(folder: Path) -> KeywordIndex:
     """Open the index of ``folder``, or create it where there is none.
 
     Raises:
-        IndexFault: another schema or tokenizer made it.
+        IndexFault: another schema or tokenizer made it; it could not be created.
         IndexDamaged: a file is missing, or its digest is not the manifest's.
-        IndexFault: it could not be created.
     """
     make_folder(folder, lambda draft: write_manifest(draft, identity(KIND) | {"generation": 0, "segments": []}))
     return KeywordIndex(folder)
@@ -99,8 +98,8 @@ class KeywordIndex:
         """Add passages and return how many; a passage with a known id replaces the old one, at the end of the order.
 
         Raises:
-            IndexFault: an id that is not 1 to 2**63 - 1; all since the last commit is discarded.
-            IndexFault: another process, or another object, is writing.
+            IndexFault: an id that is not 1 to 2**63 - 1; all since the last commit is discarded; another process, or
+                another object, is writing.
         """
         count = 0
         with self._write_lock:

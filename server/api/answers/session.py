@@ -226,7 +226,7 @@ class Answers:
         Raises:
             ArrowheadError: whatever ``Admission.place`` raises, before the first event.
             AnswerTimeout: the deadline passed, at any time.
-            ServerStopping: the server stops, at any time.
+            RequestError: the server stops, at any time.
         """
         failure: str | None = "cancelled"
         self._tell_egress()

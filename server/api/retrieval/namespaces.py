@@ -33,8 +33,7 @@ def require_changes(request: Request) -> None:
     """Check that the request may change namespaces.
 
     Raises:
-        RequestError: namespaces are not changed over HTTP, or this key may not change namespaces.
-        ServerStopping: the server stops.
+        RequestError: namespaces are not changed over HTTP, or this key may not change namespaces; the server stops.
     """
     services: Services = request.app.state.services
     services.admission.check()

@@ -57,8 +57,7 @@ class Neighbourhoods(Protocol):
         """Return the statements about a node.
 
         Raises:
-            GraphError: the graph does not have the node.
-            GraphError: the graph's source failed; further graph errors are possible.
+            GraphError: the graph does not have the node; the graph's source failed; further graph errors are possible.
         """
         ...
 
