@@ -38,7 +38,7 @@ from server.settings.schema import Settings
 from server.traces import TraceStore
 from server.types import id_of_digest
 from server.wiring.namespaces import uses_card
-from server.wiring.retrieval import grobid_of, preload
+from server.wiring.retrieval import preload
 
 log = logging.getLogger(__name__)
 # The first of the models, which answers whatever is asked.
@@ -101,10 +101,7 @@ class Services:
         self.retrieval = components.retrieval
         self.passages = components.passages or PassageService(components.retrieval, components.settings.retrieval)
         self.encoders = components.retrieval.encoders
-        of_files = components.settings.retrieval
-        self.changes = CorpusChanges(
-            components.retrieval.namespaces, ReadOptions(), components.egress, grobid_of(of_files)
-        )
+        self.changes = CorpusChanges(components.retrieval.namespaces, ReadOptions(), components.egress)
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
         self.key_lookup = components.key_lookup or ApiKeyLookup(secrets)
         self.rates = components.rates
