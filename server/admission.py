@@ -386,7 +386,7 @@ class Admission:
             self._unregister(cancel_scope)
 
     def end_all(self) -> None:
-        """End all running and waiting requests with RequestError."""
+        """End all running and waiting requests: the server stops."""
         for cancel_scope in list(self._scopes):
             cancel_scope.end(RequestError("the server stopped before the answer was complete", SERVER_STOPPING))
 

@@ -104,7 +104,7 @@ def encoder_memory(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> Me
     Batches of both towers run one after another, so activations count once.
 
     Raises:
-        ModelNotFound, ModelNotFound, UnsupportedParam: as ``create_encoder``.
+        ModelNotFound, UnsupportedParam: as ``create_encoder``.
     """
     if spec_or_id == HASHING:
         return MemoryEstimate(0, 0)
@@ -117,7 +117,7 @@ def cross_encoder_memory(spec_or_id: CrossEncoderSpec | str, options: EncoderOpt
     """Estimate the memory of a cross-encoder.
 
     Raises:
-        ModelNotFound, ModelNotFound: as ``create_cross_encoder``.
+        ModelNotFound: as ``create_cross_encoder``.
     """
     if spec_or_id == OVERLAP:
         return MemoryEstimate(0, 0)

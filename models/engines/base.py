@@ -168,9 +168,8 @@ class Engine(Protocol):
         ``.NAME`` to it, so that an engine of several places keeps them where their prefix is cached.
 
         Raises:
-            ModelError: the prompt leaves no room for one token.
-            UnsupportedParam, ModelError: names the field.
-            ModelError, EngineUnavailable.
+            UnsupportedParam, ModelError: the prompt leaves no room for one token, or ``param`` names the field.
+            EngineUnavailable, ModelError: there is no engine, or its queue is full.
         """
         ...
 

@@ -155,7 +155,7 @@ class GraphSource(Protocol):
         """Return the direct neighbourhood of a node; ``kinds`` restricts it to edges of these types.
 
         Raises:
-            GraphError, GraphError, GraphError
+            GraphError: the source does not answer, has no such node, or its reply is no graph.
         """
         ...
 

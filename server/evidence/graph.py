@@ -273,7 +273,7 @@ class AnswerGraph:
         """Return the statements on a node and its neighbours.
 
         Raises:
-            GraphError, another GraphError or NcbiRefusedByEgress: SPOKE failed or was refused, and the
+            GraphError or NcbiRefusedByEgress: SPOKE failed or was refused, and the
                 local graph has no statements either.
         """
         with self._service.parts.part("lookup") as part:

@@ -51,7 +51,7 @@ class PageViews:
         """Return a page as a PNG, of one of ``WIDTHS``.
 
         Raises:
-            DocumentUnknown, DocumentUnreadable, DocumentUnreadable: as ``draw_page``, also without another try.
+            DocumentUnknown, DocumentUnreadable: as ``draw_page``, also without another try.
             TooManyRequests: too many pages wait.
         """
         work = partial(draw_page, path, page, drawn_width(width), self._limits)

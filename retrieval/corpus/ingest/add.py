@@ -130,7 +130,7 @@ def add_file(
     Unchanged documents cost no encoding; a file that was added before and has not changed costs only its digest.
 
     Raises:
-        DocumentUnreadable, DocumentUnreadable: what was read before that point is kept and indexed.
+        DocumentUnreadable: what was read before that point is kept and indexed.
         CorpusError: another of its kinds.
         IndexFault: an index failed; the journal keeps what it lacks.
     """

@@ -94,7 +94,7 @@ class Namespaces:
         ``created``: the day, yyyy-mm-dd. ``notes``: further values for its store, as ``note`` writes them.
 
         Raises:
-            NamespaceInvalid, CorpusError, NamespaceBusy
+            NamespaceInvalid, NamespaceBusy, CorpusError (it exists)
         """
         meta = {**(notes or {}), "settings": settings.as_text(), "created": created}
         with self.stores.creating(checked_name(name), meta, Chunker(settings.chunking), settings.targets):

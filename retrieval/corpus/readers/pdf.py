@@ -102,7 +102,7 @@ def page_words(path: Path, page: int, limits: PageLimits = _PAGE_LIMITS) -> Page
     """Return the words of a page's text layer, none where it has no text layer.
 
     Raises:
-        DocumentUnknown, DocumentUnreadable, DocumentUnreadable: as ``draw_page``.
+        DocumentUnknown, DocumentUnreadable: as ``draw_page``.
     """
     found = json.loads(_run_page_task(path, ("words", str(page), str(_MAX_CHARS)), limits))
     words = _in_reading_order([PageWord(**word) for word in found["words"]])

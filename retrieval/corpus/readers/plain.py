@@ -121,7 +121,7 @@ def read_decoded(path: Path) -> tuple[str, str]:
     """Return the text of a file, its lines ended by LF, with the name of its encoding.
 
     Raises:
-        DocumentUnreadable, DocumentUnreadable: as ``decoded`` and ``file_bytes``.
+        DocumentUnreadable: as ``decoded`` and ``file_bytes``.
     """
     text, encoding = decoded(file_bytes(path), path)
     return _with_line_ends(text), encoding

@@ -114,7 +114,7 @@ async def neighbourhoods(
     """Return the neighbourhoods of the entities, with broader nodes for those without statements.
 
     Raises:
-        GraphError: any error of the graph except GraphError.
+        GraphError: any error of the graph but that it has no such node.
     """
     own = await _all_around(graph, recognised.entities)
     wider: dict[str, Node] = {}

@@ -100,7 +100,7 @@ class PassageReader:
 
 async def read_passages(engine: Engine, found: Sequence[RankedPassage], room: int, limit: int | None) -> Context:
     """Return the context that fits into ``room`` tokens and into the requested number of tokens."""
-    budget = max(0, min(room, room if limit is None else limit))
+    budget = max(0, room if limit is None else min(room, limit))
     tokenizer = engine.tokenizer
     return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget)
 

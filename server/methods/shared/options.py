@@ -25,8 +25,8 @@ _MAX_NAMESPACES: Final = 64
 # What serves in place of options of earlier versions.
 _INSTEAD: Final = {
     "context_tokens": "the card of the model says how much it reads",
-    "condense": "replies are always records; the trace has them as they came",
-    "cot": "say in the question that it is to be answered step by step",
+    "condense": "replies are always inserted as records",
+    "cot": "end the question with: Let's decompose the question to sub-questions and solve them step by step.",
     "form": "choices in the question, or the option choices, make a question one of multiple choice",
     "journals": "send queries with JOURNAL[ta]",
     "one_paper": "send articles with this one",
