@@ -1,90 +1,83 @@
-"""Define the errors of the models layer.
+"""Define the base of all errors of this project, and the errors of the models layer.
 
-ArrowheadError              root of every error this project raises on purpose
-└── ModelError
-    ├── ModelNotFound       no such model, or its files are missing or damaged
-    │   └── EncoderUnusable its files are present, but would give no vectors or wrong ones
-    ├── EngineUnavailable   stopped or failed
-    │   └── EngineLoading   still loading
-    ├── EncoderUnavailable  the server that computes its vectors does not answer
-    ├── EngineOverloaded    its queue is full
-    ├── ContextTooLong      prompt and answer do not fit the model's context
-    ├── GrammarInvalid      the grammar does not compile
-    └── UnsupportedParam    the engine does not support what a parameter asks
+An error says with a ``Fault`` what became of a request. It has a class of its own where code catches it by name.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Final, NamedTuple
+
+
+class Fault(NamedTuple):
+    """Hold the HTTP status and the code of an error, what the user can do, and whether a repetition may succeed."""
+
+    status: int
+    code: str
+    hint: str = ""
+    retryable: bool = False
+
+    def is_of(self, error: BaseException) -> bool:
+        return isinstance(error, ArrowheadError) and error.fault is self
+
+
+ENGINE_LOADING: Final = Fault(503, "model_not_ready", "GET /ready tells when the model is loaded", retryable=True)
+ENGINE_FULL: Final = Fault(429, "queue_full", "try again later", retryable=True)
+ENCODER_UNAVAILABLE: Final = Fault(
+    503,
+    "encoder_unavailable",
+    "start the server at this address, or correct retrieval.encoder_urls",
+    retryable=True,
+)
+# Its files are present, but would give no vectors or wrong ones.
+ENCODER_UNUSABLE: Final = Fault(
+    503,
+    "model_missing",
+    "the message says what is missing; nothing is guessed, because wrong vectors look like right ones",
+)
+CONTEXT_TOO_LONG: Final = Fault(400, "context_length_exceeded", "shorten the input or lower max_tokens")
+# The grammar does not compile, or allows no further token.
+GRAMMAR_INVALID: Final = Fault(422, "invalid_grammar")
 
 
 class ArrowheadError(Exception):
-    """Serve as the root of every error that the project raises on purpose.
+    """Serve as the root of every error that the project raises on purpose."""
 
-    ``retryable``: the same request may succeed later. ``hint``: what the user can do.
-    """
+    fault: Fault = Fault(500, "internal_error")
 
-    retryable: ClassVar[bool] = False
-    hint: ClassVar[str] = ""
-
-    def __init__(self, message: str, *, param: str | None = None) -> None:
+    def __init__(self, message: str, fault: Fault | None = None, *, param: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
+        self.fault = fault or self.fault
+
+    @property
+    def retryable(self) -> bool:
+        return self.fault.retryable
+
+    @property
+    def hint(self) -> str:
+        return self.fault.hint
 
 
 class ModelError(ArrowheadError):
     """Report a problem with weights, tokens or the engine."""
 
+    fault = Fault(500, "model_error")
+
 
 class ModelNotFound(ModelError):
     """Report a model that does not exist or whose files are missing or damaged."""
 
-    hint = "arrowhead models lists what is installed"
-
-
-class EncoderUnusable(ModelNotFound):
-    """Report encoder files that are present but would give no vectors or wrong ones."""
-
-    hint = "the message says what is missing; nothing is guessed, because wrong vectors look like right ones"
+    fault = Fault(503, "model_missing", "arrowhead models lists what is installed")
 
 
 class EngineUnavailable(ModelError):
     """Report an engine that is stopped or has failed."""
 
-    retryable = True
-    hint = "GET /ready tells when the model is loaded"
-
-
-class EngineLoading(EngineUnavailable):
-    """Report an engine that is still loading."""
-
-
-class EncoderUnavailable(ModelError):
-    """Report a remote encoder whose server does not answer."""
-
-    retryable = True
-    hint = "start the server at this address, or correct retrieval.encoder_urls"
-
-
-class EngineOverloaded(ModelError):
-    """Report that the engine's queue is full."""
-
-    retryable = True
-    hint = "try again later"
-
-
-class ContextTooLong(ModelError):
-    """Report a prompt and answer that do not fit the model's context."""
-
-    hint = "shorten the input or lower max_tokens"
-
-
-class GrammarInvalid(ModelError):
-    """Report a grammar that does not compile or allows no further token."""
+    fault = Fault(503, "engine_unavailable", "GET /ready tells when the model is loaded", retryable=True)
 
 
 class UnsupportedParam(ModelError):
     """Report a parameter that the engine does not support."""
 
-    hint = "leave the parameter out, or serve the model with another engine"
+    fault = Fault(422, "unsupported_parameter", "leave the parameter out, or serve the model with another engine")

@@ -20,9 +20,9 @@ from server.errors import (
     KEY_FULL,
     MAX_RETRY_AFTER_S,
     SERVER_FULL,
+    SERVER_STOPPING,
     AnswerTimeout,
     RequestError,
-    ServerStopping,
     TooManyRequests,
 )
 
@@ -346,10 +346,10 @@ class Admission:
         """Check that new requests are accepted.
 
         Raises:
-            ServerStopping: the server is draining.
+            RequestError: the server is draining.
         """
         if self.draining:
-            raise ServerStopping("the server is about to stop")
+            raise RequestError("the server is about to stop", SERVER_STOPPING)
 
     @asynccontextmanager
     async def place(self, ticket: Ticket, deadline: float | None = None) -> AsyncIterator[CancelScope]:
@@ -360,7 +360,7 @@ class Admission:
         Raises:
             TooManyRequests: no place is free and the queue is full, or the wait took too long.
             AnswerTimeout: the deadline passed first.
-            ServerStopping: the server is draining or ended the request.
+            RequestError: the server is draining or ended the request.
         """
         self.check()
         cancel_scope = self._in_scope(deadline)
@@ -386,9 +386,9 @@ class Admission:
             self._unregister(cancel_scope)
 
     def end_all(self) -> None:
-        """End all running and waiting requests with ServerStopping."""
+        """End all running and waiting requests: the server stops."""
         for cancel_scope in list(self._scopes):
-            cancel_scope.end(ServerStopping("the server stopped before the answer was complete"))
+            cancel_scope.end(RequestError("the server stopped before the answer was complete", SERVER_STOPPING))
 
     def retry_after_s(self, places: int) -> int:
         """Estimate the seconds until one of ``places`` is free for a request behind all that wait now."""

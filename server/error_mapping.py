@@ -1,57 +1,25 @@
 """Describe the reply to a failed request: OpenAI's error object, or Anthropic's, and its headers.
 
-An error of the server carries its own ``Fault``; those of other layers have a row here.
+An error carries its own ``Fault``, which has status, code and remedy.
 """
 
 from __future__ import annotations
 
 import errno
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final
 
-from models.errors import (
-    ArrowheadError,
-    ContextTooLong,
-    EncoderUnavailable,
-    EngineLoading,
-    EngineOverloaded,
-    EngineUnavailable,
-    GrammarInvalid,
-    ModelError,
-    ModelNotFound,
-    UnsupportedParam,
-)
-from retrieval.errors import (
-    BackendUnavailable,
-    CorpusError,
-    DatabaseUnavailable,
-    DocumentTooLarge,
-    DocumentUnknown,
-    DocumentUnreadable,
-    IndexBusy,
-    IndexDamaged,
-    IndexFault,
-    IndexInputInvalid,
-    IndexMismatch,
-    IndexOverloaded,
-    IndexTooLarge,
-    IndexWriteFailed,
-    NamespaceBusy,
-    NamespaceDamaged,
-    NamespaceExists,
-    NamespaceInvalid,
-    NamespaceUnknown,
-    NcbiError,
-    NcbiRefusedByEgress,
-    NcbiThrottled,
-    NcbiTimeout,
-    RetrievalError,
-)
+import models.errors
+import retrieval.errors
+import server.errors
+from models.errors import ArrowheadError, Fault
 from server.audit.log import AuditFailed
-from server.auth.keys import KeyRefused, KeyStoreError, ScopeInvalid
-from server.errors import MAX_RETRY_AFTER_S, RequestError, ServerStopping, faults
-from server.methods.base import MethodError, OptionInvalid
+from server.auth.keys import KeyStoreError, ScopeInvalid
+from server.errors import MAX_RETRY_AFTER_S, SERVER_STOPPING
+from server.methods.base import OptionInvalid
 from server.settings.loading import SettingsInvalid
 
 
@@ -93,7 +61,7 @@ class ErrorReply:
         if self.status in {408, 504}:
             # OpenAI's SDKs would send it again at once, into the same deadline.
             headers["X-Should-Retry"] = "false"
-        if self.code == ServerStopping.fault.code:
+        if self.code == SERVER_STOPPING.code:
             headers["Connection"] = "close"
         return headers
 
@@ -113,52 +81,8 @@ _SERVER: Final = "server_error"
 # OpenAI's names of the kinds of errors.
 KINDS: Final = frozenset((_INVALID, _SERVER, *_OWN_KIND.values()))
 ANTHROPIC_KINDS: Final = frozenset((_INVALID, "api_error", *_ANTHROPIC_KIND.values()))
-# Looked up along the exception's MRO, nearest class first, so that every class of the tree but RequestError has a row.
-TABLE: dict[type[ArrowheadError], tuple[int, str]] = {
-    OptionInvalid: (422, "invalid_option"),
-    ScopeInvalid: (422, "invalid_scope"),
-    KeyRefused: (409, "key_refused"),
-    KeyStoreError: (503, "keys_unreadable"),
-    DatabaseUnavailable: (503, "passages_unavailable"),
-    ContextTooLong: (400, "context_length_exceeded"),
-    UnsupportedParam: (422, "unsupported_parameter"),
-    GrammarInvalid: (422, "invalid_grammar"),
-    EncoderUnavailable: (503, "encoder_unavailable"),
-    EngineOverloaded: (429, "queue_full"),
-    EngineUnavailable: (503, "engine_unavailable"),
-    EngineLoading: (503, "model_not_ready"),
-    ModelNotFound: (503, "model_missing"),
-    ModelError: (500, "model_error"),
-    NcbiRefusedByEgress: (403, "egress_refused"),
-    NcbiThrottled: (503, "ncbi_throttled"),
-    NcbiTimeout: (504, "ncbi_timeout"),
-    NcbiError: (502, "ncbi_error"),
-    NamespaceUnknown: (404, "namespace_not_found"),
-    DocumentUnknown: (404, "document_not_found"),
-    NamespaceInvalid: (422, "invalid_namespace"),
-    NamespaceExists: (409, "namespace_exists"),
-    NamespaceBusy: (409, "namespace_busy"),
-    NamespaceDamaged: (500, "namespace_damaged"),
-    DocumentUnreadable: (422, "document_unreadable"),
-    DocumentTooLarge: (413, "document_too_large"),
-    CorpusError: (500, "corpus_error"),
-    IndexInputInvalid: (422, "invalid_vectors"),
-    IndexDamaged: (500, "index_damaged"),
-    IndexMismatch: (500, "index_mismatch"),
-    IndexWriteFailed: (507, "index_not_written"),
-    IndexBusy: (409, "index_busy"),
-    IndexOverloaded: (429, "queue_full"),
-    IndexTooLarge: (507, "index_too_large"),
-    BackendUnavailable: (503, "index_backend_missing"),
-    IndexFault: (500, "index_error"),
-    RetrievalError: (500, "retrieval_error"),
-    MethodError: (500, "method_error"),
-    AuditFailed: (500, "audit_failed"),
-    SettingsInvalid: (500, "settings_invalid"),
-    ArrowheadError: (500, "internal_error"),
-}
-
-
+# Errors beside the code that raises them.
+_OTHERS: Final = (AuditFailed, KeyStoreError, OptionInvalid, ScopeInvalid, SettingsInvalid)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _MAX_CAUSES: Final = 16
 _DISK_HINT: Final = (
@@ -191,7 +115,7 @@ def error_reply(error: BaseException) -> ErrorReply:
         return ErrorReply(507, _kind(507), "disk_full", message, getattr(error, "param", None))
     if not isinstance(error, ArrowheadError):
         return ErrorReply(500, _kind(500), "internal_error", "the server failed on this request; its log has the cause")
-    status, code, hint = _fault(error)
+    status, code, hint, _ = error.fault
     message = f"{error.message}. {hint}" if hint else error.message
     known: int | None = getattr(error, "retry_after_s", None)
     retry = min(known or RETRY_AFTER_S, MAX_RETRY_AFTER_S) if status in {429, 503} else None
@@ -202,13 +126,15 @@ def _kind(status: int) -> str:
     return _OWN_KIND.get(status, _SERVER if status >= 500 else _INVALID)
 
 
-def _fault(error: ArrowheadError) -> tuple[int, str, str]:
-    if isinstance(error, RequestError):
-        return error.fault
-    status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
-    return status, code, error.hint
-
-
 def error_codes() -> frozenset[str]:
     """Return every code that a reply can have."""
-    return frozenset(code for _, code in TABLE.values()) | {one.code for one in faults()} | {"unknown_url", "disk_full"}
+    named = {value.code for module in (models.errors, retrieval.errors, server.errors) for value in _faults(module)}
+    return frozenset({"unknown_url", "disk_full", *named, *(kind.fault.code for kind in _OTHERS)})
+
+
+def _faults(module: ModuleType) -> Iterator[Fault]:
+    for value in vars(module).values():
+        if isinstance(value, Fault):
+            yield value
+        elif isinstance(value, type) and issubclass(value, ArrowheadError):
+            yield value.fault

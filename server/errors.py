@@ -1,25 +1,18 @@
 """Define the server's errors: a class where code catches it by name, else a ``Fault`` that the base carries.
 
-``server.error_mapping`` makes the reply of each, and has the rows of the errors of other layers. Knows nothing of
-FastAPI. Texts of unknown exceptions never reach a client: they can hold paths or questions.
+``server.error_mapping`` makes the reply of each. Knows nothing of FastAPI. Texts of unknown exceptions never reach a
+client: they can hold paths or questions.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from models.errors import ArrowheadError
+from models.errors import Fault as Fault  # for those who add one
 
 # OpenAI's SDKs give up instead of waiting for longer.
 MAX_RETRY_AFTER_S: Final = 120
-
-
-class Fault(NamedTuple):
-    """Hold the HTTP status and the code of an error, and what the client can do."""
-
-    status: int
-    code: str
-    hint: str = ""
 
 
 BODY_TOO_LARGE: Final = Fault(413, "request_too_large", "server.max_body_bytes sets the limit")
@@ -50,20 +43,22 @@ FORMAT_UNKNOWN: Final = Fault(400, "invalid_value")
 UPLOAD_NOT_WRITTEN: Final = Fault(
     507, "upload_not_written", "free disk space where retrieval.data_dir lies, or mend the folder's rights"
 )
-QUEUE_FULL: Final = Fault(429, "queue_full", "try again later")
-SERVER_FULL: Final = Fault(429, "server_overloaded", "try again later")
+KEY_REFUSED: Final = Fault(409, "key_refused", "`arrowhead key list` shows what there is")
+QUEUE_FULL: Final = Fault(429, "queue_full", "try again later", retryable=True)
+SERVER_FULL: Final = Fault(429, "server_overloaded", "try again later", retryable=True)
 # The key has reached its rate, or its share of places.
-KEY_FULL: Final = Fault(429, "rate_limit_exceeded", "try again later")
+KEY_FULL: Final = Fault(429, "rate_limit_exceeded", "try again later", retryable=True)
+
+# The process is ending.
+SERVER_STOPPING: Final = Fault(
+    503, "server_stopping", "ask another server, or this one when it is back", retryable=True
+)
 
 
 class RequestError(ArrowheadError):
     """Signal that a request cannot be served, for the reason that ``fault`` names."""
 
-    fault: Fault = Fault(400, "invalid_request")
-
-    def __init__(self, message: str, fault: Fault | None = None, *, param: str | None = None) -> None:
-        super().__init__(message, param=param)
-        self.fault = fault or self.fault
+    fault = Fault(400, "invalid_request")
 
 
 class InvalidRequest(RequestError):
@@ -112,8 +107,6 @@ class TooManyRequests(RequestError):
     ``retry_after_s`` is when a retry may succeed, None where that is unknown.
     """
 
-    retryable = True
-
     def __init__(
         self, message: str, fault: Fault = QUEUE_FULL, *, param: str | None = None, retry_after_s: int | None = None
     ) -> None:
@@ -131,28 +124,15 @@ class AnswerTimeout(RequestError):
     )
 
 
-class ServerStopping(RequestError):
-    """Signal that the process is ending."""
-
-    retryable = True
-    fault = Fault(503, "server_stopping", "ask another server, or this one when it is back")
-
-
 class StateUnavailable(RequestError):
     """Signal that the database of shared state does not answer."""
 
     fault = Fault(503, "state_unavailable", "state.url names the database; repeat the request when it is back")
 
 
-def faults() -> tuple[Fault, ...]:
-    """Return all that this module defines."""
-    named = [one for one in globals().values() if isinstance(one, Fault)]
-    classes: tuple[type[RequestError], ...] = (RequestError, *RequestError.__subclasses__())
-    return (*named, *(kind.fault for kind in classes))
-
-
 class VerifierUnavailable(RequestError):
     """Signal that the model that judges evidence cannot be loaded, failed or took too long."""
 
-    retryable = True
-    fault = Fault(503, "verifier_unavailable", "the log has the cause; verifier.model names another model")
+    fault = Fault(
+        503, "verifier_unavailable", "the log has the cause; verifier.model names another model", retryable=True
+    )

@@ -30,7 +30,7 @@ async def run(engine: Engine, request: LoopRequest, handler: CallHandler) -> Asy
     engine; so does closing the iterator.
 
     Raises:
-        UnsupportedParam, ContextTooLong, EngineOverloaded, EngineUnavailable: from the engine, at any segment.
+        UnsupportedParam, EngineUnavailable or another ModelError: from the engine, at any segment.
     """
     loop = CallLoop(request, engine.tokenizer, engine.max_model_len)
     timer = _Timer(request.limits.total_timeout_s)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from models.engines.base import Tokenizer
-from models.errors import GrammarInvalid
+from models.errors import GRAMMAR_INVALID, ModelError
 from models.types import Grammar
 
 DEFAULT_OPENER = "[https://"
@@ -42,7 +42,7 @@ def call_grammar(
     its alternatives must begin with the rest of the opener (``https://``) literally.
 
     Raises:
-        GrammarInvalid: an alternative does not begin so.
+        ModelError: an alternative does not begin so.
     """
     return _structural_tag(_free_text_with_calls(call_regex, tokenizer, opener, closer))
 
@@ -80,13 +80,13 @@ def identifier_grammar(listed: Sequence[str], marks: Sequence[str] = ()) -> Gram
     ``marks`` may stand anywhere, as citations do ("[2]").
 
     Raises:
-        GrammarInvalid: there are more than ``MAX_LISTED`` texts, or one is no short line of printable text.
+        ModelError: there are more than ``MAX_LISTED`` texts, or one is no short line of printable text.
     """
     texts = list(dict.fromkeys((*listed, *marks)))
     if len(texts) > MAX_LISTED:
-        raise GrammarInvalid(f"at most {MAX_LISTED} identifiers can be listed", param="grounded")
+        raise ModelError(f"at most {MAX_LISTED} identifiers can be listed", GRAMMAR_INVALID, param="grounded")
     if any(not is_listable(text) for text in texts):
-        raise GrammarInvalid("an identifier is a short line of printable text", param="grounded")
+        raise ModelError("an identifier is a short line of printable text", GRAMMAR_INVALID, param="grounded")
     chunks = [_CAPITAL, *map(_literal, dict.fromkeys(marks))]
     if listed:
         # Each once: xgrammar prepares a mask for every place in them.
@@ -127,7 +127,7 @@ def _without_prefix(call_regex: str, prefix: str) -> str:
     literal = re.compile("".join(rf"\\?{re.escape(char)}" for char in prefix))
     match = literal.match(call_regex)
     if match is None or call_regex[match.end() :][:1] in ("?", "*", "+", "{"):
-        raise GrammarInvalid(f"the call expression does not begin with {prefix!r}", param="call_regex")
+        raise ModelError(f"the call expression does not begin with {prefix!r}", GRAMMAR_INVALID, param="call_regex")
     return call_regex[match.end() :]
 
 

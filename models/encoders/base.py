@@ -124,13 +124,13 @@ class RemoteVectors(Encoder, Protocol):
         """Compare vectors of the server with known ones.
 
         Raises:
-            EncoderUnavailable: the server does not answer.
-            EncoderUnusable: its vectors are not those of this encoder, or there are none to compare them with.
+            ModelError: the server does not answer.
+            ModelNotFound: its vectors are not those of this encoder, or there are none to compare them with.
         """
         ...
 
     def close(self) -> None:
-        """Close the connections; later calls raise EncoderUnavailable."""
+        """Close the connections; later calls raise ModelError."""
         ...
 
 

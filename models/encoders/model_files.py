@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from models.catalog import PICKLES, disable_hub_access
-from models.errors import EncoderUnusable, ModelNotFound
+from models.errors import ENCODER_UNUSABLE, ModelNotFound
 from models.files import read_json, sha256_of
 
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -116,8 +116,7 @@ def weight_files(folder: ModelFolder) -> list[Path]:
     """Return the safetensors files to load.
 
     Raises:
-        ModelNotFound: there are none.
-        EncoderUnusable: there are only weights in a format that can run code when read.
+        ModelNotFound: there are none; there are only weights in a format that can run code when read.
     """
     path = folder.path
     if (path / _WEIGHTS).is_file():
@@ -130,9 +129,10 @@ def weight_files(folder: ModelFolder) -> list[Path]:
         return [path / name for name in shards]
     pickles = sorted(file.name for pattern in PICKLES for file in path.glob(pattern))
     if pickles:
-        raise EncoderUnusable(
+        raise ModelNotFound(
             f"{path} has its weights only as {', '.join(pickles)}, a format that can run code when read: "
-            f"scripts/convert_weights.py makes {_WEIGHTS} of it once"
+            f"scripts/convert_weights.py makes {_WEIGHTS} of it once",
+            ENCODER_UNUSABLE,
         )
     raise ModelNotFound(
         f"{path} holds no weights ({_WEIGHTS}); where their publisher has only {_PICKLED}, download that folder whole, "

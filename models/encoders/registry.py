@@ -17,7 +17,7 @@ from models.encoders.hashing import HashingEncoder, OverlapCrossEncoder
 from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
 from models.encoders.specs import DEFAULT_ENCODER, HASHING, OVERLAP, CrossEncoderSpec, EncoderSpec
-from models.errors import EncoderUnusable, ModelNotFound
+from models.errors import ENCODER_UNUSABLE, ModelNotFound
 from models.files import read_json
 
 _ITEM_BYTES: Final = {"auto": 2, "bfloat16": 2, "float16": 2, "float32": 4}
@@ -37,8 +37,8 @@ def create_encoder(spec_or_id: EncoderSpec | str = DEFAULT_ENCODER, options: Enc
     directory, or a spec.
 
     Raises:
-        ModelNotFound: files are missing or damaged.
-        EncoderUnusable: the files do not specify how vectors are computed, or hold no safe or no complete weights.
+        ModelNotFound: files are missing or damaged; the files do not specify how vectors are computed, or hold no safe
+            or no complete weights.
         EngineUnavailable: this machine cannot run them.
         UnsupportedParam: the options do not fit.
     """
@@ -57,12 +57,11 @@ def create_remote_encoder(
     """Build an encoder whose vectors a server computes; reads its files here, but loads no weights.
 
     Raises:
-        ModelNotFound: files are missing or damaged.
-        EncoderUnusable: the encoder cannot be remote.
-        EncoderUnavailable: passages would pass a public network in clear text, or the name is not known.
+        ModelNotFound: files are missing or damaged; the encoder cannot be remote.
+        ModelError: passages would pass a public network in clear text, or the name is not known.
     """
     if spec_or_id == HASHING:
-        raise EncoderUnusable(f"{HASHING} has no weights, so no server computes its vectors")
+        raise ModelNotFound(f"{HASHING} has no weights, so no server computes its vectors", ENCODER_UNUSABLE)
     resolved = resolve_encoder(spec_or_id, options or EncoderOptions())
     from models.encoders.remote_encoder.encoder import RemoteEncoder
 
@@ -105,7 +104,7 @@ def encoder_memory(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> Me
     Batches of both towers run one after another, so activations count once.
 
     Raises:
-        ModelNotFound, EncoderUnusable, UnsupportedParam: as ``create_encoder``.
+        ModelNotFound, UnsupportedParam: as ``create_encoder``.
     """
     if spec_or_id == HASHING:
         return MemoryEstimate(0, 0)
@@ -118,7 +117,7 @@ def cross_encoder_memory(spec_or_id: CrossEncoderSpec | str, options: EncoderOpt
     """Estimate the memory of a cross-encoder.
 
     Raises:
-        ModelNotFound, EncoderUnusable: as ``create_cross_encoder``.
+        ModelNotFound: as ``create_cross_encoder``.
     """
     if spec_or_id == OVERLAP:
         return MemoryEstimate(0, 0)

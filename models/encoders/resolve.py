@@ -25,7 +25,7 @@ from models.encoders.specs import (
     CrossEncoderSpec,
     EncoderSpec,
 )
-from models.errors import EncoderUnusable, ModelNotFound, UnsupportedParam
+from models.errors import ENCODER_UNUSABLE, ModelNotFound, UnsupportedParam
 from models.files import read_json
 
 MODULES: Final = "modules.json"
@@ -77,8 +77,8 @@ def resolve_encoder(spec_or_id: EncoderSpec | str, options: EncoderOptions) -> R
     A directory is one of sentence-transformers, or the parent of MedCPT's two folders.
 
     Raises:
-        ModelNotFound: the files are not on this machine.
-        EncoderUnusable: the files do not specify how vectors are computed, or contradict the known spec.
+        ModelNotFound: the files are not on this machine; the files do not specify how vectors are computed, or
+            contradict the known spec.
         UnsupportedParam: the revision does not fit the number of towers.
     """
     spec = spec_or_id if isinstance(spec_or_id, EncoderSpec) else _known(spec_or_id)
@@ -171,9 +171,10 @@ def _revisions(revision: str | None, spec: EncoderSpec) -> list[str | None]:
 def _check_against_own_files(spec: EncoderSpec, folder: ModelFolder) -> None:
     modules = read_modules(folder.root)
     if modules is not None and modules.pooling != spec.pooling:
-        raise EncoderUnusable(
+        raise ModelNotFound(
             f"{folder.root} says that it pools by {modules.pooling}, but {spec.name} pools by {spec.pooling}: "
-            "these are not that model's files"
+            "these are not that model's files",
+            ENCODER_UNUSABLE,
         )
 
 
@@ -191,20 +192,21 @@ def spec_from_folder(source: str, folder: ModelFolder) -> EncoderSpec:
     """Build the spec of an encoder from its own files.
 
     Raises:
-        EncoderUnusable: the folder does not specify how its vectors are computed, or in a way not supported here.
+        ModelNotFound: the folder does not specify how its vectors are computed, or in a way not supported here.
     """
     modules = read_modules(folder.root)
     if modules is None:
-        raise EncoderUnusable(
+        raise ModelNotFound(
             f"{source} is a plain transformer: its files do not tell whether a vector is the [CLS] token or the mean "
             f"of all. Add the {MODULES} and 1_Pooling/config.json that it was published with, or describe it as an "
-            "EncoderSpec with its pooling"
+            "EncoderSpec with its pooling",
+            ENCODER_UNUSABLE,
         )
     transformer = folder.root / modules.subfolder
     settings = _optional(folder.root / "config_sentence_transformers.json")
     prefixes = _prefixes(settings)
     if any(prefixes) and not modules.include_prompt:
-        raise EncoderUnusable(f"{source} leaves its prompts out of the pooling, which is not supported")
+        raise ModelNotFound(f"{source} leaves its prompts out of the pooling, which is not supported", ENCODER_UNUSABLE)
     metric, normalise = _comparison(source, settings, modules.normalise)
     length = max_tokens(transformer)
     return EncoderSpec(
@@ -226,7 +228,7 @@ def read_modules(root: Path) -> Modules | None:
     """Read the steps of a folder, or return None if it has no modules.json.
 
     Raises:
-        EncoderUnusable: a step is not supported.
+        ModelNotFound: a step is not supported.
     """
     path = root / MODULES
     if not path.is_file():
@@ -234,8 +236,9 @@ def read_modules(root: Path) -> Modules | None:
     steps = _steps(path)
     kinds = [kind for kind, _ in steps]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise EncoderUnusable(
-            f"{path} has the steps {', '.join(kinds)}: only Transformer, Pooling and Normalize are supported"
+        raise ModelNotFound(
+            f"{path} has the steps {', '.join(kinds)}: only Transformer, Pooling and Normalize are supported",
+            ENCODER_UNUSABLE,
         )
     pooling = read_json(root / steps[1][1] / "config.json")
     return Modules(
@@ -250,7 +253,7 @@ def max_tokens(transformer: Path) -> int:
     """Return the token limit of a folder, special tokens included, at most the size of the position table.
 
     Raises:
-        EncoderUnusable: no file states a limit.
+        ModelNotFound: no file states a limit.
     """
     config = read_json(transformer / "config.json")
     limits = [positions(config)]
@@ -258,7 +261,7 @@ def max_tokens(transformer: Path) -> int:
     limits.append(max_seq_length or _optional(transformer / "tokenizer_config.json").get("model_max_length"))
     known = [int(limit) for limit in limits if isinstance(limit, (int, float)) and limit > 0]
     if not known:
-        raise EncoderUnusable(f"{transformer} does not tell how many tokens its model takes")
+        raise ModelNotFound(f"{transformer} does not tell how many tokens its model takes", ENCODER_UNUSABLE)
     return min(known)
 
 
@@ -277,13 +280,17 @@ def check_tables(config: dict[str, Any], vocabulary: int, max_tokens: int, name:
     ``vocabulary`` is the tokenizer's number of tokens.
 
     Raises:
-        EncoderUnusable: one has none.
+        ModelNotFound: one has none.
     """
     limit = positions(config)
     if limit is not None and max_tokens > limit:
-        raise EncoderUnusable(f"{name} is to read {max_tokens} tokens, but its model has places for {limit}")
+        raise ModelNotFound(
+            f"{name} is to read {max_tokens} tokens, but its model has places for {limit}", ENCODER_UNUSABLE
+        )
     if vocabulary > config["vocab_size"]:
-        raise EncoderUnusable(f"{name}: the tokenizer has {vocabulary} tokens, the model only {config['vocab_size']}")
+        raise ModelNotFound(
+            f"{name}: the tokenizer has {vocabulary} tokens, the model only {config['vocab_size']}", ENCODER_UNUSABLE
+        )
 
 
 def _steps(path: Path) -> list[tuple[str, str]]:
@@ -295,10 +302,12 @@ def _steps(path: Path) -> list[tuple[str, str]]:
         entries = json.loads(path.read_text(encoding="utf-8"))
         steps = [(str(e["type"]).rsplit(".", 1)[-1], str(e["path"])) for e in sorted(entries, key=lambda e: e["idx"])]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EncoderUnusable(f"{path} is no list of modules: {type(error).__name__}: {error}") from error
+        raise ModelNotFound(
+            f"{path} is no list of modules: {type(error).__name__}: {error}", ENCODER_UNUSABLE
+        ) from error
     for _, folder in steps:
         if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
-            raise EncoderUnusable(f"{path} points outside its folder: {folder!r}")
+            raise ModelNotFound(f"{path} points outside its folder: {folder!r}", ENCODER_UNUSABLE)
     return steps
 
 
@@ -308,8 +317,8 @@ def _pooling(folder: Path, config: dict[str, Any]) -> Pooling:
         setting = [mode for switch, mode in _SWITCHES.items() if config.get(switch)]
     modes = [setting] if isinstance(setting, str) else list(setting)
     if len(modes) != 1 or modes[0] not in _POOLINGS:
-        raise EncoderUnusable(
-            f"{folder} pools by {' and '.join(map(str, modes)) or 'nothing'}: only cls or mean can be"
+        raise ModelNotFound(
+            f"{folder} pools by {' and '.join(map(str, modes)) or 'nothing'}: only cls or mean can be", ENCODER_UNUSABLE
         )
     return _POOLINGS[modes[0]]
 
@@ -333,7 +342,7 @@ def _comparison(source: str, settings: dict[str, Any], normalised: bool) -> tupl
         case "euclidean":
             return "l2", normalised
         case other:
-            raise EncoderUnusable(f"{source} compares its vectors by {other}, which no index here does")
+            raise ModelNotFound(f"{source} compares its vectors by {other}, which no index here does", ENCODER_UNUSABLE)
 
 
 def _optional(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
-from models.errors import ContextTooLong, UnsupportedParam
+from models.errors import CONTEXT_TOO_LONG, ModelError, UnsupportedParam
 from models.types import Delta, Dtype, EngineStats, GenerateParams, Grammar, ServerAddress
 
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -168,9 +168,8 @@ class Engine(Protocol):
         ``.NAME`` to it, so that an engine of several places keeps them where their prefix is cached.
 
         Raises:
-            ContextTooLong: the prompt leaves no room for one token.
-            UnsupportedParam, GrammarInvalid: names the field.
-            EngineOverloaded, EngineUnavailable.
+            UnsupportedParam, ModelError: the prompt leaves no room for one token, or ``param`` names the field.
+            EngineUnavailable, ModelError: there is no engine, or its queue is full.
         """
         ...
 
@@ -377,7 +376,7 @@ def check_request(prompt_ids: Sequence[int], params: GenerateParams, *, vocab_si
     """Check the prompt and the parameters of a request.
 
     Raises:
-        ContextTooLong: the prompt leaves no room for one token.
+        ModelError: the prompt leaves no room for one token.
         UnsupportedParam: the prompt or a parameter is invalid.
     """
     if not prompt_ids:
@@ -385,8 +384,9 @@ def check_request(prompt_ids: Sequence[int], params: GenerateParams, *, vocab_si
     if min(prompt_ids) < 0 or max(prompt_ids) >= vocab_size:
         raise UnsupportedParam(f"prompt token ids must lie in 0..{vocab_size - 1}", param="prompt")
     if len(prompt_ids) >= max_model_len:
-        raise ContextTooLong(
+        raise ModelError(
             f"the prompt has {len(prompt_ids)} tokens and leaves no room in a context of {max_model_len}",
+            CONTEXT_TOO_LONG,
             param="prompt",
         )
     _check_params(params)

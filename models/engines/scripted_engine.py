@@ -19,7 +19,7 @@ from typing import Any
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions, ThinkingTokens, Tokenizer, block_hashes, check_request
 from models.engines.text_stream import TextStream
-from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
+from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, UnsupportedParam
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
 
 _SPECIALS = ("<|begin|>", "<|eos|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
@@ -264,7 +264,7 @@ class ScriptedEngine:
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
         if len(self._open) >= self._options.slots + self._options.max_queue:
-            raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
+            raise ModelError(f"{len(self._open)} requests are open and the queue is full", ENGINE_FULL)
 
     async def _take_slot(self, aborted: asyncio.Event) -> bool:
         """Wait for a slot; return False if the request was aborted meanwhile."""

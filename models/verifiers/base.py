@@ -64,6 +64,6 @@ class Verifier(Protocol):
         """Return a judgement for each pair, in order.
 
         Raises:
-            EncoderUnavailable: the model failed.
+            ModelError: the model failed.
         """
         ...

@@ -25,7 +25,7 @@ from models.encoders.specs import DEFAULT_ENCODER
 from models.encoders.texts import TruncatingTokenizer, load_tokenizer
 from models.encoders.transformers_encoder.encoder import BatchRunner, Inputs
 from models.encoders.transformers_encoder.loading import FifoLock, Placement, load_plain_bert, place
-from models.errors import EncoderUnavailable, EncoderUnusable, EngineUnavailable, ModelNotFound
+from models.errors import ENCODER_UNAVAILABLE, ENCODER_UNUSABLE, EngineUnavailable, ModelError, ModelNotFound
 from models.files import sha256_of
 from models.torch_runtime.layers import pack_linears
 from models.torch_runtime.openmp import run_in_new_thread
@@ -93,8 +93,8 @@ class CrossEncoderVerifier:
         texts = iter([(pair.query, pair.evidence) for pair in pairs])
         try:
             return self._runner.run(self._cutter, MAX_TOKENS, texts, len(pairs), None)
-        except (EngineUnavailable, EncoderUnusable) as error:
-            raise EncoderUnavailable(f"{self._name} failed: {error}") from error
+        except (EngineUnavailable, ModelNotFound) as error:
+            raise ModelError(f"{self._name} failed: {error}", ENCODER_UNAVAILABLE) from error
 
 
 def probabilities(logits: Floats, calibration: Calibration) -> list[Judgement]:
@@ -156,12 +156,11 @@ def base_network(base: ModelFolder) -> VerifierNetwork:
     """Return a network with the base's weights and untrained heads, float32.
 
     Raises:
-        ModelNotFound: its files are missing.
-        EncoderUnusable: it is no BERT of the original form.
+        ModelNotFound: its files are missing; it is no BERT of the original form.
     """
     bert = load_plain_bert(base, torch.float32)
     if bert is None:
-        raise EncoderUnusable(f"{base.path} is no BERT of the original form")
+        raise ModelNotFound(f"{base.path} is no BERT of the original form", ENCODER_UNUSABLE)
     return VerifierNetwork(bert)
 
 

@@ -20,7 +20,7 @@ from models.encoders.base import EncoderOptions
 from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.resolve import max_tokens
 from models.encoders.transformers_encoder.loading import Placement, place
-from models.errors import EncoderUnavailable, EncoderUnusable
+from models.errors import ENCODER_UNAVAILABLE, ENCODER_UNUSABLE, ModelError, ModelNotFound
 from models.files import first_line, read_json
 from models.torch_runtime.openmp import run_in_new_thread
 from models.verifiers.base import Judgement, OperatingPoints, Pair
@@ -49,7 +49,7 @@ def label_places(labels: Mapping[int, str]) -> LabelPlaces:
     Of two labels whose names say nothing the second is supports, as in MiniCheck.
 
     Raises:
-        EncoderUnusable: the names leave open which output is supports.
+        ModelNotFound: the names leave open which output is supports.
     """
     if len(labels) == 1:
         return LabelPlaces(next(iter(labels)))
@@ -59,9 +59,10 @@ def label_places(labels: Mapping[int, str]) -> LabelPlaces:
         return LabelPlaces(1)
     if len(supports) != 1 or len(contradicts) > 1:
         names = ", ".join(labels.values())
-        raise EncoderUnusable(
+        raise ModelNotFound(
             f"its labels are {names}: id2label in config.json must name one entailment, and one contradiction where "
-            "there is one"
+            "there is one",
+            ENCODER_UNUSABLE,
         )
     return LabelPlaces(supports[0], contradicts[0] if contradicts else None)
 
@@ -72,8 +73,8 @@ class HubVerifier:
     Calls run one after another. ``bar`` is the operating point of every task.
 
     Raises:
-        ModelNotFound: files are missing or damaged.
-        EncoderUnusable: it is no sequence classifier, or its labels or weights do not tell what it means.
+        ModelNotFound: files are missing or damaged; it is no sequence classifier, or its labels or weights do not tell
+            what it means.
         EngineUnavailable, UnsupportedParam: there is no such device.
     """
 
@@ -86,8 +87,8 @@ class HubVerifier:
         _check_head(self._model.model, folder)
         try:
             self._places = label_places(self._model.config.id2label)
-        except EncoderUnusable as error:
-            raise EncoderUnusable(f"{name}: {error.message}") from None
+        except ModelNotFound as error:
+            raise ModelNotFound(f"{name}: {error.message}", ENCODER_UNUSABLE) from None
 
     @property
     def name(self) -> str:
@@ -105,9 +106,11 @@ class HubVerifier:
         try:
             logits = run_in_new_thread(lambda: self._logits(texts))
         except RuntimeError as error:
-            raise EncoderUnavailable(f"{self._name} failed: {type(error).__name__}") from error
+            raise ModelError(f"{self._name} failed: {type(error).__name__}", ENCODER_UNAVAILABLE) from error
         if not np.isfinite(logits).all():
-            raise EncoderUnavailable(f"{self._name} gave numbers that are not finite in {self._placement.dtype}")
+            raise ModelError(
+                f"{self._name} gave numbers that are not finite in {self._placement.dtype}", ENCODER_UNAVAILABLE
+            )
         return [self._judgement(row) for row in _probabilities(logits)]
 
     def _logits(self, texts: list[tuple[str, str]]) -> NDArray[np.float64]:
@@ -144,16 +147,17 @@ def _loaded(folder: ModelFolder, placement: Placement) -> Any:
         )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         cause = f"{type(error).__name__}: {first_line(error)}"
-        raise EncoderUnusable(f"{folder.path} cannot be loaded: {cause}") from error
+        raise ModelNotFound(f"{folder.path} cannot be loaded: {cause}", ENCODER_UNUSABLE) from error
 
 
 def _check_architecture(folder: ModelFolder) -> None:
     weight_files(folder)
     kinds = read_json(folder.path / "config.json").get("architectures") or ["none named"]
     if not any(str(kind).endswith(_CLASSIFIER) for kind in kinds):
-        raise EncoderUnusable(
+        raise ModelNotFound(
             f"{folder.path} has the architecture {', '.join(map(str, kinds))}: a verifier classifies a whole pair "
-            f"(…{_CLASSIFIER})"
+            f"(…{_CLASSIFIER})",
+            ENCODER_UNUSABLE,
         )
 
 
@@ -166,7 +170,9 @@ def _check_head(model: Any, folder: ModelFolder) -> None:
     body = f"{model.base_model_prefix}."
     missing = sorted({name for name, _ in model.named_parameters() if not name.startswith(body)} - stored)
     if missing:
-        raise EncoderUnusable(f"{folder.path}: weights of its classifier are not in its files: {', '.join(missing)}")
+        raise ModelNotFound(
+            f"{folder.path}: weights of its classifier are not in its files: {', '.join(missing)}", ENCODER_UNUSABLE
+        )
 
 
 def _probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -171,8 +171,8 @@ class Reader(Protocol):
     """Read one file from its beginning; memory is bounded by the largest record, not by the file.
 
     Raises:
-        DocumentUnreadable: the file is of another kind, truncated, damaged or locked; items before that are sound.
-        DocumentTooLarge: a limit of time or memory was reached.
+        DocumentUnreadable: the file is of another kind, truncated, damaged or locked; items before that are sound; a
+            limit of time or memory was reached.
     """
 
     def __call__(self, path: Path, options: ReadOptions = ..., /) -> Iterator[Item]: ...

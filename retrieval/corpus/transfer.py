@@ -24,7 +24,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings, settings_of
 from retrieval.corpus.store.base import PassageWriter, checked_name
 from retrieval.corpus.store.schema import document_of, document_text, spans_of, spans_text
-from retrieval.errors import DocumentUnreadable, NamespaceDamaged, NamespaceExists, NamespaceInvalid
+from retrieval.errors import NAMESPACE_EXISTS, CorpusError, DocumentUnreadable, NamespaceDamaged, NamespaceInvalid
 from retrieval.storage.files import FILE_MODE, FOLDER_MODE, create_draft, sync_folder
 
 FORMAT: Final = "arrowhead-namespace"
@@ -50,11 +50,11 @@ def export(namespaces: Namespaces, name: str, target: Path) -> list[ExportPart]:
     ``target`` is a tar where its name ends with .tar, else a folder; it must not exist yet.
 
     Raises:
-        NamespaceExists: ``target`` exists.
+        CorpusError: ``target`` exists.
         NamespaceBusy, NamespaceUnknown, NamespaceDamaged
     """
     if target.exists():
-        raise NamespaceExists(f"{target} is there already")
+        raise CorpusError(f"{target} is there already", NAMESPACE_EXISTS)
     with namespaces.writer_lock(name), namespaces.using(name) as namespace:
         try:
             return _export(namespace, target)
@@ -175,7 +175,7 @@ def import_namespace(
 
     Raises:
         DocumentUnreadable: not an export, of another version, damaged, or with unexpected members.
-        NamespaceExists, NamespaceInvalid, NamespaceBusy; an error leaves nothing behind.
+        CorpusError, NamespaceInvalid, NamespaceBusy; an error leaves nothing behind.
     """
     with ExitStack() as stack:
         try:

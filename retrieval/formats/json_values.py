@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.errors import DocumentTooLarge, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Source
 from retrieval.formats.untrusted_input import JSON_TOO_DEEP, is_json_too_deep, whole_characters
@@ -19,8 +19,7 @@ def json_values(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) of a file of JSON: each element of an array, each line, or the file as one value.
 
     Raises:
-        DocumentUnreadable: it is no JSON, or nested too deep.
-        DocumentTooLarge: one value has more than 64 MiB.
+        DocumentUnreadable: it is no JSON, or nested too deep; one value has more than 64 MiB.
     """
     source = Source(path, max_line=MAX_PAPER)
     if _begins_with(source, "["):
@@ -50,7 +49,9 @@ def _whole(source: Source) -> str:
     for chunk in source.chunks():
         size += len(chunk)
         if size > MAX_PAPER:
-            raise DocumentTooLarge(f"{source.path}: one value of JSON has more than {MAX_PAPER} bytes")
+            raise DocumentUnreadable(
+                f"{source.path}: one value of JSON has more than {MAX_PAPER} bytes", DOCUMENT_TOO_LARGE
+            )
         parts.append(chunk)
     return b"".join(parts).decode("utf-8-sig", "replace")
 

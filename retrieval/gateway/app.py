@@ -25,7 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retrieval.errors import GatewayBindError, GatewayBusyError, GatewayDataError, GatewayPortError
+from retrieval.errors import GATEWAY_BUSY, GATEWAY_NOT_LOCAL, PORT_TAKEN, GatewayDataError, RetrievalError
 from retrieval.formats.records import DATABASES, Database
 from retrieval.gateway.blast.request import known_taxid
 from retrieval.gateway.blast.service import BlastOptions, BlastService, open_blast
@@ -220,21 +220,24 @@ def serve(
     """Serve until interrupted; with ``human_genes``, those of the package's table are added first.
 
     Raises:
-        GatewayBindError: ``host`` is not a loopback address and ``allow_remote`` is false.
-        GatewayPortError: the port is out of range or cannot be bound.
+        RetrievalError: ``host`` is not a loopback address and ``allow_remote`` is false; the port is out of range or
+            cannot be bound.
     """
     if not is_loopback(host) and not allow_remote:
-        raise GatewayBindError(f"{host} is not a loopback address; the gateway has no access control")
+        raise RetrievalError(f"{host} is not a loopback address; the gateway has no access control", GATEWAY_NOT_LOCAL)
     if human_genes:
-        with contextlib.suppress(GatewayBusyError):  # which fills the store itself
+        try:
             add_human_genes(data_dir)
+        except RetrievalError as error:
+            if not GATEWAY_BUSY.is_of(error):  # the other import fills the store itself
+                raise
     app = create_gateway_app(open_store(data_dir), blast_options)
     try:
         listener = socket.create_server((host.strip("[]"), port), family=_family(host))
     except OSError as error:
-        raise GatewayPortError(f"{host}:{port}: {error.strerror}") from error
+        raise RetrievalError(f"{host}:{port}: {error.strerror}", PORT_TAKEN) from error
     except OverflowError as error:
-        raise GatewayPortError(f"{host}:{port}: a port is a number from 0 to 65535") from error
+        raise RetrievalError(f"{host}:{port}: a port is a number from 0 to 65535", PORT_TAKEN) from error
     with listener:
         config = uvicorn.Config(
             app, access_log=False, log_config=None, server_header=False, timeout_graceful_shutdown=_GRACE_S

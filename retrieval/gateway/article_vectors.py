@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from models.encoders.base import Codes, Encoder, Floats, PassageText, TokenEncoder, encode_with_tokens
-from retrieval.errors import IndexWriteFailed
+from retrieval.errors import INDEX_NOT_WRITTEN, IndexFault
 from retrieval.formats.records import Article
 from retrieval.gateway.store.reader import GatewayStore, decode
 from retrieval.index.base import NO_ID, RowFilter, Rows
@@ -158,9 +158,8 @@ class ArticleVectors:
         ``tokens``: also keep the codes of their token vectors, where the encoder gives them.
 
         Raises:
-            IndexBusy: another process is updating.
+            IndexFault: another process is updating; the folder cannot be written; what was committed stays.
             IndexDamaged: a file is not as it was written; the next update after the folder's removal makes all anew.
-            IndexWriteFailed: the folder cannot be written; what was committed stays.
             ModelError: the encoder failed.
         """
         version = _version(store)
@@ -176,7 +175,7 @@ class ArticleVectors:
                 update.end(version)
                 return VectorUpdate(update.num_encoded, update.num_removed)
         except (OSError, sqlite3.Error) as error:
-            raise IndexWriteFailed(f"{self._folder} could not be written: {error}") from error
+            raise IndexFault(f"{self._folder} could not be written: {error}", INDEX_NOT_WRITTEN) from error
 
     def _opened(self) -> SegmentedIndex | None:
         """Return the index at its last commit, None where there is none yet."""

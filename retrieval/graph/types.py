@@ -155,7 +155,7 @@ class GraphSource(Protocol):
         """Return the direct neighbourhood of a node; ``kinds`` restricts it to edges of these types.
 
         Raises:
-            GraphNodeUnknown, GraphSourceUnavailable, GraphSourceMalformed
+            GraphError: the source does not answer, has no such node, or its reply is no graph.
         """
         ...
 
@@ -167,7 +167,7 @@ class GraphLoader(Protocol):
     ends are node ids, or identifiers that only one node has. Malformed records are skipped and reported.
 
     Raises:
-        GraphFileInvalid: while iterating.
+        GraphError: while iterating.
     """
 
     @property

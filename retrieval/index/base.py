@@ -92,7 +92,7 @@ class VectorIndex(Protocol):
         """Add rows, replacing existing rows with the same id.
 
         Raises:
-            IndexInputInvalid: invalid shapes, types, ids or values (NaN).
+            IndexFault: invalid shapes, types, ids or values (NaN).
         """
         ...
 

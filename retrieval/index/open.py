@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from retrieval.errors import IndexDamaged, IndexInputInvalid, IndexWriteFailed
+from retrieval.errors import INDEX_INPUT_INVALID, INDEX_NOT_WRITTEN, IndexDamaged, IndexFault
 from retrieval.index.backends.base import Backend
 from retrieval.index.segments.index import IndexResources, SegmentedIndex
 from retrieval.index.segments.manifest import Manifest, OpenOptions, check_files, check_fits
@@ -19,10 +19,8 @@ def create_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = No
     """Create a new, empty index, opened for writing.
 
     Raises:
-        IndexInputInvalid: the folder holds an index already.
-        BackendUnavailable: the back end does not work on this machine.
-        IndexBusy: another process writes to the folder.
-        IndexWriteFailed: the folder cannot be written.
+        IndexFault: the folder holds an index already; the back end does not work on this machine; another process
+            writes to the folder; the folder cannot be written.
     """
     options = replace(options or OpenOptions(), write=True)
     storage = Storage(folder, options.disk)
@@ -32,13 +30,13 @@ def create_index(folder: Path, spec: IndexSpec, options: OpenOptions | None = No
     lock = storage.writer_lock()
     try:
         if storage.exists():
-            raise IndexInputInvalid(f"{folder} holds an index already", param="folder")
+            raise IndexFault(f"{folder} holds an index already", INDEX_INPUT_INVALID, param="folder")
         empty = Manifest(
             generation=0, dim=spec.dim, metric=spec.metric, kind=spec.kind, encoder=spec.encoder_json(), segments=()
         )
         storage.publish(empty).close()
     except OSError as fault:
-        raise IndexWriteFailed(f"{folder} could not be written: {fault}") from fault
+        raise IndexFault(f"{folder} could not be written: {fault}", INDEX_NOT_WRITTEN) from fault
     finally:
         lock.close()
     return SegmentedIndex(IndexResources(storage, backend, options, _owner(spec.backend, options)), empty)
@@ -53,9 +51,8 @@ def open_index(
 
     Raises:
         IndexDamaged: a file is missing, truncated or changed.
-        IndexMismatch: it has another encoder, dimension, metric or schema than ``spec``.
-        IndexBusy: another process writes to the folder, and ``options.write`` is set.
-        BackendUnavailable: the back end does not work on this machine.
+        IndexFault: it has another encoder, dimension, metric or schema than ``spec``; another process writes to the
+            folder, and ``options.write`` is set; the back end does not work on this machine.
     """
     options = options or OpenOptions()
     storage = Storage(folder, options.disk)
@@ -82,7 +79,7 @@ def committed_rows(folder: Path) -> int:
 
     Raises:
         IndexDamaged: the manifest is missing or changed.
-        IndexMismatch: it was written by another version of this program.
+        IndexFault: it was written by another version of this program.
     """
     storage = Storage(folder, OpenOptions().disk)
     if not storage.exists():
@@ -96,7 +93,7 @@ def committed_recall(folder: Path) -> float | None:
     """Return the recall at 10 of the last commit's worst segment; None where it was not measured, or nothing is there.
 
     Raises:
-        IndexDamaged, IndexMismatch: as ``committed_rows``.
+        IndexDamaged, IndexFault: as ``committed_rows``.
     """
     storage = Storage(folder, OpenOptions().disk)
     if not storage.exists():
@@ -111,7 +108,7 @@ def verify_files(folder: Path) -> None:
 
     Raises:
         IndexDamaged: a file is missing, truncated or changed; the message names it.
-        IndexMismatch: another version of this program wrote it.
+        IndexFault: another version of this program wrote it.
     """
     storage = Storage(folder, OpenOptions().disk)
     if not storage.exists():
@@ -129,8 +126,7 @@ def backend_of(name: BackendName, options: OpenOptions) -> Backend:
     """Return the back end with that name.
 
     Raises:
-        BackendUnavailable: it does not work on this machine.
-        IndexInputInvalid: no back end has that name.
+        IndexFault: it does not work on this machine; no back end has that name.
     """
     if options.backend is not None:
         return options.backend
@@ -147,7 +143,7 @@ def backend_of(name: BackendName, options: OpenOptions) -> Backend:
         from retrieval.index.backends.faiss_cpu import FaissCpuBackend
 
         return FaissCpuBackend(threads=options.threads, probe_share=options.probe_share)
-    raise IndexInputInvalid(f"no such back end: {name}", param="backend")
+    raise IndexFault(f"no such back end: {name}", INDEX_INPUT_INVALID, param="backend")
 
 
 def _owner(name: BackendName, options: OpenOptions) -> SearchThread | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from models.encoders.base import Metric
-from retrieval.errors import IndexFault, IndexInputInvalid, IndexTooLarge
+from retrieval.errors import INDEX_INPUT_INVALID, INDEX_TOO_LARGE, IndexFault
 
 Kind = Literal["flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "ivf-rabitq"]
 KindChoice = Literal["auto", "flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "ivf-rabitq"]
@@ -64,7 +64,7 @@ class IndexSpec:
     index that another has made.
 
     Raises:
-        IndexInputInvalid: an invalid name or number.
+        IndexFault: an invalid name or number.
     """
 
     dim: int
@@ -75,11 +75,13 @@ class IndexSpec:
 
     def __post_init__(self) -> None:
         if not 1 <= self.dim <= _MAX_DIM:
-            raise IndexInputInvalid(f"a dimension of {self.dim} is not in 1..{_MAX_DIM}", param="dim")
+            raise IndexFault(f"a dimension of {self.dim} is not in 1..{_MAX_DIM}", INDEX_INPUT_INVALID, param="dim")
         if self.metric not in METRICS:
-            raise IndexInputInvalid(f"no such metric: {self.metric}", param="metric")
+            raise IndexFault(f"no such metric: {self.metric}", INDEX_INPUT_INVALID, param="metric")
         if self.kind != "auto" and self.kind not in KINDS:
-            raise IndexInputInvalid(f"no such index type: {self.kind}; there are {', '.join(KINDS)}", param="kind")
+            raise IndexFault(
+                f"no such index type: {self.kind}; there are {', '.join(KINDS)}", INDEX_INPUT_INVALID, param="kind"
+            )
 
     def encoder_json(self) -> dict[str, Any]:
         """Return the fingerprint after a JSON round trip (tuples become lists), for comparison."""
@@ -202,8 +204,8 @@ class MemoryBudget:
         """Add a claim.
 
         Raises:
-            IndexTooLarge: it exceeds the remaining memory; the message has the numbers.
-            IndexFault: the device has no budget, or a component of a later stage is loaded already.
+            IndexFault: it exceeds the remaining memory; the message has the numbers; the device has no budget, or a
+                component of a later stage is loaded already.
         """
         if claim.device not in self._budgets:
             raise IndexFault(f"{claim.device} has no memory budget", param="device")
@@ -214,9 +216,10 @@ class MemoryBudget:
             )
         free = self.left(claim.device)
         if claim.bytes > free:
-            raise IndexTooLarge(
+            raise IndexFault(
                 f"{claim.name} needs {_gib(claim.bytes)} of {claim.device}, of which {_gib(free)} is left "
-                f"({', '.join(self.table(claim.device)) or 'nothing else is there'})"
+                f"({', '.join(self.table(claim.device)) or 'nothing else is there'})",
+                INDEX_TOO_LARGE,
             )
         self._claims.append(claim)
 
@@ -233,24 +236,6 @@ class MemoryBudget:
 
     def _on(self, device: str) -> list[MemoryClaim]:
         return [claim for claim in self._claims if claim.device == device]
-
-
-def check_build(kind: Kind, rows: int, dim: int, *, memory_left: int, disk_left: int) -> Estimate:
-    """Return the estimate after checking that it fits, before anything is written.
-
-    Raises:
-        IndexTooLarge: it does not fit into memory or on the disk; the message has the numbers.
-    """
-    needed = estimate(kind, rows, dim)
-    what = f"{kind} over {rows:,} x {dim}"
-    if needed.memory + needed.build > memory_left:
-        raise IndexTooLarge(
-            f"{what} takes {_gib(needed.memory)} and {_gib(needed.build)} more while it is built; "
-            f"{_gib(memory_left)} of memory is left"
-        )
-    if needed.disk > disk_left:
-        raise IndexTooLarge(f"{what} takes {_gib(needed.disk)} on the disk, which has {_gib(disk_left)} free")
-    return needed
 
 
 def _row_bytes(kind: Kind, dim: int) -> int:

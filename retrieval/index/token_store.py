@@ -18,7 +18,7 @@ import numpy as np
 
 from models.encoders.base import Codes, EncoderFingerprint
 from models.encoders.token_codes import CODES_VERSION, bytes_per_token
-from retrieval.errors import IndexDamaged, IndexFault, IndexMismatch, IndexWriteFailed
+from retrieval.errors import INDEX_MISMATCH, INDEX_NOT_WRITTEN, IndexDamaged, IndexFault
 from retrieval.storage.database import ReadPool
 from retrieval.storage.files import create_file, make_folder
 
@@ -60,8 +60,7 @@ class TokenStore:
 
         Raises:
             IndexDamaged: it is missing or cannot be read.
-            IndexMismatch: another encoder, or another version of this program, made its codes.
-            IndexWriteFailed: it cannot be created.
+            IndexFault: another encoder, or another version of this program, made its codes; it cannot be created.
         """
         self._path = folder / FILE
         self._width = bytes_per_token(fingerprint.dim)
@@ -79,7 +78,9 @@ class TokenStore:
             raise IndexDamaged(f"{self._path} cannot be read: {error}") from error
         if found is None or found[0] != identity:
             self.close()
-            raise IndexMismatch(f"{self._path} has token vectors of another encoder or version", param="encoder")
+            raise IndexFault(
+                f"{self._path} has token vectors of another encoder or version", INDEX_MISMATCH, param="encoder"
+            )
 
     def put(self, ids: Sequence[int], codes: Sequence[Codes]) -> None:
         """Store the codes of passages, replacing those of the same id."""
@@ -100,7 +101,7 @@ class TokenStore:
         """Make all changes visible and durable.
 
         Raises:
-            IndexWriteFailed: they were not made.
+            IndexFault: they were not made.
         """
         with self._writing() as connection:
             connection.commit()
@@ -165,7 +166,7 @@ class TokenStore:
                 yield self._writer
             except sqlite3.Error as error:
                 self._writer.rollback()
-                raise IndexWriteFailed(f"{self._path} could not be written: {error}") from error
+                raise IndexFault(f"{self._path} could not be written: {error}", INDEX_NOT_WRITTEN) from error
 
 
 def open_token_store(folder: Path, fingerprint: EncoderFingerprint, write: bool) -> TokenCodes:
@@ -211,8 +212,9 @@ def _writer(path: Path, identity: str) -> sqlite3.Connection:
         connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (identity,))
         connection.commit()
     except sqlite3.DatabaseError as error:
-        kind = IndexWriteFailed if isinstance(error, sqlite3.OperationalError) else IndexDamaged
-        raise kind(f"{path} cannot be opened for writing: {error}") from error
+        fault = INDEX_NOT_WRITTEN if isinstance(error, sqlite3.OperationalError) else IndexDamaged.fault
+        kind = IndexFault if fault is INDEX_NOT_WRITTEN else IndexDamaged
+        raise kind(f"{path} cannot be opened for writing: {error}", fault) from error
     except OSError as error:
-        raise IndexWriteFailed(f"{path}: {error.strerror}") from error
+        raise IndexFault(f"{path}: {error.strerror}", INDEX_NOT_WRITTEN) from error
     return connection

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from retrieval.errors import IndexBusy, IndexDamaged, IndexInputInvalid, IndexMismatch, IndexWriteFailed
+from retrieval.errors import (
+    INDEX_BUSY,
+    INDEX_INPUT_INVALID,
+    INDEX_MISMATCH,
+    INDEX_NOT_WRITTEN,
+    IndexDamaged,
+    IndexFault,
+)
 from retrieval.index.base import RowFilter
 from retrieval.lexical.tokens import TOKENIZER_VERSION
 from retrieval.passages import Hit, Passage
@@ -38,8 +45,7 @@ class LexicalIndex(Protocol):
         ``namespace`` is the number that ``RowFilter.namespaces`` matches, since passages do not carry it.
 
         Raises:
-            IndexInputInvalid: an id that is not 1 to 2**63 - 1.
-            IndexBusy: another process, or another index object, is writing.
+            IndexFault: an id that is not 1 to 2**63 - 1; another process, or another index object, is writing.
         """
         ...
 
@@ -51,7 +57,7 @@ class LexicalIndex(Protocol):
         """Make all changes visible and durable.
 
         Raises:
-            IndexWriteFailed: the commit is whole or was not made; the same passages can be added again either way.
+            IndexFault: the commit is whole or was not made; the same passages can be added again either way.
         """
         ...
 
@@ -72,10 +78,12 @@ def checked_id(passage: Passage) -> int:
     """Return the id of a passage.
 
     Raises:
-        IndexInputInvalid: it is not 1 to 2**63 - 1.
+        IndexFault: it is not 1 to 2**63 - 1.
     """
     if not 0 < passage.passage_id <= _MAX_ID:
-        raise IndexInputInvalid(f"passage id {passage.passage_id} is not 1 to 2**63 - 1", param="passage_id")
+        raise IndexFault(
+            f"passage id {passage.passage_id} is not 1 to 2**63 - 1", INDEX_INPUT_INVALID, param="passage_id"
+        )
     return passage.passage_id
 
 
@@ -89,7 +97,7 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
 
     Raises:
         IndexDamaged: there is none, or it is no JSON object.
-        IndexMismatch: another kind, schema or tokenizer made it.
+        IndexFault: another kind, schema or tokenizer made it.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
@@ -99,7 +107,9 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
         raise IndexDamaged(f"the manifest of {folder} is no JSON object")
     for key, expected in identity(kind).items():
         if manifest.get(key) != expected:
-            raise IndexMismatch(f"{folder} has {key} {manifest.get(key)!r}, this version reads {expected!r}", param=key)
+            raise IndexFault(
+                f"{folder} has {key} {manifest.get(key)!r}, this version reads {expected!r}", INDEX_MISMATCH, param=key
+            )
     return manifest
 
 
@@ -118,7 +128,7 @@ def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     Does nothing where the folder has files. A kill leaves no index, and at most a folder ``.name.build-…`` beside.
 
     Raises:
-        IndexWriteFailed: it could not be created.
+        IndexFault: it could not be created.
     """
     try:
         if folder.exists() and any(folder.iterdir()):
@@ -136,7 +146,7 @@ def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
-        raise IndexWriteFailed(f"{folder} could not be made: {error}") from error
+        raise IndexFault(f"{folder} could not be made: {error}", INDEX_NOT_WRITTEN) from error
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -169,17 +179,16 @@ class WriterLock:
         """Take the lock, unless this object holds it already.
 
         Raises:
-            IndexBusy: another process, or another object of this one, holds it.
-            IndexWriteFailed: the folder cannot be written to.
+            IndexFault: another process, or another object of this one, holds it; the folder cannot be written to.
         """
         if self._lock is not None:
             return
         try:
             self._lock = FileLock(self._path)
         except BlockingIOError as error:
-            raise IndexBusy(f"{self._path.parent} is being written to") from error
+            raise IndexFault(f"{self._path.parent} is being written to", INDEX_BUSY) from error
         except OSError as error:
-            raise IndexWriteFailed(f"{self._path.parent}: {error.strerror}") from error
+            raise IndexFault(f"{self._path.parent}: {error.strerror}", INDEX_NOT_WRITTEN) from error
 
     def release(self) -> None:
         if self._lock is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from models.encoders.base import CrossEncoder, PassageText
@@ -19,6 +18,7 @@ MEDRAG_RRF_K: Final = 100
 ORDERED: Final = 50
 SEEDS: Final = 2
 SEED_WEIGHTS: Final = (0.6, 0.4)
+EVEN: Final = 0.5
 
 
 def reciprocal_rank_fusion(
@@ -80,27 +80,6 @@ def _normalised(ranking: Sequence[Hit]) -> dict[int, float]:
     return {number: (score - mean) / deviation if deviation > 0 else 0.0 for number, score in once.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class FusionWeights:
-    """Weigh the parts of a hybrid search.
-
-    ``words``: share of words against vectors, from 0 to 1. ``late``: share of late interaction against both.
-
-    Raises:
-        ValueError: a share out of range.
-    """
-
-    words: float = 0.5
-    late: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not all(0.0 <= share <= 1.0 for share in (self.words, self.late)):
-            raise ValueError("a share is from 0 to 1")
-
-
-EVEN: Final = FusionWeights()
-
-
 # Letters and digits in one word (rs429358, NM_000546.6, GSK2334470, miR-21), or a number of four digits or more.
 _IDENTIFIER: Final = re.compile(r"(?=.*\d)(?=.*[^\W\d_])[\w.:*+>-]{3,}|\d{4,}")
 _MAX_IDENTIFIERS: Final = 3
@@ -113,16 +92,16 @@ def is_identifier_like(query: str) -> bool:
     return 0 < len(words) <= _MAX_IDENTIFIERS and all(_IDENTIFIER.fullmatch(word) for word in words)
 
 
-def leaning(query: str, weights: FusionWeights) -> FusionWeights:
-    """Return the weights for a query: those given, but words alone in place of vectors for identifiers.
+def share_of_words(query: str) -> float:
+    """Return the share of words against vectors: even, but words alone for identifiers.
 
     The vector of an identifier says little: with even weights, hits for identifiers of BioASQ's documents are ordered
     much worse than by BM25.
     """
-    return replace(weights, words=1.0) if is_identifier_like(query) else weights
+    return 1.0 if is_identifier_like(query) else EVEN
 
 
-def hybrid_fusion(words: Sequence[Hit], dense: Sequence[Hit], share: float = EVEN.words) -> list[Hit]:
+def hybrid_fusion(words: Sequence[Hit], dense: Sequence[Hit], share: float = EVEN) -> list[Hit]:
     """Fuse a ranking by words and one by meaning.
 
     Reciprocal ranks decide which passages are among the best, because a passage deep in both rankings should be among
@@ -147,20 +126,14 @@ def feedback_seeds(words: Sequence[Hit], dense: Sequence[Hit]) -> list[int]:
     return [hit.passage_id for hit in normalised_fusion([words, dense], SEED_WEIGHTS)[:SEEDS]]
 
 
-def late_interaction(fused: Sequence[Hit], similarities: Mapping[int, float], share: float = EVEN.late) -> list[Hit]:
-    """Order the hits that have a similarity (MaxSim) by the sum of both normalised scores, ahead of all others.
-
-    Similarities count with ``share``.
-    """
+def late_interaction(fused: Sequence[Hit], similarities: Mapping[int, float]) -> list[Hit]:
+    """Order the hits that have a similarity (MaxSim) by the sum of both normalised scores, ahead of all others."""
     known = [hit for hit in fused if hit.passage_id in similarities]
     first, second = (
         _normalised(known),
         _normalised([Hit(hit.passage_id, similarities[hit.passage_id]) for hit in known]),
     )
-    scored = [
-        Hit(hit.passage_id, (2 - 2 * share) * first[hit.passage_id] + 2 * share * second[hit.passage_id])
-        for hit in known
-    ]
+    scored = [Hit(hit.passage_id, first[hit.passage_id] + second[hit.passage_id]) for hit in known]
     scored.sort(key=lambda hit: -hit.score)
     return scored + _below([hit for hit in fused if hit.passage_id not in similarities], scored)
 

@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 
 import tantivy
 
-from retrieval.errors import IndexDamaged, IndexFault, IndexWriteFailed
+from retrieval.errors import INDEX_NOT_WRITTEN, IndexDamaged, IndexFault
 from retrieval.index.base import RowFilter
 from retrieval.lexical.base import (
     TITLE_WEIGHT,
@@ -109,7 +109,7 @@ def row_of(passage: Passage) -> Row:
     The title's terms count ``TITLE_WEIGHT`` times, as if it stood that often before the text (simple BM25F).
 
     Raises:
-        IndexInputInvalid: the id is not 1 to 2**63 - 1.
+        IndexFault: the id is not 1 to 2**63 - 1.
     """
     terms = index_terms(passage.title) * TITLE_WEIGHT + index_terms(passage.text)
     return Row(checked_id(passage), " ".join(map(stem, terms)), passage.date, type_bits(passage.types))
@@ -123,9 +123,8 @@ def open_tantivy(
     Every file is checked before tantivy reads it; ``intact`` knows those that were checked before.
 
     Raises:
-        IndexMismatch: another schema or tokenizer made it.
+        IndexFault: another schema or tokenizer made it; it could not be created.
         IndexDamaged: files are missing or not what was written.
-        IndexWriteFailed: it could not be created.
     """
     make_folder(folder, _fill)
     read_manifest(folder, KIND)
@@ -188,7 +187,9 @@ class TantivyIndex:
                 writer.wait_merging_threads()
                 record_commit(self._folder)
             except (ValueError, OSError) as error:
-                raise IndexWriteFailed(f"{self._folder}: all was committed, but merging failed: {error}") from error
+                raise IndexFault(
+                    f"{self._folder}: all was committed, but merging failed: {error}", INDEX_NOT_WRITTEN
+                ) from error
             finally:
                 self._right.release()
                 with self._read_lock:
@@ -290,7 +291,7 @@ class TantivyIndex:
             yield
         except (ValueError, OSError) as error:
             self._drop_writer()
-            raise IndexWriteFailed(f"{self._folder}: {error}") from error
+            raise IndexFault(f"{self._folder}: {error}", INDEX_NOT_WRITTEN) from error
         except BaseException:
             self._drop_writer()
             raise

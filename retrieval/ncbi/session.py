@@ -64,8 +64,8 @@ class NcbiSession:
     """Execute the calls of one answer, one at a time; implements ``CallHandler``.
 
     ``fetch`` sends a checked call, ``site`` names its addresses. ``about``: the question's own terms, its organism, the
-    information it needs. ``max_chars``: length of a condensed reply; None returns a good reply's whole body, which the
-    loop cuts to its budget. ``tracer`` receives what the record counts and names, no value of a URL.
+    information it needs. ``max_chars``: length of a condensed reply. ``tracer`` receives what the record counts and
+    names, no value of a URL.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class NcbiSession:
         site: NcbiSite,
         *,
         about: Focus | None = None,
-        max_chars: int | None = _DEFAULT_CHARS,
+        max_chars: int = _DEFAULT_CHARS,
         tracer: Tracer | None = None,
     ) -> None:
         self._fetch = fetch
@@ -137,14 +137,12 @@ class NcbiSession:
         record["records"] = titled(parsed, self._focus(call))
         reply = CallReply(sanitize(condensed.text), "empty" if condensed.empty else "ok", record)
         self._replies[key] = reply  # a repeated call gets the condensed reply, whole bodies are inserted only once
-        return (
-            reply if self._max_chars is not None else replace(reply, text=f"[{sanitize(inert_body(raw.body.strip()))}]")
-        )
+        return reply
 
     async def _condense(self, call: NcbiCall, parsed: ParsedReply, num_bytes: int) -> Condensed:
         if isinstance(parsed, IdList):
             self._note(call, parsed)
-        focus, max_chars = self._focus(call), self._max_chars or _DEFAULT_CHARS
+        focus, max_chars = self._focus(call), self._max_chars
         if num_bytes < _LONG_REPLY_BYTES:
             return condense(parsed, focus, max_chars=max_chars)
         return await asyncio.to_thread(condense, parsed, focus, max_chars=max_chars)

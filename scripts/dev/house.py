@@ -39,15 +39,15 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 117_100,
-    "methods, lines": 18_900,
+    "product, lines": 115_400,
+    "methods, lines": 17_700,
     "scripts, lines": 17_100,
     "tests, lines": 91_300,
     "Markdown, words": 73_700,
-    "closure of MedRAG, lines": 17_600,
+    "closure of MedRAG, lines": 16_600,
     "settings": 134,
-    "method options": 107,
-    "error classes": 90,
+    "method options": 80,
+    "error classes": 55,
 }
 
 

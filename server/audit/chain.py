@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from models.errors import ArrowheadError
+from models.errors import ArrowheadError, Fault
 from retrieval.storage.files import make_folder
 
 log = logging.getLogger(__name__)
@@ -190,7 +190,11 @@ def goes_on(line: Line, before: LinePosition) -> bool:
 class AuditFailed(ArrowheadError):
     """Signal that the log cannot be written, or must not be continued as it is."""
 
-    hint = "`arrowhead audit verify` says what is wrong with the log; audit.path names another one"
+    fault = Fault(
+        500,
+        "audit_failed",
+        "`arrowhead audit verify` says what is wrong with the log; audit.path names another one",
+    )
 
 
 class Head:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
-from models.errors import ArrowheadError
+from models.errors import ArrowheadError, Fault
+from server.errors import KEY_REFUSED, RequestError
 from server.types import EgressMode, id_of_digest, key_digest
 
 MAX_RATE: Final = 1_000_000_000
@@ -25,6 +26,8 @@ _NAMESPACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 
 class ScopeInvalid(ArrowheadError, ValueError):
     """Signal an invalid scope, which the message names."""
+
+    fault = Fault(422, "invalid_scope")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +78,7 @@ Version = tuple[int, ...]
 class KeyStoreError(ArrowheadError):
     """Signal that the keys cannot be read or written."""
 
-    hint = "`arrowhead doctor` tells about the file; server.keys_file names another one"
-
-
-class KeyRefused(ArrowheadError):
-    """Signal a key that cannot be created or does not exist."""
-
-    hint = "`arrowhead key list` shows what there is"
+    fault = Fault(503, "keys_unreadable", "`arrowhead doctor` tells about the file; server.keys_file names another one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +168,7 @@ class KeyStore(Protocol):
         The record is durable on return.
 
         Raises:
-            KeyRefused: as ``key_for`` says.
+            RequestError: as ``key_for`` says.
             KeyStoreError: the keys cannot be read or written.
         """
 
@@ -179,7 +176,7 @@ class KeyStore(Protocol):
         """Revoke the key with this id or name, so that no server accepts it from then on.
 
         Raises:
-            KeyRefused: there is no such key, or it is revoked already.
+            RequestError: there is no such key, or it is revoked already.
             KeyStoreError: the keys cannot be read or written.
         """
 
@@ -191,15 +188,17 @@ def key_for(new_key: NewKey, keys: Sequence[StoredKey], now: datetime) -> tuple[
     """Return the secret and the record of a new key beside the ``keys`` of a store.
 
     Raises:
-        KeyRefused: the name is invalid or that of a key that is not revoked, or there are ``MAX_ACTIVE`` such keys.
+        RequestError: the name is invalid or that of a key that is not revoked, or there are ``MAX_ACTIVE`` such keys.
     """
     if _NAME.fullmatch(new_key.name) is None or _ID.fullmatch(new_key.name):
-        raise KeyRefused(f"{new_key.name[:70]!r} is no name of a key: letters, digits and . _ @ + - inside, up to 64")
+        raise RequestError(
+            f"{new_key.name[:70]!r} is no name of a key: letters, digits and . _ @ + - inside, up to 64", KEY_REFUSED
+        )
     active = [key for key in keys if key.revoked is None]
     if any(key.name == new_key.name for key in active):
-        raise KeyRefused(f"there is a key {new_key.name} already; revoke it first")
+        raise RequestError(f"there is a key {new_key.name} already; revoke it first", KEY_REFUSED)
     if len(active) >= MAX_ACTIVE:
-        raise KeyRefused(f"there are {MAX_ACTIVE} keys; revoke some first")
+        raise RequestError(f"there are {MAX_ACTIVE} keys; revoke some first", KEY_REFUSED)
     secret = _new_secret({key.id for key in keys} | set(new_key.taken))
     digest = key_digest(secret)
     key = StoredKey(
@@ -213,12 +212,12 @@ def revoked(which: str, keys: Sequence[StoredKey], now: datetime) -> StoredKey:
     """Return the key with this id or name as revoked at ``now``.
 
     Raises:
-        KeyRefused: there is no such key, or it is revoked already.
+        RequestError: there is no such key, or it is revoked already.
     """
     found = [key for key in keys if which in (key.id, key.name)]
     usable = [key for key in found if key.revoked is None]
     if not usable:
-        raise KeyRefused(f"the key {which[:70]} is revoked already" if found else f"no key {which[:70]}")
+        raise RequestError(f"the key {which[:70]} is revoked already" if found else f"no key {which[:70]}", KEY_REFUSED)
     return replace(usable[0], revoked=now.replace(microsecond=0))
 
 

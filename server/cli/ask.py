@@ -32,10 +32,6 @@ _FLAGS: Final = ALL_FLAGS - {"--host", "--port", "--trace-dir", "--model"}
 _TIMEOUT_S = 900.0
 
 
-class AskFailed(RequestError):
-    """Signal that the server refused the request or could not be reached."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Hold one question and its destination.
@@ -227,7 +223,7 @@ def _ask_server(question: Question) -> None:
     """Print the answer of the server at ``question.url``.
 
     Raises:
-        AskFailed: it refused the request or could not be reached.
+        RequestError: it refused the request or could not be reached.
     """
     from server.methods.shared.call_lines import call_line
 
@@ -284,9 +280,9 @@ def _call(url: str, key: str | None, body: dict[str, Any] | None = None) -> Any:
         with opener.open(request, timeout=_TIMEOUT_S) as reply:
             return json.load(reply)
     except urllib.error.HTTPError as error:
-        raise AskFailed(f"{url}: {_message(error)}") from error
+        raise RequestError(f"{url}: {_message(error)}") from error
     except (OSError, ValueError) as error:
-        raise AskFailed(f"{url}: {error}") from error
+        raise RequestError(f"{url}: {error}") from error
 
 
 def _message(error: HTTPError) -> str:

@@ -115,7 +115,7 @@ def _say(name: str, built: BuildResult) -> None:
 
 @app.command(help="the graphs that are here")
 def status(config: ConfigFile = None, data: DataFolder = None) -> int:
-    from retrieval.errors import GraphDamaged
+    from retrieval.errors import GraphError
     from retrieval.graph.store.catalog import graph_names, unfinished
     from retrieval.graph.store.files import read_manifest
 
@@ -124,7 +124,7 @@ def status(config: ConfigFile = None, data: DataFolder = None) -> int:
     for name in names:
         try:
             manifest = read_manifest(root / name)
-        except GraphDamaged as fault:
+        except GraphError as fault:
             print(f"{name}\tdamaged: {fault.message}")
             continue
         size = sum(fact.bytes for fact in manifest.files.values())

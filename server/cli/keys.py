@@ -193,12 +193,14 @@ def _format_time(moment: datetime) -> str:
 
 @app.command(help="take a key back")
 def revoke(key: Annotated[str, typer.Argument(metavar="ID|NAME")], config: ConfigFile = None) -> int:
-    from server.auth.keys import KeyRefused
+    from server.errors import KEY_REFUSED, RequestError
     from server.types import key_id
 
     settings, store = _opened(config)
     if key in {key_id(one.get_secret_value()) for one in settings.server.api_keys}:
-        raise KeyRefused(f"{key} is a key of server.api_keys: take it out there and start the server anew")
+        raise RequestError(
+            f"{key} is a key of server.api_keys: take it out there and start the server anew", KEY_REFUSED
+        )
     revoked_key = store.revoke(key)
     print(f"{revoked_key.name}: key {revoked_key.id} revoked")
     return 0

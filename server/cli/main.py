@@ -34,7 +34,6 @@ from server.cli import (
     verify,
 )
 from server.cli.options import CommandLineSettings, verbs, with_setting_flags
-from server.errors import RequestError
 from server.printable import escaped_output
 
 
@@ -133,7 +132,6 @@ def _refuse(error: typer.TyperException) -> int:
 def _fail(error: ArrowheadError) -> int:
     from server.settings.loading import SettingsInvalid
 
-    hint = error.fault.hint if isinstance(error, RequestError) else error.hint
     lines = [f"arrowhead: {line}" for line in error.message.splitlines()]
-    print("\n".join([*lines, *([f"hint: {hint}"] if hint else [])]), file=sys.stderr)
+    print("\n".join([*lines, *([f"hint: {error.hint}"] if error.hint else [])]), file=sys.stderr)
     return 2 if isinstance(error, SettingsInvalid) else 1

@@ -186,14 +186,12 @@ def add(
     if not OCR_LANGUAGES.fullmatch(ocr):
         raise typer.BadParameter("names of languages as tesseract has them: eng, eng+deu", param_hint="--ocr")
     results = []
-    with opened(config) as (settings, retrieval):
+    with opened(config) as (_, retrieval):
         for path in files:
             with watched(f"{name}: {path.name}") as watch:
                 options = ReadOptions(kind=kind, ocr=ocr)
                 result = try_file(retrieval.namespaces, name, path, options, watch)
             _say_file(result)
-            if settings.retrieval.grobid_url and result.outcome in ("added", "unchanged"):
-                _ask_grobid(name, path, settings, retrieval)
             results.append(result)
             if result.report.cancelled:
                 break
@@ -207,19 +205,6 @@ def _say_file(result: FileResult) -> None:
         _say(result.file, result.report)
     if result.refused is not None:
         print(f"arrowhead: {result.file}: {result.outcome}: {result.refused.message}", file=sys.stderr)
-
-
-def _ask_grobid(name: str, path: Path, settings: Settings, retrieval: Retrieval) -> None:
-    from retrieval.corpus.ingest.cited_works import keep_cited_works
-    from server.wiring.retrieval import grobid_of
-
-    if (grobid := grobid_of(settings.retrieval)) is None:
-        return
-    cited = keep_cited_works(retrieval.namespaces, name, path, grobid)
-    if cited.fault:
-        print(f"arrowhead: {path.name}: {cited.fault}", file=sys.stderr)
-    elif cited.count:
-        print(f"{path.name}: cites {cited.count:,} works")
 
 
 def _status_of(name: str, results: list[FileResult], given: int) -> int:

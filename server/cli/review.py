@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from retrieval.storage.files import Disk, FileLock, make_folder
-from server.cli.ask import AskFailed, Question, options_of, record_of
+from server.cli.ask import Question, options_of, record_of
 from server.cli.options import ALL_FLAGS, CommandLineSettings, verbs, with_setting_flags
 from server.errors import RequestError
 
@@ -81,7 +81,7 @@ def run(
         record = record_of(spec, cli_settings.load())
         review = review_of(record.get("details") or {})
         if review is None or record.get("outcome") == "call_failed":
-            raise AskFailed(f"{name}: the literature could not be reviewed: {_reason(record)}; nothing is changed")
+            raise RequestError(f"{name}: the literature could not be reviewed: {_reason(record)}; nothing is changed")
         news = news_of(saved, review)
         moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         store.write(with_run(saved, news, moment))
@@ -100,7 +100,7 @@ def list_reviews() -> int:
     for name in names:
         try:
             saved = store.read(name)
-        except ReviewRefused as error:
+        except RequestError as error:
             print(error.message, file=sys.stderr)
             damaged += 1
             continue
@@ -116,10 +116,6 @@ def remove(name: Name) -> int:
     _store().remove(name)
     print(f"removed {name}")
     return 0
-
-
-class ReviewRefused(RequestError):
-    """Signal that a saved review is missing, exists already, is being run or cannot be read or written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,64 +231,64 @@ class SavedReviews:
         """Store a new one.
 
         Raises:
-            ReviewRefused: there is one of this name, or it cannot be written.
+            RequestError: there is one of this name, or it cannot be written.
         """
         with self.held(saved.name):
             if self._path(saved.name).exists():
-                raise ReviewRefused(f"there is a review {saved.name!r} already; remove it, or take another name")
+                raise RequestError(f"there is a review {saved.name!r} already; remove it, or take another name")
             self.write(saved)
 
     def read(self, name: str) -> SavedReview:
         """Return one.
 
         Raises:
-            ReviewRefused: there is none, or its file is damaged.
+            RequestError: there is none, or its file is damaged.
         """
         path = self._path(name)
         try:
             if path.stat().st_size > _MAX_BYTES:
-                raise ReviewRefused(f"{path}: longer than a saved review can be")
+                raise RequestError(f"{path}: longer than a saved review can be")
             fields = json.loads(path.read_text(encoding="utf-8"))
             if fields.pop("format") != FORMAT:
-                raise ReviewRefused(f"{path}: no saved review of this version")
+                raise RequestError(f"{path}: no saved review of this version")
             return SavedReview(**fields)
         except FileNotFoundError:
             there = ", ".join(self.names()) or "none"
-            raise ReviewRefused(f"there is no review {name!r}; there are: {there}") from None
+            raise RequestError(f"there is no review {name!r}; there are: {there}") from None
         except OSError as error:
-            raise ReviewRefused(f"{path}: cannot be read: {error.strerror}") from error
+            raise RequestError(f"{path}: cannot be read: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ReviewRefused(f"{path}: damaged; remove it and save the question again") from error
+            raise RequestError(f"{path}: damaged; remove it and save the question again") from error
 
     def write(self, saved: SavedReview) -> None:
         """Store one in place of its earlier state.
 
         Raises:
-            ReviewRefused: it cannot be written; the earlier state stays.
+            RequestError: it cannot be written; the earlier state stays.
         """
         text = json.dumps({"format": FORMAT, **asdict(saved)}, ensure_ascii=False, indent=1)
         try:
             make_folder(self._folder)
             self._disk.replace(self._path(saved.name), text.encode())
         except OSError as error:
-            raise ReviewRefused(f"{self._folder}: cannot be written: {error.strerror}") from error
+            raise RequestError(f"{self._folder}: cannot be written: {error.strerror}") from error
 
     def remove(self, name: str) -> None:
         """Forget one.
 
         Raises:
-            ReviewRefused: there is none, or it is being run.
+            RequestError: there is none, or it is being run.
         """
         self.read_path(name)
         with self.held(name):
             self._disk.remove([self._path(name)])
 
     def read_path(self, name: str) -> Path:
-        """Return the path of an existing one; raises ReviewRefused where there is none."""
+        """Return the path of an existing one; raises RequestError where there is none."""
         path = self._path(name)
         if not path.exists():
             there = ", ".join(self.names()) or "none"
-            raise ReviewRefused(f"there is no review {name!r}; there are: {there}")
+            raise RequestError(f"there is no review {name!r}; there are: {there}")
         return path
 
     @contextmanager
@@ -300,16 +296,16 @@ class SavedReviews:
         """Keep others from running or changing it meanwhile.
 
         Raises:
-            ReviewRefused: somebody else does.
+            RequestError: somebody else does.
         """
         path = self._path(name)
         try:
             make_folder(self._folder)
             lock = FileLock(path.with_name(f".{name}.lock"))
         except BlockingIOError:
-            raise ReviewRefused(f"review {name!r} is being run or changed by another process") from None
+            raise RequestError(f"review {name!r} is being run or changed by another process") from None
         except OSError as error:
-            raise ReviewRefused(f"{self._folder}: cannot be written: {error.strerror}") from error
+            raise RequestError(f"{self._folder}: cannot be written: {error.strerror}") from error
         try:
             yield
         finally:
@@ -317,7 +313,7 @@ class SavedReviews:
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
-            raise ReviewRefused(
+            raise RequestError(
                 f"{name[:80]!r} is no name for a review: small letters, digits, dots, dashes and underscores, "
                 "64 at most, beginning and ending with a letter or digit"
             )

@@ -22,7 +22,6 @@ from server.cli.options import ConfigFile, verbs
 from server.printable import for_json
 
 if TYPE_CHECKING:
-    from retrieval.corpus.search.fitting import KnownQuestion
     from retrieval.corpus.search.ranking import RankedPassage, Retriever
     from retrieval.corpus.search.searcher import FusedLists
     from retrieval.types import NameInText
@@ -268,65 +267,6 @@ def remove(name: Name, encoder: Encoder, config: ConfigFile = None) -> int:
         retrieval.namespaces.remove_encoder(name, encoder)
     print(f"{name}: vectors of {encoder} removed")
     return 0
-
-
-@index_app.command(
-    help="fit the weights of hybrid search to questions whose documents are known; 1 where they gain nothing"
-)
-def fit(
-    name: Name,
-    questions: Annotated[
-        Path | None,
-        typer.Argument(help='lines of JSON: {"question": "…", "documents": ["PMID:1", …]}', show_default=False),
-    ] = None,
-    forget: Annotated[bool, typer.Option("--forget", help="go back to even weights")] = False,
-    config: ConfigFile = None,
-) -> int:
-    from retrieval.corpus.search.fitting import fit_weights, forget_weights
-
-    if (questions is None) is not forget:
-        raise typer.BadParameter("either a file of questions or --forget is needed", param_hint="QUESTIONS")
-    with opened(config) as (_, retrieval):
-        if questions is None:
-            forget_weights(retrieval.namespaces, name)
-            print(f"{name}: even weights")
-            return 0
-        found = fit_weights(retrieval.namespaces, retrieval.searcher, name, known_questions(questions))
-    print(
-        f"{name}: words {found.weights.words:g}, late interaction {found.weights.late:g}, chosen on "
-        f"{found.chosen_on:,} questions; MAP@10 on {found.decided_on:,} others {found.after:.3f}, "
-        f"before {found.before:.3f}, difference {found.after - found.before:+.3f} "
-        f"({found.low:+.3f} to {found.high:+.3f})"
-    )
-    print(f"{name}: {'stored' if found.stored else 'not stored, as they do not gain for sure'}")
-    return 0 if found.stored else 1
-
-
-def known_questions(path: Path) -> list[KnownQuestion]:
-    """Read questions with their documents.
-
-    Raises:
-        SettingsInvalid: the file cannot be read, or a line is not what it must be; the message has its number.
-    """
-    from retrieval.corpus.search.fitting import KnownQuestion
-    from server.settings.loading import SettingsInvalid
-
-    found: list[KnownQuestion] = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsInvalid(f"{path}: cannot be read: {error}") from error
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line or "{}")
-            text, documents = row["question"], row["documents"]
-            if not isinstance(text, str) or not text.strip() or not isinstance(documents, list):
-                raise TypeError
-        except (ValueError, KeyError, TypeError):
-            message = 'a line is {"question": "…", "documents": ["PMID:1", …]}'
-            raise SettingsInvalid(f"{path}:{number}: {message}") from None
-        found.append(KnownQuestion(text, frozenset(map(str, documents))))
-    return found
 
 
 @index_app.command(help="make an index again from the namespace's passages")

@@ -235,7 +235,7 @@ def add_evidence(settings: Settings, retrieval: Retrieval, files: Sequence[Path]
     """Read files into a namespace of their own.
 
     Raises:
-        DocumentUnreadable, DocumentTooLarge: a file could not be read whole.
+        DocumentUnreadable: a file could not be read whole.
     """
     from retrieval.corpus.chunking import Chunking
     from retrieval.corpus.ingest.add import try_file

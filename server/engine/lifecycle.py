@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from models.catalog import ModelCard
 from models.engines.base import Engine, ExplainsFailure, ServesOpenAi
-from models.errors import ArrowheadError, EngineLoading, EngineUnavailable
+from models.errors import ENGINE_LOADING, ArrowheadError, EngineUnavailable
 
 MAX_DELAY_S: Final = 60.0
 
@@ -147,7 +147,7 @@ class EngineLifecycle:
         if state == "ready" and self._engine is not None:
             return self._engine
         if state == "loading":
-            raise EngineLoading(f"{self.card.name} is loading, for {self.seconds:.0f} s now")
+            raise EngineUnavailable(f"{self.card.name} is loading, for {self.seconds:.0f} s now", ENGINE_LOADING)
         if state == "restarting":
             wait = max(1, math.ceil(self._next_try - time.monotonic() + self._loaded_in))
             raise EngineDied(f"the engine of {self.card.name} has died and is being restarted", retry_after_s=wait)

@@ -17,7 +17,7 @@ from typing import Final
 
 from models.encoders.base import TokenEncoder
 from models.errors import ModelError
-from retrieval.errors import IndexBusy, IndexFault, IndexWriteFailed, RetrievalError
+from retrieval.errors import INDEX_BUSY, INDEX_NOT_WRITTEN, IndexFault, RetrievalError
 from retrieval.formats.records import Article
 from retrieval.gateway.article_vectors import ArticleVectors
 from retrieval.gateway.store.open import open_store
@@ -121,9 +121,11 @@ class ArticleFinder:
             return self._failure
         try:
             vectors.update(store)
-        except IndexBusy:
-            return "the vectors of articles are being made by another process"
-        except IndexWriteFailed as error:
+        except IndexFault as error:
+            if INDEX_BUSY.is_of(error):
+                return "the vectors of articles are being made by another process"
+            if not INDEX_NOT_WRITTEN.is_of(error):
+                raise
             log.warning("vectors of articles are not made until the next start: cause=%s", error.message)
             self._failure = "articles have no vectors of their present text, as these cannot be stored"
             return self._failure

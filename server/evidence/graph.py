@@ -19,7 +19,7 @@ import numpy as np
 
 from models.decoding.types import Call
 from models.encoders.base import Encoder, Floats, PassageText
-from retrieval.errors import GraphError, GraphNodeUnknown, NcbiRefusedByEgress
+from retrieval.errors import GRAPH_NODE_UNKNOWN, GraphError, NcbiRefusedByEgress
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import Extractor
@@ -273,7 +273,7 @@ class AnswerGraph:
         """Return the statements on a node and its neighbours.
 
         Raises:
-            GraphSourceUnavailable, another GraphError or NcbiRefusedByEgress: SPOKE failed or was refused, and the
+            GraphError or NcbiRefusedByEgress: SPOKE failed or was refused, and the
                 local graph has no statements either.
         """
         with self._service.parts.part("lookup") as part:
@@ -319,9 +319,9 @@ class AnswerGraph:
 
         try:
             return await spoke.source.with_listener(before, after).neighbourhood(node)
-        except GraphNodeUnknown:
-            return local
         except (GraphError, NcbiRefusedByEgress) as error:
+            if GRAPH_NODE_UNKNOWN.is_of(error):
+                return local
             if not local.statements:
                 raise
             log.warning("SPOKE not used, the graph here answers: cause=%s", type(error).__name__)

@@ -18,7 +18,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.corpus.store.base import PassageFilter, PassageStore
-from retrieval.errors import IndexDamaged, IndexTooLarge, NamespaceDamaged, NamespaceInvalid
+from retrieval.errors import INDEX_TOO_LARGE, IndexDamaged, IndexFault, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import Ids
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, Spelling, mentions_in, spellings_of
 from retrieval.lexical.keyword_frequency.pes2 import (
@@ -196,7 +196,7 @@ class _Counting:
         """Yield the passages that may have a keyword as it is written, in the order of the texts.
 
         Raises:
-            IndexTooLarge: they are more than one question reads.
+            IndexFault: they are more than one question reads.
         """
         store, words = namespace.store, [words_of(keyword) for keyword in self._keywords]
         index = _keyword_index(namespace) if all(words) and "keywords" in namespace.settings.targets else None
@@ -266,7 +266,9 @@ class _Orders:
 def _bounded(passages: Iterable[Passage]) -> Iterator[Passage]:
     for number, passage in enumerate(passages):
         if number == _MOST_EXACT:
-            raise IndexTooLarge(f"matching exact reads at most {_MOST_EXACT:,} passages a question: use variants")
+            raise IndexFault(
+                f"matching exact reads at most {_MOST_EXACT:,} passages a question: use variants", INDEX_TOO_LARGE
+            )
         yield passage
 
 

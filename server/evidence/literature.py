@@ -50,7 +50,7 @@ from server.evidence.comparison import TextComparison
 from server.evidence.encoders import EncoderPool
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, CallReplied, OptionInvalid
-from server.methods.clinfo.literature import Article, Fetched, Hear, Hits, Link, Section
+from server.methods.clinfo.literature import Article, Fetched, Hear, Hits, Section
 from server.methods.clinfo.options import MAX_ARTICLES, ClinfoOptions, SourceName
 from server.methods.clinfo.queries import limits_of
 from server.methods.clinfo.screening import is_within_limits, text_of
@@ -79,7 +79,6 @@ _NOT_OWN: Final = re.compile(
 )
 _NAMES: Final[dict[EgressMode, str]] = {"off": "gateway", "local-first": "gateway, then PubMed", "ncbi": "PubMed"}
 _GATEWAYS: Final = frozenset({_NAMES["off"], _NAMES["local-first"]})
-_LINKS: Final[dict[Link, str]] = {"citedin": "pubmed_pubmed_citedin", "refs": "pubmed_pubmed_refs"}
 
 
 class LiteratureService:
@@ -176,11 +175,6 @@ class EntrezSource:
         call = NcbiCall("espell", "pubmed", {"db": "pubmed", "term": " ".join(words)})
         _, found = await self._asked(call, lambda reply: read_spellings(reply.body, words))
         return found
-
-    async def linked(self, pmids: Sequence[str], link: Link) -> tuple[str, ...]:
-        ids = ",".join(pmids[: self._batch])
-        _, found = await self._ids("elink", {"dbfrom": "pubmed", "linkname": _LINKS[link], "id": ids})
-        return found.ids
 
     async def full_texts(self, pmcs: Sequence[str]) -> dict[str, tuple[Section, ...]]:
         ids = ",".join(name.removeprefix("PMC") for name in pmcs[:_STRICT_BATCH])
@@ -453,11 +447,9 @@ def article_of(record: formats.Article, source: str) -> Article:
         doi=record.doi.lower(),
         pmc=record.pmc,
         journal=record.journal[0] if record.journal else "",
-        journal_names=tuple(name.lower() for name in record.journal),
         date=_day(record.date),
         authors=record.authors,
         types=types,
-        mesh=tuple(name.lower() for name in record.mesh),
         notices=frozenset(notices),
         item=_item(record),
         url=f"https://pubmed.ncbi.nlm.nih.gov/{record.pmid}/",

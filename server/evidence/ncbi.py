@@ -72,8 +72,6 @@ class NcbiSessions:
         """
         context = self.egress.admit(ask.request_id, ask.key_id, options.egress)
         fetch, site = self.egress.fetch_for(context), self.egress.site_of(context.mode)
-        if not options.condense:
-            return NcbiSession(fetch, site, max_chars=None, tracer=self.parts)
         organism = options.organism or organism_in(question) or "human"
         summary = "none" if asks_for_a_field(question) else options.summaries
         about = Focus(organism=organism, summary=summary, places=asks_for_places(question))

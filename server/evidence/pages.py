@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from retrieval.corpus.readers.pdf import MAX_WIDTH, PageLimits, PageText, draw_page, page_words
-from retrieval.errors import CorpusError, DocumentTooLarge, DocumentUnreadable
+from retrieval.errors import CorpusError, DocumentUnreadable
 from server.on_demand import OnDemand
 
 # A page is drawn at one of these widths, so that a browser of any width finds what another one had drawn, and nobody
@@ -51,7 +51,7 @@ class PageViews:
         """Return a page as a PNG, of one of ``WIDTHS``.
 
         Raises:
-            DocumentUnknown, DocumentUnreadable, DocumentTooLarge: as ``draw_page``, also without another try.
+            DocumentUnknown, DocumentUnreadable: as ``draw_page``, also without another try.
             TooManyRequests: too many pages wait.
         """
         work = partial(draw_page, path, page, drawn_width(width), self._limits)
@@ -70,7 +70,7 @@ class PageViews:
 
         try:
             return await self._pool.run(key_id, in_turn)
-        except (DocumentTooLarge, DocumentUnreadable) as error:
+        except DocumentUnreadable as error:
             self._failed.setdefault(what, (self._clock() + _REMEMBERED_S, error))
             while len(self._failed) > _MAX_REMEMBERED:
                 self._failed.popitem(last=False)

@@ -214,16 +214,6 @@ class PassageService:
             self._opened.close()
 
 
-def _encoder_of(namespaces: Namespaces, names: Sequence[str], usual: str) -> Encoder | None:
-    """Return one encoder for several namespaces: ``usual`` where one of them has it, else that of the first."""
-    found: dict[str, Encoder] = {}
-    for name in names:
-        with namespaces.using(name) as namespace:
-            if namespace.settings.encoder:
-                found.setdefault(namespace.settings.encoder, namespace.encoder)
-    return found.get(usual) or next(iter(found.values()), None)
-
-
 def distinct_names(named: Mapping[str, Sequence[NameInText]]) -> tuple[NameInText, ...]:
     """Return the names of several queries, each once."""
     return tuple({one.name: one for names in named.values() for one in names}.values())

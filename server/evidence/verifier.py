@@ -7,6 +7,7 @@ another system hold.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import time
 from collections import deque
@@ -22,7 +23,7 @@ from models.encoders.model_files import locate
 from models.errors import ArrowheadError, ModelNotFound
 from models.verifiers.base import Judgement, OperatingPoints, Pair, Verifier
 from retrieval.observer import NullObserver, RetrievalObserver
-from server.errors import SERVER_FULL, ServerStopping, TooManyRequests, VerifierUnavailable
+from server.errors import SERVER_FULL, SERVER_STOPPING, RequestError, TooManyRequests, VerifierUnavailable
 from server.settings.verifier import VerifierSettings
 
 log = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ class VerifierService:
         if self._work is not None:
             self._work.cancel()
         while self._waiting:
-            _fail([self._waiting.popleft()], ServerStopping("the server is stopping"))
+            _fail([self._waiting.popleft()], RequestError("the server is stopping", SERVER_STOPPING))
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     async def _judge_part(self, pairs: Sequence[Pair]) -> list[Judgement]:
@@ -134,7 +135,7 @@ class VerifierService:
             try:
                 await self._judge_together(parts)
             except asyncio.CancelledError:
-                _fail(parts, ServerStopping("the server is stopping"))
+                _fail(parts, RequestError("the server is stopping", SERVER_STOPPING))
                 raise
 
     def _next_parts(self) -> list[_Part]:
@@ -200,7 +201,7 @@ def _fail(parts: Sequence[_Part], error: ArrowheadError) -> None:
     for part in parts:
         if not part.judged.done():
             # One of its own for each: a shared exception would gather the traces of all callers.
-            part.judged.set_exception(type(error)(error.message))
+            part.judged.set_exception(copy.copy(error))
 
 
 def _cause(error: Exception) -> str:

@@ -19,7 +19,6 @@ from retrieval.corpus.ingest.add import (
     remove,
     try_file,
 )
-from retrieval.corpus.ingest.cited_works import Grobid, keep_cited_works
 from retrieval.corpus.ingest.pubmed_sync import FetchReport, PubmedQuery, add_query, queries_of, update
 from retrieval.corpus.items import ParsedDocument, ReadOptions
 from retrieval.corpus.namespaces.registry import Namespaces
@@ -41,16 +40,13 @@ class CorpusChanges:
     """Make the work of changes of namespaces, and do it: of this server's jobs, and of another's from their orders.
 
     A file is read under ``limits`` of the server that reads it, and a query leaves under the rules of the server that
-    sends it; ``egress`` None: it makes no calls. With ``grobid`` a PDF's references are read as well.
+    sends it; ``egress`` None: it makes no calls.
     """
 
-    def __init__(
-        self, namespaces: Namespaces, limits: ReadOptions, egress: Egress | None, grobid: Grobid | None = None
-    ) -> None:
+    def __init__(self, namespaces: Namespaces, limits: ReadOptions, egress: Egress | None) -> None:
         self._namespaces = namespaces
         self._limits = limits
         self._egress = egress
-        self._grobid = grobid
 
     def file(self, upload: Upload, *, reader: str, ocr: str, licence: str) -> OrderedWork:
         """Return the work that adds an uploaded file.
@@ -119,9 +115,6 @@ class CorpusChanges:
         name = job.spec.namespace
         result = try_file(self._namespaces, name, order.file, options, watch_of(job))
         fields = _added(result.report) | _file(result)
-        if self._grobid is not None and result.refused is None and not result.report.cancelled:
-            works = keep_cited_works(self._namespaces, name, order.file, self._grobid, job.is_cancelled)
-            fields["cited_works"] = asdict(works)
         return Outcome(fields, result.report.cancelled, result.refused)
 
     def _updated(self, job: Job, arguments: Mapping[str, Any]) -> Outcome:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from server.error_mapping import error_reply
-from server.errors import JOB_UNKNOWN, RequestError, ServerStopping, TooManyRequests
+from server.errors import JOB_UNKNOWN, SERVER_STOPPING, RequestError, TooManyRequests
 from server.jobs.job_folder import JobFolder, StoredJob
 from server.jobs.queue import (
     CANCELLED,
@@ -125,7 +125,11 @@ class LocalJobQueue:
             return _Task(job, OrderedWork(order, perform), _nothing, waiting)
         log.error("job of an earlier process is not done again: id=%s kind=%s", job.id, status.spec.kind)
         task = _Task(job, _no_work, _nothing, status)
-        end: End = ("failed", None, error_reply(ServerStopping("the server that ran this job ended; send it again")))
+        end: End = (
+            "failed",
+            None,
+            error_reply(RequestError("the server that ran this job ended; send it again", SERVER_STOPPING)),
+        )
         task.end(CANCELLED if status.cancelling else end, int(self._now()))
         if self._folder is not None:
             self._folder.end(task.status)

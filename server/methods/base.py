@@ -13,7 +13,7 @@ from models.catalog import ModelCard
 from models.decoding.tool_calls import ToolUse
 from models.decoding.types import CallStatus, LoopFinish, LoopUsage
 from models.engines.base import Engine
-from models.errors import ArrowheadError
+from models.errors import ArrowheadError, Fault
 from models.types import Delta, Grammar, TokenLogprob
 
 Channel = Literal["answer", "reasoning"]
@@ -31,12 +31,10 @@ AUTO: Final = "auto"
 NAMESPACE_METHODS: Final = frozenset({"medrag", "i-medrag", "clinfo", "weiseeule"})
 
 
-class MethodError(ArrowheadError):
-    """Signal that a method could not complete its steps."""
-
-
-class OptionInvalid(MethodError):
+class OptionInvalid(ArrowheadError):
     """Signal an invalid option; ``param`` is ``arrowhead.KEY``."""
+
+    fault = Fault(422, "invalid_option")
 
 
 @dataclass(frozen=True, slots=True)

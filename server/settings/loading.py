@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import SettingsConfigDict, SettingsError
 
-from models.errors import ArrowheadError
+from models.errors import ArrowheadError, Fault
 from server.settings.schema import Settings
 
 ENV_PREFIX = "ARROWHEAD_"
@@ -24,7 +24,11 @@ ENV_PREFIX = "ARROWHEAD_"
 class SettingsInvalid(ArrowheadError):
     """Signal invalid settings, with one line for each mistake: variable, field, cause."""
 
-    hint = "`arrowhead serve --help` lists the flags; every setting has a variable ARROWHEAD_GROUP__FIELD"
+    fault = Fault(
+        500,
+        "settings_invalid",
+        "`arrowhead serve --help` lists the flags; every setting has a variable ARROWHEAD_GROUP__FIELD",
+    )
 
 
 def config_file(flag: Path | None = None) -> Path | None:

@@ -10,7 +10,6 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from server.settings.base import COMMA_LIST, SettingsGroup, is_unencrypted_to_public, web_address
-from server.settings.server import is_loopback
 
 
 class GraphSettings(SettingsGroup):
@@ -66,22 +65,8 @@ class RetrievalSettings(SettingsGroup):
         default=None, description="namespaces may be changed over HTTP; unset: on a loopback bind only"
     )
     max_upload_bytes: int = Field(default=268_435_456, ge=1024, description="largest file that is sent to a namespace")
-    grobid_url: str | None = Field(
-        default=None, description="a GROBID service on this machine, as http://127.0.0.1:8070; tells what PDFs cite"
-    )
     max_jobs: int = Field(default=64, ge=1, le=10_000, description="changes that may wait; more are refused with 429")
     max_jobs_per_key: int = Field(default=32, ge=1, le=10_000, description="of them, those of one key")
-
-    @field_validator("grobid_url")
-    @classmethod
-    def _local_service(cls, url: str | None) -> str | None:
-        """Accept a loopback address alone: whole documents are sent there, and no egress mode lets them leave."""
-        if not url:
-            return None
-        parts = web_address(url)
-        if not is_loopback(parts.hostname or ""):
-            raise ValueError("must be an address of this machine, as http://127.0.0.1:8070; documents do not leave it")
-        return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/api"), "", ""))
 
     @field_validator("encoder_urls")
     @classmethod

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from retrieval.errors import RetrievalError
 from server.error_mapping import ErrorReply, error_reply
-from server.errors import ServerStopping, TooManyRequests
+from server.errors import SERVER_STOPPING, RequestError, TooManyRequests
 from server.jobs.queue import MAX_ATTEMPTS, End, JobLimits, JobSpec, JobStatus, WorkOrder
 from server.jobs.uploads import Upload
 from server.state.database import Database, is_storable
@@ -234,11 +234,15 @@ async def expire_home(connection: Connection, server: Server) -> None:
 
 async def take_back(connection: Connection, now: int) -> list[str]:
     """Queue the jobs of servers that ended, or end those that cannot be done again; return the ids."""
-    error = _packed(asdict(error_reply(ServerStopping("the server that ran this job ended; send it again"))))
+    error = _packed(
+        asdict(error_reply(RequestError("the server that ran this job ended; send it again", SERVER_STOPPING)))
+    )
     values = {"now": now, "error": error, "attempts": MAX_ATTEMPTS}
     found = await (await connection.execute(_TAKE_BACK, values)).fetchall()
     found += await (await connection.execute(_QUEUE_AGAIN)).fetchall()
-    waited = error_reply(ServerStopping("no server that has this namespace ran for a week; send it again"))
+    waited = error_reply(
+        RequestError("no server that has this namespace ran for a week; send it again", SERVER_STOPPING)
+    )
     values_of_old = (now, _packed(asdict(waited)), _MAX_WAIT_S)
     found += await (await connection.execute(_GIVE_UP, values_of_old)).fetchall()
     return [str(row[0]) for row in found]

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from retrieval.errors import DatabaseUnavailable
-from server.error_mapping import error_reply
 from server.errors import JOB_UNKNOWN, RequestError, StateUnavailable, TooManyRequests
 from server.jobs.queue import (
     CANCELLED,
@@ -43,7 +42,7 @@ from server.state.job_tables import CHANNEL, ClaimedJob, JobFiles
 log = logging.getLogger(__name__)
 _LOOK_S: Final = 1.0
 # Codes of errors that are the database's, whatever a job does.
-_LOST: Final = frozenset(error_reply(kind("")).code for kind in (StateUnavailable, DatabaseUnavailable))
+_LOST: Final = frozenset(kind.fault.code for kind in (StateUnavailable, DatabaseUnavailable))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

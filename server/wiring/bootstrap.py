@@ -91,7 +91,7 @@ def build_services(
 
     Raises:
         ModelNotFound: there is no model to serve.
-        GatewayError, AuditFailed, KeyStoreError, StateUnavailable: what the settings name cannot be opened.
+        RetrievalError, AuditFailed, KeyStoreError, StateUnavailable: what the settings name cannot be opened.
     """
     observability = build_observability(settings.tracing)
     card, opened = choose_card(settings), opened or _opened(settings)

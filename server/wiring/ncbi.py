@@ -14,7 +14,7 @@ from typing import Final, cast
 from urllib.parse import urlsplit
 
 from models.errors import ArrowheadError
-from retrieval.errors import GatewayBusyError
+from retrieval.errors import GATEWAY_BUSY
 from retrieval.gateway.app import create_gateway_app
 from retrieval.gateway.blast.service import BlastOptions
 from retrieval.gateway.importing.run import add_human_genes
@@ -254,7 +254,7 @@ def build_ncbi(
     ``key_lookup``: that of a server, whose requests have keys; None takes the keys of the settings.
 
     Raises:
-        GatewayError: the store of the built-in gateway cannot be built.
+        RetrievalError: the store of the built-in gateway cannot be built.
     """
     key_lookup = key_lookup or ApiKeyLookup([key.get_secret_value() for key in settings.server.api_keys])
     policy = replace(EgressPolicy.of(settings.egress), mode_of_key=key_lookup.mode_of)
@@ -271,7 +271,7 @@ def build_egress_service(settings: Settings, observer: RetrievalObserver) -> Ncb
 
     Raises:
         SettingsInvalid: the settings are those of no egress service.
-        GatewayError: the store of names that may leave cannot be opened.
+        RetrievalError: the store of names that may leave cannot be opened.
     """
     if settings.egress.mode != "ncbi":
         raise SettingsInvalid(
@@ -336,10 +336,11 @@ async def fill_gateway(settings: Settings) -> None:
         return
     try:
         number = await asyncio.to_thread(add_human_genes, gateway_dir(settings))
-    except GatewayBusyError:
-        log.info("human genes not added: another process fills the store")
     except (ArrowheadError, OSError) as error:
-        log.warning("human genes not added: cause=%s", type(error).__name__)
+        if GATEWAY_BUSY.is_of(error):
+            log.info("human genes not added: another process fills the store")
+        else:
+            log.warning("human genes not added: cause=%s", type(error).__name__)
     else:
         if number:
             log.info("human genes added to the gateway's store: number=%d", number)

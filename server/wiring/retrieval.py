@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from models.encoders.base import EncoderOptions, Floats, PassageText
 from models.encoders.registry import cross_encoder_memory, encoder_memory
@@ -42,9 +42,6 @@ from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.wiring.models import engine_options
 from server.wiring.namespaces import build_namespaces, is_on_card, uses_card, vector_card
-
-if TYPE_CHECKING:
-    from retrieval.corpus.ingest.cited_works import Grobid
 
 log = logging.getLogger(__name__)
 _CARD = "cuda"
@@ -81,22 +78,13 @@ def build_retrieval(
     )
 
 
-def grobid_of(settings: RetrievalSettings) -> Grobid | None:
-    """Return the service that tells what PDFs cite, None where none is set."""
-    from retrieval.corpus.ingest.cited_works import (
-        Grobid,
-    )  # loads httpx, which commands on namespaces need not wait for
-
-    return Grobid(url=settings.grobid_url) if settings.grobid_url else None
-
-
 def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:
     """Return the memory estimate line by line.
 
     There are no lines if no GPU is used or ``retrieval.card_gib`` does not give its size.
 
     Raises:
-        IndexTooLarge: the sum does not fit; the message has the numbers.
+        IndexFault: the sum does not fit; the message has the numbers.
     """
     chosen = settings.retrieval
     if chosen.card_gib is None or not uses_card(chosen):

@@ -38,7 +38,7 @@ from server.settings.schema import Settings
 from server.traces import TraceStore
 from server.types import id_of_digest
 from server.wiring.namespaces import uses_card
-from server.wiring.retrieval import grobid_of, preload
+from server.wiring.retrieval import preload
 
 log = logging.getLogger(__name__)
 # The first of the models, which answers whatever is asked.
@@ -101,10 +101,7 @@ class Services:
         self.retrieval = components.retrieval
         self.passages = components.passages or PassageService(components.retrieval, components.settings.retrieval)
         self.encoders = components.retrieval.encoders
-        of_files = components.settings.retrieval
-        self.changes = CorpusChanges(
-            components.retrieval.namespaces, ReadOptions(), components.egress, grobid_of(of_files)
-        )
+        self.changes = CorpusChanges(components.retrieval.namespaces, ReadOptions(), components.egress)
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
         self.key_lookup = components.key_lookup or ApiKeyLookup(secrets)
         self.rates = components.rates
@@ -226,7 +223,7 @@ class Services:
 
         Raises:
             TooManyRequests: too many wait.
-            ServerStopping: the server is draining or ended the request.
+            RequestError: the server is draining or ended the request.
         """
         return await self.waited_for(self._computing.run(id_of_digest(owner), work))
 
@@ -237,7 +234,7 @@ class Services:
 
         Raises:
             InvalidRequest, VerifierUnavailable: as ``server.evidence.verification.verify``.
-            ServerOverloaded, KeyOverloaded, ServerStopping, AnswerTimeout: as ``waited_for`` and ``compute``.
+            ServerOverloaded, KeyOverloaded, RequestError, AnswerTimeout: as ``waited_for`` and ``compute``.
         """
         return await self.judged(owner, lambda: verify(self.verifier, query, pieces), deadline)
 
@@ -249,7 +246,7 @@ class Services:
         """Return the result of work that needs no place among the answers; the server's end ends the wait.
 
         Raises:
-            ServerStopping: the server is draining or ended the request.
+            RequestError: the server is draining or ended the request.
             AnswerTimeout: the deadline, on the event loop's clock, passed first.
         """
         try:

@@ -15,7 +15,7 @@ from models.encoders.registry import create_encoder
 from models.encoders.remote_encoder.encoder import RemoteEncoder
 from models.encoders.remote_encoder.references import probe_rows
 from models.encoders.resolve import resolve_encoder
-from models.errors import EncoderUnusable
+from models.errors import ENCODER_UNUSABLE, ModelNotFound
 from scripts.benchmarks.serving.vllm_replica import VllmReplica, vllm_pooling
 
 OPTIONS = EncoderOptions(device="cpu", dtype="float32", batch_tokens=512)
@@ -50,8 +50,8 @@ def test_a_pooling_server_of_vllm_gives_the_vectors_of_the_encoder(server: VllmR
     np.testing.assert_allclose(encoder.encode_queries(TEXTS), local.encode_queries(TEXTS), atol=1e-4)
 
     turned = RemoteEncoder(resolve_encoder("minilm", OPTIONS), options, lambda: np.roll(probe_rows(local), 1, axis=1))
-    with pytest.raises(EncoderUnusable, match="does not compute the vectors of minilm"):
+    with pytest.raises(ModelNotFound, match="does not compute the vectors of minilm", check=ENCODER_UNUSABLE.is_of):
         turned.encode_queries(TEXTS)
     keyless = RemoteEncoderOptions(url=server.url, references=Path("/nowhere"))
-    with pytest.raises(EncoderUnusable, match=r"retrieval\.encoder_api_key"):
+    with pytest.raises(ModelNotFound, match=r"retrieval\.encoder_api_key", check=ENCODER_UNUSABLE.is_of):
         RemoteEncoder(resolve_encoder("minilm", OPTIONS), keyless, lambda: probe_rows(local)).encode_queries(TEXTS)

@@ -20,7 +20,7 @@ from small_engines import CONTEXT, SHORT_PROMPT, SLOTS, build_engine, remote_eng
 from models.decoding.grammar import forced_call_grammar, identifier_grammar
 from models.engines.base import Engine
 from models.engines.scripted_engine import ScriptedEngine
-from models.errors import ContextTooLong, GrammarInvalid, UnsupportedParam
+from models.errors import CONTEXT_TOO_LONG, GRAMMAR_INVALID, ModelError, UnsupportedParam
 from models.types import Delta, GenerateParams, Grammar
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -281,11 +281,11 @@ async def test_abort_of_an_unknown_request_does_nothing(engine: Engine) -> None:
 
 
 async def test_prompt_without_room_is_refused(engine: Engine) -> None:
-    """A prompt as long as the context raises ContextTooLong."""
+    """A prompt as long as the context raises ModelError."""
     prompt = long_prompt(engine, "full", CONTEXT)
     assert len(prompt) == engine.max_model_len
 
-    with pytest.raises(ContextTooLong):
+    with pytest.raises(ModelError, check=CONTEXT_TOO_LONG.is_of):
         await answer(engine, prompt)
 
 
@@ -389,11 +389,11 @@ async def test_only_listed_identifiers_are_written(engine: Engine) -> None:
 
 
 async def test_broken_grammar_is_refused(engine: Engine) -> None:
-    """A regex that does not compile raises GrammarInvalid; the engine lives on."""
+    """A regex that does not compile raises ModelError; the engine lives on."""
     if isinstance(engine, ScriptedEngine):
         pytest.skip("the scripted engine compiles no grammars")
     for broken in (Grammar("regex", "(unclosed"), Grammar("lark", 'start: "unclosed')):
-        with pytest.raises(GrammarInvalid):
+        with pytest.raises(ModelError, check=GRAMMAR_INVALID.is_of):
             await answer(engine, PROMPT, grammar=broken)
 
     assert (await answer(engine, PROMPT, max_tokens=2)).ids

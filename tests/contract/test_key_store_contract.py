@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from server.auth.authentication import ApiKeyLookup, FileKeyStore
-from server.auth.keys import KeyRefused, KeyStore, NewKey, Scopes, Version
-from server.errors import Unauthorized
+from server.auth.keys import KeyStore, NewKey, Scopes, Version
+from server.errors import KEY_REFUSED, RequestError, Unauthorized
 from server.state.database import Database
 from server.state.keys import PostgresKeyStore
 from server.types import key_digest, key_id
@@ -125,7 +125,7 @@ def test_a_key_that_cannot_be_revoked_is_refused(store: KeyStore, which: str, sa
     store.create(NewKey(name="anna"))
     store.revoke("anna")
     before = store.known()
-    with pytest.raises(KeyRefused, match=said):
+    with pytest.raises(RequestError, match=said, check=KEY_REFUSED.is_of):
         store.revoke(which)
     assert store.known() == before
 
@@ -135,7 +135,7 @@ def test_an_invalid_or_used_name_is_refused(store: KeyStore, name: str) -> None:
     """A name is one short line that no id can be mistaken for, and belongs to one key that is not revoked."""
     _, made = store.create(NewKey(name="anna"))
     version = store.version()
-    with pytest.raises(KeyRefused):
+    with pytest.raises(RequestError, check=KEY_REFUSED.is_of):
         store.create(NewKey(name=name))
     assert store.known() == (made,) and store.version() == version
 
@@ -221,7 +221,7 @@ def test_of_concurrent_keys_with_one_name_one_is_created(store: KeyStore, opened
     made: list[str] = []
 
     def create(store: KeyStore) -> None:
-        with contextlib.suppress(KeyRefused):
+        with contextlib.suppress(RequestError):
             made.append(store.create(NewKey(name="anna"))[1].id)
 
     threads = [threading.Thread(target=create, args=(opened(),)) for _ in range(6)]

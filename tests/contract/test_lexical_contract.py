@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retrieval.errors import IndexBusy, IndexDamaged, IndexFault, IndexInputInvalid, IndexMismatch
+from retrieval.errors import INDEX_BUSY, INDEX_INPUT_INVALID, INDEX_MISMATCH, IndexDamaged, IndexFault
 from retrieval.index.base import RowFilter
 from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.tantivy_index import LexicalOptions, open_tantivy, row_of
@@ -126,7 +126,7 @@ def test_ids_of_63_bits_come_back(index: LexicalIndex) -> None:
     fill(index, passage(2**63 - 1, "asthma"))
     assert found(index, "asthma") == [2**63 - 1]
     for number in (0, -5, 2**63):
-        with pytest.raises(IndexInputInvalid):
+        with pytest.raises(IndexFault, check=INDEX_INPUT_INVALID.is_of):
             index.add([passage(3, "asthma"), passage(number, "asthma")])
     index.commit()
     assert len(index) == 1
@@ -308,9 +308,9 @@ def test_one_object_writes_at_a_time_and_readers_see_its_commits(open_index: Ope
     """The second writer is told so until the first has committed; an open reader sees the commit."""
     first, second = open_index(tmp_path / "index"), open_index(tmp_path / "index")
     first.add([passage(1, "asthma")])
-    with pytest.raises(IndexBusy):
+    with pytest.raises(IndexFault, check=INDEX_BUSY.is_of):
         second.add([passage(2, "asthma")])
-    with pytest.raises(IndexBusy):
+    with pytest.raises(IndexFault, check=INDEX_BUSY.is_of):
         second.delete([1])
     first.commit()
     assert found(second, "asthma") == [1]
@@ -371,7 +371,7 @@ def test_an_index_of_another_tokenizer_is_refused(tmp_path: Path) -> None:
     open_tantivy(tmp_path / "t").close()
     manifest = tmp_path / "t" / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"tokenizer": 0}))
-    with pytest.raises(IndexMismatch):
+    with pytest.raises(IndexFault, check=INDEX_MISMATCH.is_of):
         open_tantivy(tmp_path / "t")
 
 

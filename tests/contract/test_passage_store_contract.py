@@ -19,7 +19,7 @@ from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store.base import Change, PassageFilter, PassageStore, PassageStores, PassageWriter, Target
 from retrieval.corpus.store.postgres_stores import PostgresPassageStores
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
-from retrieval.errors import NamespaceBusy, NamespaceExists, NamespaceUnknown
+from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceUnknown
 from retrieval.passages import passage_id, type_bits
 from server.state.database import Database, PassageDatabase
 
@@ -132,7 +132,7 @@ def test_a_store_exists_when_it_is_complete(stores: PassageStores, opened: Calla
 def test_a_name_is_created_once(stores: PassageStores) -> None:
     """The first store stays as it is."""
     create(stores, "ns", reading("PMID:1", "One."))
-    with pytest.raises(NamespaceExists):
+    with pytest.raises(CorpusError, check=NAMESPACE_EXISTS.is_of):
         create(stores, "ns", reading("PMID:2", "Two."))
     assert ids_of(stores, "ns") == ["PMID:1"]
 
@@ -325,7 +325,7 @@ def test_of_concurrent_creations_of_a_name_one_succeeds(opened: Callable[[], Pas
     def attempt(number: int) -> None:
         try:
             create(opened(), "ns", reading(f"PMID:{number}", "One."))
-        except (NamespaceBusy, NamespaceExists) as error:
+        except CorpusError as error:
             results.append(type(error).__name__)
         else:
             results.append(f"PMID:{number}")

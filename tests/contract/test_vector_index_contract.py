@@ -15,7 +15,7 @@ from index_rows import DIM, clustered, like_medcpt, matching_mask, nearest, part
 from models.encoders.base import Metric
 from retrieval.corpus.chunking import Chunker, Chunking
 from retrieval.corpus.store.postgres_stores import PostgresPassageStores
-from retrieval.errors import IndexFault, IndexInputInvalid
+from retrieval.errors import INDEX_INPUT_INVALID, IndexFault
 from retrieval.index.base import NO_ID, RowFilter, Rows, VectorIndex
 from retrieval.index.open import create_index, open_index
 from retrieval.index.pgvector.indices import IndexKey, PgVectorIndices, drop_indices
@@ -326,7 +326,7 @@ def test_rows_that_cannot_be_are_refused_and_nothing_changes(make: Make) -> None
     """NaN, infinities, float16's limits, shapes, ids twice or below one: the error names what is wrong."""
     index = make()
     for rows, param in bad_rows():
-        with pytest.raises(IndexInputInvalid) as fault:
+        with pytest.raises(IndexFault, check=INDEX_INPUT_INVALID.is_of) as fault:
             index.add(rows)
         assert fault.value.param == param
     assert index.stats().rows == 0
@@ -337,9 +337,9 @@ def test_queries_that_cannot_be_are_refused(make: Make) -> None:
     index = make()
     one = np.zeros((1, DIM), np.float32)
     for queries, k in ((np.zeros(DIM, np.float32), 3), (one + np.float32("nan"), 3), (one, 0), (one[:, 1:], 3)):
-        with pytest.raises(IndexInputInvalid):
+        with pytest.raises(IndexFault, check=INDEX_INPUT_INVALID.is_of):
             index.search(queries, k)
-    with pytest.raises(IndexInputInvalid):
+    with pytest.raises(IndexFault, check=INDEX_INPUT_INVALID.is_of):
         index.search(one, 3, RowFilter(ids=np.array([3, 1])))
 
 

@@ -15,7 +15,7 @@ from models.encoders.base import Codes, EncoderFingerprint, Floats, Metric, Pass
 from models.encoders.token_codes import pack, rotation
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
-from retrieval.errors import IndexBusy, IndexDamaged, IndexInputInvalid
+from retrieval.errors import INDEX_BUSY, INDEX_INPUT_INVALID, IndexDamaged, IndexFault
 from retrieval.index.base import NO_ID, IndexStats, Neighbours, RowFilter, Rows
 from retrieval.passages import Hit, Passage, type_bits
 from retrieval.types import NameInText
@@ -109,7 +109,7 @@ class _Folder:
 
     def check(self) -> None:
         if not self._write:
-            raise IndexBusy("opened for reading")
+            raise IndexFault("opened for reading", INDEX_BUSY)
 
     def commit(self) -> None:
         self.check()
@@ -141,7 +141,7 @@ class FolderVectors:
     def add(self, rows: Rows) -> None:
         self._folder.check()
         if rows.vectors.shape != (len(rows.ids), self.dim) or len(set(rows.ids.tolist())) != len(rows.ids):
-            raise IndexInputInvalid("shapes or ids", param="ids")
+            raise IndexFault("shapes or ids", INDEX_INPUT_INVALID, param="ids")
         assert rows.dates is not None and rows.types is not None
         for place, number in enumerate(rows.ids.tolist()):
             self._folder.rows[number] = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.encoders.base import Floats, PassageText
 from models.encoders.hashing import HashingEncoder
-from retrieval.errors import GraphNodeUnknown
+from retrieval.errors import GRAPH_NODE_UNKNOWN, GraphError
 from retrieval.graph.linking import linker as linking
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.model_extraction import Extractor
@@ -118,7 +118,7 @@ class MemoryGraph:
 
     async def neighbourhood(self, node: Node) -> Neighbourhood:
         if node.node_id in self.unknown:
-            raise GraphNodeUnknown(f"no node {node.node_id}")
+            raise GraphError(f"no node {node.node_id}", GRAPH_NODE_UNKNOWN)
         found = self.statements(node.node_id)
         return Neighbourhood(node=node, statements=found, graph=self.graph, release=self.release)
 

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from models.engines.base import Engine
-from models.errors import EngineOverloaded, GrammarInvalid, ModelError, UnsupportedParam
+from models.errors import ENGINE_FULL, GRAMMAR_INVALID, ModelError, UnsupportedParam
 from models.types import Delta, GenerateParams, Grammar
 
 _GRAMMARS = {"json": "json_schema", "grammar": "lark"}
@@ -177,9 +177,9 @@ class Replica:
                 async for event in events:
                     yield f"data: {json.dumps(event)}\n\n"
         except ModelError as error:
-            code = 429 if isinstance(error, EngineOverloaded) else 400
+            code = 429 if ENGINE_FULL.is_of(error) else 400
             form = {"message": error.message, "type": "BadRequestError", "param": None, "code": code}
-            form["param"] = None if isinstance(error, GrammarInvalid) else error.param
+            form["param"] = None if GRAMMAR_INVALID.is_of(error) else error.param
             yield f"data: {json.dumps({'error': form})}\n\n"
         yield "data: [DONE]\n\n"
 

@@ -123,7 +123,6 @@ def test_the_reply_tells_what_was_fused(site: Site) -> None:
     assert "arrowhead index add" in reply["error"]["message"]
     described = site.call("GET", "/v1/namespaces/heart")[1]
     assert described["encoders"] == [{"encoder": "hashing", "recall": 1.0}]
-    assert described["fusion"] == {"words": 0.5, "late": 0.5}
 
 
 def test_pes2_tells_its_keywords_and_their_counts(site: Site) -> None:

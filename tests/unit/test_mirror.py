@@ -164,7 +164,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/retrieval/ncbi/replies/test_parse.py": ("retrieval/ncbi/replies/summaries.py",),
     "tests/unit/server/audit/test_log.py": ("server/audit/verification.py",),
     "tests/unit/server/jobs/test_queue.py": ("server/jobs/uploads.py",),
-    "tests/unit/server/test_error_mapping.py": ("server/errors.py",),
     "tests/unit/server/methods/i_medrag/test_method.py": ("server/methods/i_medrag/sub_answers.py",),
     "tests/unit/server/methods/medrag/test_method.py": (
         "server/methods/medrag/chain_of_thought.py",

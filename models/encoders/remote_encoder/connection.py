@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from models.encoders.base import RemoteEncoderOptions
 from models.engines.remote_engine.connection import Connection as AsyncConnection
 from models.engines.remote_engine.connection import Reply, ServerKind
 from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost, ReplicaSilent
-from models.errors import EncoderUnavailable, EncoderUnusable
+from models.errors import ENCODER_UNAVAILABLE, ENCODER_UNUSABLE, ModelError, ModelNotFound
 
 _ROUTE: Final = "/v1/embeddings"
 # Waits between the tries of one request: long enough for a restarted process to listen again, short for a query.
@@ -25,7 +26,10 @@ _PAUSES_S: Final = (0.2, 0.6, 1.5)
 # The server is starting, overloaded or ending, or a proxy before it has none at this moment.
 _RETRIED: Final = (429, 500, 502, 503, 504)
 _ENCODER: Final = ServerKind(
-    "retrieval.encoder_urls", "retrieval.encoder_", "passages and questions", EncoderUnavailable
+    "retrieval.encoder_urls",
+    "retrieval.encoder_",
+    "passages and questions",
+    partial(ModelError, fault=ENCODER_UNAVAILABLE),
 )
 _REFUSED: Final = {
     400: "it refuses the token ids: its context must be as long as the encoder's, and its route must take token ids",
@@ -43,8 +47,8 @@ class Connection:
     An address with http must be private unless ``allow_http`` is on; this is checked for each connection.
 
     Raises:
-        EncoderUnavailable: the file of certificates cannot be read.
-        EncoderUnusable: the address is not private, and no name.
+        ModelError: the file of certificates cannot be read.
+        ModelNotFound: the address is not private, and no name.
     """
 
     def __init__(self, remote: RemoteEncoderOptions) -> None:
@@ -78,16 +82,16 @@ class Connection:
         """Return the body of the reply to ``body``.
 
         Raises:
-            EncoderUnavailable: the server does not answer, or reports that it cannot now, at the last try; or this
+            ModelError: the server does not answer, or reports that it cannot now, at the last try; or this
                 connection is closed.
-            EncoderUnusable: it refuses the request, or must not be asked, as its address is not private.
+            ModelNotFound: it refuses the request, or must not be asked, as its address is not private.
         """
         failure = ""
         for pause in (*_PAUSES_S, 0.0):
             try:
                 reply = self._try(body)
             except AddressNotPrivate as error:
-                raise EncoderUnusable(str(error)) from error
+                raise ModelNotFound(str(error), ENCODER_UNUSABLE) from error
             except ReplicaLost as lost:
                 with self._lock:
                     self._losses += 1
@@ -99,10 +103,12 @@ class Connection:
                     return reply.body
                 if reply.status not in _RETRIED:
                     reason = _REFUSED.get(reply.status, "see its log")
-                    raise EncoderUnusable(f"the encoder server {self.url} answered with {reply.status}: {reason}")
+                    raise ModelNotFound(
+                        f"the encoder server {self.url} answered with {reply.status}: {reason}", ENCODER_UNUSABLE
+                    )
                 failure = f"status {reply.status}"
             self._closed.wait(pause)
-        raise EncoderUnavailable(f"the encoder server {self.url} does not answer ({failure})")
+        raise ModelError(f"the encoder server {self.url} does not answer ({failure})", ENCODER_UNAVAILABLE)
 
     def _try(self, body: Mapping[str, Any]) -> Reply:
         with self._lock:
@@ -122,11 +128,11 @@ class Connection:
         await asyncio.gather(*requests, return_exceptions=True)
         await self._connection.close()
 
-    def _closed_error(self) -> EncoderUnavailable:
-        return EncoderUnavailable(f"the connection to the encoder server {self.url} is closed")
+    def _closed_error(self) -> ModelError:
+        return ModelError(f"the connection to the encoder server {self.url} is closed", ENCODER_UNAVAILABLE)
 
 
 def _refuse_public(url: str) -> None:
     with suppress(ValueError):  # a name, which is looked up for each connection
         if reason := _ENCODER.refusal(url, [urlsplit(url).hostname or ""]):
-            raise EncoderUnusable(reason)
+            raise ModelNotFound(reason, ENCODER_UNUSABLE)

@@ -35,7 +35,7 @@ from models.encoders.remote_encoder.references import PROBES, probe_vectors, que
 from models.encoders.resolve import ResolvedEncoder, check_tables
 from models.encoders.specs import EncoderSpec
 from models.encoders.texts import EncoderTexts, Text, TruncatingTokenizer, file_digests, fingerprint_of, load_tokenizer
-from models.errors import EncoderUnusable
+from models.errors import ENCODER_UNUSABLE, ModelNotFound
 from models.files import read_json
 
 log = logging.getLogger(__name__)
@@ -58,9 +58,8 @@ class RemoteEncoder:
     ``probes`` returns the local vectors of the probe texts and is called at first use.
 
     Raises:
-        ModelNotFound: files are missing or damaged.
-        EncoderUnusable: the encoder reads pairs or has two models, so that a server cannot compute its vectors from
-            token ids; or tokenizer and config do not fit.
+        ModelNotFound: files are missing or damaged; the encoder reads pairs or has two models, so that a server cannot
+            compute its vectors from token ids; or tokenizer and config do not fit.
     """
 
     def __init__(
@@ -125,8 +124,8 @@ class RemoteEncoder:
         """Compare the server's vectors of all probe texts with the local ones.
 
         Raises:
-            EncoderUnavailable: the server does not answer.
-            EncoderUnusable: its vectors are not those of this encoder, or the local ones cannot be computed.
+            ModelError: the server does not answer.
+            ModelNotFound: its vectors are not those of this encoder, or the local ones cannot be computed.
         """
         with self._checking:
             self._check_all()
@@ -162,10 +161,11 @@ class RemoteEncoder:
         if measured.is_same:
             return
         self._checked = None
-        raise EncoderUnusable(
+        raise ModelNotFound(
             f"{self.url} does not compute the vectors of {self.name}: over the probe texts the lowest cosine with the "
             f"local ones is {measured.cosine:.4f}, and their lengths differ by up to {measured.length_error:.1%}. "
-            "Start it with the same model files, pooling and context length; it must take token ids as they are"
+            "Start it with the same model files, pooling and context length; it must take token ids as they are",
+            ENCODER_UNUSABLE,
         )
 
     def _encode(
@@ -233,8 +233,10 @@ class RemoteEncoder:
         reply = self._server.post(request_body(rows, normalise=self._fingerprint.normalise))
         try:
             vectors = read_vectors(reply, len(rows), self.dim)
-        except EncoderUnusable as error:
-            raise EncoderUnusable(f"{self.url} is no server of {self.name}: its reply {error.message}") from error
+        except ModelNotFound as error:
+            raise ModelNotFound(
+                f"{self.url} is no server of {self.name}: its reply {error.message}", ENCODER_UNUSABLE
+            ) from error
         return unit(vectors) if self._fingerprint.normalise else vectors
 
 
@@ -251,8 +253,10 @@ def _check_sendable(spec: EncoderSpec, url: str) -> None:
     elif len(spec.towers) > 1:
         reason = "has two models, one for queries and one for passages, and a server has one"
     if reason:
-        raise EncoderUnusable(
-            f"{spec.name} {reason}: it cannot run at {url}; take it out of retrieval.encoder_urls, so that it runs here"
+        raise ModelNotFound(
+            f"{spec.name} {reason}: it cannot run at {url}; take it out of retrieval.encoder_urls, "
+            "so that it runs here",
+            ENCODER_UNUSABLE,
         )
 
 
@@ -287,7 +291,7 @@ def read_vectors(reply: bytes, count: int, dim: int) -> Floats:
     """Return the vectors of a reply, float32 [count, dim], in the order of the request.
 
     Raises:
-        EncoderUnusable: the reply is none for ``count`` texts in ``dim`` finite numbers; the message has no address.
+        ModelNotFound: the reply is none for ``count`` texts in ``dim`` finite numbers; the message has no address.
     """
     vectors = np.empty((count, dim), np.float32)
     missing = set(range(count))
@@ -296,18 +300,18 @@ def read_vectors(reply: bytes, count: int, dim: int) -> Floats:
         for entry in entries:
             number = entry["index"]
             if number not in missing:
-                raise EncoderUnusable(f"has {len(entries)} vectors for {count} texts")
+                raise ModelNotFound(f"has {len(entries)} vectors for {count} texts", ENCODER_UNUSABLE)
             missing.remove(number)
             vector = _vector(entry["embedding"])
             if vector.shape != (dim,):
-                raise EncoderUnusable(f"has vectors of {vector.size} numbers and the encoder {dim}")
+                raise ModelNotFound(f"has vectors of {vector.size} numbers and the encoder {dim}", ENCODER_UNUSABLE)
             vectors[number] = vector
     except (ValueError, KeyError, TypeError, binascii.Error) as error:
-        raise EncoderUnusable(f"is no list of embeddings ({type(error).__name__})") from error
+        raise ModelNotFound(f"is no list of embeddings ({type(error).__name__})", ENCODER_UNUSABLE) from error
     if missing:
-        raise EncoderUnusable(f"has {count - len(missing)} vectors for {count} texts")
+        raise ModelNotFound(f"has {count - len(missing)} vectors for {count} texts", ENCODER_UNUSABLE)
     if not np.isfinite(vectors).all():
-        raise EncoderUnusable("has numbers that are not finite")
+        raise ModelNotFound("has numbers that are not finite", ENCODER_UNUSABLE)
     return vectors
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from models.encoders.base import Encoder, EncoderFingerprint, EncoderOptions, Floats, PassageText
 from models.encoders.resolve import ResolvedEncoder
-from models.errors import EncoderUnusable, ModelError
+from models.errors import ENCODER_UNUSABLE, ModelError, ModelNotFound
 from models.files import first_line
 
 # The first one goes with every request, so it is short. The others differ in what a server may do otherwise: special
@@ -44,7 +44,7 @@ def probe_vectors(resolved: ResolvedEncoder, fingerprint: EncoderFingerprint, fo
     """Return the local vectors of ``PROBES``, first as passages, then as queries; compute them where none are stored.
 
     Raises:
-        EncoderUnusable: they cannot be computed or stored here.
+        ModelNotFound: they cannot be computed or stored here.
     """
     described = json.dumps([_VERSION, fingerprint.as_dict(), PROBES], sort_keys=True)
     path = folder / f"{hashlib.sha256(described.encode()).hexdigest()[:32]}.npy"
@@ -53,7 +53,7 @@ def probe_vectors(resolved: ResolvedEncoder, fingerprint: EncoderFingerprint, fo
         _compute(resolved, path)
         rows = _stored(path, fingerprint.dim)
     if rows is None:
-        raise EncoderUnusable(f"{path}: the vectors that a server's are compared with cannot be read")
+        raise ModelNotFound(f"{path}: the vectors that a server's are compared with cannot be read", ENCODER_UNUSABLE)
     return rows
 
 
@@ -72,9 +72,10 @@ def _compute(resolved: ResolvedEncoder, path: Path) -> None:
         try:
             process.submit(store_probes, resolved, path).result()
         except (ModelError, OSError, BrokenProcessPool) as error:
-            raise EncoderUnusable(
+            raise ModelNotFound(
                 f"{resolved.spec.name}: the vectors that a server's are compared with cannot be computed here "
-                f"({first_line(error)}); a machine that has the same model files and torch can make the file {path}"
+                f"({first_line(error)}); a machine that has the same model files and torch can make the file {path}",
+                ENCODER_UNUSABLE,
             ) from error
 
 

@@ -53,7 +53,7 @@ from models.encoders.transformers_encoder.loading import (
     place,
     takes_segments,
 )
-from models.errors import EncoderUnusable, EngineUnavailable
+from models.errors import ENCODER_UNUSABLE, EngineUnavailable, ModelNotFound
 from models.torch_runtime.openmp import run_in_new_thread
 
 _SHORT: Final = 32
@@ -146,7 +146,7 @@ class BatchRunner:
 
         Raises:
             EngineUnavailable: one text alone does not fit into the device's memory.
-            EncoderUnusable: the results are not finite.
+            ModelNotFound: the results are not finite.
         """
         return self.run_with_places(cutter, limit, texts, total, progress)[0]
 
@@ -181,7 +181,9 @@ class BatchRunner:
             places[start + np.array(order)] = np.arange(start, start + len(chunk))
             start += len(chunk)
         if not np.isfinite(result).all():
-            raise EncoderUnusable(f"the model gave numbers that are not finite in {self._placement.dtype}")
+            raise ModelNotFound(
+                f"the model gave numbers that are not finite in {self._placement.dtype}", ENCODER_UNUSABLE
+            )
         return result, places
 
     def _run(self, rows: Sequence[TokenRow], batch: Batch, pad_id: int) -> torch.Tensor:
@@ -234,9 +236,10 @@ class TransformersEncoder:
         self._query = _Tower(weights[0], spec, spec.max_query, lock)
         self._passage = _Tower(weights[-1], spec, spec.max_passage, lock)
         if self._query.dim != self._passage.dim:
-            raise EncoderUnusable(
+            raise ModelNotFound(
                 f"{spec.name}: queries have {self._query.dim} numbers, passages {self._passage.dim}; "
-                "its two models do not belong together"
+                "its two models do not belong together",
+                ENCODER_UNUSABLE,
             )
         self._fingerprint = fingerprint_of(resolved, sha256, self._passage.dim)
 
@@ -282,7 +285,7 @@ class TransformersCrossEncoder:
     Scores are raw logits: a sigmoid would make good hits all equal. Raises what ``load_classifier`` and ``place`` do.
 
     Raises:
-        EncoderUnusable: the model has more than one label.
+        ModelNotFound: the model has more than one label.
     """
 
     def __init__(self, resolved: ResolvedCrossEncoder, options: EncoderOptions) -> None:
@@ -292,8 +295,9 @@ class TransformersCrossEncoder:
         tokenizer = load_tokenizer(resolved.folder.path)
         model = load_classifier(resolved.folder, self._placement)
         if model.config.num_labels != 1:
-            raise EncoderUnusable(
-                f"{resolved.folder.path} has {model.config.num_labels} labels; a cross-encoder has one, the relevance"
+            raise ModelNotFound(
+                f"{resolved.folder.path} has {model.config.num_labels} labels; a cross-encoder has one, the relevance",
+                ENCODER_UNUSABLE,
             )
         check_lengths(model, tokenizer, self._spec.max_tokens, self._spec.name)
         self._cutter = TruncatingTokenizer(tokenizer, self._spec.max_tokens)

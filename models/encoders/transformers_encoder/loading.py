@@ -24,7 +24,7 @@ from torch.nn import functional
 from models.encoders.base import EncoderOptions
 from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.resolve import check_tables
-from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound
+from models.errors import ENCODER_UNUSABLE, EngineUnavailable, ModelNotFound
 from models.files import first_line, read_json
 from models.torch_runtime.devices import DTYPES, cpu_has_bfloat16, torch_device
 from models.torch_runtime.layers import pack_linears
@@ -125,8 +125,7 @@ def load_classifier(folder: ModelFolder, placement: Placement) -> Any:
     """Load the transformer with its classification head.
 
     Raises:
-        ModelNotFound: files are missing or damaged.
-        EncoderUnusable: weights that the model needs are not in the files.
+        ModelNotFound: files are missing or damaged; weights that the model needs are not in the files.
         EngineUnavailable: this machine cannot run it.
     """
     return run_in_new_thread(partial(_load, _read_classifier, folder, placement))
@@ -136,7 +135,7 @@ def check_lengths(model: Any, tokenizer: Any, max_tokens: int, name: str) -> Non
     """Check that every token and every position has a row in the model's tables.
 
     Raises:
-        EncoderUnusable: one has none.
+        ModelNotFound: one has none.
     """
     config = model.config.to_dict() | {"vocab_size": model.config.vocab_size}
     check_tables(config, len(tokenizer), max_tokens, name)
@@ -208,8 +207,9 @@ def _check_report(report: Any, folder: ModelFolder) -> None:
     wrong = sorted(map(str, report["mismatched_keys"])) + sorted(map(str, report["error_msgs"]))
     if missing or wrong:
         names = ", ".join((missing + wrong)[:4])
-        raise EncoderUnusable(
-            f"{folder.path}: {len(missing) + len(wrong)} weights that the model needs are not in its files: {names}"
+        raise ModelNotFound(
+            f"{folder.path}: {len(missing) + len(wrong)} weights that the model needs are not in its files: {names}",
+            ENCODER_UNUSABLE,
         )
 
 

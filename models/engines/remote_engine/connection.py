@@ -10,7 +10,7 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ class ServerKind:
     url: str
     group: str
     sent: str
-    error: type[ModelError]
+    error: Callable[[str], ModelError]
 
     def refusal(self, url: str, addresses: Iterable[str]) -> str:
         """Return why an http server with these addresses may not be asked, "" where all are in private networks."""
@@ -59,7 +59,7 @@ class ServerKind:
         """Return what the certificate of a server is checked with; for http one that knows no authority.
 
         Raises:
-            ModelError: the file of certificates cannot be read; of the class ``error``.
+            ModelError: the file of certificates cannot be read; as ``error`` makes it.
         """
         if not url.startswith("https"):
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

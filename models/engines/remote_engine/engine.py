@@ -38,7 +38,7 @@ from models.engines.remote_engine.model_server import ModelServer
 from models.engines.remote_engine.wire import PLACES, SESSION, ReplicaLost, check_room
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine.sampling_fields import TableSizes, check_penalties, check_tables
-from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
+from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, UnsupportedParam
 from models.types import Delta, EngineStats, GenerateParams
 
 log = logging.getLogger(__name__)
@@ -194,7 +194,7 @@ class RemoteEngine(ServesOpenAi):
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
         if len(self._open) >= self.slots + self._options.max_queue:
-            raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
+            raise ModelError(f"{len(self._open)} requests are open and the queue is full", ENGINE_FULL)
         ask = Ask(prompt_ids, params, session_of(request_id), request_id)
         generation = self._open[request_id] = Generation(ask, server, self.tokenizer, self._remote.silence_s)
         return generation

@@ -91,7 +91,7 @@ class Generation:
         """Yield the deltas, the last with a finish reason.
 
         Raises:
-            GrammarInvalid, UnsupportedParam, EngineOverloaded: the replica refuses the request.
+            UnsupportedParam, ModelError: the replica refuses the request.
             EngineUnavailable: no replica could generate it to its end.
         """
         while True:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from models.engines.base import Tokenizer
 from models.engines.vllm_engine.sampling_fields import TableSizes, check_tables, sampling_fields, structured_field
-from models.errors import EngineOverloaded, GrammarInvalid, ModelError, UnsupportedParam
+from models.errors import ENGINE_FULL, GRAMMAR_INVALID, ModelError, UnsupportedParam
 from models.types import GenerateParams
 
 GENERATE: Final = "/inference/v1/generate"
@@ -188,11 +188,11 @@ class ReplicaRefused(Exception):
     def as_error(self, params: GenerateParams) -> ModelError | ReplicaLost:
         """Return the error of the request or, where another replica may answer it, ``ReplicaLost``."""
         if self.status == 429:
-            return EngineOverloaded("the replica's queue is full")
+            return ModelError("the replica's queue is full", ENGINE_FULL)
         if self.status not in (400, 413, 422):
             return ReplicaLost(f"the replica answered with {self.status}")
         if params.grammar is not None and self.param is None:
-            return GrammarInvalid(self.message, param=params.grammar.param)
+            return ModelError(self.message, GRAMMAR_INVALID, param=params.grammar.param)
         return UnsupportedParam(self.message, param=self.param)
 
 

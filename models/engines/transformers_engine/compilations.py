@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from models.engines.transformers_engine.grammar_mask import CompiledGrammar
-from models.errors import EngineOverloaded, GrammarInvalid
+from models.errors import ENGINE_FULL, GRAMMAR_INVALID, ModelError
 from models.types import Grammar
 
 _MAX_SECONDS: Final = 60.0
@@ -50,8 +50,7 @@ class BoundedCompilations:
         """Return the compiled grammar.
 
         Raises:
-            GrammarInvalid: it does not compile, or not in time.
-            EngineOverloaded: too many others wait, or its turn does not come in time.
+            ModelError: it does not compile, or not in time; too many others wait, or its turn does not come in time.
         """
         compilation = self._known.get(grammar) or self._add(grammar)
         compilation.wanted += 1
@@ -65,7 +64,7 @@ class BoundedCompilations:
 
     def _add(self, grammar: Grammar) -> _Compilation:
         if len(self._known) >= self._most:
-            raise EngineOverloaded("too many grammars are waiting to be compiled", param=grammar.param)
+            raise ModelError("too many grammars are waiting to be compiled", ENGINE_FULL, param=grammar.param)
         begun = asyncio.Event()
         compilation = _Compilation(begun, asyncio.create_task(self._in_turn(grammar, begun)))
         compilation.task.add_done_callback(lambda _: self._forget(grammar, compilation))
@@ -82,12 +81,14 @@ class BoundedCompilations:
             async with asyncio.timeout(self._seconds):
                 await compilation.begun.wait()
         except TimeoutError:
-            raise EngineOverloaded("other grammars take all the time to compile", param=param) from None
+            raise ModelError("other grammars take all the time to compile", ENGINE_FULL, param=param) from None
         # Not awaited itself, so that a cancelled request does not cancel it for others.
         await asyncio.wait({compilation.task}, timeout=self._seconds)
         if not compilation.task.done():
-            raise GrammarInvalid(
-                f"{param}: takes longer than {self._seconds:g} s to prepare; make it smaller or simpler", param=param
+            raise ModelError(
+                f"{param}: takes longer than {self._seconds:g} s to prepare; make it smaller or simpler",
+                GRAMMAR_INVALID,
+                param=param,
             )
         return compilation.task.result()
 

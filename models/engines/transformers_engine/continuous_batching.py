@@ -21,7 +21,7 @@ from models.engines.transformers_engine.kv_cache import KvCache, KvRow, PrefixCa
 from models.engines.transformers_engine.model_loading import cache_argument
 from models.engines.transformers_engine.sampling import choose_tokens, token_logprobs
 from models.engines.transformers_engine.sequences import RunningSequence, Scheduler, prefill_order
-from models.errors import ContextTooLong, ModelError
+from models.errors import CONTEXT_TOO_LONG, ModelError
 from models.types import Delta, EngineStats, TokenLogprob
 
 
@@ -401,8 +401,9 @@ def _logprobs(sequences: Sequence[RunningSequence], logits: Tensor, tokens: Sequ
     return logprobs
 
 
-def _too_long(sequence: RunningSequence, most: int) -> ContextTooLong:
-    return ContextTooLong(
+def _too_long(sequence: RunningSequence, most: int) -> ModelError:
+    return ModelError(
         f"prompt and max_tokens together are {sequence.max_columns} tokens; this machine's memory holds {most}",
+        CONTEXT_TOO_LONG,
         param="max_tokens",
     )

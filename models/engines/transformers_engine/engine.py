@@ -23,7 +23,7 @@ from models.engines.transformers_engine.grammar_mask import GrammarCompiler, Gra
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
 from models.engines.transformers_engine.sequences import RunningSequence
-from models.errors import ContextTooLong, EngineOverloaded, EngineUnavailable, ModelError, UnsupportedParam
+from models.errors import CONTEXT_TOO_LONG, ENGINE_FULL, EngineUnavailable, ModelError, UnsupportedParam
 from models.torch_runtime.openmp import run_in_new_thread
 from models.types import Delta, EngineStats, GenerateParams, TokenLogprob
 
@@ -313,16 +313,17 @@ class TransformersEngine:
         if worker is None or not worker.is_alive():
             raise EngineUnavailable(f"{self.name} is not running")
         if loaded.max_model_len <= len(prompt_ids) < loaded.context_length:
-            raise ContextTooLong(
+            raise ModelError(
                 f"the prompt has {len(prompt_ids)} tokens; this machine's memory holds {loaded.max_model_len} of the "
                 f"model's context of {loaded.context_length}",
+                CONTEXT_TOO_LONG,
                 param="prompt",
             )
         check_request(prompt_ids, params, vocab_size=loaded.tokenizer.vocab_size, max_model_len=loaded.max_model_len)
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
         if len(self._open) >= self._options.slots + self._options.max_queue:
-            raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
+            raise ModelError(f"{len(self._open)} requests are open and the queue is full", ENGINE_FULL)
         return worker
 
     async def _sequence(self, prompt_ids: Sequence[int], params: GenerateParams, key: str) -> RunningSequence:

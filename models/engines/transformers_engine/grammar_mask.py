@@ -26,7 +26,7 @@ from torch import Tensor
 
 from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.library_tokenizer import library_tokenizer
-from models.errors import GrammarInvalid, UnsupportedParam
+from models.errors import GRAMMAR_INVALID, ModelError, UnsupportedParam
 from models.types import Grammar
 
 _MOST_CACHED = 32
@@ -98,11 +98,13 @@ class GrammarCompiler:
         """Compile a grammar, or return it from the cache.
 
         Raises:
-            GrammarInvalid: the grammar is too long or does not compile.
+            ModelError: the grammar is too long or does not compile.
             UnsupportedParam: the model has no end token to close a grammar with.
         """
         if len(grammar.spec) > _MAX_SPEC_CHARS:
-            raise GrammarInvalid(f"the grammar is longer than {_MAX_SPEC_CHARS} characters", param=grammar.param)
+            raise ModelError(
+                f"the grammar is longer than {_MAX_SPEC_CHARS} characters", GRAMMAR_INVALID, param=grammar.param
+            )
         if grammar.kind == "lark":
             return self._lark.compile(grammar)
         lark = self._calls_as_lark(grammar)
@@ -123,8 +125,8 @@ class GrammarCompiler:
                     return _CompiledXgrammar(compiler.compile_json_schema(grammar.spec))
         except (ValueError, RuntimeError, TypeError) as error:
             reason = _SOURCE.sub("", (str(error).strip().splitlines() or [type(error).__name__])[-1])
-            raise GrammarInvalid(
-                f"{grammar.param}: the {grammar.kind} does not compile: {reason}", param=grammar.param
+            raise ModelError(
+                f"{grammar.param}: the {grammar.kind} does not compile: {reason}", GRAMMAR_INVALID, param=grammar.param
             ) from error
 
     def _calls_as_lark(self, grammar: Grammar) -> Grammar | None:
@@ -167,7 +169,7 @@ class GrammarState:
         """Set the logits ([vocabulary], in place) of every token that may not come next to -inf.
 
         Raises:
-            GrammarInvalid: no token may come next.
+            ModelError: no token may come next.
         """
         if self.fill():
             self.apply(logits)
@@ -175,7 +177,9 @@ class GrammarState:
     def apply(self, logits: Tensor) -> None:
         """Mask the logits by what ``fill`` has computed, as ``mask`` does."""
         if not self._words.any():
-            raise GrammarInvalid("the grammar has reached a point where no token is allowed", param="grammar")
+            raise ModelError(
+                "the grammar has reached a point where no token is allowed", GRAMMAR_INVALID, param="grammar"
+            )
         if logits.device.type != "cpu":
             allowed = _unpack(self._bitmask[0].to(logits.device), logits.shape[0])
             logits.masked_fill_(~allowed, -math.inf)
@@ -201,10 +205,10 @@ class GrammarState:
         """Advance the grammar by one token.
 
         Raises:
-            GrammarInvalid: the token is not allowed here (it was not drawn under ``mask``).
+            ModelError: the token is not allowed here (it was not drawn under ``mask``).
         """
         if not self._matcher.accept(token_id):
-            raise GrammarInvalid(f"token {token_id} is not allowed by the grammar here", param="grammar")
+            raise ModelError(f"token {token_id} is not allowed by the grammar here", GRAMMAR_INVALID, param="grammar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +259,7 @@ class LarkCompiler:
         """Compile a grammar, or return it from the cache.
 
         Raises:
-            GrammarInvalid: the grammar does not compile.
+            ModelError: the grammar does not compile.
             UnsupportedParam: the model has no end token to close a grammar with.
         """
         from llguidance import LLMatcher
@@ -270,7 +274,9 @@ class LarkCompiler:
         matcher = LLMatcher(self._library_tokenizer, LLMatcher.grammar_from_lark(grammar.spec), log_level=0)
         if matcher.is_error():
             reason = (matcher.get_error().strip().splitlines() or ["it cannot be read"])[0]
-            raise GrammarInvalid(f"{grammar.param}: the lark does not compile: {reason}", param=grammar.param)
+            raise ModelError(
+                f"{grammar.param}: the lark does not compile: {reason}", GRAMMAR_INVALID, param=grammar.param
+            )
         compiled = CompiledLark(matcher, self._tokenizer.eos_token_ids, self._control)
         with self._lock:
             self._compiled[grammar.spec] = compiled

@@ -16,14 +16,7 @@ from typing import Any
 from models.engines.base import LoraAdapter
 from models.engines.vllm_engine.names import NEWEST, OLDEST, OPTIONAL_ARGUMENTS, TESTED, load
 from models.engines.vllm_engine.sampling_fields import TableSizes, check_tables, structured_field, tables_used
-from models.errors import (
-    EngineOverloaded,
-    EngineUnavailable,
-    GrammarInvalid,
-    ModelError,
-    ModelNotFound,
-    UnsupportedParam,
-)
+from models.errors import ENGINE_FULL, GRAMMAR_INVALID, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
 from models.files import first_line
 from models.types import Grammar
 
@@ -277,12 +270,12 @@ def translate(error: Exception, *, has_grammar: bool) -> ModelError:
     if isinstance(error, load("EngineDeadError")):
         return EngineUnavailable("the engine's process has ended")
     if isinstance(error, _known("QueueOverflowError", "MaxQueuedTokensError")):
-        return EngineOverloaded("the engine's queue is full")
+        return ModelError("the engine's queue is full", ENGINE_FULL)
     # Most checks raise vLLM's own error, but pydantic and a few places raise plain ValueErrors.
     if isinstance(error, (ValueError, *_known("VLLMClientError"))):
         param = getattr(error, "parameter", None)
         if has_grammar and param is None:
-            return GrammarInvalid(message, param="grammar")
+            return ModelError(message, GRAMMAR_INVALID, param="grammar")
         return UnsupportedParam(message, param=param)
     return EngineUnavailable(f"the request failed inside the engine: {message}")
 

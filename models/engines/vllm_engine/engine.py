@@ -27,7 +27,7 @@ from models.engines.vllm_engine.launch import DeviceQuery, query_devices
 from models.engines.vllm_engine.openai_layer import InstrumentedClient, build_layer
 from models.engines.vllm_engine.sampling_fields import check_beside_drafts, check_penalties, sampling_fields
 from models.engines.vllm_engine.stream import LatestSchedulerStats, VllmStream
-from models.errors import EngineOverloaded, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
+from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
 from models.files import first_line
 from models.types import Delta, EngineStats, GenerateParams, Grammar
 
@@ -261,7 +261,7 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         if request_id in self._open:
             raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
         if len(self._open) >= self._slots + self._options.max_queue:
-            raise EngineOverloaded(f"{len(self._open)} requests are open and the queue is full")
+            raise ModelError(f"{len(self._open)} requests are open and the queue is full", ENGINE_FULL)
         stream = self._open[request_id] = VllmStream(prompt_ids, params, self.tokenizer)
         return stream
 

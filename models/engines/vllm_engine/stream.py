@@ -13,7 +13,7 @@ from typing import Any
 
 from models.engines.base import Tokenizer
 from models.engines.text_stream import TextStream
-from models.errors import EngineUnavailable, GrammarInvalid, ModelError
+from models.errors import GRAMMAR_INVALID, EngineUnavailable, ModelError
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
 
 
@@ -104,7 +104,7 @@ class VllmStream:
         Its ids end with the token that completes a stop string; what the engine sampled beyond it is dropped.
 
         Raises:
-            GrammarInvalid, EngineUnavailable: the engine failed this request.
+            ModelError, EngineUnavailable: the engine failed this request.
         """
         completion = output.outputs[0]
         self.started = True
@@ -179,8 +179,10 @@ class VllmStream:
 
     def _failure(self) -> ModelError:
         if self._params.grammar is not None and self.num_sampled_tokens == 0:
-            return GrammarInvalid(
-                "the grammar does not compile for this model's vocabulary", param=self._params.grammar.param
+            return ModelError(
+                "the grammar does not compile for this model's vocabulary",
+                GRAMMAR_INVALID,
+                param=self._params.grammar.param,
             )
         return EngineUnavailable("the engine gave this request up; its log says why")
 

@@ -20,13 +20,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.readers.isolated import reading
 from retrieval.corpus.readers.registry import READING_VERSION, reader
 from retrieval.corpus.store.base import PassageStore, PassageWriter
-from retrieval.errors import (
-    CorpusError,
-    DocumentTooLarge,
-    DocumentUnknown,
-    DocumentUnreadable,
-    NamespaceInvalid,
-)
+from retrieval.errors import CorpusError, DocumentUnknown, DocumentUnreadable, NamespaceInvalid
 
 _PDF: Final = "pdf"
 _RECOGNIZED: Final = "pdf-ocr"  # the kind of a PDF's source where its pictures of pages were read too
@@ -136,7 +130,7 @@ def add_file(
     Unchanged documents cost no encoding; a file that was added before and has not changed costs only its digest.
 
     Raises:
-        DocumentUnreadable, DocumentTooLarge: what was read before that point is kept and indexed.
+        DocumentUnreadable: what was read before that point is kept and indexed.
         CorpusError: another of its kinds.
         IndexFault: an index failed; the journal keeps what it lacks.
     """
@@ -164,7 +158,7 @@ def try_file(
             already = _take_file(run, path, options)
             run.index()
             return FileResult(file, replace(run.result(), already=already))
-    except (DocumentUnreadable, DocumentTooLarge) as error:
+    except DocumentUnreadable as error:
         return FileResult(file, ChangeReport() if run is None else run.result(), error)
 
 

@@ -24,7 +24,14 @@ from retrieval.corpus.items import ParsedDocument, Span, date_number
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.store.base import JournalEntry, PassageWriter
-from retrieval.errors import ImportFileError, IndexDamaged, IndexInputInvalid, IndexTooLarge, NamespaceInvalid
+from retrieval.errors import (
+    INDEX_INPUT_INVALID,
+    INDEX_TOO_LARGE,
+    ImportFileError,
+    IndexDamaged,
+    IndexFault,
+    NamespaceInvalid,
+)
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Source
 from retrieval.index.base import Ids, Rows
@@ -109,15 +116,17 @@ class MedcptImport:
         """Return the chunks in the order of their numbers.
 
         Raises:
-            IndexInputInvalid: a file is missing or is not float32 [n, dim].
+            IndexFault: a file is missing or is not float32 [n, dim].
         """
         try:
             paths = sorted(self.folder.iterdir())
         except OSError as fault:
-            raise IndexInputInvalid(f"{self.folder} cannot be read: {fault.strerror}", param="folder") from fault
+            raise IndexFault(
+                f"{self.folder} cannot be read: {fault.strerror}", INDEX_INPUT_INVALID, param="folder"
+            ) from fault
         found = [(int(match[1]), path) for path in paths if (match := _NAME.fullmatch(path.name))]
         if not found:
-            raise IndexInputInvalid(f"there is no embeds_chunk_*.npy in {self.folder}", param="folder")
+            raise IndexFault(f"there is no embeds_chunk_*.npy in {self.folder}", INDEX_INPUT_INVALID, param="folder")
         return [self._chunk(number, path) for number, path in sorted(found)]
 
     def estimate(self) -> Estimate:
@@ -131,8 +140,8 @@ class MedcptImport:
         A killed run resumes at the interrupted chunk; importing a row again changes nothing.
 
         Raises:
-            IndexTooLarge: the disk of ``state``, or memory, has too little space; nothing has been read then.
-            IndexInputInvalid: files do not belong together; the chunks before are complete.
+            IndexFault: the disk of ``state``, or memory, has too little space; nothing has been read then; files do not
+                belong together; the chunks before are complete.
         """
         done, report = self._done(), ImportReport()
         if not done:
@@ -153,10 +162,13 @@ class MedcptImport:
     def _check_room(self) -> None:
         needed, free = self.estimate(), shutil.disk_usage(self.state.parent).free
         if needed.disk > free:
-            raise IndexTooLarge(f"the index takes {needed.disk:,} bytes on the disk, which has {free:,} free")
+            raise IndexFault(
+                f"the index takes {needed.disk:,} bytes on the disk, which has {free:,} free", INDEX_TOO_LARGE
+            )
         if self.memory_left and needed.memory > self.memory_left:
-            raise IndexTooLarge(
-                f"the index takes {needed.memory:,} bytes of memory, of which {self.memory_left:,} are left"
+            raise IndexFault(
+                f"the index takes {needed.memory:,} bytes of memory, of which {self.memory_left:,} are left",
+                INDEX_TOO_LARGE,
             )
 
     def batches(self, chunk: MedcptChunk, report: ImportReport) -> Iterator[ImportBatch]:
@@ -203,7 +215,9 @@ class MedcptImport:
 
     def _article(self, pmid: str, article: Any, chunk: MedcptChunk) -> tuple[Document, Passage]:
         if not isinstance(article, dict):
-            raise IndexInputInvalid(f"{chunk.articles}: the entry of PMID {pmid} is no object", param="folder")
+            raise IndexFault(
+                f"{chunk.articles}: the entry of PMID {pmid} is no object", INDEX_INPUT_INVALID, param="folder"
+            )
         title, abstract = (str(article.get(key) or "") for key in ("t", "a"))
         document_id, text, date = f"PMID:{pmid}", abstract or title, date_number(str(article.get("d") or ""))
         document = Document(
@@ -223,14 +237,16 @@ class MedcptImport:
         pmids, articles = (self.folder / f"{kind}_chunk_{number}.json" for kind in ("pmids", "pubmed"))
         for path in (pmids, articles):
             if not path.is_file():
-                raise IndexInputInvalid(f"{path} is missing", param="folder")
+                raise IndexFault(f"{path} is missing", INDEX_INPUT_INVALID, param="folder")
         try:
             vectors = np.load(embeds, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError, OSError) as fault:
-            raise IndexInputInvalid(f"{embeds} is cut or no array: {fault}", param="folder") from fault
+            raise IndexFault(f"{embeds} is cut or no array: {fault}", INDEX_INPUT_INVALID, param="folder") from fault
         if vectors.dtype != np.dtype("<f4") or vectors.ndim != 2 or vectors.shape[1] != self.dim:
-            raise IndexInputInvalid(
-                f"{embeds} is {vectors.dtype} {vectors.shape}, not float32 [n, {self.dim}]", param="folder"
+            raise IndexFault(
+                f"{embeds} is {vectors.dtype} {vectors.shape}, not float32 [n, {self.dim}]",
+                INDEX_INPUT_INVALID,
+                param="folder",
             )
         return MedcptChunk(number, embeds, pmids, articles, len(vectors))
 
@@ -248,23 +264,26 @@ def _pmids(chunk: MedcptChunk) -> Ids:
     """Return the PMID of each row.
 
     Raises:
-        IndexInputInvalid: they cannot be this chunk's.
+        IndexFault: they cannot be this chunk's.
     """
     try:
         found = np.array([int(pmid) for pmid in json.loads(chunk.pmids.read_bytes())], np.int64)
     except (ValueError, TypeError) as fault:
-        raise IndexInputInvalid(f"{chunk.pmids} is no list of PMIDs: {fault}", param="folder") from fault
+        raise IndexFault(f"{chunk.pmids} is no list of PMIDs: {fault}", INDEX_INPUT_INVALID, param="folder") from fault
     if len(found) != chunk.rows:
-        raise IndexInputInvalid(f"{chunk.pmids} has {len(found)} PMIDs for {chunk.rows} rows", param="folder")
+        raise IndexFault(
+            f"{chunk.pmids} has {len(found)} PMIDs for {chunk.rows} rows", INDEX_INPUT_INVALID, param="folder"
+        )
     low = chunk.number * PMIDS_PER_CHUNK
     outside = int(np.count_nonzero((found < max(1, low)) | (found >= low + PMIDS_PER_CHUNK)))
     if outside:
-        raise IndexInputInvalid(
+        raise IndexFault(
             f"{chunk.pmids} holds {outside} PMIDs that are not in chunk {chunk.number}: is it another chunk's file?",
+            INDEX_INPUT_INVALID,
             param="folder",
         )
     if len(np.unique(found)) != len(found):
-        raise IndexInputInvalid(f"{chunk.pmids} holds a PMID twice", param="folder")
+        raise IndexFault(f"{chunk.pmids} holds a PMID twice", INDEX_INPUT_INVALID, param="folder")
     return found
 
 
@@ -272,14 +291,14 @@ def _articles(path: Path) -> Iterator[tuple[str, Any]]:
     """Yield (PMID, article) in the order of the file.
 
     Raises:
-        IndexInputInvalid: the file is truncated, or is not one JSON object.
+        IndexFault: the file is truncated, or is not one JSON object.
     """
     try:
         source = Source(path)
         for _, name, article in JsonStream(source, source.chunks()).members():
             yield name, article
     except ImportFileError as fault:
-        raise IndexInputInvalid(fault.message, param="folder") from fault
+        raise IndexFault(fault.message, INDEX_INPUT_INVALID, param="folder") from fault
 
 
 def _row(pmids: Ids, order: NDArray[np.int64], name: str) -> int | None:
@@ -293,7 +312,7 @@ def estimate_medcpt(folder: Path) -> Estimate:
     """Estimate memory and disk for the vectors of all chunks in the folder.
 
     Raises:
-        IndexInputInvalid: the files are not MedCPT embeddings.
+        IndexFault: the files are not MedCPT embeddings.
     """
     return MedcptImport(folder=folder, state=folder / _STATE, namespace="").estimate()
 
@@ -308,8 +327,8 @@ def add_medcpt(
 
     Raises:
         NamespaceInvalid: the namespace's encoder is not MedCPT.
-        IndexTooLarge: the disk has too little space.
-        IndexInputInvalid: files are truncated or do not belong together; the chunks before them are stored.
+        IndexFault: the disk has too little space; files are truncated or do not belong together; the chunks before them
+            are stored.
     """
     with namespaces.writing(name) as (namespace, writer):
         encoder = namespace.encoder

@@ -17,7 +17,6 @@ from retrieval.corpus.items import Item, ParsedDocument, ReadOptions, SkippedRec
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.readers.ncbi_xml import read_pmc, read_pubmed
 from retrieval.errors import (
-    DocumentTooLarge,
     DocumentUnreadable,
     NamespaceDamaged,
     NamespaceInvalid,
@@ -236,7 +235,7 @@ def _read(
         path.write_text(body, encoding="utf-8")
         try:
             items.extend(read(path, options))
-        except (DocumentUnreadable, DocumentTooLarge) as error:
+        except DocumentUnreadable as error:
             items.append(SkippedRecord(name, 0, error.message))
     return items
 

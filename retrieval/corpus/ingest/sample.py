@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 import time
@@ -13,7 +12,7 @@ from typing import Final
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
-from retrieval.errors import NamespaceBusy, NamespaceExists
+from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy
 from retrieval.passages import Document
 
 NOTES: Final = "notes"
@@ -77,7 +76,10 @@ def _make(namespaces: Namespaces, encoder: str, text: str) -> None:
     from retrieval.corpus.ingest.add import add_items
 
     # Another process may have begun it, and been killed or still be running.
-    with contextlib.suppress(NamespaceExists):
+    try:
         namespaces.create(NOTES, NamespaceSettings(encoder=encoder))
+    except CorpusError as error:
+        if not NAMESPACE_EXISTS.is_of(error):
+            raise
     add_items(namespaces, NOTES, read_notes(text))
     namespaces.note(NOTES, _DONE, "whole")

@@ -11,7 +11,7 @@ from typing import Final
 from models.encoders.base import Encoder, lacks_tokens
 from retrieval.corpus.namespaces.settings import VECTORS, Backends
 from retrieval.corpus.store.base import PassageStore, PassageWriter, Target
-from retrieval.errors import IndexMismatch, NamespaceDamaged, NamespaceInvalid
+from retrieval.errors import INDEX_MISMATCH, IndexFault, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import VectorIndex
 
 FURTHER: Final = f"{VECTORS}-"
@@ -41,7 +41,7 @@ class DenseIndex:
         """Return the encoder.
 
         Raises:
-            IndexMismatch: the stored vectors are of another encoder.
+            IndexFault: the stored vectors are of another encoder.
         """
         with self._lock:
             if self._encoder is None:
@@ -49,7 +49,9 @@ class DenseIndex:
                 known = self._store.meta(fingerprint_key(self.target))
                 if known and known != fingerprint_text(encoder):
                     place = f"{self.folder.parent.name}/{self.folder.name}"
-                    raise IndexMismatch(f"the vectors of {place} are of another encoder than {encoder.name}")
+                    raise IndexFault(
+                        f"the vectors of {place} are of another encoder than {encoder.name}", INDEX_MISMATCH
+                    )
                 self._encoder = encoder
             return self._encoder
 

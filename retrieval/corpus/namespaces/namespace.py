@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from models.encoders.base import Encoder, PassageText, RemoteVectors, TokenEncoder, lacks_tokens
-from models.errors import EncoderUnavailable
+from models.errors import ENCODER_UNAVAILABLE, ModelError
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.namespaces.dense import DenseIndex, folder_name, is_dense, require_tokens
 from retrieval.corpus.namespaces.settings import (
@@ -30,7 +28,6 @@ from retrieval.errors import IndexDamaged, IndexFault, NamespaceDamaged, Namespa
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.token_store import TokenCodes
 from retrieval.lexical.base import LexicalIndex, is_outdated
-from retrieval.lexical.fusion import FusionWeights
 from retrieval.passages import Passage, type_bits
 
 log = logging.getLogger(__name__)
@@ -41,8 +38,6 @@ COMMIT: Final = 8 * BATCH
 TOKENS: Final = "tokens"
 # Indices that the passages give again without an encoder.
 TEXTS: Final[tuple[Target, ...]] = ("words", "keywords")
-# Key of the fitted weights of a hybrid search in the store.
-FUSION: Final = "fusion"
 Done = Callable[[int], bool]
 
 
@@ -89,7 +84,7 @@ class Namespace:
 
         Raises:
             NamespaceInvalid: the namespace has no encoder.
-            IndexMismatch: the stored vectors are of another encoder.
+            IndexFault: the stored vectors are of another encoder.
         """
         return self.dense(VECTORS).encoder
 
@@ -183,16 +178,6 @@ class Namespace:
         if not is_dense(target) or count is None or not self.has(target):
             return self.rows(target)
         return count(self.folder / folder_name(target))
-
-    @property
-    def fusion(self) -> FusionWeights:
-        """Return the weights of a hybrid search that were fitted for this namespace, even ones without any."""
-        text = self.store.meta(FUSION)
-        try:
-            stored = json.loads(text)["weights"] if text else {}
-            return FusionWeights(**stored)
-        except (ValueError, TypeError, KeyError) as error:
-            raise NamespaceDamaged(f"{self.folder}: its stored weights are none") from error
 
     def recall(self, target: Target = VECTORS) -> float | None:
         """Return the recall at 10 that was measured when the vectors were indexed, 1 if exact; None if unknown."""
@@ -300,7 +285,7 @@ class Namespace:
         A server that does not answer is no reason to refuse them: stored passages wait for it.
 
         Raises:
-            IndexMismatch: the stored vectors are of another encoder.
+            IndexFault: the stored vectors are of another encoder.
             NamespaceInvalid: the namespace stores token vectors, and its encoder gives none.
             ModelError: an encoder cannot be loaded, or its server computes other vectors.
         """
@@ -309,8 +294,11 @@ class Namespace:
             if target == VECTORS and self.settings.tokens:
                 require_tokens(self.name, encoder)
             if isinstance(encoder, RemoteVectors):
-                with suppress(EncoderUnavailable):
+                try:
                     encoder.check()
+                except ModelError as error:
+                    if not ENCODER_UNAVAILABLE.is_of(error):
+                        raise
 
     def catch_up(self, writer: PassageWriter, done: Done, *, at_least: int = 1) -> int:
         """Update every index that lacks ``at_least`` entries; return how many passages were indexed.

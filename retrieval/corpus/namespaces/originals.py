@@ -1,21 +1,16 @@
 """Keep the original PDFs of a namespace, so that their pages can be shown.
 
 They stand in ``NAME/originals/`` beside the indices, each under the digest of its content, readable by their owner
-alone, with the works that they cite where a service told them. They cannot be rebuilt from the store, and exports do
-not have them: adding the file again brings one back.
+alone. They cannot be rebuilt from the store, and exports do not have them: adding the file again brings one back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from retrieval.corpus.store.base import FILE_ID
 from retrieval.errors import DocumentUnreadable, NamespaceDamaged
@@ -23,32 +18,8 @@ from retrieval.storage.files import Disk, digest_file, make_folder, sync
 
 FOLDER: Final = "originals"
 _SUFFIX: Final = ".pdf"
-_CITED: Final = ".cited.json"
 _BLOCK: Final = 1 << 20
 _ID: Final = re.compile(rf"{FILE_ID}([0-9a-f]{{64}})")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CitedWork:
-    """Hold a work that a document cites; ``year`` is 0 and a text "" where it is not known.
-
-    ``container`` is its journal or book, ``raw`` the reference as it is printed.
-    """
-
-    title: str = ""
-    authors: tuple[str, ...] = ()
-    container: str = ""
-    year: int = 0
-    doi: str = ""
-    pmid: str = ""
-    raw: str = ""
-
-    @property
-    def url(self) -> str:
-        """Return the address of its DOI or of its record at PubMed, "" where it has neither."""
-        if self.doi:
-            return f"https://doi.org/{quote(self.doi)}"
-        return f"https://pubmed.ncbi.nlm.nih.gov/{self.pmid}/" if self.pmid else ""
 
 
 class Originals:
@@ -80,28 +51,6 @@ class Originals:
             if written.sha256 != digest:
                 raise DocumentUnreadable(f"{source}: it changed while it was read; add it again")
 
-    def cited_works(self, document_id: str) -> tuple[CitedWork, ...] | None:
-        """Return the works that a document cites, None where nobody was asked or what was told cannot be read."""
-        found = _ID.fullmatch(document_id)
-        try:
-            rows = json.loads((self._folder / f"{found[1]}{_CITED}").read_bytes()) if found else None
-            return (
-                None if rows is None else tuple(CitedWork(**row | {"authors": tuple(row["authors"])}) for row in rows)
-            )
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
-
-    def keep_cited_works(self, digest: str, works: Sequence[CitedWork]) -> None:
-        """Keep the works that a PDF cites, in place of earlier ones; a kill leaves either whole.
-
-        Raises:
-            NamespaceDamaged: they cannot be written.
-        """
-        target = self._folder / f"{digest}{_CITED}"
-        data = io.BytesIO(json.dumps([asdict(work) for work in works], ensure_ascii=False).encode())
-        with self._replacing(target) as draft:
-            self._disk.write(draft, lambda put: _copy(data.read, put))
-
     @contextlib.contextmanager
     def _replacing(self, target: Path) -> Iterator[Path]:
         """Give the path of a draft that becomes ``target`` at the end of the block, unless the block fails."""
@@ -124,9 +73,7 @@ class Originals:
             try:
                 if path.name.endswith(_SUFFIX) and digest_file(path).sha256 != path.name.removesuffix(_SUFFIX):
                     yield f"{path.name} is not what was added; add the file again"
-                if path.name.endswith(_CITED):
-                    json.loads(path.read_bytes())
-            except (OSError, ValueError) as error:
+            except OSError as error:
                 yield f"{path.name} cannot be read: {error}"
 
     def prune(self, known: Callable[[list[str]], Collection[str]]) -> None:
@@ -136,7 +83,7 @@ class Originals:
         paths = [(f"{FILE_ID}{path.name.split('.')[0]}", path) for path in self._folder.iterdir()]
         kept = known([document_id for document_id, _ in paths])
         for document_id, path in paths:
-            if document_id not in kept or not path.name.endswith((_SUFFIX, _CITED)):
+            if document_id not in kept or not path.name.endswith(_SUFFIX):
                 with contextlib.suppress(OSError):
                     path.unlink()
 

@@ -35,7 +35,6 @@ from retrieval.errors import (
     NamespaceInvalid,
     NamespaceUnknown,
 )
-from retrieval.lexical.fusion import EVEN, FusionWeights
 
 log = logging.getLogger(__name__)
 DAMAGE: Final = "damage was found in"
@@ -47,7 +46,7 @@ class Description:
 
     ``counts`` is None, and ``damage`` gives the reason, where the store cannot be read. ``bytes_disk``: all its files.
     ``recalls``: recall at 10 of the vectors of each encoder, by its id, as it was measured when they were indexed; None
-    where it is not known. ``fusion``: the weights of a hybrid search.
+    where it is not known.
     """
 
     name: str
@@ -57,7 +56,6 @@ class Description:
     bytes_disk: int
     damage: str = ""
     recalls: Mapping[str, float | None] = field(default_factory=dict)
-    fusion: FusionWeights = EVEN
 
     @property
     def recall(self) -> float | None:
@@ -96,7 +94,7 @@ class Namespaces:
         ``created``: the day, yyyy-mm-dd. ``notes``: further values for its store, as ``note`` writes them.
 
         Raises:
-            NamespaceInvalid, NamespaceExists, NamespaceBusy
+            NamespaceInvalid, NamespaceBusy, CorpusError (it exists)
         """
         meta = {**(notes or {}), "settings": settings.as_text(), "created": created}
         with self.stores.creating(checked_name(name), meta, Chunker(settings.chunking), settings.targets):
@@ -123,7 +121,6 @@ class Namespaces:
                     created=store.meta("created"),
                     bytes_disk=size,
                     recalls=namespace.recalls(),
-                    fusion=namespace.fusion,
                 )
         except NamespaceDamaged as error:
             return Description(name=name, settings=None, counts=None, created="", bytes_disk=size, damage=error.message)

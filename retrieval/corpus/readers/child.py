@@ -18,7 +18,7 @@ from typing import Any
 
 from retrieval.corpus.items import Item, ParsedDocument, ReadOptions, Withdrawn
 from retrieval.corpus.readers.registry import guess_reader, reader
-from retrieval.errors import DocumentTooLarge, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 
 
 def _say(**fields: Any) -> None:
@@ -62,8 +62,6 @@ def main(arguments: list[str]) -> None:
     except MemoryError:
         _say(error="memory", detail="")
     except DocumentUnreadable as error:
-        _say(error="unreadable", detail=error.message)
-    except DocumentTooLarge as error:
-        _say(error="large", detail=error.message)
+        _say(error="large" if DOCUMENT_TOO_LARGE.is_of(error) else "unreadable", detail=error.message)
     except Exception as error:  # a fault of a reader is this file's alone
         _say(error="reader", detail=type(error).__name__)

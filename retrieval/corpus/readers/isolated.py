@@ -22,7 +22,7 @@ from typing import IO, Any, Final, NoReturn
 import retrieval
 from retrieval.corpus.items import FileLimits, Item, ParsedDocument, ReadOptions, SkippedRecord, Span, Withdrawn
 from retrieval.corpus.readers import pdf
-from retrieval.errors import CorpusError, DocumentTooLarge, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, CorpusError, DocumentUnreadable
 from retrieval.passages import Document
 
 _BLOCK: Final = 1 << 18
@@ -51,8 +51,8 @@ def reading(
     The items end early where ``cancelled`` returns True. ``child`` is the module whose ``main`` reads the file.
 
     Raises:
-        DocumentUnreadable: the file has no known form, now or at a later item.
-        DocumentTooLarge: a limit of time or memory was reached, now or at a later item.
+        DocumentUnreadable: the file has no known form, now or at a later item; a limit of time or memory was reached,
+            now or at a later item.
     """
     try:
         size = path.stat().st_size
@@ -145,14 +145,16 @@ class _Messages(Iterator[dict[str, Any]]):
             case "unreadable":
                 return DocumentUnreadable(detail)
             case "large":
-                return DocumentTooLarge(detail)
+                return DocumentUnreadable(detail, DOCUMENT_TOO_LARGE)
             case "memory":
                 limit = f"{self._limits.memory_bytes} bytes of memory"
-                return DocumentTooLarge(f"{self._path}: reading it needs more than {limit}")
+                return DocumentUnreadable(f"{self._path}: reading it needs more than {limit}", DOCUMENT_TOO_LARGE)
             case "time":
                 limit = f"more than {self._limits.seconds:g} s for one document"
                 share = f"{self._limits.seconds_per_mib:g} s a MiB beyond that in all"
-                return DocumentTooLarge(f"{self._path}: reading it took too long: {limit}, or {share}")
+                return DocumentUnreadable(
+                    f"{self._path}: reading it took too long: {limit}, or {share}", DOCUMENT_TOO_LARGE
+                )
             case _:
                 return DocumentUnreadable(f"{self._path}: its reader broke ({detail})")
 

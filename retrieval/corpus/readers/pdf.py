@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn
 from retrieval.corpus.items import NO_OPTIONS, Item, PdfLimits, ReadOptions, SkippedRecord, TextBuilder, sha256_of
 from retrieval.corpus.readers import pdf_child
 from retrieval.corpus.readers.pdf_layout import PdfLine, PdfPage, in_columns, page_texts
-from retrieval.errors import CorpusError, DocumentTooLarge, DocumentUnknown, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, CorpusError, DocumentUnknown, DocumentUnreadable
 from retrieval.formats.english import printed_text
 from retrieval.passages import Document
 
@@ -93,8 +93,7 @@ def draw_page(path: Path, page: int, width: int, limits: PageLimits = _PAGE_LIMI
 
     Raises:
         DocumentUnknown: there is no such page.
-        DocumentUnreadable: the PDF is damaged or locked.
-        DocumentTooLarge: a limit was reached.
+        DocumentUnreadable: the PDF is damaged or locked; a limit was reached.
     """
     return _run_page_task(path, ("draw", str(page), str(width), str(_MAX_PIXELS)), limits)
 
@@ -103,7 +102,7 @@ def page_words(path: Path, page: int, limits: PageLimits = _PAGE_LIMITS) -> Page
     """Return the words of a page's text layer, none where it has no text layer.
 
     Raises:
-        DocumentUnknown, DocumentUnreadable, DocumentTooLarge: as ``draw_page``.
+        DocumentUnknown, DocumentUnreadable: as ``draw_page``.
     """
     found = json.loads(_run_page_task(path, ("words", str(page), str(_MAX_CHARS)), limits))
     words = _in_reading_order([PageWord(**word) for word in found["words"]])
@@ -135,8 +134,8 @@ def recognize_pages(
     """Yield the text on pictures of pages, as tesseract reads it; ``languages`` are its names, as "eng+deu".
 
     Raises:
-        DocumentUnreadable: tesseract or one of the languages is not installed, or the PDF is damaged.
-        DocumentTooLarge: a limit was reached.
+        DocumentUnreadable: tesseract or one of the languages is not installed, or the PDF is damaged; a limit was
+            reached.
     """
     for page in pages:  # one process each: the limits are those of one page
         task = ("recognize", languages, str(limits.ocr_seconds), str(page))
@@ -197,11 +196,13 @@ def _page_failure(path: Path, reply: Mapping[str, Any], limits: PageLimits, seco
         case "page":
             return DocumentUnknown(f"there is no such page: {detail}", param="page")
         case "memory":
-            return DocumentTooLarge(f"{path}: the page needs more than {limits.memory_bytes} bytes of memory")
+            return DocumentUnreadable(
+                f"{path}: the page needs more than {limits.memory_bytes} bytes of memory", DOCUMENT_TOO_LARGE
+            )
         case "time":
-            return DocumentTooLarge(f"{path}: the page took more than {seconds:g} s")
+            return DocumentUnreadable(f"{path}: the page took more than {seconds:g} s", DOCUMENT_TOO_LARGE)
         case "large":
-            return DocumentTooLarge(f"{path}: {detail}")
+            return DocumentUnreadable(f"{path}: {detail}", DOCUMENT_TOO_LARGE)
         case "ocr":
             return DocumentUnreadable(f"{path}: characters cannot be recognized: {detail}", param="ocr")
         case _:
@@ -217,8 +218,8 @@ def read(
     without a text layer is recognized; its section is ``BY_OCR``. Nothing is yielded where ``cancelled`` returns True.
 
     Raises:
-        DocumentUnreadable: encrypted, damaged, or images of pages without text; the message says which.
-        DocumentTooLarge: over the limits of ``options.pdf``.
+        DocumentUnreadable: encrypted, damaged, or images of pages without text; the message says which; over the limits
+            of ``options.pdf``.
     """
     digest = sha256_of(path)
     found = _layer(path, options.pdf)
@@ -279,7 +280,7 @@ def _layer(path: Path, limits: PdfLimits) -> _Pages:
                 found.empty.append(int(line["page"]))
             chars += sum(len(drawn.text) for drawn in page.lines)
             if chars > limits.chars:
-                raise DocumentTooLarge(f"{path}: more than {limits.chars} characters of text")
+                raise DocumentUnreadable(f"{path}: more than {limits.chars} characters of text", DOCUMENT_TOO_LARGE)
     texts = page_texts(found.lines)
     found.texts = {number: text for number, text in texts.items() if text}
     found.empty += [number for number, text in texts.items() if not text]
@@ -343,10 +344,12 @@ def _fail(path: Path, line: dict[str, Any], limits: PdfLimits) -> NoReturn:
         case "encrypted":
             raise DocumentUnreadable(f"{path}: the PDF is encrypted: {detail}")
         case "memory":
-            raise DocumentTooLarge(f"{path}: reading it needs more than {limits.memory_bytes} bytes of memory")
+            raise DocumentUnreadable(
+                f"{path}: reading it needs more than {limits.memory_bytes} bytes of memory", DOCUMENT_TOO_LARGE
+            )
         case "time":
-            raise DocumentTooLarge(f"{path}: reading it took more than {limits.seconds:g} s")
+            raise DocumentUnreadable(f"{path}: reading it took more than {limits.seconds:g} s", DOCUMENT_TOO_LARGE)
         case "large":
-            raise DocumentTooLarge(f"{path}: {detail}")
+            raise DocumentUnreadable(f"{path}: {detail}", DOCUMENT_TOO_LARGE)
         case _:
             raise DocumentUnreadable(f"{path}: the PDF is damaged ({detail})")

@@ -18,7 +18,7 @@ from retrieval.corpus.items import (
     path_of,
     unreadable_file,
 )
-from retrieval.errors import DocumentTooLarge, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 from retrieval.formats.english import printed_text
 from retrieval.formats.sources import Source
 from retrieval.passages import Document
@@ -106,13 +106,13 @@ def file_bytes(path: Path) -> bytes:
     """Return the content of a file, decompressed where it is gzip.
 
     Raises:
-        DocumentTooLarge: it has more than 64 MiB.
+        DocumentUnreadable: it has more than 64 MiB.
     """
     data, size = [], 0
     for chunk in Source(path).chunks():
         size += len(chunk)
         if size > MAX_BYTES:
-            raise DocumentTooLarge(f"{path}: larger than {MAX_BYTES} bytes")
+            raise DocumentUnreadable(f"{path}: larger than {MAX_BYTES} bytes", DOCUMENT_TOO_LARGE)
         data.append(chunk)
     return b"".join(data)
 
@@ -121,7 +121,7 @@ def read_decoded(path: Path) -> tuple[str, str]:
     """Return the text of a file, its lines ended by LF, with the name of its encoding.
 
     Raises:
-        DocumentUnreadable, DocumentTooLarge: as ``decoded`` and ``file_bytes``.
+        DocumentUnreadable: as ``decoded`` and ``file_bytes``.
     """
     text, encoding = decoded(file_bytes(path), path)
     return _with_line_ends(text), encoding

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, TextBuilder, path_of, sha256_of
-from retrieval.errors import DocumentTooLarge, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 from retrieval.formats.mathml import GAP, NUMBER_GAP
 from retrieval.formats.notation import lowered, plain, raised, without_marks
 from retrieval.formats.table_grid import SEPARATOR
@@ -42,22 +42,21 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     """Yield one document.
 
     Raises:
-        DocumentUnreadable: the package is damaged, encrypted, or holds no words.
-        DocumentTooLarge: it would unpack to more than 512 MiB.
+        DocumentUnreadable: the package is damaged, encrypted, or holds no words; it would unpack to more than 512 MiB.
     """
     import docx
 
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(info.file_size for info in archive.infolist()) > _MAX_UNPACKED:
-                raise DocumentTooLarge(f"{path}: it unpacks to more than {_MAX_UNPACKED} bytes")
+                raise DocumentUnreadable(f"{path}: it unpacks to more than {_MAX_UNPACKED} bytes", DOCUMENT_TOO_LARGE)
         package = docx.Document(str(path))
         core = package.core_properties
         about = (core.title or "", core.author or "")
         styles = {style.style_id: (style.name or "").lower() for style in package.styles}
         text = TextBuilder()
         heading = _add_body(text, package.element.body, styles)
-    except (DocumentTooLarge, DocumentUnreadable):
+    except DocumentUnreadable:
         raise
     except Exception as error:  # whatever the library raises for a file it cannot read
         raise DocumentUnreadable(f"{path}: the Word document is damaged ({type(error).__name__})") from None

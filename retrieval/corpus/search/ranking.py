@@ -14,7 +14,6 @@ from retrieval.lexical.fusion import (
     EVEN,
     MEDRAG_RRF_K,
     RRF_K,
-    FusionWeights,
     hybrid_fusion,
     reciprocal_rank_fusion,
 )
@@ -122,16 +121,16 @@ def is_retriever(name: object) -> bool:
         return False
 
 
-def fused(retriever: Retriever, rankings: Mapping[Ranker, Sequence[Hit]], weights: FusionWeights = EVEN) -> list[Hit]:
+def fused(retriever: Retriever, rankings: Mapping[Ranker, Sequence[Hit]], share: float = EVEN) -> list[Hit]:
     """Fuse the rankings of a retriever; return a single one unchanged, with its scores.
 
-    ``hybrid`` as ``hybrid_fusion`` does with ``weights``, others by reciprocal ranks with the constant of MedRAG's
+    ``hybrid`` as ``hybrid_fusion`` does with ``share``, others by reciprocal ranks with the constant of MedRAG's
     RRF-2 and RRF-4.
     """
     if len(rankings) == 1:
         return list(*rankings.values())
     if retriever == HYBRID:
-        return hybrid_fusion(rankings["bm25"], rankings[DENSE], weights.words)
+        return hybrid_fusion(rankings["bm25"], rankings[DENSE], share)
     return reciprocal_rank_fusion(list(rankings.values()), rank_constant=MEDRAG_RRF_K)
 
 

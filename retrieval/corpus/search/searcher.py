@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Final
@@ -33,10 +33,10 @@ from retrieval.corpus.search.ranking import (
     rankers_of,
 )
 from retrieval.corpus.store.base import MATCH_ALL, PassageFilter, Target
-from retrieval.errors import BackendUnavailable, IndexDamaged, NamespaceDamaged, NamespaceInvalid
+from retrieval.errors import BACKEND_UNAVAILABLE, IndexDamaged, IndexFault, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.token_store import TokenCodes
-from retrieval.lexical.fusion import EVEN, FusionWeights, feedback_seeds, late_interaction, leaning
+from retrieval.lexical.fusion import feedback_seeds, late_interaction, share_of_words
 from retrieval.observer import NullObserver, RetrievalObserver, TraceSpan
 from retrieval.passages import Hit
 from retrieval.types import NameInText
@@ -204,12 +204,6 @@ class Searcher:
             missing = missing_of_paper(opened[0].dense(target).known_as for target in targets)
             return FusedLists(rankers, missing, stages)
 
-    def parts(self, queries: Sequence[str], name: str) -> list[HybridParts]:
-        """Return what hybrid searches of a namespace fuse, for whoever fits weights; raises as ``search_many``."""
-        with self._namespaces.using(name) as namespace:
-            rankings = _Rankings([namespace], queries, SearchOptions(retriever=HYBRID), self._rankers)
-            return [rankings.parts(index) for index in range(len(queries))]
-
     def over(self, namespaces: Namespaces) -> Searcher:
         """Return a searcher of other namespaces with the same rankers."""
         return Searcher(namespaces, self._rankers, self._observer)
@@ -226,19 +220,6 @@ class Searcher:
             pairs = sorted(zip(scores, judged, strict=True), key=lambda pair: -pair[0])
             found = [_rescored(one, score) for score, one in pairs] + rest
         return found[: options.k]
-
-
-@dataclass(frozen=True, slots=True)
-class HybridParts:
-    """Hold what a hybrid search fuses: rankings by words and by vectors, and similarities by late interaction."""
-
-    words: list[Hit]
-    dense: list[Hit]
-    similarities: dict[int, float]
-
-    def fused(self, weights: FusionWeights) -> list[Hit]:
-        hits = fused(HYBRID, {"bm25": self.words, DENSE: self.dense}, weights)
-        return late_interaction(hits, self.similarities, weights.late)
 
 
 class _Rankings:
@@ -263,24 +244,6 @@ class _Rankings:
         self._of = {name: [self._ranked(name, namespace) for namespace in opened] for name in names}
         if options.retriever == HYBRID and self._takes_feedback():
             self._feed_back()
-        self._weights = self._common_weights() if options.retriever == HYBRID else EVEN
-
-    def _common_weights(self) -> FusionWeights:
-        """Return the weights of the namespaces where they agree, else even ones."""
-        known = {namespace.fusion for namespace in self._opened}
-        return known.pop() if len(known) == 1 else EVEN
-
-    def parts(self, index: int) -> HybridParts:
-        """Return what a hybrid search fuses for the query at ``index``."""
-        words, dense = (self._merged(name, [found[index] for found in self._of[name]]) for name in ("bm25", DENSE))
-        words, dense = words[: self._depth], dense[: self._depth]
-        homes = {hit.passage_id: space for space, found in self._homes(index) for hit in found}
-        best = [hit.passage_id for hit in fused(HYBRID, {"bm25": words, DENSE: dense})]
-        return HybridParts(words, dense, self._similarities(index, best, homes))
-
-    def _homes(self, index: int) -> Iterator[tuple[Namespace, list[Hit]]]:
-        for by_namespace in self._of.values():
-            yield from zip(self._opened, (ranking[index] for ranking in by_namespace), strict=True)
 
     def of(self, index: int) -> list[RankedPassage]:
         """Return the passages for the query at ``index``, fused and checked against the filter."""
@@ -294,9 +257,8 @@ class _Rankings:
                     ranks.setdefault(hit.passage_id, {})[name] = rank
                     homes[hit.passage_id] = namespace
             merged[name] = self._merged(name, rankings)[: self._depth]
-        weights = leaning(self._queries[index], self._weights)
-        hits = fused(self._options.retriever, merged, weights)
-        hits = late_interaction(hits, self._similarities(index, [hit.passage_id for hit in hits], homes), weights.late)
+        hits = fused(self._options.retriever, merged, share_of_words(self._queries[index]))
+        hits = late_interaction(hits, self._similarities(index, [hit.passage_id for hit in hits], homes))
         # Reading the text of every fused passage would take longer than finding them.
         requested = max(self._options.k, self._options.rerank) + self._gone
         return self._found(hits[:requested], ranks, homes)
@@ -402,7 +364,7 @@ class _Rankings:
             case "pes2":
                 index, keywords = namespace.keywords, self._rankers.keywords
                 if keywords is None:
-                    raise BackendUnavailable("there is no ranking by keywords", param="retriever")
+                    raise IndexFault("there is no ranking by keywords", BACKEND_UNAVAILABLE, param="retriever")
                 found = [keywords(index, query, k, where) for query in self._queries]
             case _:
                 found = self._nearest(_dense_of(namespace, name), k, where)

@@ -372,7 +372,7 @@ class PassageStores(Protocol):
         The store exists when the block has ended; an error, or a kill at any moment, leaves none.
 
         Raises:
-            NamespaceExists, NamespaceBusy
+            NamespaceBusy, CorpusError (it exists)
             NamespaceDamaged: the store cannot be written.
         """
 

@@ -17,7 +17,7 @@ from retrieval.corpus.store.base import Target
 from retrieval.corpus.store.postgres_reader import PostgresPassageStore
 from retrieval.corpus.store.postgres_writer import Positions, PostgresPassageWriter, SharedNamespace
 from retrieval.corpus.store.sqlite_stores import locked
-from retrieval.errors import NamespaceBusy, NamespaceExists, NamespaceUnknown
+from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceUnknown
 from retrieval.storage.database import Connection, SharedDatabase
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class PostgresPassageStores:
     ) -> Iterator[PostgresPassageWriter]:
         with self.lock(name):
             if self.exists(name):
-                raise NamespaceExists(f"there is a namespace {name} already")
+                raise CorpusError(f"there is a namespace {name} already", NAMESPACE_EXISTS)
             connection = self._locked[name]
             own = [target for target in targets if target in self.own_targets]
             with connection.transaction():

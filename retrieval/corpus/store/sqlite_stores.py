@@ -32,7 +32,7 @@ from retrieval.corpus.store.base import (
 )
 from retrieval.corpus.store.schema import STORE_NAME, document_of, passage_of, unpack
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
-from retrieval.errors import NamespaceBusy, NamespaceDamaged, NamespaceExists, NamespaceUnknown
+from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceDamaged, NamespaceUnknown
 from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import Document, Passage
 from retrieval.storage.database import ReadPool
@@ -424,7 +424,7 @@ class SqlitePassageStores:
         target = self._root / name
         with self.lock(name):
             if target.exists():
-                raise NamespaceExists(f"there is a namespace {name} already")
+                raise CorpusError(f"there is a namespace {name} already", NAMESPACE_EXISTS)
             with self._writes(target):
                 draft = create_draft(target)
             try:

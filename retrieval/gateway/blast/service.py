@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from retrieval.errors import BlastDatabaseError, BlastFailed
+from retrieval.errors import BlastFailed, GatewayDataError
 from retrieval.formats.records import SequenceSegment
 from retrieval.gateway.blast.databases.build import build_blast_database
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, Discovery, discover_databases, read_database
@@ -348,7 +348,7 @@ class SampleDatabase:
             found = read_database(self.database.folder)
             if [source.sha256 for source in found.sources] == [hashlib.sha256(fasta.encode()).hexdigest()]:
                 return found
-        except BlastDatabaseError:
+        except GatewayDataError:
             pass
         return self._built(fasta)
 
@@ -374,7 +374,7 @@ class SampleDatabase:
                     taxids={key: segment.tax_id for key, segment in self._segments.items()},
                     timeout_s=_BUILD_TIMEOUT_S,
                 )
-        except BlastDatabaseError as error:
+        except GatewayDataError as error:
             raise BlastFailed(error.message) from error
         except OSError as error:
             raise BlastFailed(f"the sample's BLAST database cannot be written: {error.strerror}") from error

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.errors import GatewayBusyError, GatewayDataError, ImportFileError
+from retrieval.errors import GATEWAY_BUSY, GatewayDataError, ImportFileError, RetrievalError
 from retrieval.formats.items import Bad, ReadOptions
 from retrieval.formats.records import Database, Entry, Gene, Link, Organism, Removal, Taxon
 from retrieval.formats.sources import Source
@@ -80,7 +80,7 @@ def import_file(
 
     Raises:
         ImportFileError: the file is not of its kind, truncated or damaged; the store is unchanged.
-        GatewayBusyError: another import is running.
+        RetrievalError: another import is running.
         GatewayDataError: the store cannot be read or written.
     """
     make_folder(data_dir)
@@ -119,7 +119,7 @@ def add_human_genes(data_dir: Path, table: Path = TABLE) -> int:
     the store has all of them or none, and the next call adds them.
 
     Raises:
-        GatewayBusyError: another import is running.
+        RetrievalError: another import is running.
         GatewayDataError: the store cannot be read or written.
     """
     make_folder(data_dir)
@@ -183,14 +183,14 @@ def _import_lock(data_dir: Path) -> Iterator[None]:
     """Hold the import lock, which the kernel releases however the process ends.
 
     Raises:
-        GatewayBusyError: another import holds it.
+        RetrievalError: another import holds it.
     """
     handle = os.open(data_dir / "import.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise GatewayBusyError(f"{data_dir}: another import is at work") from error
+            raise RetrievalError(f"{data_dir}: another import is at work", GATEWAY_BUSY) from error
         yield
     finally:
         os.close(handle)

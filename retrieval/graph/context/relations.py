@@ -251,10 +251,6 @@ def phrase(kind: str) -> str:
     return _PHRASES.get(name) or _guess(name)
 
 
-def is_known(kind: str) -> bool:
-    return kind.removeprefix(NOT).removeprefix("biolink:") in _PHRASES
-
-
 def statement(edge: Edge, source: Node, target: Node, row: int = -1) -> Statement:
     """Build the statement of an edge, with its ends and its sentence."""
     text = f"{readable_kind(source.kind)} {source.name} {phrase(edge.kind)} {readable_kind(target.kind)} {target.name}"

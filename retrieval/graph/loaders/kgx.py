@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from retrieval.errors import GraphFileInvalid
+from retrieval.errors import GRAPH_INVALID, GraphError
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Line, Source, is_tar, split_lines, tar_members
 from retrieval.graph.context.relations import NOT
@@ -60,7 +60,7 @@ class KgxLoader(FileLoader):
     def edges(self) -> Iterator[Edge]:
         yield from parsed(self._records("edges"), _edge, self._place, self._report)
         if missing := {*_KINDS} - self._found:
-            raise GraphFileInvalid(f"KGX: no file has a header or records of {min(missing)}", param="files")
+            raise GraphError(f"KGX: no file has a header or records of {min(missing)}", GRAPH_INVALID, param="files")
 
     def _records(self, what: Kind) -> Iterator[Record]:
         for path in self._files:
@@ -81,7 +81,9 @@ class KgxLoader(FileLoader):
         columns = next(rows)
         kind = _kind_of(columns)
         if kind is None:
-            raise GraphFileInvalid(f"{self.place}: no KGX header: neither id, category nor subject, predicate, object")
+            raise GraphError(
+                f"{self.place}: no KGX header: neither id, category nor subject, predicate, object", GRAPH_INVALID
+            )
         self._found.add(kind)
         if kind == what:
             for row in rows:
@@ -108,7 +110,7 @@ class KgxLoader(FileLoader):
             elif any(cells):
                 yield dict(zip_longest(header, cells, fillvalue=""))
         if not header:
-            raise GraphFileInvalid(f"{self._place.file}: the file is empty", param="files")
+            raise GraphError(f"{self._place.file}: the file is empty", GRAPH_INVALID, param="files")
 
     def _objects(self, source: Source, head: bytes, content: Iterator[bytes], what: Kind) -> Iterator[Record]:
         """Yield the records of this kind of JSON lines, or of one object with arrays of nodes and edges."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from retrieval.errors import GraphFileInvalid
+from retrieval.errors import GRAPH_INVALID, GraphError
 from retrieval.graph.context.relations import NOT
 from retrieval.graph.loaders.reading import (
     FileLoader,
@@ -78,14 +78,18 @@ class OptimuskgLoader(FileLoader):
             from pyarrow import ArrowException
             from pyarrow.parquet import ParquetFile
         except ImportError as fault:
-            raise GraphFileInvalid("Parquet needs pyarrow: pip install 'arrowhead[parquet]'", param="kind") from fault
+            raise GraphError(
+                "Parquet needs pyarrow: pip install 'arrowhead[parquet]'", GRAPH_INVALID, param="kind"
+            ) from fault
         for path in self._files:
             self._place.file, self._place.line = path.name, 0
             try:
                 with ParquetFile(path) as table:
                     found = set(table.schema_arrow.names)
                     if not (found.issuperset(_NODE_COLUMNS) or found.issuperset(_EDGE_COLUMNS)):
-                        raise GraphFileInvalid(f"{path}: neither the columns of nodes nor of edges", param="files")
+                        raise GraphError(
+                            f"{path}: neither the columns of nodes nor of edges", GRAPH_INVALID, param="files"
+                        )
                     if not found.issuperset(columns) or ("from" in found) != ("from" in columns):
                         continue
                     for batch in table.iter_batches(_ROWS, columns=list(columns)):
@@ -93,7 +97,9 @@ class OptimuskgLoader(FileLoader):
                             self._place.line += 1
                             yield row
             except (ArrowException, OSError) as fault:
-                raise GraphFileInvalid(f"{path}: no Parquet file, or a damaged one: {fault}", param="files") from fault
+                raise GraphError(
+                    f"{path}: no Parquet file, or a damaged one: {fault}", GRAPH_INVALID, param="files"
+                ) from fault
 
 
 def _properties(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from retrieval.errors import GraphFileInvalid, ImportFileError
+from retrieval.errors import GRAPH_INVALID, GraphError, ImportFileError
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Line, Source, split_lines
 from retrieval.formats.untrusted_input import whole_characters
@@ -69,18 +69,18 @@ class FileLoader:
 
 @contextmanager
 def file_faults() -> Iterator[None]:
-    """Convert faults of the file itself to GraphFileInvalid."""
+    """Convert faults of the file itself to GraphError."""
     try:
         yield
     except ImportFileError as fault:
-        raise GraphFileInvalid(fault.message, param="files") from fault
+        raise GraphError(fault.message, GRAPH_INVALID, param="files") from fault
 
 
 def chunks(path: Path) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file.
 
     Raises:
-        GraphFileInvalid: the file cannot be read, is truncated or damaged.
+        GraphError: the file cannot be read, is truncated or damaged.
     """
     with file_faults():
         source = Source(path)
@@ -93,7 +93,7 @@ def array_items(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield (line, element) of a file that is one JSON array.
 
     Raises:
-        GraphFileInvalid: the file is not one array.
+        GraphError: the file is not one array.
     """
     with file_faults():
         yield from JsonStream(Source(path), chunks(path)).elements()
@@ -103,7 +103,7 @@ def member_items(path: Path, member: str) -> Iterator[tuple[int, Any]]:
     """Yield (line, element) of the array ``member`` of a file that is one JSON object; its other members are skipped.
 
     Raises:
-        GraphFileInvalid: the file is not one object, or has no such array.
+        GraphError: the file is not one object, or has no such array.
     """
     with file_faults():
         yield from JsonStream(Source(path), chunks(path)).member_elements(member)
@@ -113,7 +113,7 @@ def lines(path: Path) -> Iterator[Line]:
     """Yield (number from 1, text without its line end); text that is not UTF-8 is None.
 
     Raises:
-        GraphFileInvalid: the file cannot be read, is truncated or damaged.
+        GraphError: the file cannot be read, is truncated or damaged.
     """
     with file_faults():
         yield from split_lines(Source(path), chunks(path))
@@ -227,21 +227,23 @@ def table(source: Iterable[Line], place: RecordPosition, report: Report) -> Iter
     leave them out.
 
     Raises:
-        GraphFileInvalid: the header is missing or has a column twice.
+        GraphError: the header is missing or has a column twice.
     """
     header: list[str] = []
     for number, text in source:
         place.line = number
         if text is None:
             if not header:
-                raise GraphFileInvalid(f"{place}: no table: the first line is no UTF-8", param="files")
+                raise GraphError(f"{place}: no table: the first line is no UTF-8", GRAPH_INVALID, param="files")
             report.add(str(place), "the line is not valid UTF-8")
         elif not header:
             if text.startswith("#") or not text.strip():
                 continue
             header = [name.strip() for name in text.split("\t")]
             if len(set(header)) != len(header) or len(header) > _MAX_COLUMNS:
-                raise GraphFileInvalid(f"{place}: no table: a column stands twice in the header", param="files")
+                raise GraphError(
+                    f"{place}: no table: a column stands twice in the header", GRAPH_INVALID, param="files"
+                )
             yield {name: name for name in header}
         elif text:
             cells = text.split("\t")
@@ -250,4 +252,4 @@ def table(source: Iterable[Line], place: RecordPosition, report: Report) -> Iter
                 continue
             yield dict(zip_longest(header, cells, fillvalue=""))
     if not header:
-        raise GraphFileInvalid(f"{place.file}: the file is empty", param="files")
+        raise GraphError(f"{place.file}: the file is empty", GRAPH_INVALID, param="files")

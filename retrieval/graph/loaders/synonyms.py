@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from retrieval.errors import GraphFileInvalid
+from retrieval.errors import GRAPH_INVALID, GraphError
 from retrieval.formats.sources import Line
 from retrieval.graph.loaders.reading import RecordPosition, Report, Row, lines, many, table
 from retrieval.graph.types import Edge, GraphLoader, Node
@@ -83,7 +83,7 @@ def read_synonyms(files: Sequence[Path], report: Report) -> SynonymTable:
     """Read all files.
 
     Raises:
-        GraphFileInvalid: a file is of no known form, or cannot be read.
+        GraphError: a file is of no known form, or cannot be read.
     """
     found = SynonymTable()
     for path in files:
@@ -107,9 +107,10 @@ def _entries(path: Path, place: RecordPosition, report: Report) -> Iterator[_Ent
         return map(_hgnc, _rows(path, place, report))
     if "synonyms" in columns and columns & {"name", "identifier"}:
         return map(_plain, _rows(path, place, report))
-    raise GraphFileInvalid(
+    raise GraphError(
         f"{path}: no file of synonyms: neither OBO, HGNC's table, MeSH's ASCII, DrugBank's vocabulary, nor a table "
         "with the columns name or identifier, and synonyms",
+        GRAPH_INVALID,
         param="synonyms",
     )
 

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from retrieval.errors import GraphFileInvalid
+from retrieval.errors import GRAPH_INVALID, GraphError
 from retrieval.graph.loaders.reading import (
     FileLoader,
     MalformedRecord,
@@ -73,7 +73,9 @@ class PlainLoader(FileLoader):
             rows = table(lines(path), self._place, self._report)
             header = next(rows)
             if not (header.keys() >= _NODE_COLUMNS or header.keys() >= _EDGE_COLUMNS):
-                raise GraphFileInvalid(f"{path}: line {self._place.line}: neither the columns of nodes nor of edges")
+                raise GraphError(
+                    f"{path}: line {self._place.line}: neither the columns of nodes nor of edges", GRAPH_INVALID
+                )
             if header.keys() >= columns:
                 yield from rows
 
@@ -126,7 +128,7 @@ class PrimekgLoader(FileLoader):
             texts = rows(lines(path), self._place, report)
             header = next(csv.reader([next(texts, "")]), [])
             if missing := [name for name in _PRIMEKG_COLUMNS if name not in header]:
-                raise GraphFileInvalid(f"{path}: line 1: this is no PrimeKG kg.csv: no column {missing[0]}")
+                raise GraphError(f"{path}: line 1: this is no PrimeKG kg.csv: no column {missing[0]}", GRAPH_INVALID)
             for text in texts:
                 try:
                     cells = next(csv.reader([text], strict=True))

@@ -20,9 +20,10 @@ from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 from retrieval.errors import (
-    GraphNodeUnknown,
-    GraphSourceMalformed,
-    GraphSourceUnavailable,
+    GRAPH_INVALID,
+    GRAPH_NODE_UNKNOWN,
+    GRAPH_SOURCE_UNAVAILABLE,
+    GraphError,
     NcbiError,
     NcbiMalformed,
     NcbiTimeout,
@@ -68,15 +69,15 @@ def read_types(value: Any) -> Types:
     """Parse the reply of /types.
 
     Raises:
-        GraphSourceMalformed: the reply has another form.
+        GraphError: the reply has another form.
     """
     try:
         nodes, edges = (tuple(map(str, value[key])) for key in ("nodes", "edges"))
         cutoffs = frozenset(name for key in ("node_cutoffs", "edge_cutoffs") for name in value.get(key, {}))
     except (TypeError, KeyError, AttributeError) as fault:
-        raise GraphSourceMalformed("SPOKE's list of types has not the form it had") from fault
+        raise GraphError("SPOKE's list of types has not the form it had", GRAPH_INVALID) from fault
     if not 0 < len(nodes) <= _MAX_TYPES or not 0 < len(edges) <= _MAX_TYPES:
-        raise GraphSourceMalformed(f"SPOKE lists {len(nodes)} kinds of nodes and {len(edges)} of edges")
+        raise GraphError(f"SPOKE lists {len(nodes)} kinds of nodes and {len(edges)} of edges", GRAPH_INVALID)
     return Types(nodes, edges, cutoffs)
 
 
@@ -207,7 +208,7 @@ class SpokeSource:
             raise self._not_there(node)
         types = await self._known_types()
         if node.kind not in types.nodes:
-            raise GraphNodeUnknown(f"SPOKE has no nodes of the kind {node.kind!r}")
+            raise GraphError(f"SPOKE has no nodes of the kind {node.kind!r}", GRAPH_NODE_UNKNOWN)
         edge_types = None if kinds is None else kinds & frozenset(types.edges)
         for part, value in (("identifier", node.identifier), ("name", node.name)):
             if not is_path_segment(value) or edge_types == frozenset():
@@ -227,7 +228,7 @@ class SpokeSource:
                 return self._memory.types[1]
             reply = await self._get(types_url(self._options.url), "types", None)
             if reply.status != _PRESENT:
-                raise GraphSourceMalformed(f"SPOKE's list of types: status {reply.status}")
+                raise GraphError(f"SPOKE's list of types: status {reply.status}", GRAPH_INVALID)
             types = read_types(_json(reply))
             self._memory.types = (time.monotonic() + self._options.types_age_s, types)
             return types
@@ -236,25 +237,26 @@ class SpokeSource:
         """Return the first reply whose status is not transient.
 
         Raises:
-            GraphSourceUnavailable: after the last attempt.
-            GraphSourceMalformed: the reply is too large or compressed.
+            GraphError: after the last attempt; the reply is too large or compressed.
         """
         attempt = 0
         while True:
             attempt += 1
             departure = OutboundCall(url, purpose, node, attempt)
             await self._before_send(departure)
-            fault: GraphSourceUnavailable
+            fault: GraphError
             try:
                 reply = await self._send(departure)
                 if reply.status not in _UNAVAILABLE:
                     return reply
-                fault = GraphSourceUnavailable(f"SPOKE answers with status {reply.status} ({purpose})")
+                fault = GraphError(f"SPOKE answers with status {reply.status} ({purpose})", GRAPH_SOURCE_UNAVAILABLE)
             except (NcbiTooLarge, NcbiMalformed) as error:
-                raise GraphSourceMalformed(f"SPOKE's {purpose}: {_reworded(error)}") from error
+                raise GraphError(f"SPOKE's {purpose}: {_reworded(error)}", GRAPH_INVALID) from error
             except NcbiError as error:
                 slow = "in time" if isinstance(error, NcbiTimeout) else "at all"
-                fault = GraphSourceUnavailable(f"SPOKE does not answer {slow} ({purpose}, attempt {attempt})")
+                fault = GraphError(
+                    f"SPOKE does not answer {slow} ({purpose}, attempt {attempt})", GRAPH_SOURCE_UNAVAILABLE
+                )
                 fault.__cause__ = error
             if attempt > self._options.retries:
                 raise fault
@@ -278,8 +280,10 @@ class SpokeSource:
         while len(self._memory.unknown) > _MAX_UNKNOWN:
             self._memory.unknown.popitem(last=False)
 
-    def _not_there(self, node: Node) -> GraphNodeUnknown:
-        return GraphNodeUnknown(f"SPOKE has no {node.kind} {node.identifier!r} and none named {node.name!r}")
+    def _not_there(self, node: Node) -> GraphError:
+        return GraphError(
+            f"SPOKE has no {node.kind} {node.identifier!r} and none named {node.name!r}", GRAPH_NODE_UNKNOWN
+        )
 
 
 async def _no_listener(_: OutboundCall, __: CallOutcome) -> None:
@@ -291,13 +295,13 @@ def _parsed(reply: HttpReply) -> Reply | None:
     if reply.status == 404:
         return None
     if reply.status != _PRESENT:
-        raise GraphSourceMalformed(f"SPOKE refuses the request: status {reply.status}")
+        raise GraphError(f"SPOKE refuses the request: status {reply.status}", GRAPH_INVALID)
     items = _json(reply)
     if not isinstance(items, list):
-        raise GraphSourceMalformed("SPOKE's neighbourhood is no list")
+        raise GraphError("SPOKE's neighbourhood is no list", GRAPH_INVALID)
     found = read_reply(items)
     if items and not found.nodes:
-        raise GraphSourceMalformed(f"SPOKE's neighbourhood has no node that can be read: {found.faults[0]}")
+        raise GraphError(f"SPOKE's neighbourhood has no node that can be read: {found.faults[0]}", GRAPH_INVALID)
     return found if found.nodes else None
 
 
@@ -306,8 +310,8 @@ def _json(reply: HttpReply) -> Any:
         return json.loads(whole_characters(reply.body.decode("utf-8-sig", "replace")))
     except (ValueError, RecursionError) as fault:
         kind = reply.content_type.partition(";")[0] or "no type"
-        raise GraphSourceMalformed(
-            f"SPOKE answers what is no JSON, or cut ({kind}, {len(reply.body)} bytes)"
+        raise GraphError(
+            f"SPOKE answers what is no JSON, or cut ({kind}, {len(reply.body)} bytes)", GRAPH_INVALID
         ) from fault
 
 

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from models.encoders.base import Encoder, EncoderFingerprint
-from retrieval.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid
+from retrieval.errors import GRAPH_BUSY, GRAPH_DAMAGED, GRAPH_INVALID, GraphError
 from retrieval.graph.loaders.json_files import HetionetLoader, OpenEdgesLoader
 from retrieval.graph.loaders.kgx import KgxLoader
 from retrieval.graph.loaders.optimuskg import OptimuskgLoader
@@ -127,9 +127,8 @@ def build_graph(
     finished records. On any error the older graph remains.
 
     Raises:
-        GraphBusy: another process is building it.
-        GraphFileInvalid: a file is not a graph of this kind.
-        GraphError: the name is invalid, or the disk is full.
+        GraphError: another process is building it; a file is not a graph of this kind; the name is invalid, or the disk
+            is full.
         Exception: whatever the encoder raises.
     """
     check_name(order.name)
@@ -158,7 +157,7 @@ def _sole(target: Path, wait_s: float) -> Iterator[None]:
         try:
             stack.enter_context(build_lock(target, wait_s))
         except TimeoutError as fault:
-            raise GraphBusy(str(fault)) from fault
+            raise GraphError(str(fault), GRAPH_BUSY) from fault
         yield
 
 
@@ -211,15 +210,15 @@ def _put_in_place(draft: Path, target: Path, manifest: Manifest) -> None:
 
 def _inputs(files: Sequence[Path]) -> dict[str, FileDigest]:
     if not files:
-        raise GraphFileInvalid("no file to import is named", param="files")
+        raise GraphError("no file to import is named", GRAPH_INVALID, param="files")
     facts: dict[str, FileDigest] = {}
     for path in files:
         if path.name in facts:
-            raise GraphFileInvalid(f"{path}: two files have this name", param="files")
+            raise GraphError(f"{path}: two files have this name", GRAPH_INVALID, param="files")
         try:
             facts[path.name] = digest_file(path)
         except OSError as fault:
-            raise GraphFileInvalid(f"{path}: cannot be read: {fault.strerror}", param="files") from fault
+            raise GraphError(f"{path}: cannot be read: {fault.strerror}", GRAPH_INVALID, param="files") from fault
     return facts
 
 
@@ -270,7 +269,7 @@ def _read_all(
         writer.finish({"graph": order.name, "release": release, "kind": order.kind})
     except BaseException as fault:
         writer.close()
-        if isinstance(fault, GraphFileInvalid):
+        if GRAPH_INVALID.is_of(fault):
             shutil.rmtree(draft, ignore_errors=True)
         raise
     sync(draft / GRAPH_FILE)
@@ -294,9 +293,8 @@ def open_graph(root: Path, name: str, expects: EncoderFingerprint | None = None)
     """Open the graph of this name.
 
     Raises:
-        GraphError: there is no graph of this name.
-        GraphDamaged: it is incomplete, or of another encoder.
-        GraphBusy: it was replaced during every attempt.
+        GraphError: there is no graph of this name; it is incomplete, or of another encoder; it was replaced during
+            every attempt.
     """
     check_name(name)
     if not (root / name).is_dir():
@@ -306,15 +304,15 @@ def open_graph(root: Path, name: str, expects: EncoderFingerprint | None = None)
         before = _manifest_bytes(root / name)
         try:
             graph = LocalGraph(root / name, expects)
-        except GraphDamaged:
-            if _manifest_bytes(root / name) == before:
+        except GraphError as error:
+            if not GRAPH_DAMAGED.is_of(error) or _manifest_bytes(root / name) == before:
                 raise
             continue
         # Another build may have replaced the folder while its files were opened.
         if _manifest_bytes(root / name) == before:
             return graph
         graph.close()
-    raise GraphBusy(f"{root / name} is replaced again and again", param="name")
+    raise GraphError(f"{root / name} is replaced again and again", GRAPH_BUSY, param="name")
 
 
 def _manifest_bytes(folder: Path) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from models.encoders.base import EncoderFingerprint
-from retrieval.errors import GraphDamaged
+from retrieval.errors import GRAPH_DAMAGED, GraphError
 from retrieval.graph.types import Edge, Node
 from retrieval.storage.files import FileDigest, digest_file
 
@@ -143,7 +143,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read and verify the manifest of a folder.
 
     Raises:
-        GraphDamaged: the manifest is missing, modified, or of another version of this program.
+        GraphError: the manifest is missing, modified, or of another version of this program.
     """
     path = folder / MANIFEST_FILE
     try:
@@ -152,7 +152,7 @@ def read_manifest(folder: Path) -> Manifest:
         if _sealed({key: value for key, value in fields.items() if key != "sha256"}) != data:
             raise ValueError("its digest is another")
         if (schema := fields.pop("schema")) != SCHEMA_VERSION:
-            raise GraphDamaged(f"{path} has schema {schema}; this program reads {SCHEMA_VERSION}")
+            raise GraphError(f"{path} has schema {schema}; this program reads {SCHEMA_VERSION}", GRAPH_DAMAGED)
         fields.pop("sha256")
         for key in ("inputs", "files"):
             fields[key] = {name: FileDigest(**fact) for name, fact in fields[key].items()}
@@ -161,9 +161,9 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError("its list of files is another")
         return manifest
     except OSError as fault:
-        raise GraphDamaged(f"{path} cannot be read: {fault.strerror}") from fault
+        raise GraphError(f"{path} cannot be read: {fault.strerror}", GRAPH_DAMAGED) from fault
     except (ValueError, KeyError, TypeError, AttributeError) as fault:
-        raise GraphDamaged(f"{path} is damaged: {fault}") from fault
+        raise GraphError(f"{path} is damaged: {fault}", GRAPH_DAMAGED) from fault
 
 
 def _sealed(fields: Mapping[str, Any]) -> bytes:
@@ -181,7 +181,7 @@ def verify(
     """
     try:
         manifest = read_manifest(folder)
-    except GraphDamaged as fault:
+    except GraphError as fault:
         return None, (fault.message,)
     faults = list(_digest_faults(folder, manifest, report_progress))
     if not faults:

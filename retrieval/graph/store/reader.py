@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from models.encoders.base import EncoderFingerprint, Floats
-from retrieval.errors import GraphDamaged, GraphError, GraphNodeUnknown
+from retrieval.errors import GRAPH_DAMAGED, GRAPH_NODE_UNKNOWN, GraphError
 from retrieval.graph.context.relations import statement
 from retrieval.graph.store.files import (
     EDGE_COLUMNS,
@@ -65,14 +65,15 @@ class LocalGraph:
         Files are checked against the manifest by size only; ``verify`` reads them.
 
         Raises:
-            GraphDamaged: the graph is incomplete, or its vectors are of another encoder.
+            GraphError: the graph is incomplete, or its vectors are of another encoder.
         """
         self.folder = folder
         self.manifest: Manifest = read_manifest(folder)
         if expects is not None and not self.manifest.fits(expects):
             encoder_id = self.manifest.encoder.get("encoder_id")
-            raise GraphDamaged(
-                f"{folder} has vectors of {encoder_id} (or of another revision), not of {expects.encoder_id}"
+            raise GraphError(
+                f"{folder} has vectors of {encoder_id} (or of another revision), not of {expects.encoder_id}",
+                GRAPH_DAMAGED,
             )
         with _damage(folder):
             _check_sizes(folder, self.manifest)
@@ -85,7 +86,7 @@ class LocalGraph:
         try:
             with _damage(folder), self._pool.acquire() as connection:
                 if meta_of(connection).get("schema") != str(SCHEMA_VERSION):
-                    raise GraphDamaged(f"{folder / GRAPH_FILE} is of another version of this program")
+                    raise GraphError(f"{folder / GRAPH_FILE} is of another version of this program", GRAPH_DAMAGED)
         except GraphError:
             self.close()
             raise
@@ -182,7 +183,9 @@ class LocalGraph:
         if found is None:
             alike = [other for other in self.find(node.name) if other.kind == node.kind]
             if not alike:
-                raise GraphNodeUnknown(f"{self.graph} {self.release} has no {node.kind} {node.name!r} ({node.node_id})")
+                raise GraphError(
+                    f"{self.graph} {self.release} has no {node.kind} {node.name!r} ({node.node_id})", GRAPH_NODE_UNKNOWN
+                )
             found = alike[0]
         statements = self._statements(found.node_id, kinds, MAX_STATEMENTS + 1)
         return Neighbourhood(
@@ -247,21 +250,21 @@ def _damage(folder: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as fault:
-        raise GraphDamaged(f"{folder} cannot be read: {fault}") from fault
+        raise GraphError(f"{folder} cannot be read: {fault}", GRAPH_DAMAGED) from fault
     except (OSError, ValueError, KeyError) as fault:
-        raise GraphDamaged(f"{folder} is damaged: {fault}") from fault
+        raise GraphError(f"{folder} is damaged: {fault}", GRAPH_DAMAGED) from fault
 
 
 def _check_sizes(folder: Path, manifest: Manifest) -> None:
     for name, fact in manifest.files.items():
         if (folder / name).stat().st_size != fact.bytes:
-            raise GraphDamaged(f"{folder / name} has not the size that it was written with")
+            raise GraphError(f"{folder / name} has not the size that it was written with", GRAPH_DAMAGED)
 
 
 def _mapped(path: Path, dtype: type[Any], shape: tuple[int, ...] | None) -> Any:
     found = np.load(path, mmap_mode="r", allow_pickle=False)
     if found.dtype != dtype or (shape is not None and found.shape != shape) or (shape is None and found.ndim != 1):
-        raise GraphDamaged(f"{path} has another form than the manifest says")
+        raise GraphError(f"{path} has another form than the manifest says", GRAPH_DAMAGED)
     return found
 
 

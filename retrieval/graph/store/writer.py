@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from models.encoders.base import Encoder, PassageText
-from retrieval.errors import GraphFileInvalid
+from retrieval.errors import GRAPH_INVALID, GraphError
 from retrieval.graph.context.relations import statement
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.store.files import (
@@ -84,20 +84,20 @@ class GraphWriter:
         """Return (nodes, edges) after storing all that the loader yields.
 
         Raises:
-            GraphFileInvalid: there are no nodes or no edges, or the loader raises it.
+            GraphError: there are no nodes or no edges, or the loader raises it.
         """
         connection = self._connection
         connection.execute("BEGIN")
         nodes = self._put_nodes(loader)
         if not nodes:
-            raise GraphFileInvalid(self._nothing("no node"), param="files")
+            raise GraphError(self._nothing("no node"), GRAPH_INVALID, param="files")
         connection.executescript(INDICES)
         self._stage(loader)
         connection.execute("BEGIN")
         self._resolve()
         edges = self._put_edges()
         if not edges:
-            raise GraphFileInvalid(self._nothing("no edge"), param="files")
+            raise GraphError(self._nothing("no edge"), GRAPH_INVALID, param="files")
         connection.execute("COMMIT")
         return nodes, edges
 

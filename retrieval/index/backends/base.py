@@ -85,7 +85,7 @@ class Backend(Protocol):
     """Build and open the search structures of segments.
 
     Raises:
-        BackendUnavailable: from any method, if the library or device is missing.
+        IndexFault: from any method, if the library or device is missing.
     """
 
     @property
@@ -95,7 +95,7 @@ class Backend(Protocol):
         """Return the index type of a new segment with that number of rows.
 
         Raises:
-            IndexInputInvalid: the back end cannot build ``choice``.
+            IndexFault: the back end cannot build ``choice``.
         """
         ...
 

@@ -85,7 +85,7 @@ class Card:
         """Return the device's back end.
 
         Raises:
-            BackendUnavailable: the device does not work at all, whatever its memory.
+            IndexFault: the device does not work at all, whatever its memory.
         """
         if self._device is None:
             with self.turn:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
 from models.torch_runtime.openmp import run_in_new_thread
-from retrieval.errors import BackendUnavailable, IndexDamaged, IndexFault
+from retrieval.errors import BACKEND_UNAVAILABLE, IndexDamaged, IndexFault
 from retrieval.index.backends.base import Searcher, SegmentVectors, Sink
 from retrieval.index.base import Mask
 from retrieval.index.spec import Kind, KindChoice, ef_search_for, kind_of, lists_for, pq_parts, probes_for
@@ -44,13 +44,13 @@ def load_faiss() -> Any:
     """Return the faiss module, imported on first use.
 
     Raises:
-        BackendUnavailable: faiss is not installed, or one of its libraries is missing.
+        IndexFault: faiss is not installed, or one of its libraries is missing.
     """
     with _LOADING:
         try:
             import faiss
         except (ImportError, OSError) as fault:
-            raise BackendUnavailable(f"faiss cannot be loaded ({wheel()}): {fault}") from fault
+            raise IndexFault(f"faiss cannot be loaded ({wheel()}): {fault}", BACKEND_UNAVAILABLE) from fault
         faiss.cvar.distance_compute_blas_threshold = _BLAS_THRESHOLD
         module: Any = faiss
         return module

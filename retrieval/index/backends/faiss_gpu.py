@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats
-from retrieval.errors import BackendUnavailable, IndexFault, IndexInputInvalid
+from retrieval.errors import BACKEND_UNAVAILABLE, INDEX_INPUT_INVALID, IndexFault
 from retrieval.index.backends.base import Searcher, SegmentVectors, Sink, best
 from retrieval.index.backends.faiss_cpu import build_structure, load_faiss, metric_of, read_index, wheel, with_threads
 from retrieval.index.base import NO_ID, Mask
@@ -46,7 +46,7 @@ class FaissGpuBackend:
         """Load faiss and run a probe search on the device.
 
         Raises:
-            BackendUnavailable: faiss cannot be loaded, or a search of a thousand vectors fails on the device.
+            IndexFault: faiss cannot be loaded, or a search of a thousand vectors fails on the device.
         """
         self._faiss = load_faiss()
         self._threads = threads
@@ -58,7 +58,9 @@ class FaissGpuBackend:
             self._resources.setPinnedMemory(_PINNED_BYTES)
             self._probe()
         except (RuntimeError, AttributeError, AssertionError) as fault:
-            raise BackendUnavailable(f"faiss finds nothing on device {self._device}: {fault}; {_system()}") from fault
+            raise IndexFault(
+                f"faiss finds nothing on device {self._device}: {fault}; {_system()}", BACKEND_UNAVAILABLE
+            ) from fault
 
     def kind_for(self, choice: KindChoice, rows: int) -> Kind:
         """Return flat unless another type is requested, up to what fits the device.
@@ -66,10 +68,10 @@ class FaissGpuBackend:
         A scan of a million vectors of 768 numbers takes 3.5 ms on an H200.
 
         Raises:
-            IndexInputInvalid: ``choice`` is neither flat nor ivf-sq8.
+            IndexFault: ``choice`` is neither flat nor ivf-sq8.
         """
         if choice not in ("auto", "flat", "ivf-sq8"):
-            raise IndexInputInvalid(f"no {choice} on a GPU; there are flat and ivf-sq8", param="kind")
+            raise IndexFault(f"no {choice} on a GPU; there are flat and ivf-sq8", INDEX_INPUT_INVALID, param="kind")
         return "flat" if choice == "auto" else kind_of(choice, rows)
 
     def build(self, data: SegmentVectors, sink: Sink) -> None:
@@ -166,7 +168,7 @@ class GpuSearcher:
 def _system() -> str:
     """Describe what decides whether code for the device exists: wheel, build options, architecture, driver."""
     parts = [wheel()]
-    with contextlib.suppress(BackendUnavailable, AttributeError):
+    with contextlib.suppress(IndexFault, AttributeError):
         parts.append(str(load_faiss().get_compile_options()).strip())
     parts.append(f"architecture and driver: {_device_text()}")
     return "; ".join(parts)

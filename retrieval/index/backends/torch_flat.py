@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
 from models.torch_runtime.openmp import run_in_new_thread
-from retrieval.errors import BackendUnavailable, IndexFault, IndexInputInvalid
+from retrieval.errors import BACKEND_UNAVAILABLE, INDEX_INPUT_INVALID, IndexFault
 from retrieval.index.backends.base import Searcher, SegmentVectors, Sink
 from retrieval.index.base import NO_ID, Mask
 from retrieval.index.spec import GIB, Kind, KindChoice
@@ -44,22 +44,26 @@ class TorchFlatBackend:
         """Run a probe search on the device.
 
         Raises:
-            BackendUnavailable: a search of a thousand vectors fails on the device.
+            IndexFault: a search of a thousand vectors fails on the device.
         """
         self._score_bytes = scratch_bytes // _SCORE_SHARE
         try:
             self._device = torch.device(device)
             self._probe()
         except (RuntimeError, AssertionError) as fault:
-            raise BackendUnavailable(f"torch {torch.__version__} cannot search on {device}: {fault}") from fault
+            raise IndexFault(
+                f"torch {torch.__version__} cannot search on {device}: {fault}", BACKEND_UNAVAILABLE
+            ) from fault
 
     def kind_for(self, choice: KindChoice, rows: int) -> Kind:
         if choice not in ("auto", "flat"):
-            raise IndexInputInvalid(f"the torch back end makes flat segments only, not {choice}", param="kind")
+            raise IndexFault(
+                f"the torch back end makes flat segments only, not {choice}", INDEX_INPUT_INVALID, param="kind"
+            )
         return "flat"
 
     def build(self, data: SegmentVectors, sink: Sink) -> None:
-        raise IndexInputInvalid(f"the torch back end cannot build {data.kind}", param="kind")
+        raise IndexFault(f"the torch back end cannot build {data.kind}", INDEX_INPUT_INVALID, param="kind")
 
     def open(self, data: SegmentVectors) -> Searcher:
         try:

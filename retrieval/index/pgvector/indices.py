@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from retrieval.errors import BackendUnavailable, IndexDamaged, IndexMismatch
+from retrieval.errors import BACKEND_UNAVAILABLE, INDEX_MISMATCH, IndexDamaged, IndexFault
 from retrieval.index.pgvector.index import EXACT_ROWS, PgVectorIndex, VectorTable
 from retrieval.index.spec import IndexSpec
 from retrieval.storage.database import Connection, Row, SharedDatabase
@@ -34,8 +34,7 @@ class PgVectorIndices:
 
         Raises:
             IndexDamaged: there is no such index.
-            IndexMismatch: it has another encoder, dimension or metric.
-            BackendUnavailable: the database has no pgvector of 0.8 or newer.
+            IndexFault: it has another encoder, dimension or metric; the database has no pgvector of 0.8 or newer.
         """
         found = self._row(index_key)
         if found is None:
@@ -47,8 +46,8 @@ class PgVectorIndices:
             raise IndexDamaged(f"namespace {index_key.namespace} was deleted meanwhile")
         number, dim, metric, encoder = found[:4]
         if (dim, metric, encoder) != (spec.dim, spec.metric, _encoder_text(spec)):
-            raise IndexMismatch(
-                f"{index_key.name} of {index_key.namespace} are of another encoder, dimension or metric"
+            raise IndexFault(
+                f"{index_key.name} of {index_key.namespace} are of another encoder, dimension or metric", INDEX_MISMATCH
             )
         table = VectorTable(number, dim, metric)
         return PgVectorIndex(self._database, table, write=write, exact_rows=self._exact_rows)
@@ -117,15 +116,17 @@ def _require_extension(connection: Connection) -> None:
     """Make the extension known to the database.
 
     Raises:
-        BackendUnavailable: it is not installed at the database's server, or too old.
+        IndexFault: it is not installed at the database's server, or too old.
     """
     rows = connection.rows("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
     if not rows:
-        raise BackendUnavailable("the database's server has no pgvector; install 0.8 or newer there", param="backend")
+        raise IndexFault(
+            "the database's server has no pgvector; install 0.8 or newer there", BACKEND_UNAVAILABLE, param="backend"
+        )
     connection.run("CREATE EXTENSION IF NOT EXISTS vector")
     (version,) = connection.rows("SELECT extversion FROM pg_extension WHERE extname = 'vector'")[0]
     if tuple(map(int, str(version).split(".")[:2])) < (0, 8):
-        raise BackendUnavailable(f"the database has pgvector {version}, 0.8 needed", param="backend")
+        raise IndexFault(f"the database has pgvector {version}, 0.8 needed", BACKEND_UNAVAILABLE, param="backend")
 
 
 def _encoder_text(spec: IndexSpec) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from models.encoders.base import Codes, EncoderFingerprint
 from models.encoders.token_codes import bytes_per_token
-from retrieval.errors import IndexDamaged, IndexFault, IndexMismatch
+from retrieval.errors import INDEX_MISMATCH, IndexDamaged, IndexFault
 from retrieval.index.token_store import identity_of
 from retrieval.storage.database import Connection, SharedDatabase
 
@@ -32,7 +32,7 @@ class SharedTokenStore:
 
         Raises:
             IndexDamaged: there is no such namespace.
-            IndexMismatch: another encoder, or another version of this program, made its codes.
+            IndexFault: another encoder, or another version of this program, made its codes.
         """
         self._database = database
         self._width = bytes_per_token(fingerprint.dim)
@@ -59,7 +59,7 @@ class SharedTokenStore:
                 (self._namespace, _KEY),
             )
         if not rows or rows[0][0] != identity:
-            raise IndexMismatch("the token vectors are of another encoder or version", param="encoder")
+            raise IndexFault("the token vectors are of another encoder or version", INDEX_MISMATCH, param="encoder")
 
     def put(self, ids: Sequence[int], codes: Sequence[Codes]) -> None:
         sql = (

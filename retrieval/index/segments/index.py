@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.base import Floats, Metric
-from retrieval.errors import IndexFault, IndexInputInvalid, IndexWriteFailed
+from retrieval.errors import INDEX_INPUT_INVALID, INDEX_NOT_WRITTEN, IndexFault
 from retrieval.index.backends.base import Backend
 from retrieval.index.base import Columns, Ids, IndexStats, Neighbours, RowFilter, Rows
 from retrieval.index.segments.manifest import Manifest, OpenOptions
@@ -37,20 +37,22 @@ def checked_rows(rows: Any, dim: int) -> tuple[Columns, Floats]:
     """Return validated columns and vectors as contiguous copies.
 
     Raises:
-        IndexInputInvalid: ``param`` names the invalid argument.
+        IndexFault: ``param`` names the invalid argument.
     """
     ids = checked_ids(rows.ids)
     if len(ids) > MAX_BATCH:
-        raise IndexInputInvalid(f"{len(ids)} rows in one call; at most {MAX_BATCH}", param="ids")
+        raise IndexFault(f"{len(ids)} rows in one call; at most {MAX_BATCH}", INDEX_INPUT_INVALID, param="ids")
     if len(ids) and int(ids.min()) < 1:
-        raise IndexInputInvalid("ids must be positive", param="ids")
+        raise IndexFault("ids must be positive", INDEX_INPUT_INVALID, param="ids")
     if len(np.unique(ids)) != len(ids):
-        raise IndexInputInvalid("an id is there twice in one batch", param="ids")
+        raise IndexFault("an id is there twice in one batch", INDEX_INPUT_INVALID, param="ids")
     vectors = checked_vectors(rows.vectors, dim, "vectors")
     if len(vectors) != len(ids):
-        raise IndexInputInvalid(f"{len(vectors)} vectors for {len(ids)} ids", param="vectors")
+        raise IndexFault(f"{len(vectors)} vectors for {len(ids)} ids", INDEX_INPUT_INVALID, param="vectors")
     if vectors.size and float(np.abs(vectors).max()) > _MAX_VALUE:
-        raise IndexInputInvalid(f"a value is over {_MAX_VALUE:.0f} and cannot be kept as float16", param="vectors")
+        raise IndexFault(
+            f"a value is over {_MAX_VALUE:.0f} and cannot be kept as float16", INDEX_INPUT_INVALID, param="vectors"
+        )
     columns = Columns(
         ids=ids,
         dates=_column(rows.dates, np.int32, len(ids), "dates"),
@@ -63,27 +65,27 @@ def checked_rows(rows: Any, dim: int) -> tuple[Columns, Floats]:
 def checked_ids(ids: Any) -> Ids:
     found = np.asarray(ids)
     if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-        raise IndexInputInvalid("ids must be one row of whole numbers", param="ids")
+        raise IndexFault("ids must be one row of whole numbers", INDEX_INPUT_INVALID, param="ids")
     if found.dtype.kind == "u" and found.size and int(found.max()) > np.iinfo(np.int64).max:
-        raise IndexInputInvalid("an id is over 63 bits", param="ids")
+        raise IndexFault("an id is over 63 bits", INDEX_INPUT_INVALID, param="ids")
     return np.array(found, dtype=np.int64)
 
 
 def checked_vectors(vectors: Any, dim: int, name: str) -> Floats:
     found = np.asarray(vectors)
     if found.ndim != 2 or found.shape[1] != dim:
-        raise IndexInputInvalid(f"{name} have shape {found.shape}, not [n, {dim}]", param=name)
+        raise IndexFault(f"{name} have shape {found.shape}, not [n, {dim}]", INDEX_INPUT_INVALID, param=name)
     if found.dtype.kind != "f":
-        raise IndexInputInvalid(f"{name} are {found.dtype}, not floats", param=name)
+        raise IndexFault(f"{name} are {found.dtype}, not floats", INDEX_INPUT_INVALID, param=name)
     array = np.array(found, dtype=np.float32, order="C")
     if not np.isfinite(array).all():
-        raise IndexInputInvalid(f"{name} hold a value that is no finite number", param=name)
+        raise IndexFault(f"{name} hold a value that is no finite number", INDEX_INPUT_INVALID, param=name)
     return array
 
 
 def checked_k(k: int) -> int:
     if not 1 <= k <= MAX_K:
-        raise IndexInputInvalid(f"k is {k}, not in 1..{MAX_K}", param="k")
+        raise IndexFault(f"k is {k}, not in 1..{MAX_K}", INDEX_INPUT_INVALID, param="k")
     return k
 
 
@@ -94,7 +96,7 @@ def checked_filter(where: RowFilter | None) -> RowFilter | None:
     if where.ids is not None:
         ids = checked_ids(where.ids)
         if len(ids) > 1 and not bool(np.all(np.diff(ids) > 0)):
-            raise IndexInputInvalid("the ids of a filter must ascend, each once", param="where")
+            raise IndexFault("the ids of a filter must ascend, each once", INDEX_INPUT_INVALID, param="where")
     return where
 
 
@@ -103,10 +105,10 @@ def _column(values: Any, dtype: type[np.integer[Any]], rows: int, name: str) -> 
         return np.zeros(rows, dtype)
     found = np.asarray(values)
     if found.shape != (rows,) or (found.size and found.dtype.kind not in "iu"):
-        raise IndexInputInvalid(f"{name} must be {rows} whole numbers", param=name)
+        raise IndexFault(f"{name} must be {rows} whole numbers", INDEX_INPUT_INVALID, param=name)
     limits = np.iinfo(dtype)
     if found.size and (int(found.min()) < limits.min or int(found.max()) > limits.max):
-        raise IndexInputInvalid(f"{name} hold a number that is over {dtype.__name__}", param=name)
+        raise IndexFault(f"{name} hold a number that is over {dtype.__name__}", INDEX_INPUT_INVALID, param=name)
     return np.array(found, dtype=dtype)
 
 
@@ -176,7 +178,7 @@ class SegmentedIndex:
         """Add rows, see ``VectorIndex``.
 
         Raises:
-            IndexWriteFailed: the memtable was full and could not be sealed; no row was added.
+            IndexFault: the memtable was full and could not be sealed; no row was added.
         """
         columns, vectors = checked_rows(rows, self.dim)
         if not len(columns):
@@ -217,7 +219,7 @@ class SegmentedIndex:
         """Commit, see ``VectorIndex``, and store ``corpus`` in the manifest.
 
         Raises:
-            IndexWriteFailed: nothing is lost; searches continue, and the next commit tries again.
+            IndexFault: nothing is lost; searches continue, and the next commit tries again.
         """
         with self._as_writer():
             if self._changed or corpus not in (None, self._manifest.corpus):
@@ -349,7 +351,7 @@ class SegmentedIndex:
             self._unclean = self._storage.clean(self._manifest, drafts)
             if isinstance(fault, IndexFault):
                 raise
-            raise IndexWriteFailed(f"{self._storage.folder} could not be written: {fault}") from fault
+            raise IndexFault(f"{self._storage.folder} could not be written: {fault}", INDEX_NOT_WRITTEN) from fault
 
     def _release(self) -> None:
         for lock in (self._reading, self._writer):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from models.encoders.base import Metric
-from retrieval.errors import IndexDamaged, IndexMismatch
+from retrieval.errors import INDEX_MISMATCH, IndexDamaged, IndexFault
 from retrieval.index.backends.base import Backend
 from retrieval.index.spec import GIB, PROBE_SHARE, FilteredSearch, IndexSpec, Kind, KindChoice
 from retrieval.storage.files import Disk, FileDigest, digest_file
@@ -76,14 +76,14 @@ def manifest_from_bytes(data: bytes, name: str) -> Manifest:
 
     Raises:
         IndexDamaged: a byte differs from what was written.
-        IndexMismatch: it was written by another version of this program.
+        IndexFault: it was written by another version of this program.
     """
     try:
         fields: dict[str, Any] = json.loads(data)
         if _sealed({key: value for key, value in fields.items() if key != "sha256"}) != data:
             raise ValueError("its digest is another")
         if fields["schema"] != SCHEMA:
-            raise IndexMismatch(f"{name} has schema {fields['schema']}; this program reads {SCHEMA}")
+            raise IndexFault(f"{name} has schema {fields['schema']}; this program reads {SCHEMA}", INDEX_MISMATCH)
         return _manifest(fields)
     except (ValueError, KeyError, TypeError, AttributeError) as fault:
         raise IndexDamaged(f"{name} is damaged: {fault}") from fault
@@ -93,16 +93,18 @@ def check_fits(manifest: Manifest, spec: IndexSpec, name: str) -> None:
     """Check that the index has the encoder, dimension and metric of ``spec``.
 
     Raises:
-        IndexMismatch: one of them differs.
+        IndexFault: one of them differs.
     """
     if manifest.dim != spec.dim:
-        raise IndexMismatch(f"{name} has dimension {manifest.dim}, not {spec.dim}", param="dim")
+        raise IndexFault(f"{name} has dimension {manifest.dim}, not {spec.dim}", INDEX_MISMATCH, param="dim")
     if manifest.metric != spec.metric:
-        raise IndexMismatch(f"{name} has metric {manifest.metric}, not {spec.metric}", param="metric")
+        raise IndexFault(f"{name} has metric {manifest.metric}, not {spec.metric}", INDEX_MISMATCH, param="metric")
     expected, found = spec.encoder_json(), dict(manifest.encoder)
     if expected != found:
         other = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
-        raise IndexMismatch(f"{name} was made by another encoder: {', '.join(other)} differ", param="encoder")
+        raise IndexFault(
+            f"{name} was made by another encoder: {', '.join(other)} differ", INDEX_MISMATCH, param="encoder"
+        )
 
 
 def check_files(folder: Path, files: Mapping[str, FileDigest], verify: Verify) -> None:

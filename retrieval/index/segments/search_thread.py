@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from models.encoders.base import Floats
-from retrieval.errors import IndexFault, IndexOverloaded
+from retrieval.errors import INDEX_FULL, IndexFault
 from retrieval.index.base import Neighbours, RowFilter
 
 Search = Callable[[Floats, int, RowFilter | None], Neighbours]
@@ -69,8 +69,7 @@ class SearchThread:
         """Return the result of ``search(queries, k, where)``, run on the search thread, or raise its error.
 
         Raises:
-            IndexOverloaded: the queue is full.
-            IndexFault: the index is closed.
+            IndexFault: the queue is full; the index is closed.
         """
         if threading.current_thread() is self._thread:
             return search(queries, k, where)
@@ -84,7 +83,7 @@ class SearchThread:
             try:
                 self._requests.put_nowait(request)
             except queue.Full as fault:
-                raise IndexOverloaded(f"{self._requests.maxsize} searches are waiting already") from fault
+                raise IndexFault(f"{self._requests.maxsize} searches are waiting already", INDEX_FULL) from fault
         return request.reply
 
     def close(self) -> None:

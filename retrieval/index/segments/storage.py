@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from retrieval.errors import IndexBusy, IndexDamaged, IndexWriteFailed
+from retrieval.errors import INDEX_BUSY, INDEX_NOT_WRITTEN, IndexDamaged, IndexFault
 from retrieval.index.backends.base import Backend
 from retrieval.index.base import Mask
 from retrieval.index.segments.manifest import Manifest, OpenOptions, SegmentEntry, check_files, manifest_from_bytes
@@ -56,22 +56,22 @@ class Storage:
         """Create the empty folder of a new index.
 
         Raises:
-            IndexWriteFailed: the folder cannot be created.
+            IndexFault: the folder cannot be created.
         """
         try:
             for name in ("manifests", "segments", "deleted"):
                 make_folder(self.folder / name)
             sync(self.folder)
         except OSError as fault:
-            raise IndexWriteFailed(f"{self.folder} cannot be made: {fault}") from fault
+            raise IndexFault(f"{self.folder} cannot be made: {fault}", INDEX_NOT_WRITTEN) from fault
 
     def writer_lock(self) -> FileLock:
         try:
             return FileLock(self.folder / ".lock")
         except BlockingIOError as fault:
-            raise IndexBusy(f"another process writes to {self.folder}") from fault
+            raise IndexFault(f"another process writes to {self.folder}", INDEX_BUSY) from fault
         except OSError as fault:
-            raise IndexWriteFailed(f"{self.folder} cannot be locked: {fault}") from fault
+            raise IndexFault(f"{self.folder} cannot be locked: {fault}", INDEX_NOT_WRITTEN) from fault
 
     def current(self) -> tuple[Manifest, FileLock]:
         """Return the current generation and a lock; none of its files is removed before the lock is closed."""

@@ -22,7 +22,7 @@ from typing import Final, Literal, Protocol
 
 import numpy as np
 
-from retrieval.errors import IndexDamaged, IndexFault, IndexWriteFailed
+from retrieval.errors import INDEX_NOT_WRITTEN, IndexDamaged, IndexFault
 from retrieval.formats.edits import single_edits
 from retrieval.index.base import Ids, RowFilter
 from retrieval.lexical.base import WriterLock, checked_id, identity, make_folder, read_manifest, write_manifest
@@ -58,9 +58,8 @@ def open_keyword_index(folder: Path) -> KeywordIndex:
     """Open the index of ``folder``, or create it where there is none.
 
     Raises:
-        IndexMismatch: another schema or tokenizer made it.
+        IndexFault: another schema or tokenizer made it; it could not be created.
         IndexDamaged: a file is missing, or its digest is not the manifest's.
-        IndexWriteFailed: it could not be created.
     """
     make_folder(folder, lambda draft: write_manifest(draft, identity(KIND) | {"generation": 0, "segments": []}))
     return KeywordIndex(folder)
@@ -71,7 +70,7 @@ def verify_files(folder: Path) -> None:
 
     Raises:
         IndexDamaged: a file is missing, or its digest is not the manifest's; the message names it.
-        IndexMismatch: another schema or tokenizer made it.
+        IndexFault: another schema or tokenizer made it.
     """
     KeywordIndex(folder).close()
 
@@ -99,8 +98,8 @@ class KeywordIndex:
         """Add passages and return how many; a passage with a known id replaces the old one, at the end of the order.
 
         Raises:
-            IndexInputInvalid: an id that is not 1 to 2**63 - 1; all since the last commit is discarded.
-            IndexBusy: another process, or another object, is writing.
+            IndexFault: an id that is not 1 to 2**63 - 1; all since the last commit is discarded; another process, or
+                another object, is writing.
         """
         count = 0
         with self._write_lock:
@@ -125,7 +124,7 @@ class KeywordIndex:
         """Make all changes visible and durable.
 
         Raises:
-            IndexWriteFailed: the old generation stays in use; all changes since the last commit are discarded.
+            IndexFault: the old generation stays in use; all changes since the last commit are discarded.
         """
         with self._write_lock:
             if not self._right.held:
@@ -138,7 +137,7 @@ class KeywordIndex:
                     self._generation += 1
                 remove_unreferenced(self._folder, written)
             except OSError as error:
-                raise IndexWriteFailed(f"{self._folder}: {error}") from error
+                raise IndexFault(f"{self._folder}: {error}", INDEX_NOT_WRITTEN) from error
             finally:
                 self._drop_changes()
 

@@ -12,7 +12,7 @@ from retrieval.passages import Document, Hit, Passage, passage_id
 from scripts.training.tasks.samples import Sample, Text, Writer
 from server.methods.i_medrag.rounds import IteratedPrompts
 from server.methods.medrag.chain_of_thought import Prompts
-from server.methods.medrag.context import Context, PassageOrder, build_context
+from server.methods.medrag.context import Context, build_context
 from server.methods.medrag.request import MARK, IMedRagOptions, MedRagOptions, read_question
 from server.methods.shared.verdicts import NumberedSentence
 
@@ -59,9 +59,9 @@ class ReadingTasks:
         self.writer = writer
         self.prompts = Prompts.load()
 
-    def context(self, sources: Sequence[Source], order: PassageOrder = "library") -> Context:
+    def context(self, sources: Sequence[Source]) -> Context:
         """Number the passages as the server does."""
-        return build_context([_ranked(one) for one in sources], self.writer.count, _BUDGET, order)
+        return build_context([_ranked(one) for one in sources], self.writer.count, _BUDGET)
 
     def sample(self, context: Context, asked: Asked, way: Way) -> Sample:
         numbers = numbers_of(context, asked.keys)
@@ -72,7 +72,6 @@ class ReadingTasks:
             parts: tuple[Text, ...] = (Text(answer),)
         else:
             options = MedRagOptions(
-                form="multiple_choice" if asked.choices else "open",
                 choices=asked.choices,
                 reasoning="chain_of_thought" if way == "reasoned" else "direct",
             )

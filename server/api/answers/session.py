@@ -226,7 +226,7 @@ class Answers:
         Raises:
             ArrowheadError: whatever ``Admission.place`` raises, before the first event.
             AnswerTimeout: the deadline passed, at any time.
-            ServerStopping: the server stops, at any time.
+            RequestError: the server stops, at any time.
         """
         failure: str | None = "cancelled"
         self._tell_egress()
@@ -314,7 +314,7 @@ def written_by_person(ask: AnswerRequest) -> list[str]:
     """Return the texts of a request that are no model's: the prompt, the user's messages, and articles in options."""
     texts = [ask.prompt or "", *(message.content for message in ask.messages if message.role == "user")]
     chosen = ask.options.get("articles") or ()
-    articles = [ask.options.get("one_paper"), *(chosen if isinstance(chosen, list | tuple) else ())]
+    articles = chosen if isinstance(chosen, list | tuple) else ()
     return texts + [f"PMID {article}" for article in articles if article]
 
 

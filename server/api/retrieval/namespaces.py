@@ -33,8 +33,7 @@ def require_changes(request: Request) -> None:
     """Check that the request may change namespaces.
 
     Raises:
-        RequestError: namespaces are not changed over HTTP, or this key may not change namespaces.
-        ServerStopping: the server stops.
+        RequestError: namespaces are not changed over HTTP, or this key may not change namespaces; the server stops.
     """
     services: Services = request.app.state.services
     services.admission.check()
@@ -194,7 +193,6 @@ def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[
         fields |= {"encoder": settings.encoder or "none", "words": settings.words, "keywords": settings.keywords}
         fields |= {"tokens": settings.tokens, "recall": found.recall}
         fields["encoders"] = [{"encoder": one, "recall": found.recalls.get(one)} for one in settings.encoder_ids]
-        fields["fusion"] = {"words": found.fusion.words, "late": found.fusion.late}
         chunking = settings.chunking
         fields |= {"chunk_size": chunking.size, "chunk_overlap": chunking.overlap, "by_section": chunking.by_section}
     if counts := found.counts:

@@ -66,14 +66,10 @@ class StoredDocumentList(Reply):
 
 
 class OpenedDocument(StoredDocumentReply):
-    """Describe a document with its passages in its order, and whether more follow.
-
-    ``cited_works`` is None where no service was asked what it cites.
-    """
+    """Describe a document with its passages in its order, and whether more follow."""
 
     data: list[dict[str, Any]]
     has_more: bool
-    cited_works: list[dict[str, Any]] | None
 
 
 class PageReply(Reply):
@@ -202,12 +198,9 @@ async def get_document(request: Request, name: str, document: str) -> Response:
             if stored is None:
                 raise DocumentUnknown(f"there is no document {document[:200]!r}", param="document")
             passages = store.document_passages(document_id, limit + 1, offset)
-            originals = Originals(namespace.folder)
-            described = _described(stored, originals)
-            works = originals.cited_works(document_id)
+            described = _described(stored, Originals(namespace.folder))
         data = [_passage(one) for one in passages[:limit]]
-        cited = None if works is None else [asdict(work) | {"url": work.url} for work in works]
-        return described | {"data": data, "has_more": len(passages) > limit, "cited_works": cited}
+        return described | {"data": data, "has_more": len(passages) > limit}
 
     return JSONResponse(await _read(request, name, work))
 

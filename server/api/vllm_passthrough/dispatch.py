@@ -59,8 +59,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     Raises:
         InvalidRequest: a value is not valid.
         UnsupportedField: a field is not served.
-        RequestError: this key may not use the plain model.
-        ServerStopping: the server stops.
+        RequestError: this key may not use the plain model; the server stops.
     """
     services: Services = request.app.state.services
     if not isinstance(body, dict) or not _is_plain(services, body.get("model")) or body.get("arrowhead"):

@@ -16,7 +16,6 @@ from server.methods.shared.passages import SentenceScores
 
 # Hears of each call that a source has made, when its reply has come; the ordinal is left to the hearer.
 Hear = Callable[[CallReplied], None]
-Link = Literal["citedin", "refs"]
 Flag = Literal["retracted", "expression of concern", "erratum", "preprint", "retraction notice"]
 Level = Literal["synthesis", "trial", "cohort", "case", "other"]
 # From the strongest kind of evidence to the weakest; reports name them so.
@@ -65,7 +64,7 @@ class Article:
     """Hold one article, book chapter or document.
 
     ``key`` is stable over searches: "PMID:123", else the document's id. ``date`` is yyyymmdd with zeros where unknown,
-    0 for no date. ``types`` and ``mesh`` are in lower case. ``notices`` are the kinds of notices about the article, as
+    0 for no date. ``types`` are in lower case. ``notices`` are the kinds of notices about the article, as
     PubMed names them ("ErratumIn"). ``item`` is the article's own CSL-JSON. ``source`` is where it was fetched,
     ``namespace`` "" outside of namespaces.
     """
@@ -77,11 +76,9 @@ class Article:
     doi: str = ""
     pmc: str = ""
     journal: str = ""
-    journal_names: tuple[str, ...] = ()
     date: int = 0
     authors: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    mesh: tuple[str, ...] = ()
     notices: frozenset[str] = frozenset()
     item: Mapping[str, Any] = field(default_factory=dict, repr=False)
     url: str = ""
@@ -183,14 +180,6 @@ class ArticleSource(Protocol):
 
     async def spelled(self, words: Sequence[str]) -> Mapping[str, str]:
         """Return how the source spells those of the words that it does not know, by the word; {} for none.
-
-        Raises:
-            NcbiError: as ``search``.
-        """
-        ...
-
-    async def linked(self, pmids: Sequence[str], link: Link) -> tuple[str, ...]:
-        """Return the articles that cite these, or that these cite.
 
         Raises:
             NcbiError: as ``search``.

@@ -86,7 +86,6 @@ from server.methods.clinfo.search import (
     Merged,
     Searched,
     SearchRun,
-    expanded,
     fetch,
     merge,
     nearest_run,
@@ -337,12 +336,6 @@ class Review:
     async def _merged(self, searched: Searched) -> tuple[Merged, Searched]:
         excluded = frozenset(self._options.exclude_pmids)
         merged = merge(searched, excluded)
-        if self._options.expand != "none" and merged.candidates:
-            more = await self._within("citations", expanded(self._sources, merged, self._options.expand), Searched())
-            self._tell_runs(more)
-            searched = searched.plus(more)
-            self._flow.faults += [f"{run.source}: {run.error}" for run in more.runs if run.error]
-            merged = merge(searched, excluded)
         self._flow.found, self._flow.duplicates = merged.num_found, merged.num_duplicates
         self._flow.left_out = max(0, len(merged.candidates) - self._options.max_articles)
         return merged, searched

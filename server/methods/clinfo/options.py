@@ -9,21 +9,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from server.methods.shared.options import CLOSED, Flag, Namespaces, NumSentences, checked, refuse, validated
+from server.methods.shared.options import Flag, Namespaces, NumSentences, checked, refuse, validated
 from server.methods.shared.reading.gate import DEFAULT_SENTENCES
 from server.methods.shared.synthesis import Synthesis
 from server.types import EgressMode
 
 SourceName = Literal["pubmed", "gateway", "namespaces"]
-Expansion = Literal["none", "cited_by", "references", "both"]
 MAX_QUERIES: Final = 5
 MAX_ARTICLES: Final = 1000
-_MAX_LISTED: Final = 50
 _MAX_EXCLUDED: Final = 5000
+_INSTEAD: Final = {"expand": "citations are not followed; send queries of your own"}
 _MAX_QUERY: Final = 300
 _DAY: Final = re.compile(r"(\d{4})(?:[-/](\d{1,2}))?(?:[-/](\d{1,2}))?")
 _NAME: Final = re.compile(r"[^\W_][^\"\[\]\n<>]{1,119}")
@@ -83,24 +82,19 @@ class ClinfoOptions:
     - ``date_from``, ``date_to``: "" or yyyy[-mm[-dd]], of publication, both included.
     - ``sources``: () for PubMed or the gateway, as the egress mode has it, and the namespaces there are.
     - ``max_articles``: number of candidates that are fetched and screened.
-    - ``expand``: search the citations of the best candidates as well.
     - ``full_text``: read the open full texts in PMC of the best articles as well.
     - ``sentences``: at most so many in an extractive answer.
     - ``max_seconds``: of the whole answer; each stage has a share.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
     queries: Annotated[int | tuple[str, ...], BeforeValidator(_queries)] = 3
     date_from: _Day = ""
     date_to: _Day = ""
     publication_types: Annotated[tuple[_Name, ...], _List, Field(min_length=1, max_length=20)] = ()
-    species: Annotated[tuple[_Name, ...], _List, Field(min_length=1, max_length=10)] = ()
-    journals: Annotated[tuple[_Name, ...], _List, Field(min_length=1, max_length=_MAX_LISTED)] = ()
     exclude_pmids: Annotated[tuple[str, ...], BeforeValidator(_pmids)] = ()
     sources: Annotated[tuple[SourceName, ...], _List, Field(min_length=1)] = ()
     namespaces: Annotated[Namespaces, _List] = ()
     max_articles: Annotated[int, Field(strict=True, ge=1, le=MAX_ARTICLES)] = 60
-    expand: Expansion = "none"
     full_text: Flag = False
     synthesis: Synthesis | None = None
     sentences: NumSentences = DEFAULT_SENTENCES
@@ -130,7 +124,7 @@ def parse_options(values: Mapping[str, Any]) -> ClinfoOptions:
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    options = validated(ClinfoOptions, values)
+    options = validated(ClinfoOptions, values, why_none=_INSTEAD)
     if options.first_day and options.last_day and options.first_day > options.last_day:
         refuse("date_from", "is after date_to")
     if options.namespaces and options.sources and "namespaces" not in options.sources:

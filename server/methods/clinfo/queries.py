@@ -238,13 +238,8 @@ def limits_of(options: ClinfoOptions) -> str:
     if options.date_from or options.date_to:
         first, last = (day.replace("-", "/") for day in (options.date_from or "1700", options.date_to or "3000"))
         parts.append(f'("{first}"[dp] : "{last}"[dp])')
-    for names, tag in ((options.publication_types, "pt"), (options.journals, "ta")):
-        if names:
-            parts.append(f"({' OR '.join(f'{_quoted(name)}[{tag}]' for name in names)})")
-    if options.species:
-        parts.append(
-            f"({' OR '.join(f'{_quoted(name)}[{tag}]' for name in options.species for tag in ('mh', 'tiab'))})"
-        )
+    if options.publication_types:
+        parts.append(f"({' OR '.join(f'{_quoted(name)}[pt]' for name in options.publication_types)})")
     return " AND ".join(parts)
 
 

@@ -36,8 +36,6 @@ Reason = Literal[
     "no_abstract",
     "date",
     "publication_type",
-    "journal",
-    "species",
 ]
 REASONS: Final[Mapping[Reason, str]] = {
     "relevant": "relevant",
@@ -47,8 +45,6 @@ REASONS: Final[Mapping[Reason, str]] = {
     "no_abstract": "no abstract",
     "date": "outside of the dates",
     "publication_type": "another publication type",
-    "journal": "another journal",
-    "species": "another species",
 }
 # Okapi's usual constants.
 _K1: Final = 1.2
@@ -135,7 +131,7 @@ def excluded(article: Article, options: ClinfoOptions) -> Reason | None:
 
 
 def is_within_limits(article: Article, options: ClinfoOptions) -> bool:
-    """Return whether an article has the date, type, journal and species of the request."""
+    """Return whether an article has the date and type of the request."""
     return _beyond_limits(article, options) is None
 
 
@@ -145,11 +141,6 @@ def _beyond_limits(article: Article, options: ClinfoOptions) -> Reason | None:
     types = {name.lower() for name in options.publication_types}
     if types and not types & set(article.types):
         return "publication_type"
-    journals = {name.lower() for name in options.journals}
-    if journals and not journals & set(article.journal_names):
-        return "journal"
-    if options.species and not any(_is_about(article, name.lower()) for name in options.species):
-        return "species"
     return None
 
 
@@ -161,16 +152,6 @@ def _is_in_dates(day: int, options: ClinfoOptions) -> bool:
     # A year or month alone counts as its whole span.
     end = day + (9999 if not day % 10000 else 99 if not day % 100 else 0)
     return bool(day) and (not first or end >= first) and (not last or day <= last)
-
-
-def _is_about(article: Article, species: str) -> bool:
-    if species in article.mesh:
-        return True
-    names = {species, species.removesuffix("s")} | (
-        {"patient", "patients"} if species in ("humans", "human") else set()
-    )
-    words = set(f"{article.title} {article.text}".lower().replace(",", " ").replace(".", " ").split())
-    return bool(names & words)
 
 
 def text_of(article: Article) -> str:

@@ -17,8 +17,8 @@ from models.errors import ArrowheadError, ModelError
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiError, RetrievalError
 from retrieval.references.csl import document_item
-from server.methods.clinfo.literature import Article, ArticleSource, Hits, Link, Section
-from server.methods.clinfo.options import ClinfoOptions, Expansion
+from server.methods.clinfo.literature import Article, ArticleSource, Hits, Section
+from server.methods.clinfo.options import ClinfoOptions
 from server.methods.clinfo.queries import (
     MAX_HITS,
     Query,
@@ -40,8 +40,6 @@ PER_QUERY: Final = 100
 PASSAGES: Final = 100
 _MAX_REPAIRS: Final = 3
 # Citations of so many of the best candidates are followed, and so many of them taken.
-_SEEDS: Final = 10
-_LINKED: Final = 100
 _PMID: Final = "PMID:"
 _DOI: Final = re.compile(r"(?<![\d.])10\.[0-9]{4,9}/[^\s?#&\"'<>]+")
 # What publishers write behind a DOI in the address of a page or file of the article.
@@ -250,7 +248,6 @@ def _document(key: str, ranked: Sequence[RankedPassage]) -> Article:
         pmid=key.removeprefix(_PMID) if key.startswith(_PMID) else "",
         doi=doi,
         journal=document.journal,
-        journal_names=(document.journal.lower(),) if document.journal else (),
         date=document.date,
         authors=document.authors,
         types=document.types,
@@ -288,29 +285,6 @@ def merge(searched: Searched, excluded: frozenset[str]) -> Merged:
         if key.removeprefix(_PMID) not in excluded
     )
     return Merged(candidates, found, found - len(sums))
-
-
-async def expanded(sources: Sequence[ArticleSource], merged: Merged, kind: Expansion) -> Searched:
-    """Follow the citations of the best candidates; each kind of link is one more ranking."""
-    links: dict[Expansion, tuple[Link, ...]] = {
-        "none": (),
-        "cited_by": ("citedin",),
-        "references": ("refs",),
-        "both": ("citedin", "refs"),
-    }
-    found = Searched()
-    for number, source in enumerate(sources):
-        seeds = [one.pmid for one in merged.candidates if one.pmid and one.source == number][:_SEEDS]
-        for link in links[kind] if seeds else ():
-            run = SearchRun(source=source.name, query=f"{link} of {len(seeds)} articles", writer="links")
-            try:
-                pmids = (await source.linked(seeds, link))[:_LINKED]
-            except NcbiError as error:
-                found = found.plus(Searched((replace(run, error=_message(error)),)))
-                continue
-            keys = tuple(f"{_PMID}{pmid}" for pmid in pmids if pmid not in seeds)
-            found = found.plus(Searched((replace(run, hits=len(keys), keys=keys),), dict.fromkeys(keys, number)))
-    return found
 
 
 @dataclass(frozen=True, slots=True)

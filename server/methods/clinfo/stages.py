@@ -14,7 +14,6 @@ _SHARES: Final = {
     "linking": 0.05,
     "queries": 0.15,
     "search": 0.3,
-    "citations": 0.15,
     "fetch": 0.25,
     "screening": 0.3,
     "judging": 0.3,

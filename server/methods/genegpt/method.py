@@ -20,9 +20,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from models.catalog import ModelCard, Summaries
 from models.decoding.call_loop import LoopRequest
@@ -69,7 +69,7 @@ from server.methods.genegpt.prompt import (
 )
 from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary
-from server.methods.shared.options import CLOSED, Flag, checked, refuse, validated
+from server.methods.shared.options import Flag, checked, refuse, validated
 from server.types import EgressMode
 
 # What the model writes between two replies; a call has about 60 tokens, the reasoning of a hop as many.
@@ -106,21 +106,16 @@ class GeneGptOptions:
     - ``mask``: six digits.
     - ``grammar``: ``calls`` allows only well-formed calls, ``grounded`` also only sequences that occur in the question.
     - ``organism``: "" for the organism that the question names, else human.
-    - ``condense``: False inserts replies as received, cut to the reply budget.
     - ``summaries``: how much of the genes' prose summaries replies contain, where the question leaves room for prose.
-    - ``cot``: None for chain of thought where the question asks for it.
     - ``egress``: None for the mode of the request's key.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
     mask: Annotated[str, AfterValidator(_mask)]
     max_calls: Annotated[int, Field(strict=True, ge=0)]
     grammar: GrammarMode = "grounded"
-    condense: Flag = True
     organism: Annotated[str, AfterValidator(checked(_is_organism, f"a name of at most {_MAX_ORGANISM} characters"))] = (
         ""
     )
-    cot: Flag | None = None
     references: Flag = True
     summaries: Summaries = "full"
     egress: EgressMode | None = None
@@ -195,7 +190,7 @@ class GeneGpt:
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = self._options(ask)
         only_reads = not self._lifecycle.card.is_general
-        written = _with_trigger(ask.question, options)
+        written = one_line(ask.question)
         parsed = as_trained(written) if only_reads else ParsedQuestion(written)
         if (question := parsed.text) != written:
             yield Step(f"the model is asked: {question}")
@@ -331,13 +326,6 @@ async def _with_a_call(
     async with aclosing(run(engine, again, session)) as steps:
         async for step in steps:
             yield replace(step, usage=step.usage.plus(done.usage)) if isinstance(step, LoopDone) else step
-
-
-def _with_trigger(question: str, options: GeneGptOptions) -> str:
-    question = one_line(question)
-    if options.cot is None or options.cot == (COT_TRIGGER in question):
-        return question
-    return f"{question} {COT_TRIGGER}" if options.cot else one_line(question.replace(COT_TRIGGER, ""))
 
 
 def _grammar(

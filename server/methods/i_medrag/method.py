@@ -66,7 +66,6 @@ from server.methods.medrag.request import (
     ParsedQuestion,
     parse_iterated,
     read_question,
-    refuse_unread,
 )
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
@@ -110,15 +109,13 @@ class IMedRag:
         await Generations(engine, "warm-up-plan").write(prompt, GenerateParams(max_tokens=1, grammar=grammar))
 
     def check(self, ask: AnswerRequest) -> None:
-        options = parse_iterated(ask.options, self._lifecycle.card)
-        read_question(ask.question, options)
-        if self._synthesis(options) == "extractive":
-            refuse_unread(options)
+        options = parse_iterated(ask.options)
+        self._synthesis(options)
         self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        options = parse_iterated(ask.options, self._lifecycle.card)
+        options = parse_iterated(ask.options)
         question = read_question(ask.question, options)
         if self._synthesis(options) == "extractive":
             verdicts = self._reader.verdicts(ask)
@@ -270,22 +267,22 @@ class _Run:
         # Reasoning counts twice: when it is generated, and in the prompt of the answer.
         room = (self.budget.tokens_left - cost) // 2
         self.details |= {"stop_reason": self.reason, "unknown_sub_citations": self.library.unknown}
-        if (lack and self.options.without_passages == "abstain") or room < _LEAST_ANSWER:
+        if lack or room < _LEAST_ANSWER:
             self.details["calls"] = self.generations.num_started
             reason = lack or "No tokens are left for an answer."
             outcome = outcome_of_lack(self.passages.names, self.rounds, self.reason) if lack else "cut"
-            for final_event in abstention(reason, self.details, self.generations.usage, outcome):
+            for final_event in abstention(reason, outcome, self.details, self.generations.usage):
                 yield final_event
             return
         params = replace(self.params, max_tokens=min(self.params.max_tokens, room))
         # A choice cites none of the passages that the sub-answers cite.
         numbers = None if self.question.choices else self.library.by_number
         yield EvidenceRead(evidence_of(self.library.by_number.values(), numbers))
-        async with aclosing(self._written(inputs, params, lack)) as events:
+        async with aclosing(self._written(inputs, params)) as events:
             async for event in events:
                 yield event
 
-    async def _written(self, inputs: PromptInputs, params: GenerateParams, lack: str) -> AsyncGenerator[Event, None]:
+    async def _written(self, inputs: PromptInputs, params: GenerateParams) -> AsyncGenerator[Event, None]:
         reasoned = self.options.reasoning == "chain_of_thought"
         chains = Chains(self.generations, self.layout, self.question, params, reasoned)
         chain: Chain | None = None
@@ -296,7 +293,7 @@ class _Run:
                 else:
                     yield event
         self.details["calls"] = self.generations.num_started
-        for final_event in await closing_events(self._closing(lack), chain, self.generations.usage) if chain else ():
+        for final_event in await closing_events(self._closing(), chain, self.generations.usage) if chain else ():
             yield final_event
 
     async def _in_time(self, chains: Chains, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
@@ -317,11 +314,11 @@ class _Run:
                     answer += event.text if event.channel == "answer" else ""
                 yield event
 
-    def _closing(self, lack: str) -> Closing:
+    def _closing(self) -> Closing:
         cited = [n for record in self.details["rounds"] for sub in record["answers"] for n in sub.get("cited", ())]
         # Where no sub-answer cites a passage, the references are the best passage of each.
         fallback = list(dict.fromkeys(cited or map(self.library.number_of, self.best_passages)))
-        return Closing(self.question, self.library.by_number, fallback, self.options.references, lack, self.details)
+        return Closing(self.question, self.library.by_number, fallback, self.options.references, self.details)
 
     def _history(self, writing: int) -> str:
         """Return the history as prompt text, without its oldest pairs where the context length has no room for them.

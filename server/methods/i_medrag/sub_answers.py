@@ -166,8 +166,8 @@ class SubAnswers:
         prefix = "" if self.layout.is_chat else MARK
         around = self.prompts.sub(query, "-")
         used = len(await self.layout.prompt(around.system, around.user, prefix)) + self.lengths.sub + SLACK
-        options, room = self.prompts.options, engine.max_model_len - used
-        context = await read_passages(engine, gathered.lists[place], room, options.context_tokens, options.order)
+        room, most = engine.max_model_len - used, self.layout.card.context_tokens
+        context = await read_passages(engine, gathered.lists[place], room, most)
         if not context.passages:
             none = "no room to read a passage" if gathered.lists[place] else NO_PASSAGE
             return SubAnswer(Pair(query, "nothing_found", reason=none), context)

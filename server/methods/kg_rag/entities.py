@@ -16,11 +16,12 @@ from typing import Any, Final, Protocol
 from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
+from models.errors import ModelError
 from models.types import Delta, GenerateParams, Grammar
-from retrieval.errors import GraphNodeUnknown
+from retrieval.errors import GRAPH_NODE_UNKNOWN, GraphError
 from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.types import Linked, Mention, Neighbourhood, Node
-from server.methods.base import AnswerRequest, MethodError, plain_ids, usage_of, uses_chat_template
+from server.methods.base import AnswerRequest, plain_ids, usage_of, uses_chat_template
 from server.methods.kg_rag.prompts import ParsedQuestion
 
 MAX_ENTITIES: Final = 8
@@ -56,8 +57,7 @@ class Neighbourhoods(Protocol):
         """Return the statements about a node.
 
         Raises:
-            GraphNodeUnknown: the graph does not have the node.
-            GraphSourceUnavailable: the graph's source failed; further graph errors are possible.
+            GraphError: the graph does not have the node; the graph's source failed; further graph errors are possible.
         """
         ...
 
@@ -114,7 +114,7 @@ async def neighbourhoods(
     """Return the neighbourhoods of the entities, with broader nodes for those without statements.
 
     Raises:
-        GraphError: any error of the graph except GraphNodeUnknown.
+        GraphError: any error of the graph but that it has no such node.
     """
     own = await _all_around(graph, recognised.entities)
     wider: dict[str, Node] = {}
@@ -149,7 +149,9 @@ async def _all_around(graph: Neighbourhoods, nodes: Sequence[Node]) -> list[Neig
     async def around(node: Node) -> Neighbourhood:
         try:
             return await graph.neighbourhood(node)
-        except GraphNodeUnknown:
+        except GraphError as error:
+            if not GRAPH_NODE_UNKNOWN.is_of(error):
+                raise
             # The names are from another release than the graph: an empty neighbourhood, which a step reports.
             return Neighbourhood(node=node, statements=(), graph=graph.name, release=graph.release)
 
@@ -164,10 +166,6 @@ async def _all_around(graph: Neighbourhoods, nodes: Sequence[Node]) -> list[Neig
 
 # About twice the tokens of sixteen names with their kinds.
 MAX_TOKENS: Final = 512
-
-
-class NamesUnfinished(MethodError):
-    """Signal that the model reached its token limit before the list of names ended."""
 
 
 class EngineExtractor:
@@ -187,7 +185,7 @@ class EngineExtractor:
         """Generate text under the schema as a grammar, at most 512 tokens.
 
         Raises:
-            NamesUnfinished: the text does not end within the limit.
+            ModelError: the text does not end within the limit.
             ArrowheadError: the engine failed.
         """
         prompt_ids = await asyncio.to_thread(self._prompt_ids, system, user)
@@ -202,7 +200,7 @@ class EngineExtractor:
                 sampled += len(last.token_ids)
                 self.usage = usage_of(len(prompt_ids), sampled, last)
         if last.finish_reason != "stop":
-            raise NamesUnfinished(f"its list of names was cut off after {sampled} tokens ({last.finish_reason})")
+            raise ModelError(f"its list of names was cut off after {sampled} tokens ({last.finish_reason})")
         return text
 
     def _prompt_ids(self, system: str, user: str) -> list[int]:

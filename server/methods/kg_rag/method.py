@@ -64,6 +64,7 @@ from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoo
 from server.methods.kg_rag.extractive import Finding, Reading, graph_name
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.report import Outcome
+from server.methods.shared.options import refuse
 from server.methods.shared.reading.gate import Judge
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.types import EgressMode
@@ -127,8 +128,8 @@ class KgRag:
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options)
         read_question(ask.question, options)
-        if self._synthesis(options) == "extractive":
-            _refuse_unread(options)
+        if self._synthesis(options) == "extractive" and options.linking == "model":
+            refuse("linking", "model needs a generated answer; this one is extractive")
         self._graphs.open(ask, options.egress)
         if ask.sampling.logprobs is not None and ask.prompt is None:
             raise OptionInvalid(
@@ -192,12 +193,12 @@ class KgRag:
 
     async def _from_model(self, ask: AnswerRequest, outcome: Outcome, engine: Engine) -> AsyncGenerator[Event, None]:
         """Yield the model's answer, or the abstention where the graph has nothing for it."""
-        if outcome.must_abstain:
+        if not outcome.context_text:
             for event in report.abstention(outcome):
                 yield event
             return
         prompt_ids = await asyncio.to_thread(self._prompt_ids, ask, outcome.question, engine, outcome.context_text)
-        yield Step(f"the model answers {'from' if outcome.context_text else 'WITHOUT'} the graph")
+        yield Step("the model answers from the graph")
         yield EvidenceRead(report.sources_of(outcome))
         params = self._params(ask, outcome.question, engine, len(prompt_ids))
         async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
@@ -256,7 +257,7 @@ class KgRag:
 
 async def _unread_names(linker: Linker, answer: str, outcome: Outcome) -> tuple[str, ...]:
     """Return the names of nodes that an answer has and nothing that was read for it, as the answer writes them."""
-    if outcome.question.answers or not outcome.context_text:
+    if outcome.question.answers:
         return ()
     text = answer[:_MAX_LINKED]
     try:
@@ -270,14 +271,6 @@ async def _unread_names(linker: Linker, answer: str, outcome: Outcome) -> tuple[
     mentions = (one for one in (*linked.mentions, *linked.options) if one.method in ("exact", "synonym"))
     names = (text[one.start : one.end] for one in mentions if one.node.node_id not in read)
     return tuple(dict.fromkeys(name for name in names if name.casefold() not in texts))
-
-
-def _refuse_unread(options: KgRagOptions) -> None:
-    """Refuse options that need a model's text, which an extractive answer has none of."""
-    for key, value in (("without_context", "answer"), ("linking", "model")):
-        if getattr(options, key) == value:
-            name = f"arrowhead.{key}"
-            raise OptionInvalid(f"{name}: {value} needs a generated answer; this one is extractive", param=name)
 
 
 async def _vectors(graph: Graph, question: ParsedQuestion, gathered: ContextCandidates) -> Vectors:

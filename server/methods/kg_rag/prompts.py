@@ -9,22 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Literal
-
-from pydantic import ConfigDict, Field
+from typing import Any, Final, Literal
 
 from models.types import Grammar
 from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import listed_choices, one_line, regex_of
 from server.methods.shared.generation import prompt_text, with_instruction
-from server.methods.shared.options import CLOSED, Choices, Flag, NumSentences, refuse, validated
+from server.methods.shared.options import Choices, Flag, NumSentences, refuse, validated
 from server.methods.shared.reading.gate import MAX_SENTENCES
 from server.methods.shared.synthesis import Synthesis
 from server.types import EgressMode
 
 Form = Literal["general", "true_false", "multiple_choice"]
-WithoutContext = Literal["abstain", "answer"]
 Linking = Literal["dictionary", "model"]
 MAX_CONTEXT_TOKENS = 16_384
 
@@ -38,22 +35,16 @@ class KgRagOptions:
     - ``linking``: "model" extracts names with the served model, "dictionary" finds them by spellings and vectors.
     - ``evidence``: add the attributes of statements to the context.
     - ``pruning``: how statements are chosen.
-    - ``context_tokens``: limit of the context, which the model's context length may lower; ``paper`` has no other
-      limit.
-    - ``without_context``: what to do where the graph has nothing.
     - ``synthesis``: how the answer is made; None for the default of the model.
     - ``sentences``: at most so many statements in an extractive answer.
     - ``egress``: None for the mode of the key.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
     form: Form | Literal["auto"] = "auto"
     choices: Choices = ()
     linking: Linking = "dictionary"
     evidence: Flag = False
     pruning: Pruning = "budget"
-    context_tokens: Annotated[int, Field(strict=True, ge=1, le=MAX_CONTEXT_TOKENS)] | None = None
-    without_context: WithoutContext = "abstain"
     references: Flag = True
     synthesis: Synthesis | None = None
     sentences: NumSentences = MAX_SENTENCES
@@ -61,8 +52,8 @@ class KgRagOptions:
 
     @property
     def tokens(self) -> int:
-        fixed = DEFAULT_TOKENS if self.pruning == "budget" else MAX_CONTEXT_TOKENS
-        return fixed if self.context_tokens is None else self.context_tokens
+        """Return the limit of the context, which the model's context length may lower."""
+        return DEFAULT_TOKENS if self.pruning == "budget" else MAX_CONTEXT_TOKENS
 
 
 def parse_options(values: Mapping[str, Any]) -> KgRagOptions:
@@ -88,7 +79,7 @@ _ASKS_FIRST: Final = re.compile(
 )
 _ASKS_LAST: Final = re.compile(r"\b(?:true\s+or\s+false|true/false)$", re.IGNORECASE)
 _LONGEST_LAST: Final = 64
-_PARTS: Final = ("general", "true_false", "multiple_choice", "without_context")
+_PARTS: Final = ("general", "true_false", "multiple_choice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,24 +191,16 @@ class Prompts:
 
     def base_form(self, question: ParsedQuestion, context: str) -> str:
         """Return the prompt for a model that continues text."""
-        return f"{self.instruction(question, context)}\n\n{_user_text(question, context)}\nAnswer:"
+        return f"{self.parts[question.form]}\n\n{_user_text(question, context)}\nAnswer:"
 
     def chat_form(self, question: ParsedQuestion, context: str, client_instruction: str = "") -> list[dict[str, str]]:
         """Return the messages for a model with a chat template."""
         return [
-            {"role": "system", "content": with_instruction(self.instruction(question, context), client_instruction)},
+            {"role": "system", "content": with_instruction(self.parts[question.form], client_instruction)},
             {"role": "user", "content": _user_text(question, context)},
         ]
 
-    def instruction(self, question: ParsedQuestion, context: str) -> str:
-        """Return the instruction; ``context`` "" means that the question is asked without one."""
-        if context:
-            return self.parts[question.form]
-        closed = "Answer with one of the words or choices given and nothing else." if question.answers else ""
-        return f"{self.parts['without_context']} {closed}".strip()
-
 
 def _user_text(question: ParsedQuestion, context: str) -> str:
-    head = f"Context:\n{context}\n\n" if context else ""
     answers = f"\nChoices: {'; '.join(question.answers)}" if question.answers else ""
-    return f"{head}Question: {question.text}{answers}"
+    return f"Context:\n{context}\n\nQuestion: {question.text}{answers}"

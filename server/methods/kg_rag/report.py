@@ -232,10 +232,6 @@ class Outcome:
         return self.context.text if named or not self.context.empty else ""
 
     @property
-    def must_abstain(self) -> bool:
-        return not self.context_text and self.options.without_context == "abstain"
-
-    @property
     def entities_with_statements(self) -> list[Node]:
         """Return the entities that have statements of their own."""
         return [entity for entity in self.context.entities if entity.node_id not in self.stand_ins]
@@ -300,8 +296,6 @@ def retrieved(context: Context) -> Retrieved:
 def sources_of(outcome: Outcome) -> tuple[Source, ...]:
     """Return all that the model reads of the graph: each statement with its evidence, and the names of the entities."""
     context = outcome.context
-    if not outcome.context_text:
-        return ()
     ends = (end for s in context.statements for end in (s.source, s.target))
     nodes = {node.node_id: node for node in (*context.entities, *ends)}.values()
     names = (Source(f"{node.kind}, {node.identifier}", title=node.name) for node in nodes)
@@ -352,8 +346,6 @@ def judged(outcome: Outcome, done: Done) -> Verdict:
         return Verdict("cut", why_cut(done.finish_reason, done.stop_reason))
     if not answer:
         return Verdict("abstained", "The model wrote no answer.")
-    if not outcome.context_text:
-        return Verdict("partial", "Answered without the knowledge graph, which has nothing on this.")
     if question.abstention and answer == question.abstention:
         return Verdict("abstained")
     if question.answers and not question.answer_in(bare):

@@ -26,7 +26,6 @@ _CHOICE_CHARS: Final = 48
 _BETWEEN: Final = 16
 _PARTS: Final = (
     "system",
-    "system_without",
     "open_reasoned",
     "open_direct",
     "choice_reasoned",
@@ -56,13 +55,9 @@ class Prompts:
         return cls({name: prompt_text("medrag", f"{name}.txt") for name in _PARTS})
 
     def answering(self, question: ParsedQuestion, reasoning: Reasoning, context: str) -> PromptInputs:
-        """Return the prompt of an answer; ``context`` "" means that there is none.
-
-        Text that many questions share comes first.
-        """
-        head = f"Passages:\n{context}\n\n" if context else ""
-        system = self.parts["system" if context else "system_without"]
-        return PromptInputs(system, f"{head}{question.text}\n\n{self.how(question, reasoning)}")
+        """Return the prompt of an answer; text that many questions share comes first."""
+        user = f"Passages:\n{context}\n\n{question.text}\n\n{self.how(question, reasoning)}"
+        return PromptInputs(self.parts["system"], user)
 
     def how(self, question: ParsedQuestion, reasoning: Reasoning) -> str:
         form = "choice" if question.choices else "open"
@@ -127,14 +122,6 @@ class Chains:
         async with aclosing(self.answered(inputs, reasoning)) as rest:
             async for event in rest:
                 yield event
-
-    async def whole(self, inputs: PromptInputs) -> Chain:
-        """Return the complete chain without its intermediate events."""
-        async with aclosing(self.events(inputs)) as events:
-            async for event in events:
-                if isinstance(event, Chain):
-                    return event
-        return Chain("", "", "", "abort", None)
 
     async def answered(self, inputs: PromptInputs, reasoning: str) -> AsyncGenerator[Event | Chain, None]:
         """Yield the answer that follows the reasoning, then the chain."""

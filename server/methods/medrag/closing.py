@@ -20,16 +20,14 @@ NO_CHOICE: Final = "What the model wrote is none of the choices."
 class Closing:
     """Hold the data for the end of an answer.
 
-    ``passages`` are by number. ``fallback`` lists the numbers of the passages that were read, best first. ``without``
-    is the reason why the answer rests on no passage, "" where it may rest on one. ``refusal``: what the prompt asks the
-    model to write where nothing answers.
+    ``passages`` are by number. ``fallback`` lists the numbers of the passages that were read, best first. ``refusal``:
+    what the prompt asks the model to write where nothing answers.
     """
 
     question: ParsedQuestion
     passages: Mapping[int, RankedPassage]
     fallback: Sequence[int]
     references: bool
-    without: str
     details: Mapping[str, Any]
     refusal: str = ""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import PurePath
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
@@ -123,22 +123,20 @@ class Context:
     repeated: int = 0
 
     @property
+    def numbered(self) -> dict[int, RankedPassage]:
+        return dict(enumerate(self.passages, 1))
+
+    @property
     def best_first(self) -> list[int]:
         """Return the numbers of the passages, best rank first."""
         return sorted(range(1, len(self.passages) + 1), key=lambda number: self.ranks[number - 1])
 
 
-PassageOrder = Literal["library", "rank", "best_last"]
-
-
-def build_context(
-    found: Sequence[RankedPassage], count: Callable[[str], int], budget: int, order: PassageOrder = "library"
-) -> Context:
+def build_context(found: Sequence[RankedPassage], count: Callable[[str], int], budget: int) -> Context:
     """Select the best passages, whole and without duplicate texts, within ``budget`` tokens.
 
-    No passage is skipped in favour of a worse one, unless it alone exceeds the budget. In the library's ``order`` the
-    same set gives the same text, which an engine's prefix cache reuses; "rank" has the best first, "best_last" next to
-    the question.
+    No passage is skipped in favour of a worse one, unless it alone exceeds the budget. In the library's order the same
+    set gives the same text, which an engine's prefix cache reuses.
     """
     ranked = distinct(found)
     chosen: list[tuple[int, RankedPassage]] = []
@@ -155,7 +153,7 @@ def build_context(
             break
         used += cost
         chosen.append((rank, one))
-    chosen = _ordered(chosen, order)
+    chosen.sort(key=lambda entry: _library_order(entry[1]))
     text = _SEPARATOR.join(_entry(number, one) for number, (_, one) in enumerate(chosen, 1))
     return Context(
         passages=tuple(one for _, one in chosen),
@@ -196,12 +194,6 @@ def _entry(number: int, found: RankedPassage) -> str:
         title = f"{title} (RETRACTED)".strip()
     text = sanitize(found.passage.text)
     return f"[{number}] {title}\n   {text}" if title else f"[{number}] {text}"
-
-
-def _ordered(chosen: list[tuple[int, RankedPassage]], order: PassageOrder) -> list[tuple[int, RankedPassage]]:
-    if order == "library":
-        return sorted(chosen, key=lambda entry: _library_order(entry[1]))
-    return sorted(chosen, key=lambda entry: entry[0], reverse=order == "best_last")
 
 
 def _library_order(found: RankedPassage) -> tuple[str, str, int, int]:

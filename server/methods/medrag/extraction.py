@@ -61,8 +61,7 @@ class Extraction:
             yield Step(searched(gathered, place))
         found = _usable(gathered)
         if not found:
-            reason, outcome = _why_nothing(gathered)
-            for event in abstention(reason, self._details(gathered), outcome=outcome):
+            for event in abstention(*_why_nothing(gathered), self._details(gathered)):
                 yield event
             return
         yield retrieved(queries, found)

@@ -7,8 +7,7 @@ conventional RAG of Xiong G, Jin Q, Wang X, Zhang M, Lu Z, Zhang A, PSB 2025, se
 2. those that fit the model's context length become the context       ``PassageReader.context``
 3. the model reasons and answers                                       ``Chains``
 
-Its baselines are options: chain of thought (``retrieval`` false), direct answers (``reasoning`` "direct") and
-self-consistency (``samples``).
+Direct answers, without a chain of thought, are an option (``reasoning`` "direct").
 
 Differences from the published program: passages are whole, numbered, and by default in the library's order; the letter
 of a choice is generated under a grammar, after free reasoning of bounded length; the passages that the answer cites are
@@ -25,12 +24,7 @@ from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event, OptionInvalid
 from server.methods.medrag.extraction import Extraction
 from server.methods.medrag.reading import PassageReader
-from server.methods.medrag.request import (
-    MedRagOptions,
-    parse_options,
-    read_question,
-    refuse_unread,
-)
+from server.methods.medrag.request import MedRagOptions, parse_options, read_question
 from server.methods.shared.passages import PassageSource
 from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
@@ -49,21 +43,13 @@ class MedRag:
         self._reader = PassageReader(lifecycle, max_answer_tokens)
 
     def check(self, ask: AnswerRequest) -> None:
-        options = parse_options(ask.options, self._lifecycle.card)
-        question = read_question(ask.question, options)
-        if options.samples > 1 and not question.choices:
-            raise OptionInvalid(
-                "arrowhead.samples: only answers to a multiple-choice question can be counted",
-                param="arrowhead.samples",
-            )
-        if self._synthesis(options) == "extractive":
-            refuse_unread(options)
-        if options.retrieval:
-            self._passages.open(ask).check(options.passage_query)
+        options = parse_options(ask.options)
+        self._synthesis(options)
+        self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        options = parse_options(ask.options, self._lifecycle.card)
+        options = parse_options(ask.options)
         question = read_question(ask.question, options)
         passages = self._passages.open(ask)
         if self._synthesis(options) == "extractive":

@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from itertools import count
 from typing import Final
 
 from models.engines.base import Engine
-from models.errors import ArrowheadError
 from models.types import GenerateParams
 from retrieval.corpus.search.ranking import RankedPassage
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, TextDelta, TranscriptDelta, answer_limit
+from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, answer_limit
 from server.methods.medrag import report
-from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
+from server.methods.medrag.chain_of_thought import Chain, Chains, Prompts
 from server.methods.medrag.closing import Closing
-from server.methods.medrag.context import Context, PassageOrder, build_context, evidence_of
-from server.methods.medrag.report import Ballot, Outcome
+from server.methods.medrag.context import Context, build_context, evidence_of
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.options import MAX_CONTEXT_TOKENS
 from server.methods.shared.passages import Passages
 from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 
@@ -30,9 +26,6 @@ from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict
 SLACK: Final = 24
 # Reasoning and answer together; chain of thought over long passages takes some hundred tokens.
 ANSWER_TOKENS: Final = 1024
-_CHAINS_AT_ONCE: Final = 8
-# Voting needs different chains; the self-consistency paper samples at this temperature.
-_VOTING_TEMPERATURE: Final = 0.7
 
 
 class PassageReader:
@@ -52,35 +45,26 @@ class PassageReader:
             ModelError: there is no engine, or it failed.
         """
         chains = self.chains(ask, question, options)
-        gathered, context = None, Context()
-        if options.retrieval:
-            gathered = await passages.find([question.stem], options.passage_query)
-            yield Step(report.searched(gathered))
-            context = await self.context(chains, gathered.lists[0], options)
-            yield report.retrieved([question.stem], context.passages)
-            yield EvidenceRead(evidence_of(context.passages, None if question.choices else count(1)))
-            yield Step(report.read(context))
-        else:
-            yield Step("without retrieval, as the request wants it")
-        outcome = Outcome(question, options, gathered, context)
-        details = report.details_of(outcome, method)
-        if outcome.must_abstain:
-            for final_event in report.abstention(outcome.lack, details, outcome=outcome.outcome_of_lack):
+        gathered = await passages.find([question.stem], options.passage_query)
+        yield Step(report.searched(gathered))
+        context = await self.context(chains, gathered.lists[0], options)
+        yield report.retrieved([question.stem], context.passages)
+        yield EvidenceRead(evidence_of(context.passages, None if question.choices else count(1)))
+        yield Step(report.read(context))
+        details = report.details_of(method, question, options, gathered, context)
+        if not context.passages:
+            for final_event in report.abstention(*report.why_none(gathered, context), details):
                 yield final_event
             return
         inputs = self._prompts.answering(question, options.reasoning, context.text)
         chain: Chain | None = None
-        writing = _voted(chains, inputs, options) if options.samples > 1 else chains.events(inputs)
-        async with aclosing(writing) as events:
+        async with aclosing(chains.events(inputs)) as events:
             async for event in events:
-                match event:
-                    case Chain():
-                        chain = event
-                    case Ballot():
-                        details |= event.record
-                    case _:
-                        yield event
-        closing = Closing(question, outcome.numbered, context.best_first, options.references, outcome.lack, details)
+                if isinstance(event, Chain):
+                    chain = event
+                else:
+                    yield event
+        closing = Closing(question, context.numbered, context.best_first, options.references, details)
         for final_event in await report.closing_events(closing, chain, chains.generations.usage) if chain else ():
             yield final_event
 
@@ -97,8 +81,6 @@ class PassageReader:
         engine = self._lifecycle.get()
         limit = answer_limit(ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
         params = params_of(ask, min(limit, engine.max_model_len // 2))
-        if options.samples > 1 and ask.sampling.temperature is None:
-            params = replace(params, temperature=_VOTING_TEMPERATURE)
         generations = Generations(engine, ask.request_id)
         reasoned = options.reasoning == "chain_of_thought"
         return Chains(
@@ -106,23 +88,21 @@ class PassageReader:
         )
 
     async def context(self, chains: Chains, found: Sequence[RankedPassage], options: MedRagOptions) -> Context:
-        """Return the passages that fit beside question and answer."""
+        """Return the passages that fit beside question and answer, of as many tokens as the model's card has it."""
         around = await chains.layout.prompt(*self._around(chains.question, options))
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
-        return await read_passages(chains.generations.engine, found, room, options.context_tokens, options.order)
+        return await read_passages(chains.generations.engine, found, room, self._lifecycle.card.context_tokens)
 
     def _around(self, question: ParsedQuestion, options: MedRagOptions) -> tuple[str, str]:
         inputs = self._prompts.answering(question, options.reasoning, "-")
         return inputs.system, inputs.user
 
 
-async def read_passages(
-    engine: Engine, found: Sequence[RankedPassage], room: int, limit: int | None, order: PassageOrder = "library"
-) -> Context:
+async def read_passages(engine: Engine, found: Sequence[RankedPassage], room: int, limit: int | None) -> Context:
     """Return the context that fits into ``room`` tokens and into the requested number of tokens."""
-    budget = max(0, min(room, MAX_CONTEXT_TOKENS if limit is None else limit))
+    budget = max(0, room if limit is None else min(room, limit))
     tokenizer = engine.tokenizer
-    return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget, order)
+    return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget)
 
 
 def params_of(ask: AnswerRequest, max_tokens: int) -> GenerateParams:
@@ -136,49 +116,3 @@ def params_of(ask: AnswerRequest, max_tokens: int) -> GenerateParams:
         stop_on_repetition=True,
         **sampling.shape,
     )
-
-
-async def _voted(
-    chains: Chains, inputs: PromptInputs, options: MedRagOptions
-) -> AsyncGenerator[Event | Ballot | Chain, None]:
-    """Run self-consistency: concurrent chains, then the chain with the majority's letter.
-
-    A failed chain has no vote and is reported as a step. Raises its error only where every chain fails.
-    """
-    slots = asyncio.Semaphore(_CHAINS_AT_ONCE)
-
-    async def one(number: int) -> Chain | ArrowheadError:
-        seeded = replace(chains, params=replace(chains.params, seed=(chains.params.seed or 0) + number))
-        async with slots:
-            try:
-                return await seeded.whole(inputs)
-            except ArrowheadError as error:
-                return error
-
-    tasks = [asyncio.create_task(one(number)) for number in range(options.samples)]
-    done: list[Chain] = []
-    votes: list[str] = []
-    failure: ArrowheadError | None = None
-    try:
-        for number, task in enumerate(tasks, 1):
-            result = await task
-            if isinstance(result, Chain):
-                done.append(result)
-                votes.append(result.letter)
-                yield Step(f"chain {number} of {options.samples}: {result.letter or 'no choice'}")
-            else:
-                failure = result
-                votes.append("")
-                yield Step(f"chain {number} of {options.samples} failed: {result.message}")
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    if not done and failure is not None:
-        raise failure
-    ballot = Ballot(tuple(votes))
-    yield ballot
-    chosen = next((chain for chain in done if chain.letter and chain.letter == ballot.winner), done[0])
-    yield TranscriptDelta(chosen.reasoning)
-    yield TextDelta(f"{chosen.reasoning}\n", "reasoning")
-    yield chosen

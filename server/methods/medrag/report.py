@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from models.decoding.types import LoopUsage
@@ -23,67 +22,20 @@ NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Hold the state before generation; ``gathered`` is None where the request disables retrieval."""
-
-    question: ParsedQuestion
-    options: MedRagOptions
-    gathered: Gathered | None
-    context: Context
-
-    @property
-    def must_abstain(self) -> bool:
-        return self.lack != "" and self.options.without_passages == "abstain"
-
-    @property
-    def lack(self) -> str:
-        """Return the reason why there is no passage to answer from, "" where there is one or none is requested."""
-        if self.gathered is None or self.context.passages:
-            return ""
-        return why_none(self.gathered, self.context)
-
-    @property
-    def outcome_of_lack(self) -> AnswerOutcome:
-        """Return ``not_found`` where the search itself found nothing."""
-        searched = self.gathered is not None and bool(self.gathered.namespaces)
-        return "not_found" if searched and not (self.context.too_long or self.context.left_out) else "abstained"
-
-    @property
-    def numbered(self) -> dict[int, RankedPassage]:
-        return dict(enumerate(self.context.passages, 1))
-
-
 def retrieved(queries: Sequence[str], passages: Sequence[RankedPassage]) -> Retrieved:
     """Return the event that lists the addresses of the passages that are read."""
     return Retrieved(tuple(queries), tuple(dict.fromkeys(one.document.url for one in passages if one.document.url)))
 
 
-@dataclass(frozen=True, slots=True)
-class Ballot:
-    """Hold one vote for each chain, "" for a chain without an answer."""
-
-    votes: tuple[str, ...]
-
-    @property
-    def winner(self) -> str:
-        """Return the letter with the most votes, the earliest chain's among equals, "" where there are no votes."""
-        counts = Counter(vote for vote in self.votes if vote)
-        return max(counts, key=lambda letter: (counts[letter], -self.votes.index(letter)), default="")
-
-    @property
-    def record(self) -> dict[str, Any]:
-        return {"votes": list(self.votes), "counts": dict(Counter(vote for vote in self.votes if vote))}
-
-
-def why_none(gathered: Gathered, context: Context) -> str:
+def why_none(gathered: Gathered, context: Context) -> tuple[str, AnswerOutcome]:
+    """Return why there is no passage to answer from; ``not_found`` is where the search itself found nothing."""
     if not gathered.namespaces:
-        return "There is no namespace on this server that this request may read."
+        return "There is no namespace on this server that this request may read.", "abstained"
     where = listed(gathered.namespaces)
     if context.too_long or context.left_out:
         number = counted(context.too_long + context.left_out, "passage")
-        return f"The model has no room to read any of the {number} found in {where}."
-    return f"Nothing was found in {where}."
+        return f"The model has no room to read any of the {number} found in {where}.", "abstained"
+    return f"Nothing was found in {where}.", "not_found"
 
 
 def searched(gathered: Gathered, place: int = 0) -> str:
@@ -116,7 +68,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def abstention(
-    reason: str, details: Mapping[str, Any], usage: LoopUsage = NO_USAGE, outcome: AnswerOutcome = "abstained"
+    reason: str, outcome: AnswerOutcome, details: Mapping[str, Any], usage: LoopUsage = NO_USAGE
 ) -> Iterator[Event]:
     """Yield the whole answer where there is no passage or none that answers; the model is not called for it."""
     yield TranscriptDelta(reason, "injected")
@@ -179,8 +131,6 @@ def _told(closing: Closing, chain: Chain) -> Verdict:
         return Verdict("abstained", NO_TEXT)
     if closing.refusal and _plain(chain.answer) == _plain(closing.refusal):
         return Verdict("abstained")
-    if closing.without:
-        return Verdict("partial", f"Answered without passages. {closing.without}")
     if closing.question.choices and not chain.letter:
         return Verdict("partial", NO_CHOICE)
     return Verdict("answered")
@@ -201,20 +151,21 @@ def _cited(closing: Closing, support: Mapping[int, str]) -> dict[str, Any]:
     return {"citations": records, "cited": [*support]}
 
 
-def details_of(outcome: Outcome, method: str) -> dict[str, Any]:
-    context, gathered = outcome.context, outcome.gathered
+def details_of(
+    method: str, question: ParsedQuestion, options: MedRagOptions, gathered: Gathered, context: Context
+) -> dict[str, Any]:
     return {
         "method": method,
         "synthesis": "generated",
-        "options": asdict(outcome.options),
-        "form": outcome.question.form,
-        "choices": list(outcome.question.choices),
-        "namespaces": list(gathered.namespaces) if gathered else [],
-        "retriever": gathered.retriever if gathered else "",
-        "rankers": list(gathered.rankers) if gathered else [],
-        "missing_rankers": list(gathered.missing) if gathered else [],
-        "expanded": gathered.expanded_record if gathered else [],
-        "retrieval_s": round(gathered.seconds, 4) if gathered else 0.0,
+        "options": asdict(options),
+        "form": question.form,
+        "choices": list(question.choices),
+        "namespaces": list(gathered.namespaces),
+        "retriever": gathered.retriever,
+        "rankers": list(gathered.rankers),
+        "missing_rankers": list(gathered.missing),
+        "expanded": gathered.expanded_record,
+        "retrieval_s": round(gathered.seconds, 4),
         **context_record(context),
     }
 

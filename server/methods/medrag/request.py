@@ -9,20 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from models.catalog import ModelCard
 from models.types import Grammar
 from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever, is_retriever
-from server.methods.base import OptionInvalid
-from server.methods.medrag.context import PassageOrder
 from server.methods.shared.choices import listed_choices, one_line
 from server.methods.shared.options import (
-    CLOSED,
     Choices,
-    ContextTokens,
     Flag,
     Namespaces,
     NumSentences,
@@ -37,15 +32,11 @@ from server.methods.shared.synthesis import Synthesis
 _Options = TypeVar("_Options", bound="MedRagOptions")
 Form = Literal["open", "multiple_choice"]
 Reasoning = Literal["chain_of_thought", "direct"]
-Without = Literal["abstain", "answer"]
 Stop = Literal["adaptive", "fixed"]
-MAX_SAMPLES: Final = 32
 MAX_ROUNDS: Final = 10
 MAX_QUERIES: Final = 10
 _LOCAL: Final = {"egress": "retrieval is local, so nothing leaves and there is nothing to set"}
 _RETRIEVERS: Final = f"one of {', '.join(RANKERS)}, dense:ENCODER, or a list such as bm25+dense+pes2"
-# i-MedRAG has neither voting chains nor a baseline without retrieval.
-_NOT_ITERATED: Final = ("retrieval", "samples")
 MARK: Final = "Answer:"
 # A letter that is not a word: "A" and "I" may begin a sentence.
 _LETTER: Final = r"[\s*_(]*([A-Z])(?=[\s*_]*(?:[).:]|\n|$))"
@@ -59,33 +50,20 @@ _DOUBT: Final = re.compile(r"\b(?:not|less|unlikely|wrong|incorrect|excluded|how
 class MedRagOptions:
     """Hold the options of a MedRAG request.
 
-    - ``form``: "auto" for multiple choice where the question lists choices.
     - ``choices``: () reads them from the question.
     - ``k``: number of passages to retrieve; with ``rerank``, that many of them are retained.
     - ``expand``: also search for the synonyms of genes and diseases named in the question.
-    - ``context_tokens``: None for the model's own budget or, without one, as many as fit its context length.
-    - ``order``: that of the passages in the context.
-    - ``retrieval``: False for no passages (the paper's baselines).
-    - ``samples``: number of voting chains.
-    - ``without_passages``: what to do where no passage is found.
     - ``synthesis``: how the answer is made; None for the default of method and model.
     - ``sentences``: at most so many in an extractive answer.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
-    form: Form | Literal["auto"] = "auto"
     choices: Choices = ()
     namespaces: Namespaces = ()
     retriever: Annotated[Retriever, AfterValidator(checked(is_retriever, _RETRIEVERS))] | None = None
     k: Annotated[int, Field(strict=True, ge=1, le=MAX_K)] = 32
     rerank: Annotated[int, Field(strict=True, ge=0, le=MAX_K)] = 0
     expand: Flag = False
-    context_tokens: ContextTokens | None = None
-    order: PassageOrder = "library"
     reasoning: Reasoning = "chain_of_thought"
-    retrieval: Flag = True
-    samples: Annotated[int, Field(strict=True, ge=1, le=MAX_SAMPLES)] = 1
-    without_passages: Without = "abstain"
     references: Flag = True
     synthesis: Synthesis | None = None
     sentences: NumSentences = DEFAULT_SENTENCES
@@ -112,49 +90,28 @@ class IMedRagOptions(MedRagOptions):
     max_tokens_total: Annotated[int, Field(strict=True, ge=1_000, le=100_000_000)] = 400_000
 
 
-def parse_options(values: Mapping[str, Any], card: ModelCard) -> MedRagOptions:
-    """Return the validated options of a MedRAG request, with the model's defaults.
+def parse_options(values: Mapping[str, Any]) -> MedRagOptions:
+    """Return the validated options of a MedRAG request.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    return _consistent(validated(MedRagOptions, _defaults(card) | dict(values), why_none=_LOCAL))
+    return _consistent(validated(MedRagOptions, values, why_none=_LOCAL))
 
 
-def parse_iterated(values: Mapping[str, Any], card: ModelCard) -> IMedRagOptions:
-    """Return the validated options of an i-MedRAG request, with the model's defaults.
+def parse_iterated(values: Mapping[str, Any]) -> IMedRagOptions:
+    """Return the validated options of an i-MedRAG request.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    given = _defaults(card) | dict(values)
-    return _consistent(validated(IMedRagOptions, given, without=_NOT_ITERATED, why_none=_LOCAL))
-
-
-def _defaults(card: ModelCard) -> dict[str, Any]:
-    return {} if card.context_tokens is None else {"context_tokens": card.context_tokens}
+    return _consistent(validated(IMedRagOptions, values, why_none=_LOCAL))
 
 
 def _consistent(options: _Options) -> _Options:
-    if options.choices and options.form == "open":
-        refuse("choices", "belong to a multiple_choice question")
     if options.rerank > options.k:
         refuse("rerank", "keeps some of the k passages found, so it cannot be more")
     return options
-
-
-def refuse_unread(options: MedRagOptions) -> None:
-    """Refuse options of an extractive answer that only a written one can have.
-
-    Raises:
-        OptionInvalid: ``param`` names the key.
-    """
-    if not options.retrieval:
-        refuse("retrieval", "an extractive answer is read from passages, so it cannot be false")
-    if options.without_passages == "answer":
-        refuse("without_passages", "an extractive answer is read from passages; without any it can only abstain")
-    if options.samples > 1:
-        refuse("samples", "an extractive answer has no chains that could vote")
 
 
 _VERDICTS: Final = frozenset({"yes", "no", "maybe", "unknown", "uncertain", "unclear"})
@@ -232,16 +189,10 @@ def _is_choice(written: str, choice: str) -> bool:
 
 
 def read_question(text: str, options: MedRagOptions) -> ParsedQuestion:
-    """Parse a question, with the choices of the options or those that it lists.
-
-    Raises:
-        OptionInvalid: a multiple-choice question is requested and no choices are found.
-    """
+    """Parse a question, with the choices of the options or those that it lists."""
     found, stem = listed_choices(text.strip(), with_repeats=True)
     choices = options.choices or found
-    if options.form == "multiple_choice" and not choices:
-        raise OptionInvalid("arrowhead.choices: the question lists none that can be read", param="arrowhead.choices")
-    if options.form == "open" or not choices:
+    if not choices:
         return ParsedQuestion(one_line(text), "open")
     # A question may consist of its choices alone.
     return ParsedQuestion(one_line(stem) or one_line(text), "multiple_choice", choices)

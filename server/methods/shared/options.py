@@ -2,7 +2,6 @@
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleOptions:
-    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
     k: Annotated[int, Field(strict=True, ge=1, le=100)] = 32
 
 options = validated(ExampleOptions, {"k": 8})
@@ -10,21 +9,35 @@ options = validated(ExampleOptions, {"k": 8})
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from typing import Annotated, Any, Final, NoReturn, TypeVar, cast
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, StrictBool, TypeAdapter, ValidationError
 
 from retrieval.corpus.store.base import is_name
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices
 from server.methods.shared.reading.gate import MAX_SENTENCES
 
-CLOSED: Final = ConfigDict(extra="forbid")
-MAX_CONTEXT_TOKENS: Final = 1_000_000
 _MAX_NAMESPACES: Final = 64
+# What serves in place of options of earlier versions.
+_INSTEAD: Final = {
+    "context_tokens": "the card of the model says how much it reads",
+    "condense": "replies are always inserted as records",
+    "cot": "end the question with: Let's decompose the question to sub-questions and solve them step by step.",
+    "form": "choices in the question, or the option choices, make a question one of multiple choice",
+    "journals": "send queries with JOURNAL[ta]",
+    "one_paper": "send articles with this one",
+    "only_fixed": "begin the question with ##",
+    "order": "passages are always in the library's order, for the prefix cache",
+    "retrieval": "the plain model answers without passages",
+    "samples": "send the question several times with temperature and seed, and count the letters",
+    "species": "send queries with SPECIES[mh]",
+    "without_context": "the plain model answers without the graph",
+    "without_passages": "the plain model answers without passages",
+}
 _T = TypeVar("_T")
 
 
@@ -47,26 +60,21 @@ def _choices(value: tuple[str, ...]) -> tuple[str, ...]:
 Flag = StrictBool
 Choices = Annotated[tuple[str, ...], AfterValidator(_choices)]
 NumSentences = Annotated[int, Field(strict=True, ge=1, le=MAX_SENTENCES)]
-ContextTokens = Annotated[int, Field(strict=True, ge=1, le=MAX_CONTEXT_TOKENS)]
 NamespaceName = Annotated[str, AfterValidator(checked(is_name, "the name of a namespace"))]
 Namespaces = Annotated[tuple[NamespaceName, ...], Field(min_length=1, max_length=_MAX_NAMESPACES)]
 
 
-def validated(
-    kind: type[_T], values: Mapping[str, Any], *, without: Sequence[str] = (), why_none: Mapping[str, str] | None = None
-) -> _T:
-    """Return the options that the values make.
-
-    ``without`` are fields that a request cannot set; ``why_none`` says of what is no option why there is none.
+def validated(kind: type[_T], values: Mapping[str, Any], *, why_none: Mapping[str, str] | None = None) -> _T:
+    """Return the options that the values make; ``why_none`` says of what is no option why there is none.
 
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    known = [field.name for field in fields(kind) if field.name not in without]  # type: ignore[arg-type]
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for key in values:
         if key not in known:
             usual = f"there is no such option; options are {', '.join(known)}"
-            refuse(key[:40], (why_none or {}).get(key, usual))
+            refuse(key[:40], {**_INSTEAD, **(why_none or {})}.get(key, usual))
     try:
         options: _T = _adapter(cast(Hashable, kind)).validate_python(dict(values))
     except ValidationError as error:

@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from typing import Any, Final
 
-from models.catalog import ModelCard
 from models.engines.base import Engine
 from models.errors import ArrowheadError
 from retrieval.corpus.search.ranking import RankedPassage
@@ -128,7 +127,7 @@ class WeiseEule:
             yield Step(line)
         details = _details_of(request.options, source, found)
         stem = ParsedQuestion(request.question.text, "open")
-        inner = _as_medrag(request.options, self._lifecycle.card)
+        inner = _as_medrag(request.options)
         passages = _FoundPassagesOnly(request.library, found.gathered)
         if writing is not None and found.gathered.lists[0]:
             events = self._written(request, writing, found.gathered)
@@ -145,7 +144,7 @@ class WeiseEule:
         options = request.options
         if self._synthesis(options) == "extractive" or not options.where.papers:
             return None
-        return Summarizer(self._writing(request), self._prompts, options.sentences, options.context_tokens)
+        return Summarizer(self._writing(request), self._prompts, options.sentences, self._lifecycle.card.context_tokens)
 
     def _writing(self, request: _WeiseRequest) -> Chains:
         """Return what the model writes with.
@@ -185,11 +184,11 @@ class WeiseEule:
 
     async def _written(self, request: _WeiseRequest, chains: Chains, gathered: Gathered) -> AsyncGenerator[Event, None]:
         """Let the model write the answer from the passages that fit its context."""
-        options, prompts = request.options, self._prompts
+        prompts = self._prompts
         around = await chains.layout.prompt(prompts.system, prompts.user(request.question.text, "-"))
         room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
         usable = [one for one in gathered.lists[0] if not one.document.is_retracted]
-        context = await read_passages(chains.generations.engine, usable, room, options.context_tokens)
+        context = await read_passages(chains.generations.engine, usable, room, self._lifecycle.card.context_tokens)
         yield Step(report.searched(gathered))
         yield report.retrieved([request.question.text], context.passages)
         yield EvidenceRead(evidence_of(context.passages, count(1)))
@@ -201,8 +200,7 @@ class WeiseEule:
             "too_long": context.too_long,
         }
         if not context.passages:
-            reason = report.why_none(gathered, context)
-            for event in report.abstention(reason, details):
+            for event in report.abstention(*report.why_none(gathered, context), details):
                 yield event
             return
         async with aclosing(self._generated(chains, context, request, details)) as answering:
@@ -222,9 +220,8 @@ class WeiseEule:
                     yield event
         if chain is None:
             return
-        passages = dict(enumerate(context.passages, 1))
-        closing = Closing(chains.question, passages, context.best_first, request.options.references, "", details)
-        closing = replace(closing, refusal=_REFUSAL)
+        with_list = request.options.references
+        closing = Closing(chains.question, context.numbered, context.best_first, with_list, details, _REFUSAL)
         for final_event in await report.closing_events(closing, chain, chains.generations.usage):
             yield final_event
 
@@ -304,12 +301,11 @@ async def _compared(
     return found
 
 
-def _as_medrag(options: WeiseOptions, card: ModelCard) -> MedRagOptions:
+def _as_medrag(options: WeiseOptions) -> MedRagOptions:
     """Return the options that reading and quoting share with MedRAG."""
     return MedRagOptions(
         sentences=options.sentences,
         references=options.references,
-        context_tokens=options.context_tokens or card.context_tokens,
     )
 
 

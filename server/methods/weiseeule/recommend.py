@@ -14,7 +14,7 @@ from typing import Any, Final
 from models.errors import ArrowheadError
 from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import MAX_K, RankedPassage
-from server.methods.base import Done, Event, Evidence, EvidenceRead, Step, TextDelta, TranscriptDelta
+from server.methods.base import AnswerOutcome, Done, Event, Evidence, EvidenceRead, Step, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chains
 from server.methods.medrag.context import Numbered, evidence_of, passage_record, render, url_of
 from server.methods.medrag.reading import SLACK, read_passages
@@ -106,8 +106,8 @@ class Recommendation:
         yield Step(f"{counted(len(articles), 'article')} in {where}")
         details = self._details(gathered, retriever)
         if not articles:
-            reason = f"No article was found in {where}."
-            for event in abstention(reason, details, outcome="not_found" if gathered.namespaces else "abstained"):
+            outcome: AnswerOutcome = "not_found" if gathered.namespaces else "abstained"
+            for event in abstention(f"No article was found in {where}.", outcome, details):
                 yield event
             return
         every = [one for article in articles for one in article.passages]

@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.errors import ArrowheadError
 from models.types import GenerateParams, Grammar
@@ -22,8 +22,6 @@ from retrieval.lexical.question_keywords import parse_marked
 from server.methods.base import OptionInvalid
 from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
 from server.methods.shared.options import (
-    CLOSED,
-    ContextTokens,
     Flag,
     Namespaces,
     NumSentences,
@@ -107,26 +105,22 @@ class WeiseOptions:
 
     - ``keywords``: () reads them from the question: its marks, else the extractor.
     - ``fixed``: which of the keywords are fixed; None leaves that to the marks.
-    - ``only_fixed``: no passage without all fixed keywords, as ``##``.
     - ``extractor``: "model" writes keywords under a schema, "terms" takes them by names and counts; "auto" chooses.
     - ``rerank``: number of the best passages that the cross-encoder puts in order.
-    - ``papers``: PMIDs to which the search is restricted (``one_paper``, ``articles``).
+    - ``papers``: PMIDs to which the search is restricted (``articles``).
     - ``compare``: also search by the other retrievers.
     - ``recommend``: recommend articles instead of answering.
-    - ``synthesis``, ``sentences``, ``context_tokens``: as for MedRAG.
+    - ``synthesis``, ``sentences``: as for MedRAG.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = CLOSED
     namespaces: Namespaces = ()
     retriever: WeiseRetriever = "pes2"
     matching: Matching = "variants"
     keywords: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=MAX_KEYWORDS)] = ()
     fixed: Annotated[tuple[_Text, ...], Field(max_length=MAX_KEYWORDS)] | Literal["all", "none"] | None = None
-    only_fixed: Flag = False
     extractor: Extractor = "auto"
     k: Annotated[int, Field(strict=True, ge=1, le=MAX_K)] = 10
     rerank: Annotated[int, Field(strict=True, ge=0, le=MAX_K)] = 0
-    one_paper: _Pmid = ""
     articles: Annotated[
         tuple[_Pmid, ...], Field(min_length=1, max_length=MAX_ARTICLES), AfterValidator(_each_once)
     ] = ()
@@ -136,20 +130,18 @@ class WeiseOptions:
     without_types: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=_MAX_TYPES)] = ()
     compare: Flag = False
     recommend: Flag = False
-    context_tokens: ContextTokens | None = None
     references: Flag = True
     synthesis: Synthesis | None = None
     sentences: NumSentences = DEFAULT_SENTENCES
 
     @property
     def where(self) -> Restriction:
-        papers = (self.one_paper,) if self.one_paper else self.articles
         return Restriction(
             date_from=self.date_from,
             date_to=self.date_to,
             types=self.types,
             without_types=self.without_types,
-            papers=papers,
+            papers=self.articles,
         )
 
     @property
@@ -167,8 +159,6 @@ def parse_options(values: Mapping[str, Any]) -> WeiseOptions:
     options = validated(WeiseOptions, values, why_none=_LOCAL)
     if options.date_to and options.date_from > options.date_to:
         refuse("date_from", "lies after date_to")
-    if options.one_paper and options.articles:
-        refuse("one_paper", "is one of several articles; give articles alone")
     return options
 
 
@@ -202,7 +192,7 @@ def read_question(text: str, options: WeiseOptions) -> KeywordQuestion:
     question = marked.question if marked else text
     if not re.search(r"\w", question):
         raise OptionInvalid("the question has no words", param="messages")
-    only_fixed = options.only_fixed or bool(marked and marked.only_fixed)
+    only_fixed = bool(marked and marked.only_fixed)
     found = tuple(QuestionKeyword(one.text, one.fixed) for one in marked.keywords) if marked else ()
     source = "marks" if found else ""
     if options.keywords:

@@ -12,7 +12,7 @@ from refusals import refused_for
 
 from server.admission import Admission, AdmissionLimits, FairQueue, Ticket, estimated_tokens
 from server.error_mapping import error_reply
-from server.errors import KEY_FULL, SERVER_FULL, AnswerTimeout, ServerStopping, TooManyRequests
+from server.errors import KEY_FULL, SERVER_FULL, SERVER_STOPPING, AnswerTimeout, RequestError, TooManyRequests
 
 
 def _states(queue: FairQueue, *tickets: Ticket) -> list[str]:
@@ -246,13 +246,14 @@ async def test_the_end_of_the_server_reaches_those_that_wait_and_run() -> None:
     tasks = [asyncio.create_task(run()) for _ in range(2)]
     await _settle()
     admission.draining = True
-    with pytest.raises(ServerStopping):
+    with pytest.raises(RequestError, check=SERVER_STOPPING.is_of):
         admission.check()
     admission.end_all()
     results = await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert [type(result) for result in results] == [ServerStopping, ServerStopping]
-    reply = error_reply(ServerStopping("x"))
+    assert [type(result) for result in results] == [RequestError, RequestError]
+    assert all(SERVER_STOPPING.is_of(result) for result in results if isinstance(result, BaseException))
+    reply = error_reply(RequestError("x", SERVER_STOPPING))
     assert (reply.status, reply.headers["Connection"]) == (503, "close")
 
 

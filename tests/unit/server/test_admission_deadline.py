@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from server.admission import CancelScope
-from server.errors import AnswerTimeout, ServerStopping
+from server.errors import SERVER_STOPPING, AnswerTimeout, RequestError
 
 
 class _Source:
@@ -40,10 +40,10 @@ async def test_a_deadline_ends_the_work_not_the_reader() -> None:
 async def test_an_end_from_outside_is_raised_where_the_work_waits() -> None:
     """With its own error, the first one where there are several."""
     source, cancel_scope = _Source(), CancelScope()
-    asyncio.get_running_loop().call_soon(cancel_scope.end, ServerStopping("first"))
-    asyncio.get_running_loop().call_soon(cancel_scope.end, ServerStopping("second"))
+    asyncio.get_running_loop().call_soon(cancel_scope.end, RequestError("first", SERVER_STOPPING))
+    asyncio.get_running_loop().call_soon(cancel_scope.end, RequestError("second", SERVER_STOPPING))
 
-    with pytest.raises(ServerStopping, match="first"):
+    with pytest.raises(RequestError, match="first", check=SERVER_STOPPING.is_of):
         async for _ in cancel_scope.iterate(source.items()):
             await asyncio.sleep(0)
 
@@ -54,9 +54,9 @@ async def test_an_end_while_the_reader_holds_an_item_comes_at_the_next() -> None
     """Nothing is thrown into the reader."""
     source, cancel_scope, seen = _Source(), CancelScope(), list[int]()
 
-    with pytest.raises(ServerStopping):
+    with pytest.raises(RequestError, check=SERVER_STOPPING.is_of):
         async for item in cancel_scope.iterate(source.items()):
-            cancel_scope.end(ServerStopping("now"))
+            cancel_scope.end(RequestError("now", SERVER_STOPPING))
             await asyncio.sleep(0)
             seen.append(item)
 
@@ -73,7 +73,7 @@ async def test_a_cancellation_by_another_stays_one() -> None:
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
-    cancel_scope.end(ServerStopping("now"))
+    cancel_scope.end(RequestError("now", SERVER_STOPPING))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from models.errors import ArrowheadError
-from retrieval.errors import GatewayError, IndexWriteFailed, NamespaceDamaged
+from retrieval.errors import IndexFault, NamespaceDamaged, RetrievalError
 from server.audit.log import AuditFailed
 from server.error_mapping import error_reply
 from server.errors import JOB_UNKNOWN, KEY_FULL, RequestError, StateUnavailable, TooManyRequests
@@ -46,9 +46,7 @@ def met_by(kind: type[ArrowheadError] | None, cause: Callable[[], None]) -> Exce
 
 
 @pytest.mark.parametrize("cause", [full_database, full_disk, full_quota])
-@pytest.mark.parametrize(
-    "kind", [None, NamespaceDamaged, StateUnavailable, IndexWriteFailed, AuditFailed, GatewayError]
-)
+@pytest.mark.parametrize("kind", [None, NamespaceDamaged, StateUnavailable, IndexFault, AuditFailed, RetrievalError])
 def test_a_full_disk_is_507_with_what_to_do(kind: type[ArrowheadError] | None, cause: Callable[[], None]) -> None:
     """No namespace is called damaged, and no unknown failure blamed, for want of room."""
     reply = error_reply(met_by(kind, cause))

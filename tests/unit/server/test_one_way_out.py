@@ -13,7 +13,6 @@ ALLOWED = {
     "retrieval/ncbi/client/transport.py": {"httpx"},
     "server/cli/ask.py": {"urllib.request"},
     # It encodes a form with it, and sends it by the transport.
-    "retrieval/corpus/ingest/cited_works.py": {"httpx"},
     # The database that the settings name, for state that servers share.
     "server/state/database.py": {"psycopg"},
 }
@@ -78,7 +77,6 @@ def test_one_sender_is_made_and_shared() -> None:
     }  # fmt: skip
 
     assert {path: calls for path, calls in made.items() if calls} == {
-        "retrieval/corpus/ingest/cited_works.py": ["HttpSender(limits)"],  # GROBID, on a loopback address alone
         "retrieval/ncbi/client/client.py": ["HttpSender(config.limits)"],  # for a client on its own, as in tests
         "server/wiring/ncbi.py": [
             "HttpSender(SendLimits(), app)",
@@ -116,16 +114,14 @@ def test_calls_reach_ncbi_through_the_router_alone() -> None:
     }
 
 
-def test_the_sender_has_five_users() -> None:
+def test_the_sender_has_four_users() -> None:
     """Who sends: the clients of NCBI and of an egress service, behind the router; SPOKE; the exporter of spans.
 
-    The router authorizes SPOKE's requests; spans have no values. GROBID's documents stay on this machine: its address
-    is a loopback one.
+    The router authorizes SPOKE's requests; spans have no values.
     """
     assert _calling("sender.send").keys() | _calling("_sender.send").keys() == {
         "retrieval/ncbi/client/client.py",
         "retrieval/ncbi/client/service.py",
-        "retrieval/corpus/ingest/cited_works.py",
         "retrieval/graph/spoke/source.py",
         "server/observability/tracing.py",
     }

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final, Literal
 
-from retrieval.errors import BlastDatabaseError
+from retrieval.errors import BLAST_DATABASE, GatewayDataError
 from retrieval.gateway.blast.databases.catalog import (
     DESCRIPTION,
     NAME,
@@ -71,7 +71,7 @@ _VERSION: Final = re.compile(r"makeblastdb: (\S+)")
 _COUNTS: Final = re.compile(r"([\d,]+) sequences; ([\d,]+) total")
 
 
-class _IdentifierError(BlastDatabaseError):
+class _IdentifierError(GatewayDataError):
     """Signal that makeblastdb rejects the identifiers, most often because one is duplicated."""
 
 
@@ -104,7 +104,7 @@ def build_blast_database(
     database they started with or are run again.
 
     Raises:
-        BlastDatabaseError: the name is invalid, a file cannot be read or is not FASTA of the molecule, makeblastdb
+        GatewayDataError: the name is invalid, a file cannot be read or is not FASTA of the molecule, makeblastdb
             fails, the time limit is exceeded, or another process builds the same database. The old one is unchanged.
     """
     order = _BuildRequest(
@@ -120,9 +120,9 @@ def build_blast_database(
         make_folder(directory)
         _replace_target(order, directory / name, default=default)
     except TimeoutError as error:
-        raise BlastDatabaseError(f"BLAST database {error}") from error
+        raise GatewayDataError(f"BLAST database {error}", BLAST_DATABASE) from error
     except OSError as error:
-        raise BlastDatabaseError(f"BLAST database {name}: cannot be written: {error.strerror}") from error
+        raise GatewayDataError(f"BLAST database {name}: cannot be written: {error.strerror}", BLAST_DATABASE) from error
     return read_database(directory / name)
 
 
@@ -140,13 +140,15 @@ def _replace_target(order: _BuildRequest, target: Path, *, default: bool) -> Non
 
 def _check(order: _BuildRequest) -> None:
     if not NAME.match(order.name):
-        raise BlastDatabaseError(f"BLAST database: a name is {NAME.pattern[:-2]}, not {order.name[:70]!r}")
+        raise GatewayDataError(
+            f"BLAST database: a name is {NAME.pattern[:-2]}, not {order.name[:70]!r}", BLAST_DATABASE
+        )
     if order.molecule not in ("nucl", "prot"):
-        raise BlastDatabaseError(f"BLAST database {order.name}: the molecule is nucl or prot")
+        raise GatewayDataError(f"BLAST database {order.name}: the molecule is nucl or prot", BLAST_DATABASE)
     if not order.fasta:
-        raise BlastDatabaseError(f"BLAST database {order.name}: no FASTA file was given")
+        raise GatewayDataError(f"BLAST database {order.name}: no FASTA file was given", BLAST_DATABASE)
     if reason := missing_programs(("makeblastdb", "blastdbcmd")):
-        raise BlastDatabaseError(f"BLAST database {order.name}: {reason}")
+        raise GatewayDataError(f"BLAST database {order.name}: {reason}", BLAST_DATABASE)
 
 
 def _plain(title: str) -> str:
@@ -177,9 +179,9 @@ def _volumes(order: _BuildRequest, draft: Path, *, numbered: bool) -> BlastDatab
     text = fasta_text(order.fasta, order.molecule, totals, numbered=numbered)
     status, output = _piped(arguments, text, draft, order.timeout_s)
     if status != 0:
-        kind = _IdentifierError if not numbered and _BAD_IDENTIFIER.search(output) else BlastDatabaseError
+        kind = _IdentifierError if not numbered and _BAD_IDENTIFIER.search(output) else GatewayDataError
         reason = error_message(output.encode()) or f"exit status {status}"
-        raise kind(f"BLAST database {order.name}: makeblastdb failed: {reason}")
+        raise kind(f"BLAST database {order.name}: makeblastdb failed: {reason}", BLAST_DATABASE)
     (draft / _TAXIDS).unlink(missing_ok=True)
     _compare_counts(order, draft, totals)
     return BlastDatabase(
@@ -201,7 +203,7 @@ def _piped(arguments: Sequence[str], text: Iterable[bytes], folder: Path, timeou
     """Return the exit status and the end of the program's output.
 
     Raises:
-        BlastDatabaseError: the program exceeds its time limit.
+        GatewayDataError: the program exceeds its time limit.
     """
     process = subprocess.Popen(
         with_parent_death_signal(arguments),
@@ -232,7 +234,7 @@ def _piped(arguments: Sequence[str], text: Iterable[bytes], folder: Path, timeou
         process.wait()
         process.stdout.close()
     if not on_time:
-        raise BlastDatabaseError(f"{arguments[0]} ran longer than {timeout_s:g} s")
+        raise GatewayDataError(f"{arguments[0]} ran longer than {timeout_s:g} s", BLAST_DATABASE)
     return process.returncode, output[0].decode(errors="replace")
 
 
@@ -247,12 +249,15 @@ def _compare_counts(order: _BuildRequest, draft: Path, totals: FastaTotals) -> N
     status, info = _piped(("blastdbcmd", "-db", order.name, "-info", "-exact_length"), (), draft, _SHORT_RUN_S)
     counts = _COUNTS.search(info)
     if status != 0 or counts is None:
-        raise BlastDatabaseError(f"BLAST database {order.name}: it cannot be read back: {error_message(info.encode())}")
+        raise GatewayDataError(
+            f"BLAST database {order.name}: it cannot be read back: {error_message(info.encode())}", BLAST_DATABASE
+        )
     found = tuple(int(count.replace(",", "")) for count in counts.groups())
     if found != (totals.sequences, totals.letters):
-        raise BlastDatabaseError(
+        raise GatewayDataError(
             f"BLAST database {order.name}: {found[0]} sequences of {found[1]} letters were written, "
-            f"{totals.sequences} of {totals.letters} were read"
+            f"{totals.sequences} of {totals.letters} were read",
+            BLAST_DATABASE,
         )
 
 
@@ -300,7 +305,7 @@ def fasta_text(
     ``numbered`` gives every sequence its own identifier, for files with duplicates.
 
     Raises:
-        BlastDatabaseError: a file cannot be read or is not FASTA of the molecule; the message names file and line.
+        GatewayDataError: a file cannot be read or is not FASTA of the molecule; the message names file and line.
     """
     block = bytearray()
     for path in paths:
@@ -346,13 +351,17 @@ def _pieces(path: Path, molecule: Molecule, totals: FastaTotals, numbered: bool)
             in_defline = True
             continue
         if in_defline and not starts:
-            raise BlastDatabaseError(f"{path.name}:{number}: the title is longer than {_MAX_DEFLINE} bytes")
+            raise GatewayDataError(
+                f"{path.name}:{number}: the title is longer than {_MAX_DEFLINE} bytes", BLAST_DATABASE
+            )
         in_defline = False
         if line.translate(None, allowed):
-            raise BlastDatabaseError(f"{path.name}:{number}: {_invalid_letter(line, molecule)}")
+            raise GatewayDataError(f"{path.name}:{number}: {_invalid_letter(line, molecule)}", BLAST_DATABASE)
         content = line.translate(None, _BLANKS)
         if content and open_line == 0:
-            raise BlastDatabaseError(f"{path.name}:{number}: no FASTA: sequence before the first title line")
+            raise GatewayDataError(
+                f"{path.name}:{number}: no FASTA: sequence before the first title line", BLAST_DATABASE
+            )
         totals.letters += len(content)
         yield content + b"\n" if content else b""
     _check_not_empty(path, letters_before == totals.letters, open_line)
@@ -361,7 +370,7 @@ def _pieces(path: Path, molecule: Molecule, totals: FastaTotals, numbered: bool)
 
 def _check_not_empty(path: Path, is_empty: bool, line: int) -> None:
     if is_empty:
-        raise BlastDatabaseError(f"{path.name}:{line}: a sequence without letters")
+        raise GatewayDataError(f"{path.name}:{line}: a sequence without letters", BLAST_DATABASE)
 
 
 def _invalid_letter(line: bytes, molecule: Molecule) -> str:
@@ -391,9 +400,9 @@ def _lines(path: Path, hashing: list[str] | None) -> Iterator[tuple[bytes, int, 
             if hashing is not None:
                 hashing.append(reader.digest.hexdigest())
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BlastDatabaseError(f"{path.name}: the gzip file is cut off or damaged") from error
+        raise GatewayDataError(f"{path.name}: the gzip file is cut off or damaged", BLAST_DATABASE) from error
     except OSError as error:
-        raise BlastDatabaseError(f"{path.name}: cannot be read: {error.strerror}") from error
+        raise GatewayDataError(f"{path.name}: cannot be read: {error.strerror}", BLAST_DATABASE) from error
 
 
 def _defline(line: bytes, number: int, numbered: bool) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.errors import BlastDatabaseError
+from retrieval.errors import BLAST_DATABASE, GatewayDataError
 from retrieval.gateway.blast.parameters import Molecule
 
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
@@ -65,7 +65,7 @@ class Discovery:
     """Hold the databases found by lower-case name; ``problems`` has those that exist and cannot be searched."""
 
     databases: Mapping[str, BlastDatabase]
-    problems: Mapping[str, BlastDatabaseError]
+    problems: Mapping[str, GatewayDataError]
 
 
 def discover_databases(roots: Sequence[Path]) -> Discovery:
@@ -74,7 +74,7 @@ def discover_databases(roots: Sequence[Path]) -> Discovery:
     Of equal names the first root's counts. A missing root contains nothing.
     """
     databases: dict[str, BlastDatabase] = {}
-    problems: dict[str, BlastDatabaseError] = {}
+    problems: dict[str, GatewayDataError] = {}
     for root in roots:
         for folder in (root, *_subfolders(root)):
             for name, found in _in_folder(folder, is_root=folder == root):
@@ -91,7 +91,7 @@ def read_database(folder: Path) -> BlastDatabase:
     """Read a site's own database.
 
     Raises:
-        BlastDatabaseError: there is no readable description, or a file is missing or truncated.
+        GatewayDataError: there is no readable description, or a file is missing or truncated.
     """
     path = folder / DESCRIPTION
     try:
@@ -100,14 +100,18 @@ def read_database(folder: Path) -> BlastDatabase:
         sources = tuple(SourceFile(**source) for source in content.pop("sources"))
         database = BlastDatabase(**content, folder=folder, sources=sources, stamp=_stamp([path]))
     except OSError as error:
-        raise BlastDatabaseError(f"BLAST database {folder.name}: {DESCRIPTION}: {error.strerror}") from error
+        raise GatewayDataError(
+            f"BLAST database {folder.name}: {DESCRIPTION}: {error.strerror}", BLAST_DATABASE
+        ) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BlastDatabaseError(f"BLAST database {folder.name}: {DESCRIPTION} cannot be read") from error
+        raise GatewayDataError(f"BLAST database {folder.name}: {DESCRIPTION} cannot be read", BLAST_DATABASE) from error
     if database.molecule not in _PREFIX or not NAME.match(str(database.name)) or database.name != folder.name:
-        raise BlastDatabaseError(f"BLAST database {folder.name}: {DESCRIPTION} describes another database")
+        raise GatewayDataError(
+            f"BLAST database {folder.name}: {DESCRIPTION} describes another database", BLAST_DATABASE
+        )
     for name, size in files.items():
         if _size(folder / name) != size:
-            raise BlastDatabaseError(f"BLAST database {folder.name}: {name} is missing or cut off")
+            raise GatewayDataError(f"BLAST database {folder.name}: {name} is missing or cut off", BLAST_DATABASE)
     return database
 
 
@@ -133,17 +137,17 @@ def _subfolders(root: Path) -> list[Path]:
         return []
 
 
-def _in_folder(folder: Path, *, is_root: bool) -> Iterable[tuple[str, BlastDatabase | BlastDatabaseError]]:
+def _in_folder(folder: Path, *, is_root: bool) -> Iterable[tuple[str, BlastDatabase | GatewayDataError]]:
     if not is_root and (folder / DESCRIPTION).exists():
         try:
             yield folder.name.lower(), read_database(folder)
-        except BlastDatabaseError as error:
+        except GatewayDataError as error:
             yield folder.name.lower(), error
         return
     for name, molecule in _foreign_names(folder):
         try:
             yield name.lower(), _foreign(folder, name, molecule)
-        except BlastDatabaseError as error:
+        except GatewayDataError as error:
             yield name.lower(), error
 
 
@@ -170,7 +174,7 @@ def _foreign(folder: Path, name: str, molecule: Molecule) -> BlastDatabase:
     for part in parts:
         for kind in ("in", "sq", "hr"):
             if _size(part.parent / f"{part.name}.{letter}{kind}") < 0:
-                raise BlastDatabaseError(f"BLAST database {name}: {part.name}.{letter}{kind} is missing")
+                raise GatewayDataError(f"BLAST database {name}: {part.name}.{letter}{kind} is missing", BLAST_DATABASE)
     heads = (f"{name}.{letter}al", f"{name}.{letter}in")
     stamp = _stamp([folder / head for head in heads if (folder / head).exists()])
     # Since version 5 of the format a separate file holds the organisms.
@@ -184,15 +188,15 @@ def _volumes(folder: Path, name: str, letter: str, depth: int) -> list[Path]:
     if not alias.exists():
         return [folder / name]
     if depth == 0:
-        raise BlastDatabaseError(f"BLAST database {name}: its alias files go in circles")
+        raise GatewayDataError(f"BLAST database {name}: its alias files go in circles", BLAST_DATABASE)
     try:
         with alias.open(encoding="utf-8", errors="replace") as file:
             lines = file.read(_MAX_ALIAS).splitlines()
     except OSError as error:
-        raise BlastDatabaseError(f"BLAST database {name}: {alias.name}: {error.strerror}") from error
+        raise GatewayDataError(f"BLAST database {name}: {alias.name}: {error.strerror}", BLAST_DATABASE) from error
     names = [word.strip('"') for line in lines if line.startswith("DBLIST") for word in line.split()[1:]]
     if not names:
-        raise BlastDatabaseError(f"BLAST database {name}: {alias.name} names no volumes")
+        raise GatewayDataError(f"BLAST database {name}: {alias.name} names no volumes", BLAST_DATABASE)
     paths = [folder / part for part in names]
     return [volume for path in paths for volume in _volumes(path.parent, path.name, letter, depth - 1)]
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
+from models.errors import Fault
 from retrieval.errors import BlastFailed
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, is_unchanged
 from retrieval.gateway.blast.parameters import MAX_HITS, shown
@@ -85,7 +86,7 @@ _NO_SUCH_ORGANISM: Final = "Taxonomy ID(s) not found"
 class DatabaseReplaced(BlastFailed):
     """Signal that the database was replaced since the search, which must be submitted again."""
 
-    retryable = True
+    fault = Fault(502, "ncbi_error", retryable=True)
 
 
 @dataclass(frozen=True, slots=True)

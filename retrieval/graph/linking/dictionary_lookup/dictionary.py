@@ -13,7 +13,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
@@ -62,12 +61,6 @@ _KIND_ORDER: Final = ("disease", "gene", "compound", "drug", "symptom", "phenoty
 _LEAST_UNKNOWN: Final = 4
 _FOLDER: Final = "retrieval.graph.linking.dictionary_lookup"
 _LONGEST: Final = 8
-# Stems of international nonproprietary names: what a word with such an ending names is a drug.
-_DRUG: Final = re.compile(
-    r"[a-z]{3,}(?:mab|nib|xaban|gatran|pril|sartan|statin|olol|dipine|conazole|prazole|triptan|gliptin|gliflozin|"
-    r"glutide|floxacin|cillin|parib|lukast|setron|azepam|oxetine|fibrate|tidine|limus|platin|rubicin|taxel|rsen|vudine|"
-    r"navir|tegravir|buvir|previr|kinra|dronate|thiazide|profen|gepant|mycin)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,34 +406,6 @@ def common_names() -> tuple[CommonName, ...]:
     """Return abbreviations, then the names of drugs and of diseases."""
     short = [CommonName(names[0], targets, is_abbreviation=True) for names, targets in _lines("abbreviations.txt")]
     return (*short, *_drugs(_lines("drugs.txt")), *_diseases(_lines("diseases.txt")))
-
-
-def drugs_not_in(text: str, question: str) -> tuple[str, ...]:
-    """Return the drugs that a question names and a text has under none of their names, as the question writes them.
-
-    Known are those of the shipped table, which come first, and others by the ending of their name.
-    """
-    finder, equal_names = _drug_names()
-    tokens, there = tokens_of(question), f" {' '.join(fold(text))} "
-    found = list(finder.find(tokens))
-    tabled = {place for one in found for place in range(one.first, one.last)}
-    names = {question[one.start : one.end]: equal_names[one.target] for one in found}
-    names |= {
-        question[token.start : token.end]: frozenset((token.text,))
-        for place, token in enumerate(tokens)
-        if place not in tabled and _DRUG.fullmatch(token.text)
-    }
-    return tuple(name for name, equal in names.items() if not any(f" {one} " in there for one in equal))
-
-
-@lru_cache(maxsize=1)
-def _drug_names() -> tuple[AbsentNames, Mapping[str, frozenset[str]]]:
-    """Return the finder of the table's drugs, and all names of each, normalized, by its first one."""
-    entries = [*_drugs(_lines("drugs.txt"))]
-    names: dict[str, set[str]] = {}
-    for entry in entries:
-        names.setdefault(entry.targets[0], set()).add(" ".join(fold(entry.name)))
-    return absent_names(entries), {target: frozenset(equal) for target, equal in names.items()}
 
 
 def unusual_words(text: str) -> tuple[str, ...]:

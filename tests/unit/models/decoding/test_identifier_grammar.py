@@ -9,7 +9,7 @@ import pytest
 from grammar_walks import BOTH, Walk, admits, written
 
 from models.decoding.grammar import MAX_LISTED, identifier_grammar, is_listable
-from models.errors import GrammarInvalid
+from models.errors import GRAMMAR_INVALID, ModelError
 from server.methods.shared.identifiers import IdentifierIndex, identifiers_in
 
 LISTED = ("TP53", "5 mg", "chr17:7,674,220", "p < 0.001", "24.7%", "c.35G>A", "rs334", "IL-6", "DNA", "µg", "1–2 mg/kg")
@@ -66,5 +66,5 @@ def test_random_text_has_no_other_identifier(walk: Callable[[str], Walk]) -> Non
 @pytest.mark.parametrize("listed", [[""], ["a\nb"], ["a\u202eb"], ["x" * 121], ["a::=b"], [str(n) for n in range(300)]])
 def test_what_cannot_be_listed_is_refused(listed: list[str]) -> None:
     assert len(listed) > MAX_LISTED or not is_listable(listed[0])
-    with pytest.raises(GrammarInvalid):
+    with pytest.raises(ModelError, check=GRAMMAR_INVALID.is_of):
         identifier_grammar(listed)

@@ -15,7 +15,7 @@ from models.encoders.model_files import ModelFolder, digests, locate, weight_fil
 from models.encoders.registry import create_encoder
 from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
 from models.encoders.specs import KNOWN_CROSS_ENCODERS, KNOWN_ENCODERS
-from models.errors import EncoderUnusable, ModelNotFound, UnsupportedParam
+from models.errors import ENCODER_UNUSABLE, ModelNotFound, UnsupportedParam
 
 COMMIT = "d05a736d" + "0" * 32
 MEDCPT = dict(zip(KNOWN_ENCODERS["medcpt"].towers, KNOWN_ENCODERS["medcpt"].revisions, strict=True))
@@ -119,7 +119,11 @@ def test_towers_carried_over_by_hand_are_known_by_their_folders_names(tmp_path: 
 
 def test_a_plain_folder_is_refused_and_told_why(bert: Path) -> None:
     """Its files do not tell the pooling, and nothing is guessed."""
-    with pytest.raises(EncoderUnusable, match=r"do not tell whether a vector is the \[CLS\] token or the mean"):
+    with pytest.raises(
+        ModelNotFound,
+        match=r"do not tell whether a vector is the \[CLS\] token or the mean",
+        check=ENCODER_UNUSABLE.is_of,
+    ):
         create_encoder(str(bert), OPTIONS)
 
 
@@ -131,7 +135,7 @@ def test_a_folder_that_contradicts_the_known_model_is_refused(tmp_path: Path) ->
     steps = [("", "Transformer"), ("1_Pooling", "Pooling")]
     write_json(folder / "modules.json", [{"idx": i, "path": p, "type": t} for i, (p, t) in enumerate(steps)])
 
-    with pytest.raises(EncoderUnusable, match="these are not that model's files"):
+    with pytest.raises(ModelNotFound, match="these are not that model's files", check=ENCODER_UNUSABLE.is_of):
         resolve_encoder(str(folder), OPTIONS)
 
 
@@ -149,7 +153,9 @@ def test_pickled_weights_are_refused_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
 
-    with pytest.raises(EncoderUnusable, match=r"pytorch_model\.bin.*scripts/convert_weights\.py"):
+    with pytest.raises(
+        ModelNotFound, match=r"pytorch_model\.bin.*scripts/convert_weights\.py", check=ENCODER_UNUSABLE.is_of
+    ):
         digests(ModelFolder(tmp_path))
 
 

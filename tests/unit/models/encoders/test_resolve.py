@@ -15,7 +15,7 @@ from models.encoders.model_files import ModelFolder
 from models.encoders.registry import create_encoder
 from models.encoders.resolve import max_tokens, read_modules, spec_from_folder
 from models.encoders.specs import EncoderSpec
-from models.errors import EncoderUnusable, ModelNotFound
+from models.errors import ENCODER_UNUSABLE, ModelNotFound
 
 EXACT = EncoderOptions(device="cpu", dtype="float32", batch_tokens=600)
 
@@ -71,7 +71,7 @@ def test_other_poolings_are_refused(folder: Path, pooling: dict[str, Any]) -> No
     """Also none and two of them."""
     write_json(folder / "1_Pooling" / "config.json", pooling)
 
-    with pytest.raises(EncoderUnusable, match="only cls or mean"):
+    with pytest.raises(ModelNotFound, match="only cls or mean", check=ENCODER_UNUSABLE.is_of):
         spec_of(folder)
 
 
@@ -90,7 +90,7 @@ def test_a_comparison_that_no_index_does_is_refused(folder: Path) -> None:
     """Manhattan distance."""
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "manhattan"})
 
-    with pytest.raises(EncoderUnusable, match="manhattan"):
+    with pytest.raises(ModelNotFound, match="manhattan", check=ENCODER_UNUSABLE.is_of):
         spec_of(folder)
 
 
@@ -100,7 +100,7 @@ def test_other_steps_are_refused_by_name(folder: Path, kinds: list[str]) -> None
     steps = [{"idx": i, "path": f"{i}", "type": f"sentence_transformers.models.{kind}"} for i, kind in enumerate(kinds)]
     write_json(folder / "modules.json", steps)
 
-    with pytest.raises(EncoderUnusable, match=kinds[-1]):
+    with pytest.raises(ModelNotFound, match=kinds[-1], check=ENCODER_UNUSABLE.is_of):
         spec_of(folder)
 
 
@@ -108,7 +108,7 @@ def test_steps_outside_the_folder_are_refused(folder: Path) -> None:
     """A path is data of whoever made the folder."""
     write_json(folder / "modules.json", [{"idx": 0, "path": "../other", "type": "a.Transformer"}])
 
-    with pytest.raises(EncoderUnusable, match="points outside"):
+    with pytest.raises(ModelNotFound, match="points outside", check=ENCODER_UNUSABLE.is_of):
         spec_of(folder)
 
 
@@ -116,7 +116,7 @@ def test_prompts_left_out_of_the_pooling_are_refused(folder: Path) -> None:
     """INSTRUCTOR does so; averaging them in would be another vector."""
     write_json(folder / "1_Pooling" / "config.json", {"pooling_mode": "mean", "include_prompt": False})
 
-    with pytest.raises(EncoderUnusable, match="prompts"):
+    with pytest.raises(ModelNotFound, match="prompts", check=ENCODER_UNUSABLE.is_of):
         spec_of(folder)
 
 
@@ -153,7 +153,7 @@ def test_a_folder_without_any_length_is_refused(tmp_path: Path) -> None:
     """Relative positions have no end, and texts would have none."""
     write_json(tmp_path / "config.json", {})
 
-    with pytest.raises(EncoderUnusable, match="how many tokens"):
+    with pytest.raises(ModelNotFound, match="how many tokens", check=ENCODER_UNUSABLE.is_of):
         max_tokens(tmp_path)
 
 

@@ -14,7 +14,7 @@ from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.registry import create_engine, resolve_kind
 from models.engines.scripted_engine import ByteTokenizer, Rule, Script, ScriptedBehaviour, ScriptedEngine
-from models.errors import EngineOverloaded, EngineUnavailable, ModelNotFound, UnsupportedParam
+from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
 from models.types import GenerateParams
 
 CARD = ModelCard(name="scripted", source="scripted", context_length=4096)
@@ -83,12 +83,12 @@ async def test_requests_are_recorded_with_what_they_asked_for() -> None:
 
 
 async def test_full_queue_refuses() -> None:
-    """More than slots and queue together raises EngineOverloaded."""
+    """More than slots and queue together is refused."""
     engine = await started(lambda prompt: "abc", options=EngineOptions(max_num_seqs=1, max_queue=1))
     results = await asyncio.gather(*(write(engine, "p", f"r{i}") for i in range(3)), return_exceptions=True)
 
     assert results[:2] == ["abc", "abc"]
-    assert isinstance(results[2], EngineOverloaded)
+    assert isinstance(results[2], ModelError) and ENGINE_FULL.is_of(results[2])
 
 
 async def test_abort_reaches_a_waiting_request() -> None:

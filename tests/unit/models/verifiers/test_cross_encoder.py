@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from models.encoders.base import EncoderOptions
 from models.encoders.model_files import ModelFolder
-from models.errors import EncoderUnusable, ModelNotFound
+from models.errors import ENCODER_UNUSABLE, ModelNotFound
 from models.verifiers.base import OperatingPoints, Pair
 from models.verifiers.cross_encoder import (
     CARD,
@@ -157,5 +157,5 @@ def test_a_base_of_another_form_is_refused(tmp_path: Path) -> None:
     folder = build_bert(tmp_path / "base")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
-    with pytest.raises(EncoderUnusable, match="original form"):
+    with pytest.raises(ModelNotFound, match="original form", check=ENCODER_UNUSABLE.is_of):
         base_network(ModelFolder(folder, "odd"))

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from models.encoders.base import EncoderOptions
 from models.encoders.model_files import ModelFolder
-from models.errors import EncoderUnusable
+from models.errors import ENCODER_UNUSABLE, ModelNotFound
 from models.verifiers.base import Judgement, Pair
 from models.verifiers.hub_model import DEFAULT_BAR, HubVerifier, LabelPlaces, label_places
 
@@ -38,7 +38,7 @@ def test_labels_mean_what_their_names_say(names: list[str], places: LabelPlaces)
 
 @pytest.mark.parametrize("names", [["LABEL_0", "LABEL_1", "LABEL_2"], ["a", "contradiction"], ["entails", "entailed"]])
 def test_labels_that_leave_it_open_are_refused(names: list[str]) -> None:
-    with pytest.raises(EncoderUnusable, match="id2label"):
+    with pytest.raises(ModelNotFound, match="id2label", check=ENCODER_UNUSABLE.is_of):
         label_places(dict(enumerate(names)))
 
 
@@ -85,19 +85,19 @@ def test_premise_and_claim_are_read_in_the_order_of_an_nli(tmp_path: Path) -> No
 def test_folders_that_would_judge_at_random_are_refused(tmp_path: Path) -> None:
     """An encoder without a classifier, one that labels tokens, and one whose classifier is not in its files."""
     plain = build_bert(tmp_path / "plain")
-    with pytest.raises(EncoderUnusable, match="architecture BertModel"):
+    with pytest.raises(ModelNotFound, match="architecture BertModel", check=ENCODER_UNUSABLE.is_of):
         load(plain)
 
     headless = build_bert(tmp_path / "headless", names=("contradiction", "entailment", "neutral"))
     weights = headless / "model.safetensors"
     kept = {name: tensor for name, tensor in load_file(weights).items() if not name.startswith("classifier")}
     save_file(kept, weights, metadata={"format": "pt"})
-    with pytest.raises(EncoderUnusable, match=r"not in its files: classifier\.bias"):
+    with pytest.raises(ModelNotFound, match=r"not in its files: classifier\.bias", check=ENCODER_UNUSABLE.is_of):
         load(headless)
 
     config = json.loads((headless / "config.json").read_text())
     (headless / "config.json").write_text(json.dumps(config | {"architectures": ["BertForTokenClassification"]}))
-    with pytest.raises(EncoderUnusable, match="BertForTokenClassification"):
+    with pytest.raises(ModelNotFound, match="BertForTokenClassification", check=ENCODER_UNUSABLE.is_of):
         load(headless)
 
 
@@ -105,5 +105,5 @@ def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
     """A pickle could run code."""
     (tmp_path / "pytorch_model.bin").write_bytes(b"x")
     (tmp_path / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
-    with pytest.raises(EncoderUnusable, match=r"scripts/convert_weights\.py"):
+    with pytest.raises(ModelNotFound, match=r"scripts/convert_weights\.py", check=ENCODER_UNUSABLE.is_of):
         load(tmp_path)

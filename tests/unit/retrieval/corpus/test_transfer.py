@@ -20,7 +20,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.transfer import export, import_namespace, seal
-from retrieval.errors import DocumentUnreadable, NamespaceExists, NamespaceInvalid
+from retrieval.errors import NAMESPACE_EXISTS, CorpusError, DocumentUnreadable, NamespaceInvalid
 
 SETTINGS = NamespaceSettings(encoder="words", chunking=Chunking(size=200))
 LONG = "The same hundred letters and more, as publishers print an abstract twice: once in the journal, once elsewhere."
@@ -62,9 +62,9 @@ def test_an_export_comes_back_as_it_was(tmp_path: Path, namespaces: Namespaces, 
 def test_it_keeps_its_name_and_may_get_other_back_ends(tmp_path: Path, namespaces: Namespaces) -> None:
     """How it was cut stays, as the passages do."""
     export(namespaces, "ns", tmp_path / "out.tar")
-    with pytest.raises(NamespaceExists):
+    with pytest.raises(CorpusError, check=NAMESPACE_EXISTS.is_of):
         import_namespace(namespaces, tmp_path / "out.tar")
-    with pytest.raises(NamespaceExists):
+    with pytest.raises(CorpusError, check=NAMESPACE_EXISTS.is_of):
         export(namespaces, "ns", tmp_path / "out.tar")
     with pytest.raises(NamespaceInvalid):
         import_namespace(namespaces, tmp_path / "out.tar", "../x")

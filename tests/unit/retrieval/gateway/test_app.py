@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from retrieval.errors import GatewayBindError, GatewayPortError
+from retrieval.errors import GATEWAY_NOT_LOCAL, PORT_TAKEN, RetrievalError
 from retrieval.gateway.app import create_gateway_app, is_loopback, serve
 from retrieval.gateway.store.open import open_store
 
@@ -94,14 +94,14 @@ def test_loopback_is_recognised(host: str, expected: bool) -> None:
 
 def test_serving_on_an_open_address_is_refused(tmp_path: Path) -> None:
     """The gateway has no access control, so it does not listen to others unless told to."""
-    with pytest.raises(GatewayBindError):
+    with pytest.raises(RetrievalError, check=GATEWAY_NOT_LOCAL.is_of):
         serve(tmp_path, host="0.0.0.0", port=0)
 
 
 @pytest.mark.parametrize("port", [-1, 70_000])
 def test_a_port_that_does_not_exist_is_an_error_of_the_tree(tmp_path: Path, port: int) -> None:
     """And no bare OverflowError of the socket's."""
-    with pytest.raises(GatewayPortError):
+    with pytest.raises(RetrievalError, check=PORT_TAKEN.is_of):
         serve(tmp_path, port=port)
 
 

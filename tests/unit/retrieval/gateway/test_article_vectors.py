@@ -15,8 +15,8 @@ from ncbi_files import pubmed_set, saved
 from models.encoders.base import Codes, Encoder, EncoderFingerprint, Floats, Metric, PassageText
 from models.encoders.hashing import HashingEncoder
 from models.encoders.token_codes import pack
-from models.errors import EncoderUnavailable
-from retrieval.errors import IndexBusy, IndexDamaged, IndexWriteFailed
+from models.errors import ENCODER_UNAVAILABLE, ModelError
+from retrieval.errors import INDEX_BUSY, INDEX_NOT_WRITTEN, IndexDamaged, IndexFault
 from retrieval.formats.items import ReadOptions
 from retrieval.gateway.article_vectors import ArticleVectors, VectorUpdate
 from retrieval.gateway.importing.registry import KINDS
@@ -62,7 +62,7 @@ class CountingEncoder:
     def encode_passages(self, passages: Sequence[PassageText]) -> Floats:
         self.encoded += len(passages)
         if self.fails_at and self.encoded >= self.fails_at:
-            raise EncoderUnavailable("the encoder stopped")
+            raise ModelError("the encoder stopped", ENCODER_UNAVAILABLE)
         return self.inner.encode_passages(passages)
 
     def count_query_tokens(self, text: str) -> int:
@@ -166,7 +166,7 @@ def test_after_a_failure_an_update_goes_on(tmp_path: Path, vectors: ArticleVecto
     """An article whose vector was not committed is encoded again, or removed where it has left the store since."""
     encoder.fails_at = 2
     store = put(tmp_path, "a.xml", STATIN, INSULIN)
-    with pytest.raises(EncoderUnavailable):
+    with pytest.raises(ModelError, check=ENCODER_UNAVAILABLE.is_of):
         vectors.update(store)
     assert not vectors.is_current(store) and vectors.rows == 0
     encoder.fails_at = 0
@@ -181,7 +181,7 @@ def test_commits_in_between_are_kept(tmp_path: Path, vectors: ArticleVectors, en
     texts = [(f"{n}", f"Title {words.random()}") for n in range(1, 701)]
     store = put(tmp_path, "a.xml", *(article(pmid, title, ("", title)) for pmid, title in texts))
     encoder.fails_at = 700
-    with pytest.raises(EncoderUnavailable):
+    with pytest.raises(ModelError, check=ENCODER_UNAVAILABLE.is_of):
         vectors.update(store, commit_rows=300)
     assert vectors.rows == 512  # two batches of 256
     encoder.fails_at = 0
@@ -203,7 +203,7 @@ def test_two_updates_at_once_are_refused(tmp_path: Path, vectors: ArticleVectors
     (folder,) = (tmp_path / "vectors").iterdir()
     spec = IndexSpec(dim=encoder.dim, metric=encoder.metric, encoder=encoder.fingerprint.as_dict())
     writer = open_index(folder / "index", spec, OpenOptions(write=True))
-    with pytest.raises(IndexBusy):
+    with pytest.raises(IndexFault, check=INDEX_BUSY.is_of):
         vectors.update(store)
     writer.close()
     assert vectors.update(store) == VectorUpdate(0, 0)
@@ -224,5 +224,5 @@ def test_a_damaged_index_is_reported(tmp_path: Path, vectors: ArticleVectors, en
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path, vectors: ArticleVectors) -> None:
     store = put(tmp_path, "a.xml", STATIN)
     (tmp_path / "vectors").write_text("a file")
-    with pytest.raises(IndexWriteFailed):
+    with pytest.raises(IndexFault, check=INDEX_NOT_WRITTEN.is_of):
         vectors.update(store)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.errors import IndexFault, IndexTooLarge
-from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, check_build, estimate
+from retrieval.errors import INDEX_TOO_LARGE, IndexFault
+from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, estimate
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,9 @@ def test_the_ledger_refuses_what_does_not_fit_and_tells_the_numbers() -> None:
     ledger = MemoryBudget({"cuda:0": 80.0}, reserve_gib=3.0)
     pubmed = estimate("flat", 38_000_000, 768).memory
     ledger.claim(MemoryClaim("pubmed", "index", "cuda:0", pubmed))
-    with pytest.raises(IndexTooLarge, match=r"54\.39 GiB of cuda:0, of which 22\..*index pubmed: 54\.39"):
+    with pytest.raises(
+        IndexFault, match=r"54\.39 GiB of cuda:0, of which 22\..*index pubmed: 54\.39", check=INDEX_TOO_LARGE.is_of
+    ):
         ledger.claim(MemoryClaim("again", "index", "cuda:0", pubmed))
     ledger.claim(MemoryClaim("medcpt", "encoder", "cuda:0", 1 * GIB))
     ledger.claim(MemoryClaim("llama", "engine", "cuda:0", ledger.left("cuda:0")))
@@ -36,12 +38,3 @@ def test_the_ledger_refuses_what_does_not_fit_and_tells_the_numbers() -> None:
     assert ledger.left("cuda:0") > 20 * GIB
     with pytest.raises(IndexFault, match="budget"):
         ledger.claim(MemoryClaim("x", "index", "cuda:1", 0))
-
-
-def test_a_build_that_would_not_fit_is_refused_before_it_starts() -> None:
-    """By memory or by disk."""
-    with pytest.raises(IndexTooLarge, match="of memory is left"):
-        check_build("hnsw", 38_000_000, 768, memory_left=8 * GIB, disk_left=1 << 50)
-    with pytest.raises(IndexTooLarge, match="on the disk"):
-        check_build("ivf-rabitq", 1_000_000, 768, memory_left=64 * GIB, disk_left=GIB)
-    assert check_build("flat", 1_000, 768, memory_left=GIB, disk_left=GIB).build == 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.errors import IndexInputInvalid
+from retrieval.errors import INDEX_INPUT_INVALID, IndexFault
 from retrieval.index.spec import (
     IndexSpec,
     ef_search_for,
@@ -75,6 +75,6 @@ def test_the_way_follows_rows_dimension_and_queries() -> None:
 @pytest.mark.parametrize("changes", [{"dim": 0}, {"metric": "cosine"}, {"kind": "lsh"}])
 def test_a_spec_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
     """By name of the field."""
-    with pytest.raises(IndexInputInvalid) as fault:
+    with pytest.raises(IndexFault, check=INDEX_INPUT_INVALID.is_of) as fault:
         IndexSpec(**{"dim": 8, "metric": "l2", **changes})  # type: ignore[arg-type]
     assert fault.value.param in changes

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from models.encoders.hashing import HashingEncoder
-from retrieval.errors import IndexDamaged, IndexFault, IndexMismatch
+from retrieval.errors import INDEX_MISMATCH, IndexDamaged, IndexFault
 from retrieval.index.token_store import FILE, TokenStore
 
 FINGERPRINT = HashingEncoder(dim=16).fingerprint
@@ -38,7 +38,7 @@ def test_what_was_committed_is_read(tmp_path: Path) -> None:
 def test_another_encoder_is_refused(tmp_path: Path) -> None:
     """Its codes mean other things."""
     TokenStore(tmp_path, FINGERPRINT, write=True).close()
-    with pytest.raises(IndexMismatch, match="another encoder"):
+    with pytest.raises(IndexFault, match="another encoder", check=INDEX_MISMATCH.is_of):
         TokenStore(tmp_path, replace(FINGERPRINT, revision="2"), write=False)
 
 

@@ -14,16 +14,15 @@ from models.encoders.base import Floats, PassageText
 from retrieval.lexical.fusion import (
     MEDRAG_RRF_K,
     ORDERED,
-    FusionWeights,
     distinct_texts,
     feedback_seeds,
     hybrid_fusion,
     is_identifier_like,
     late_interaction,
-    leaning,
     normalised_fusion,
     reciprocal_rank_fusion,
     rerank,
+    share_of_words,
 )
 from retrieval.passages import Hit, Passage
 
@@ -187,9 +186,9 @@ def test_nothing_to_rank_asks_nothing() -> None:
     ["rs429358", "NM_000546.6", "GSK2334470?", "miR-21", "30446595", "BRCA1, BRCA2", "HLA-DRB1*15:01", "V600E p53"],
 )
 def test_identifiers_lean_on_words(query: str) -> None:
-    """One to three of them, with marks around; the share of late interaction stays."""
+    """One to three of them, with marks around."""
     assert is_identifier_like(query)
-    assert leaning(query, FusionWeights(0.4, 0.3)) == FusionWeights(1.0, 0.3)
+    assert share_of_words(query) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -200,4 +199,4 @@ def test_identifiers_lean_on_words(query: str) -> None:
 def test_other_queries_keep_their_weights(query: str) -> None:
     """A question about an identifier is a question; two letters can be anything."""
     assert not is_identifier_like(query)
-    assert leaning(query, FusionWeights(0.4, 0.3)) == FusionWeights(0.4, 0.3)
+    assert share_of_words(query) == 0.5

@@ -188,22 +188,6 @@ async def test_the_text_is_bounded() -> None:
     assert "left out" in reply.text
 
 
-async def test_without_a_bound_the_whole_body_is_returned() -> None:
-    """Sanitized and in brackets; an error is the same short text, and a repeated call gets the condensed reply."""
-    answers: list[str | NcbiError] = [ids("5699"), NcbiReplyError("Invalid uid"), ids()]
-    session = NcbiSession(Ncbi(lambda _: answers.pop(0)), SITE, max_chars=None)
-    found = await session(Call(SEARCH + "LMP10", 0))
-    again = await session(Call(SEARCH + "LMP10", 1))
-    failed = await session(Call(SEARCH + "other", 2))
-    empty = await session(Call(SEARCH + "nothing", 3))
-
-    assert (found.text, found.status) == (f"[{ids('5699')}]", "ok")
-    assert found.record["ids"] == ["5699"]
-    assert again.text == "[same call as before: 1 id: 5699]"
-    assert failed.text == "[error: Invalid uid]"
-    assert (empty.text, empty.status) == (f"[{ids()}]", "empty")
-
-
 async def test_words_that_a_search_ignored_are_told() -> None:
     """Records on what is left of a search are no evidence for the word that was dropped; the record has it too."""
     body = json.dumps(

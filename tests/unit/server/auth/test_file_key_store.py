@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from server.auth.authentication import FileKeyStore
-from server.auth.keys import MAX_ACTIVE, KeyRefused, KeyStoreError, NewKey, ScopeInvalid, Scopes
+from server.auth.keys import MAX_ACTIVE, KeyStoreError, NewKey, ScopeInvalid, Scopes
+from server.errors import KEY_REFUSED, RequestError
 from server.types import key_digest, key_id
 
 ROOT = Path(__file__).parents[4]
@@ -51,7 +52,7 @@ def test_the_secret_is_shown_once_and_not_kept(store: FileKeyStore) -> None:
 @pytest.mark.parametrize("name", ["", " ", "-x", "a\nb", "x" * 65, "1a2b3c4d", "a/b", "anna "])
 def test_a_name_is_one_line_and_no_id(store: FileKeyStore, name: str) -> None:
     """Or nobody could tell it in a table, or from a key's id."""
-    with pytest.raises(KeyRefused):
+    with pytest.raises(RequestError, check=KEY_REFUSED.is_of):
         store.create(NewKey(name=name))
     assert not store.path.exists()
 
@@ -143,7 +144,7 @@ def test_keys_are_bounded(store: FileKeyStore) -> None:
     content = json.loads(store.path.read_text())
     content["keys"] *= MAX_ACTIVE
     store.path.write_text(json.dumps(content))
-    with pytest.raises(KeyRefused, match="revoke some"):
+    with pytest.raises(RequestError, match="revoke some", check=KEY_REFUSED.is_of):
         store.create(NewKey(name="one more"))
     assert len(store.known()) == MAX_ACTIVE
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.auth.keys import MAX_ACTIVE, MAX_KEPT, KeyRefused, NewKey, StoredKey, key_for, retained, revoked
+from server.auth.keys import MAX_ACTIVE, MAX_KEPT, NewKey, StoredKey, key_for, retained, revoked
+from server.errors import KEY_REFUSED, RequestError
 from server.types import id_of_digest, key_digest
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -24,7 +25,7 @@ def _keys(number: int) -> list[StoredKey]:
 def test_the_number_of_usable_keys_is_bounded() -> None:
     """A program that creates keys without end is refused until one is revoked."""
     keys = _keys(MAX_ACTIVE)
-    with pytest.raises(KeyRefused, match="revoke some"):
+    with pytest.raises(RequestError, match="revoke some", check=KEY_REFUSED.is_of):
         key_for(NewKey(name="one more"), keys, NOW)
     keys[5] = revoked("key 5", keys, NOW)
     assert key_for(NewKey(name="one more"), keys, NOW)[1].name == "one more"

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from server.cli.review import ReviewRefused, SavedReview, SavedReviews, news_of, with_run
+from server.cli.review import SavedReview, SavedReviews, news_of, with_run
+from server.errors import RequestError
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Review
 
 MOMENT = "2026-11-23 13:05 UTC"
@@ -75,13 +76,13 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
 def test_a_name_is_taken_once(tmp_path: Path) -> None:
     store = SavedReviews(tmp_path)
     store.add(saved())
-    with pytest.raises(ReviewRefused, match="already"):
+    with pytest.raises(RequestError, match="already"):
         store.add(saved())
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "A", ".x", "x.", "a" * 65, "a\nb"])
 def test_a_name_is_no_path(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ReviewRefused, match="no name for a review"):
+    with pytest.raises(RequestError, match="no name for a review"):
         SavedReviews(tmp_path).add(SavedReview(name=name, question="q"))
 
 
@@ -89,7 +90,7 @@ def test_an_unknown_name_is_refused_with_those_there_are(tmp_path: Path) -> None
     store = SavedReviews(tmp_path)
     store.add(saved())
     for refused in (store.read, store.remove):
-        with pytest.raises(ReviewRefused, match="there are: mig"):
+        with pytest.raises(RequestError, match="there are: mig"):
             refused("other")
 
 
@@ -100,14 +101,14 @@ def test_an_unknown_name_is_refused_with_those_there_are(tmp_path: Path) -> None
 def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
     store = SavedReviews(tmp_path)
     (tmp_path / "mig.json").write_text(text)
-    with pytest.raises(ReviewRefused, match=r"mig\.json"):
+    with pytest.raises(RequestError, match=r"mig\.json"):
         store.read("mig")
 
 
 def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
     store = SavedReviews(tmp_path)
     store.add(saved())
-    with store.held("mig"), pytest.raises(ReviewRefused, match="another process"), SavedReviews(tmp_path).held("mig"):
+    with store.held("mig"), pytest.raises(RequestError, match="another process"), SavedReviews(tmp_path).held("mig"):
         pass
     with store.held("mig"):
         pass
@@ -115,5 +116,5 @@ def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ReviewRefused, match="cannot be written"):
+    with pytest.raises(RequestError, match="cannot be written"):
         SavedReviews(tmp_path / "file").add(saved())

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import typer
 
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
@@ -16,9 +15,8 @@ from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.passages import Document
-from server.cli.search import add, fit, known_questions, remove, status
+from server.cli.search import add, remove, status
 from server.errors import EncoderUnknown
-from server.settings.loading import SettingsInvalid
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 
@@ -74,19 +72,3 @@ def test_a_second_encoder_with_weights_is_added_fused_and_removed(
         assert retrieval.searcher.lists(["ns"], "rrf-4").rankers == ("bm25", "dense:minilm")
     finally:
         asyncio.run(retrieval.close())
-
-
-def test_questions_are_read_with_their_documents(tmp_path: Path) -> None:
-    """A wrong line is named by its number, a file that is not there by its path."""
-    path = tmp_path / "questions.jsonl"
-    path.write_text('{"question": "What?", "documents": ["PMID:1", "PMID:2"]}\n')
-    assert known_questions(path)[0].documents == {"PMID:1", "PMID:2"}
-    for line in ("", "{", "[]", '{"question": "", "documents": []}', '{"question": "What?", "documents": "PMID:1"}'):
-        path.write_text(f'{{"question": "What?", "documents": []}}\n{line}\n')
-        with pytest.raises(SettingsInvalid, match=r"questions\.jsonl:2: a line is"):
-            known_questions(path)
-    with pytest.raises(SettingsInvalid, match="cannot be read"):
-        known_questions(tmp_path / "absent.jsonl")
-    for questions, forget in ((None, False), (path, True)):
-        with pytest.raises(typer.BadParameter):
-            fit("ns", questions, forget)

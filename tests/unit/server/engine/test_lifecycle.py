@@ -10,7 +10,7 @@ import pytest
 from models.catalog import ModelCard
 from models.engines.base import Engine, EngineOptions, ExplainsFailure
 from models.engines.scripted_engine import Rule, ScriptedEngine
-from models.errors import ContextTooLong, EngineUnavailable
+from models.errors import CONTEXT_TOO_LONG, EngineUnavailable, ModelError
 from server.engine.lifecycle import EngineLifecycle, RestartPolicy
 from server.error_mapping import error_reply
 
@@ -39,7 +39,7 @@ async def test_a_warm_up_that_fails_does_not_stop_the_server() -> None:
     """A slow first answer is better than none."""
 
     async def warm_up(_: Engine) -> None:
-        raise ContextTooLong("no room")
+        raise ModelError("no room", CONTEXT_TOO_LONG)
 
     lifecycle = _lifecycle()
     lifecycle.when_loaded(warm_up)

@@ -15,7 +15,7 @@ from graph_files import SMALL, build_small_graph
 from ncbi_server import Answer, NcbiServer, Seen
 
 from models.encoders.hashing import HashingEncoder
-from retrieval.errors import GraphError, GraphSourceMalformed, GraphSourceUnavailable, NcbiRefusedByEgress
+from retrieval.errors import GRAPH_INVALID, GRAPH_SOURCE_UNAVAILABLE, GraphError, NcbiRefusedByEgress
 from retrieval.graph.spoke.source import SpokeOptions, SpokeSource
 from retrieval.graph.types import Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
@@ -186,7 +186,7 @@ async def test_each_reply_is_on_the_log_behind_its_request(world: World) -> None
 async def test_an_http_error_is_on_the_log(world: World) -> None:
     """As the status that it is."""
     world.dead.set()
-    with pytest.raises(GraphSourceUnavailable):
+    with pytest.raises(GraphError, check=GRAPH_SOURCE_UNAVAILABLE.is_of):
         await world.open("ncbi").neighbourhood(NEW)
     assert _came_back(world, "spoke_types") == [("503", 0)]
 
@@ -195,7 +195,7 @@ async def test_an_http_error_is_on_the_log(world: World) -> None:
 async def test_a_timeout_is_on_the_log(world: World) -> None:
     """No bytes came."""
     world.hanging.set()
-    with pytest.raises(GraphSourceUnavailable):
+    with pytest.raises(GraphError, check=GRAPH_SOURCE_UNAVAILABLE.is_of):
         await world.open("ncbi").neighbourhood(NEW)
     assert _came_back(world) == [("Timeout", None)]
 
@@ -203,7 +203,7 @@ async def test_a_timeout_is_on_the_log(world: World) -> None:
 @pytest.mark.parametrize("world", [{"max_reply_bytes": 200}], indirect=True)
 async def test_a_reply_that_is_too_large_is_on_the_log(world: World) -> None:
     """By what is wrong with it."""
-    with pytest.raises(GraphSourceMalformed):
+    with pytest.raises(GraphError, check=GRAPH_INVALID.is_of):
         await world.open("ncbi").neighbourhood(NEW)
     assert _came_back(world) == [("TooLarge", None)]
 
@@ -251,7 +251,7 @@ async def test_a_dead_spoke_leaves_the_graph_here(world: World, caplog: pytest.L
     world.dead.set()
     assert (await world.open("ncbi").neighbourhood(await world.parkinson())).graph == "small"
     assert "SPOKE not used" in caplog.text
-    with pytest.raises(GraphSourceUnavailable):
+    with pytest.raises(GraphError, check=GRAPH_SOURCE_UNAVAILABLE.is_of):
         await world.open("ncbi").neighbourhood(NEW)
 
 

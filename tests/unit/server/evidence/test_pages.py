@@ -9,7 +9,7 @@ import pytest
 from corpus_files import pdf, slow_pdf
 
 from retrieval.corpus.readers.pdf import MAX_WIDTH, MIN_WIDTH, PageLimits
-from retrieval.errors import DocumentTooLarge, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 from server.evidence.pages import WIDTHS, PageViews, drawn_width
 from server.on_demand import OnDemand
 
@@ -38,12 +38,12 @@ async def test_a_page_that_failed_is_not_tried_again(tmp_path: Path, pool: OnDem
     path.write_bytes(slow_pdf(2, kind=kind))
     assert path.stat().st_size < 5000
     pages = PageViews(pool, PageLimits(seconds=1.0), clock)
-    with pytest.raises(DocumentTooLarge, match="more than 1 s"):
+    with pytest.raises(DocumentUnreadable, match="more than 1 s", check=DOCUMENT_TOO_LARGE.is_of):
         await pages.picture("k", path, 1, 1000)
     path.unlink()
 
     for width in (100, 1000, 3000):
-        with pytest.raises(DocumentTooLarge, match="more than 1 s"):
+        with pytest.raises(DocumentUnreadable, match="more than 1 s", check=DOCUMENT_TOO_LARGE.is_of):
             await pages.picture("another", path, 1, width)
     with pytest.raises(DocumentUnreadable):
         await pages.picture("k", path, 2, 1000)

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from models.errors import ModelNotFound
 from models.verifiers.base import Judgement, Pair, Verifier
-from server.errors import ServerStopping, TooManyRequests, VerifierUnavailable
+from server.errors import SERVER_STOPPING, RequestError, TooManyRequests, VerifierUnavailable
 from server.evidence.verifier import VerifierLimits, VerifierService, verifier_service
 from server.observability.metrics import Metrics
 from server.settings.verifier import VerifierSettings
@@ -181,7 +181,7 @@ async def test_closing_ends_all_who_wait() -> None:
     await service.close()
     watched.may_go.set()
     for one in (running, waiting):
-        with pytest.raises(ServerStopping):
+        with pytest.raises(RequestError, check=SERVER_STOPPING.is_of):
             await one
 
 

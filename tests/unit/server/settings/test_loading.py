@@ -9,7 +9,6 @@ import pytest
 from server.egress.policy import EgressPolicy
 from server.settings.egress import EgressSettings
 from server.settings.loading import SettingsInvalid, load_settings
-from server.settings.retrieval import RetrievalSettings
 from server.settings.server import is_loopback
 from server.types import key_id
 
@@ -242,12 +241,3 @@ def test_adapters_of_another_form_are_refused(value: str, said: str) -> None:
 def test_a_share_of_the_gpu_is_above_0_and_at_most_1(share: str) -> None:
     with pytest.raises(SettingsInvalid, match="ARROWHEAD_MODEL__GPU_MEMORY_UTILIZATION"):
         load_settings({"model": {"gpu_memory_utilization": share}})
-
-
-@pytest.mark.parametrize("url", ["http://grobid.example.org:8070", "http://10.0.0.5:8070", "ftp://127.0.0.1", "grobid"])
-def test_documents_are_sent_to_a_service_of_this_machine_alone(url: str) -> None:
-    """Another address is refused with the remedy; a path of the service is taken off."""
-    with pytest.raises(ValueError, match="grobid_url"):
-        RetrievalSettings(grobid_url=url)
-    assert RetrievalSettings(grobid_url="http://localhost:8070/api/").grobid_url == "http://localhost:8070"
-    assert RetrievalSettings(grobid_url="").grobid_url is None

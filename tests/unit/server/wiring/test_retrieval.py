@@ -14,7 +14,7 @@ from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.store.base import log_name
-from retrieval.errors import BackendUnavailable, IndexTooLarge
+from retrieval.errors import BACKEND_UNAVAILABLE, INDEX_TOO_LARGE, IndexFault
 from retrieval.index.backends.base import Backend
 from retrieval.index.backends.card import Card
 from retrieval.index.backends.faiss_cpu import FaissCpuBackend
@@ -61,7 +61,7 @@ def test_all_that_shares_a_card_is_in_the_account(retrieval: Retrieval) -> None:
 
 def test_what_does_not_fit_is_refused_with_the_numbers(retrieval: Retrieval) -> None:
     """Before anything is loaded."""
-    with pytest.raises(IndexTooLarge, match=r"key-value cache needs 20\.00 GiB of cuda"):
+    with pytest.raises(IndexFault, match=r"key-value cache needs 20\.00 GiB of cuda", check=INDEX_TOO_LARGE.is_of):
         check_memory(settings(16, kv_gib=20), retrieval)
 
 
@@ -136,11 +136,11 @@ def test_a_card_that_cannot_be_searched_on_costs_a_warning(tmp_path: Path, caplo
     """It is opened before an engine fills it; requests for vectors say what is wrong."""
 
     def none() -> Backend:
-        raise BackendUnavailable("no driver")
+        raise IndexFault("no driver", BACKEND_UNAVAILABLE)
 
     made = build_retrieval(RetrievalSettings(encoder="hashing"), tmp_path)
     preload(replace(made, card=Card(none, FaissCpuBackend(), lambda: 0)))
-    assert "the card cannot be searched on: cause=BackendUnavailable" in caplog.text
+    assert "the card cannot be searched on: cause=IndexFault" in caplog.text
     asyncio.run(made.close())
 
 

@@ -27,7 +27,7 @@ from models.encoders.remote_encoder import connection
 from models.encoders.remote_encoder.encoder import RemoteEncoder
 from models.encoders.remote_encoder.references import probe_rows
 from models.encoders.resolve import resolve_encoder
-from models.errors import EncoderUnavailable, EncoderUnusable, ModelError
+from models.errors import ENCODER_UNAVAILABLE, ENCODER_UNUSABLE, ModelError, ModelNotFound
 
 pytestmark = pytest.mark.weights
 PASSAGES = [PassageText(f"Title {number % 5}", text) for number, text in enumerate(TEXTS * 5)]
@@ -136,7 +136,7 @@ def test_vectors_that_are_not_normalised_keep_their_length(tmp_path: Path) -> No
         found = RemoteEncoder(resolved, options(running.url), lambda: known).encode_queries(["aspirin in stroke"])
         running.failing.reencodes = True
         other = RemoteEncoder(resolved, options(running.url), lambda: known)
-        with pytest.raises(EncoderUnusable, match="lengths differ"):
+        with pytest.raises(ModelNotFound, match="lengths differ", check=ENCODER_UNUSABLE.is_of):
             other.encode_queries(["aspirin in stroke"])
 
     np.testing.assert_allclose(found, ours.encode_queries(["aspirin in stroke"]), rtol=1e-4, atol=1e-4)
@@ -158,7 +158,11 @@ def test_another_model_is_refused(server: PoolingServer, remote: Callable[..., R
     """Also one of the same width; the message has address, encoder, cosine and remedy."""
     server.failing.turned = True
 
-    with pytest.raises(EncoderUnusable, match=r"does not compute the vectors of small: .* lowest cosine .*Start"):
+    with pytest.raises(
+        ModelNotFound,
+        match=r"does not compute the vectors of small: .* lowest cosine .*Start",
+        check=ENCODER_UNUSABLE.is_of,
+    ):
         remote(server.url).encode_passages(PASSAGES[:1])
 
 
@@ -170,7 +174,7 @@ def test_a_server_swapped_in_mid_life_is_noticed_at_the_next_reply(
     encoder.encode_queries(["aspirin"])
     server.failing.turned = True
 
-    with pytest.raises(EncoderUnusable, match="does not compute the vectors of small"):
+    with pytest.raises(ModelNotFound, match="does not compute the vectors of small", check=ENCODER_UNUSABLE.is_of):
         encoder.encode_passages(PASSAGES)
     server.failing.turned = False
     assert encoder.encode_queries(["aspirin"]).shape == (1, 32)
@@ -185,7 +189,7 @@ def test_all_probe_texts_are_compared_again_after_a_loss_and_in_time(
     encoder.encode_queries(["aspirin"])
     assert len(server.bodies) == before + 1
     server.failing.drops = True
-    with pytest.raises(EncoderUnavailable):
+    with pytest.raises(ModelError, check=ENCODER_UNAVAILABLE.is_of):
         encoder.encode_queries(["aspirin"])
     server.failing.drops = False
     before = len(server.bodies)
@@ -215,7 +219,7 @@ def test_wrong_replies_are_refused(
 ) -> None:
     server.failing = failing
 
-    with pytest.raises(EncoderUnusable, match=message):
+    with pytest.raises(ModelNotFound, match=message, check=ENCODER_UNUSABLE.is_of):
         remote(server.url).encode_queries(["aspirin"])
 
 
@@ -241,7 +245,7 @@ def test_a_server_that_does_not_answer_is_named(
     server.failing = failing
     began = time.monotonic()
 
-    with pytest.raises(EncoderUnavailable, match=server.url):
+    with pytest.raises(ModelError, match=server.url, check=ENCODER_UNAVAILABLE.is_of):
         remote(server.url, reply_s=0.2).encode_queries(["aspirin"])
 
     assert time.monotonic() - began < 5.0
@@ -253,7 +257,7 @@ def test_a_dead_server_is_named_and_comes_back(
     with pooling_server(model) as running:
         encoder = remote(running.url)
         encoder.encode_queries(["aspirin"])
-    with pytest.raises(EncoderUnavailable, match=f"{running.url} does not answer"):
+    with pytest.raises(ModelError, match=f"{running.url} does not answer", check=ENCODER_UNAVAILABLE.is_of):
         encoder.encode_queries(["aspirin"])
     with pooling_server(model, int(running.url.rpartition(":")[2])):
         np.testing.assert_allclose(encoder.encode_queries(["aspirin"]), local.encode_queries(["aspirin"]), atol=1e-5)
@@ -280,7 +284,9 @@ def test_a_server_that_dies_in_the_middle_and_comes_back(
 
         timer = threading.Timer(0.3, come_back)
         if other:
-            with pytest.raises(EncoderUnusable, match="does not compute the vectors of small"):
+            with pytest.raises(
+                ModelNotFound, match="does not compute the vectors of small", check=ENCODER_UNUSABLE.is_of
+            ):
                 encoder.encode_passages(PASSAGES, progress=die)
         else:
             found = encoder.encode_passages(PASSAGES, progress=die)
@@ -297,7 +303,9 @@ def test_bfloat16_vectors_are_taken_and_those_further_off_are_not(
     assert (found * local.encode_queries(TEXTS)).sum(axis=1).min() > 0.9999
 
     server.failing = Failing(tilt=0.0634)
-    with pytest.raises(EncoderUnusable, match=r"lowest cosine with the local ones is 0\.9980"):
+    with pytest.raises(
+        ModelNotFound, match=r"lowest cosine with the local ones is 0\.9980", check=ENCODER_UNUSABLE.is_of
+    ):
         remote(server.url).encode_queries(TEXTS)
 
 
@@ -307,7 +315,7 @@ def test_a_closed_encoder_sends_nothing_more(server: PoolingServer, remote: Call
     encoder.encode_queries(["aspirin"])
     encoder.close()
     before = len(server.bodies)
-    with pytest.raises(EncoderUnavailable, match="is closed"):
+    with pytest.raises(ModelError, match="is closed", check=ENCODER_UNAVAILABLE.is_of):
         encoder.encode_queries(["aspirin"])
     assert len(server.bodies) == before
 
@@ -318,7 +326,7 @@ def test_a_closed_encoder_sends_nothing_more(server: PoolingServer, remote: Call
         while len(server.bodies) == before:
             time.sleep(0.01)
         waiting.close()
-        with pytest.raises(EncoderUnavailable, match="is closed"):
+        with pytest.raises(ModelError, match="is closed", check=ENCODER_UNAVAILABLE.is_of):
             call.result(30)
 
 
@@ -335,7 +343,7 @@ def test_an_error_ends_the_other_requests_of_a_call(
     with pytest.raises(KeyboardInterrupt):
         encoder.encode_passages(PASSAGES, progress=stop)
     server.failing.statuses = [200, 400]
-    with pytest.raises(EncoderUnusable):
+    with pytest.raises(ModelNotFound, check=ENCODER_UNUSABLE.is_of):
         encoder.encode_passages(PASSAGES)
 
 
@@ -360,12 +368,14 @@ def test_the_first_calls_of_many_threads_check_once(
 def test_encoders_of_pairs_and_of_two_models_are_refused(tmp_path: Path) -> None:
     folder = str(build_medcpt(tmp_path))
 
-    with pytest.raises(EncoderUnusable, match=r"medcpt reads title and text as a pair.*encoder_urls"):
+    with pytest.raises(
+        ModelNotFound, match=r"medcpt reads title and text as a pair.*encoder_urls", check=ENCODER_UNUSABLE.is_of
+    ):
         create_remote_encoder(folder, options("http://127.0.0.1:9"))
 
 
 def test_an_encoder_without_weights_is_refused() -> None:
-    with pytest.raises(EncoderUnusable, match="hashing has no weights"):
+    with pytest.raises(ModelNotFound, match="hashing has no weights", check=ENCODER_UNUSABLE.is_of):
         create_remote_encoder("hashing", options("http://127.0.0.1:9"))
 
 
@@ -388,10 +398,12 @@ def test_a_name_is_looked_up_and_checked_for_each_connection(
 
     monkeypatch.setattr(socket, "getaddrinfo", addresses)
     encoder = remote(server.url.replace("127.0.0.1", "encoders-1"))
-    with pytest.raises(EncoderUnavailable, match="does not answer"):
+    with pytest.raises(ModelError, match="does not answer", check=ENCODER_UNAVAILABLE.is_of):
         encoder.encode_queries(["IL-6"])
     known["encoders-1"] = ["127.0.0.1", "8.8.8.8"]
-    with pytest.raises(EncoderUnusable, match=r"unencrypted to 8\.8\.8\.8.*retrieval\.encoder_allow_http"):
+    with pytest.raises(
+        ModelNotFound, match=r"unencrypted to 8\.8\.8\.8.*retrieval\.encoder_allow_http", check=ENCODER_UNUSABLE.is_of
+    ):
         encoder.encode_queries(["IL-6"])
     known["encoders-1"] = ["127.0.0.2", "127.0.0.1"]
     assert encoder.encode_queries(["IL-6"]).shape == (1, encoder.dim)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from models.encoders.remote_encoder.encoder import read_vectors, request_body, similarity, unit
-from models.errors import EncoderUnusable
+from models.errors import ENCODER_UNUSABLE, ModelNotFound
 
 VECTORS = np.array([[3.0, 4.0], [0.0, 2.0]], np.float32)
 
@@ -49,7 +49,7 @@ def test_vectors_are_read_from_base64_and_from_numbers_by_their_index() -> None:
     ],
 )
 def test_replies_that_are_none_are_refused(body: bytes, message: str) -> None:
-    with pytest.raises(EncoderUnusable, match=message):
+    with pytest.raises(ModelNotFound, match=message, check=ENCODER_UNUSABLE.is_of):
         read_vectors(body, 2, 2)
 
 

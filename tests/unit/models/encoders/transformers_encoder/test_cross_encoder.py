@@ -12,7 +12,7 @@ from bert_models import TEXTS, build_bert
 from models.encoders.base import EncoderOptions, PassageText
 from models.encoders.registry import create_cross_encoder
 from models.encoders.specs import KNOWN_CROSS_ENCODERS
-from models.errors import EncoderUnusable, ModelNotFound
+from models.errors import ENCODER_UNUSABLE, ModelNotFound
 
 EXACT = EncoderOptions(device="cpu", dtype="float32", batch_tokens=600)
 QUERY = "Which drug lowers blood glucose?"
@@ -70,7 +70,7 @@ def test_medcpts_own_name_and_hub_id_mean_its_source(folder: Path) -> None:
 
 def test_a_model_of_several_labels_is_refused(tmp_path: Path) -> None:
     """Its first label need not be relevance."""
-    with pytest.raises(EncoderUnusable, match="2 labels"):
+    with pytest.raises(ModelNotFound, match="2 labels", check=ENCODER_UNUSABLE.is_of):
         create_cross_encoder(str(build_bert(tmp_path, labels=2)), EXACT)
 
 
@@ -83,5 +83,5 @@ def test_an_encoder_without_a_head_is_refused(tmp_path: Path) -> None:
     config.num_labels = 1
     config.save_pretrained(folder)
 
-    with pytest.raises(EncoderUnusable, match=r"classifier\."):
+    with pytest.raises(ModelNotFound, match=r"classifier\.", check=ENCODER_UNUSABLE.is_of):
         create_cross_encoder(str(folder), EXACT)

@@ -19,7 +19,7 @@ from models.encoders.specs import KNOWN_ENCODERS, EncoderSpec
 from models.encoders.texts import TruncatingTokenizer, load_tokenizer
 from models.encoders.transformers_encoder.encoder import BatchRunner, Inputs, TransformersEncoder
 from models.encoders.transformers_encoder.loading import FifoLock, Placement, place
-from models.errors import EncoderUnusable, EngineUnavailable, ModelNotFound, UnsupportedParam
+from models.errors import ENCODER_UNUSABLE, EngineUnavailable, ModelNotFound, UnsupportedParam
 from models.torch_runtime.devices import cpu_has_bfloat16
 
 EXACT = EncoderOptions(device="cpu", dtype="float32", batch_tokens=600)
@@ -207,7 +207,7 @@ def test_weights_that_are_not_all_there_are_refused(tmp_path: Path) -> None:
     del weights["encoder.layer.1.output.dense.weight"]
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
-    with pytest.raises(EncoderUnusable, match=r"encoder\.layer\.1\.output\.dense\.weight"):
+    with pytest.raises(ModelNotFound, match=r"encoder\.layer\.1\.output\.dense\.weight", check=ENCODER_UNUSABLE.is_of):
         create_encoder(str(folder), EXACT)
 
 
@@ -225,7 +225,9 @@ def test_more_tokens_than_places_are_refused(tmp_path: Path) -> None:
     """At the start, not at the first long text."""
     spec = replace(one_tower(build_bert(tmp_path / "bert"), "contriever"), max_passage=513)
 
-    with pytest.raises(EncoderUnusable, match="513 tokens, but its model has places for 512"):
+    with pytest.raises(
+        ModelNotFound, match="513 tokens, but its model has places for 512", check=ENCODER_UNUSABLE.is_of
+    ):
         create_encoder(spec, EXACT)
 
 
@@ -238,7 +240,7 @@ def test_numbers_that_overflow_are_refused(tmp_path: Path) -> None:
     weights["encoder.layer.1.output.LayerNorm.weight"].fill_(float("inf"))
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
-    with pytest.raises(EncoderUnusable, match="not finite"):
+    with pytest.raises(ModelNotFound, match="not finite", check=ENCODER_UNUSABLE.is_of):
         create_encoder(str(folder), EXACT).encode_queries(["aspirin"])
 
 

@@ -12,7 +12,7 @@ from models.catalog import ModelCard
 from models.engines.base import EngineOptions, RemoteOptions
 from models.engines.registry import create_engine
 from models.engines.remote_engine.engine import served_name, session_of
-from models.errors import EngineOverloaded, EngineUnavailable, UnsupportedParam
+from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, UnsupportedParam
 from models.types import GenerateParams
 
 from .conftest import Connect, Start
@@ -57,7 +57,7 @@ async def test_more_requests_than_the_bound_are_refused(start: Start, connect: C
     streams = [engine.generate(prompt, params, f"r{i}") for i in range(8)]
     tasks = [asyncio.ensure_future(anext(one)) for one in streams]
     await asyncio.sleep(0)
-    with pytest.raises(EngineOverloaded):
+    with pytest.raises(ModelError, check=ENGINE_FULL.is_of):
         await anext(engine.generate(prompt, params, "r8"))
     await asyncio.gather(*tasks)
     for one in streams:

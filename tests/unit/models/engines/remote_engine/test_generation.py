@@ -11,7 +11,7 @@ from replica_server import Replica
 
 from models.engines.base import Engine
 from models.engines.remote_engine.engine import RemoteEngine
-from models.errors import EngineOverloaded, EngineUnavailable
+from models.errors import ENGINE_FULL, EngineUnavailable, ModelError
 from models.types import Delta, GenerateParams, Grammar
 
 from .conftest import Connect, Start
@@ -139,7 +139,7 @@ async def test_a_full_queue_is_told(start: Start, connect: Connect) -> None:
     replica = await start()
     engine = await connect(replica)
     replica.behaviour.status = 429
-    with pytest.raises(EngineOverloaded):
+    with pytest.raises(ModelError, check=ENGINE_FULL.is_of):
         await sampled(engine)
 
 

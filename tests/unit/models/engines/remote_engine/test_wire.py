@@ -22,7 +22,7 @@ from models.engines.remote_engine.wire import (
     request_body,
 )
 from models.engines.tokenizer import HfTokenizer
-from models.errors import EngineOverloaded, GrammarInvalid, UnsupportedParam
+from models.errors import ENGINE_FULL, GRAMMAR_INVALID, ModelError, UnsupportedParam
 from models.types import GenerateParams, Grammar
 
 DIALECT = Dialect(model="m", max_model_len=100, block_size=32)
@@ -117,10 +117,10 @@ def test_an_error_belongs_to_the_request_or_to_the_replica() -> None:
         read_event({"error": {"message": "bad regex\nsecond line", "code": 400, "param": None}})
 
     error = caught.value.as_error(constrained)
-    assert isinstance(error, GrammarInvalid)
+    assert isinstance(error, ModelError) and GRAMMAR_INVALID.is_of(error)
     assert (error.message, error.param) == ("bad regex", "response_format")
     assert isinstance(caught.value.as_error(plain), UnsupportedParam)
-    assert isinstance(ReplicaRefused(429, "full", None).as_error(plain), EngineOverloaded)
+    assert ENGINE_FULL.is_of(ReplicaRefused(429, "full", None).as_error(plain))
     for status in (401, 404, 500, 503):
         assert isinstance(ReplicaRefused(status, "no", None).as_error(plain), ReplicaLost)
 

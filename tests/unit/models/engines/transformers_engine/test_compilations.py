@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.engines.transformers_engine.compilations import BoundedCompilations
-from models.errors import EngineOverloaded, GrammarInvalid
+from models.errors import ENGINE_FULL, GRAMMAR_INVALID, ModelError
 from models.types import Grammar
 
 SLOW = Grammar("regex", "slow", param="structured_outputs")
@@ -42,7 +42,7 @@ async def test_a_slow_grammar_is_given_up_and_named_and_others_go_on() -> None:
     bounded = BoundedCompilations(compiler.compile, seconds=0.05)
     try:
         for _ in range(2):
-            with pytest.raises(GrammarInvalid, match="smaller or simpler") as refused:
+            with pytest.raises(ModelError, match="smaller or simpler", check=GRAMMAR_INVALID.is_of) as refused:
                 await bounded.compiled(SLOW)
             assert refused.value.param == "structured_outputs"
         assert compiler.calls == ["slow"]
@@ -68,7 +68,7 @@ async def test_more_than_may_wait_are_refused_as_overload() -> None:
     waiting = [asyncio.create_task(bounded.compiled(Grammar("regex", f"slow {number}"))) for number in range(2)]
     await compiler.begins(1)
     try:
-        with pytest.raises(EngineOverloaded):
+        with pytest.raises(ModelError, check=ENGINE_FULL.is_of):
             await bounded.compiled(Grammar("regex", "quick"))
     finally:
         compiler.go.set()
@@ -82,9 +82,9 @@ async def test_a_turn_that_does_not_come_in_time_is_an_overload() -> None:
     compiler = Compiler()
     bounded = BoundedCompilations(compiler.compile, seconds=0.05, most=1)
     try:
-        with pytest.raises(GrammarInvalid):
+        with pytest.raises(ModelError, check=GRAMMAR_INVALID.is_of):
             await bounded.compiled(SLOW)
-        with pytest.raises(EngineOverloaded):
+        with pytest.raises(ModelError, check=ENGINE_FULL.is_of):
             await bounded.compiled(Grammar("regex", "quick"))
     finally:
         compiler.go.set()

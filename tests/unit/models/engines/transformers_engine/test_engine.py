@@ -19,14 +19,7 @@ from transformers import AutoModelForCausalLM
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
-from models.errors import (
-    ContextTooLong,
-    EngineOverloaded,
-    EngineUnavailable,
-    ModelError,
-    ModelNotFound,
-    UnsupportedParam,
-)
+from models.errors import CONTEXT_TOO_LONG, ENGINE_FULL, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
 from models.types import Delta, GenerateParams, Grammar
 
 PROMPT = "Question: What is the official gene symbol of LMP10?\nAnswer:"
@@ -160,13 +153,14 @@ async def test_prefix_cache_keeps_to_its_bytes(tiny_llama: Path) -> None:
 
 
 async def test_full_queue_refuses_and_recovers(tiny_llama: Path) -> None:
-    """One slot and one place in the queue: the third request raises EngineOverloaded, later ones are served."""
+    """One slot and one place in the queue: the third request raises ModelError, later ones are served."""
     async with running(tiny_llama, max_num_seqs=1, max_queue=1) as engine:
         tasks = [asyncio.create_task(deltas(engine, PROMPT, f"r{i}", max_tokens=100)) for i in range(3)]
         results = await asyncio.gather(*tasks, return_exceptions=True)
         later = await deltas(engine, PROMPT, max_tokens=2)
 
-    assert [type(result) for result in results] == [list, list, EngineOverloaded]
+    assert [type(result) for result in results] == [list, list, ModelError]
+    assert isinstance(results[2], ModelError) and ENGINE_FULL.is_of(results[2])
     assert len(ids_of(later)) == 2
 
 
@@ -311,7 +305,9 @@ async def test_a_prompt_beyond_the_memory_is_refused_and_shorter_ones_end_at_it(
     """The message names the memory, not only the context; an answer without a limit goes up to it."""
     async with running(tiny_llama) as engine:
         engine._loaded = replace(engine._ready_model(), max_model_len=100)
-        with pytest.raises(ContextTooLong, match="memory holds 100 of the model's context of 512") as caught:
+        with pytest.raises(
+            ModelError, match="memory holds 100 of the model's context of 512", check=CONTEXT_TOO_LONG.is_of
+        ) as caught:
             await deltas(engine, [5] * 100)
         got = await deltas(engine, [5] * 90, max_tokens=512)
 

@@ -15,7 +15,7 @@ from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output
 from models.engines.transformers_engine.kv_cache import KvCache, KvShape, PrefixCache
 from models.engines.transformers_engine.sequences import RunningSequence
-from models.errors import ContextTooLong
+from models.errors import CONTEXT_TOO_LONG, ModelError
 from models.torch_runtime.layers import NAME, register
 from models.types import Delta, GenerateParams
 
@@ -176,7 +176,7 @@ def test_what_no_memory_can_hold_is_refused(model: Any, tokenizer: HfTokenizer) 
     bench.run()
     error = bench.results["large"]
 
-    assert isinstance(error, ContextTooLong)
+    assert isinstance(error, ModelError) and CONTEXT_TOO_LONG.is_of(error)
     assert error.param == "max_tokens"
     assert "1001" in error.message
     assert "1000" in error.message

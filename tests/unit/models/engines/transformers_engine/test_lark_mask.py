@@ -9,7 +9,7 @@ import torch
 
 from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState
-from models.errors import GrammarInvalid
+from models.errors import GRAMMAR_INVALID, ModelError
 from models.types import Grammar
 
 ABC = Grammar("lark", 'start: "abc" | "abd" "e"?')
@@ -44,7 +44,7 @@ def test_each_sequence_has_its_own_place(tokenizer: HfTokenizer) -> None:
     for state in (first, second):
         state.accept(min(ends))
         assert state.is_complete
-    with pytest.raises(GrammarInvalid):
+    with pytest.raises(ModelError, check=GRAMMAR_INVALID.is_of):
         GrammarState(compiler.compile(ABC), size).accept(c)
 
 
@@ -59,6 +59,6 @@ def test_a_grammar_is_compiled_once_and_dropped_when_others_are_used(tokenizer: 
 
 @pytest.mark.parametrize("spec", ['start: "open', "no start", "", 'start: other\nelse: "x"'])
 def test_a_broken_grammar_is_refused_by_its_field(tokenizer: HfTokenizer, spec: str) -> None:
-    with pytest.raises(GrammarInvalid, match="synthesis") as refused:
+    with pytest.raises(ModelError, match="synthesis", check=GRAMMAR_INVALID.is_of) as refused:
         GrammarCompiler(tokenizer, tokenizer.vocab_size).compile(Grammar("lark", spec, param="synthesis"))
     assert refused.value.param == "synthesis"

@@ -18,7 +18,7 @@ import pytest
 from models.catalog import ModelCard, ModelRequest, card_from_request
 from models.decoding.grammar import forced_call_grammar
 from models.engines.base import EngineOptions
-from models.errors import EngineOverloaded, EngineUnavailable, ModelNotFound
+from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, ModelNotFound
 from models.types import Delta, GenerateParams
 from retrieval.ncbi.calls.urls import call_regex
 
@@ -57,12 +57,12 @@ def all_gone(processes: list[Any]) -> bool:
 
 
 async def test_requests_beyond_slots_and_queue_are_refused(vllm_engine: VllmEngine) -> None:
-    """The one too many raises EngineOverloaded at once; those before it all finish."""
+    """The one too many raises ModelError at once; those before it all finish."""
     tasks = [
         asyncio.create_task(collect(stream(vllm_engine, f"fill-{i}", max_tokens=20))) for i in range(SLOTS + QUEUE)
     ]
     await asyncio.sleep(0)
-    with pytest.raises(EngineOverloaded):
+    with pytest.raises(ModelError, check=ENGINE_FULL.is_of):
         await anext(stream(vllm_engine, "one-too-many"))
 
     assert all(deltas[-1].finish_reason == "length" for deltas in await asyncio.gather(*tasks))

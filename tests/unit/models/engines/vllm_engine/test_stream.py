@@ -9,7 +9,7 @@ import pytest
 
 from models.engines.scripted_engine import ByteTokenizer
 from models.engines.vllm_engine.stream import VllmStream
-from models.errors import EngineUnavailable, GrammarInvalid
+from models.errors import GRAMMAR_INVALID, EngineUnavailable, ModelError
 from models.types import Delta, GenerateParams, Grammar
 
 TOKENIZER = ByteTokenizer()
@@ -111,7 +111,7 @@ def test_logprobs_end_with_the_stop_string_too() -> None:
 
 def test_a_grammar_that_fails_before_any_token_is_at_fault() -> None:
     """vLLM compiles grammars late; what fails there is the caller's grammar."""
-    with pytest.raises(GrammarInvalid):
+    with pytest.raises(ModelError, check=GRAMMAR_INVALID.is_of):
         stream(grammar=Grammar("regex", "a")).advance(output([], "error"))
 
 

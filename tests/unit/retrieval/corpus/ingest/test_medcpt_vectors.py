@@ -12,7 +12,7 @@ import pytest
 from index_rows import write_medcpt_chunk
 
 from retrieval.corpus.ingest.medcpt import ImportBatch, ImportReport, MedcptImport
-from retrieval.errors import IndexDamaged, IndexInputInvalid, IndexTooLarge
+from retrieval.errors import INDEX_INPUT_INVALID, INDEX_TOO_LARGE, IndexDamaged, IndexFault
 from retrieval.index.base import Ids, RowFilter, Rows
 from retrieval.index.open import create_index
 from retrieval.index.segments.index import SegmentedIndex
@@ -85,7 +85,7 @@ def test_a_chunk_with_the_pmids_of_another_is_refused(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "pmids_chunk_36.json", tmp_path / "pmids_chunk_37.json")
     index = new_index(tmp_path)
 
-    with pytest.raises(IndexInputInvalid, match="50 PMIDs that are not in chunk 37"):
+    with pytest.raises(IndexFault, match="50 PMIDs that are not in chunk 37", check=INDEX_INPUT_INVALID.is_of):
         importer(tmp_path).run(index, lambda batch: None)
 
     assert index.stats().rows == 50
@@ -111,21 +111,21 @@ def test_files_that_cannot_be_a_chunk_are_refused(tmp_path: Path, name: str, tex
     """The message names the file's fault."""
     write_medcpt_chunk(tmp_path, 0, 20, dim=DIM)
     (tmp_path / name).write_text(text)
-    with pytest.raises(IndexInputInvalid, match=message):
+    with pytest.raises(IndexFault, match=message, check=INDEX_INPUT_INVALID.is_of):
         chunk = importer(tmp_path).chunks()[0]
         list(importer(tmp_path).batches(chunk, ImportReport()))
 
 
 def test_missing_files_and_other_dimensions_are_refused(tmp_path: Path) -> None:
     """Before a row is read."""
-    with pytest.raises(IndexInputInvalid, match="no embeds_chunk"):
+    with pytest.raises(IndexFault, match="no embeds_chunk", check=INDEX_INPUT_INVALID.is_of):
         importer(tmp_path).chunks()
     write_medcpt_chunk(tmp_path, 0, 20, dim=DIM + 1)
-    with pytest.raises(IndexInputInvalid, match="not float32"):
+    with pytest.raises(IndexFault, match="not float32", check=INDEX_INPUT_INVALID.is_of):
         importer(tmp_path).chunks()
     write_medcpt_chunk(tmp_path, 0, 20, dim=DIM)
     (tmp_path / "pubmed_chunk_0.json").unlink()
-    with pytest.raises(IndexInputInvalid, match="is missing"):
+    with pytest.raises(IndexFault, match="is missing", check=INDEX_INPUT_INVALID.is_of):
         importer(tmp_path).chunks()
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(IndexDamaged):
@@ -151,10 +151,14 @@ def test_an_import_that_would_fill_the_disk_does_not_start(tmp_path: Path, monke
     """The estimate is made from headers alone; the message has both numbers."""
     write_medcpt_chunk(tmp_path, 0, 20, dim=DIM)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))
-    with pytest.raises(IndexTooLarge, match=r"takes 1,760 bytes on the disk, which has 1 free"):
+    with pytest.raises(
+        IndexFault, match=r"takes 1,760 bytes on the disk, which has 1 free", check=INDEX_TOO_LARGE.is_of
+    ):
         importer(tmp_path).run(_Nothing(), lambda batch: None)
     monkeypatch.undo()
-    with pytest.raises(IndexTooLarge, match=r"takes 1,300 bytes of memory, of which 1,000 are left"):
+    with pytest.raises(
+        IndexFault, match=r"takes 1,300 bytes of memory, of which 1,000 are left", check=INDEX_TOO_LARGE.is_of
+    ):
         dataclasses.replace(importer(tmp_path), memory_left=1_000).run(_Nothing(), lambda batch: None)
 
 

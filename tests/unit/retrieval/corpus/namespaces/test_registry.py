@@ -29,12 +29,14 @@ from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.store.base import Target, log_name
 from retrieval.corpus.store.writer import SqlitePassageWriter
 from retrieval.errors import (
+    INDEX_MISMATCH,
+    NAMESPACE_EXISTS,
+    CorpusError,
     DocumentUnknown,
     DocumentUnreadable,
-    IndexMismatch,
+    IndexFault,
     NamespaceBusy,
     NamespaceDamaged,
-    NamespaceExists,
     NamespaceInvalid,
     NamespaceUnknown,
 )
@@ -90,7 +92,7 @@ def test_a_namespace_is_made_listed_described_and_deleted(namespaces: Namespaces
     """Another of the same name is refused, one that is not there is unknown."""
     namespaces.create("other-2", NamespaceSettings(words="none", keywords=False, chunking=Chunking(size=500)))
     assert namespaces.names() == ["ns", "other-2"]
-    with pytest.raises(NamespaceExists):
+    with pytest.raises(CorpusError, check=NAMESPACE_EXISTS.is_of):
         namespaces.create("ns", SETTINGS)
     found = namespaces.describe("ns")
     assert (found.settings, found.created, found.damage) == (SETTINGS, "2026-11-21", "")
@@ -293,7 +295,7 @@ def test_another_encoder_under_the_same_name_is_refused(tmp_path: Path, namespac
     """Its vectors would be compared with those of the first one, and mean nothing."""
     add_items(namespaces, "ns", [reading("PMID:1", "One.")])
     other = Namespaces(namespaces.root, backends(WordEncoder(revision="2")))
-    with pytest.raises(IndexMismatch):
+    with pytest.raises(IndexFault, check=INDEX_MISMATCH.is_of):
         add_items(other, "ns", [reading("PMID:2", "Two.")])
     other.empty_index("ns", "vectors")
     catch_up(other, "ns")

@@ -8,13 +8,13 @@ import pytest
 from corpus_doubles import TokenWordEncoder, WordEncoder, backends
 from corpus_files import reading
 
-from models.errors import EncoderUnavailable, EncoderUnusable, ModelError
+from models.errors import ENCODER_UNAVAILABLE, ENCODER_UNUSABLE, ModelError, ModelNotFound
 from retrieval.corpus.ingest.add import add_items, catch_up, remove
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.searcher import Searcher, SearchOptions
-from retrieval.errors import IndexMismatch, NamespaceInvalid
+from retrieval.errors import INDEX_MISMATCH, IndexFault, NamespaceInvalid
 
 ITEMS = [reading(f"PMID:{number}", f"Asthma of {number} children.") for number in range(1, 4)]
 
@@ -73,20 +73,20 @@ def stored(namespaces: Namespaces, name: str = "one") -> int:
 
 def test_a_refused_change_stores_nothing(tmp_path: Path) -> None:
     """Neither with token vectors to be stored, nor with other weights at the server, nor with another encoder."""
-    namespaces = Namespaces(tmp_path, backends(RemoteWordEncoder(EncoderUnusable("other vectors"))))
+    namespaces = Namespaces(tmp_path, backends(RemoteWordEncoder(ModelNotFound("other vectors", ENCODER_UNUSABLE))))
     namespaces.create("tokens", NamespaceSettings(encoder="words"))
     namespaces.create("one", NamespaceSettings(encoder="words", tokens=False))
 
     with pytest.raises(NamespaceInvalid, match="stores token vectors"):
         add_items(namespaces, "tokens", ITEMS)
-    with pytest.raises(EncoderUnusable):
+    with pytest.raises(ModelNotFound, check=ENCODER_UNUSABLE.is_of):
         add_items(namespaces, "one", ITEMS)
     assert (stored(namespaces, "tokens"), stored(namespaces)) == (0, 0)
     assert add_items(namespaces, "one", ITEMS).added == 3
 
     changed = RemoteWordEncoder()
     changed.name = "others"
-    with pytest.raises(IndexMismatch):
+    with pytest.raises(IndexFault, check=INDEX_MISMATCH.is_of):
         add_items(Namespaces(tmp_path, backends(changed)), "one", [reading("PMID:9", "Gout of men.")])
     assert stored(namespaces) == 3
 
@@ -115,10 +115,10 @@ def test_a_change_that_lost_the_server_goes_on_where_it_was(tmp_path: Path) -> N
     namespaces.create("one", NamespaceSettings(encoder="words", tokens=False))
 
     def fail() -> None:
-        raise EncoderUnavailable("the encoder server http://127.0.0.1:9 does not answer (ConnectError)")
+        raise ModelError("the encoder server http://127.0.0.1:9 does not answer (ConnectError)", ENCODER_UNAVAILABLE)
 
     encoder.before = fail
-    with pytest.raises(EncoderUnavailable):
+    with pytest.raises(ModelError, check=ENCODER_UNAVAILABLE.is_of):
         add_items(namespaces, "one", ITEMS)
     encoder.before = lambda: None
 

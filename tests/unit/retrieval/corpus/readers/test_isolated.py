@@ -12,7 +12,7 @@ from ncbi_files import pubmed_record, pubmed_set
 from retrieval.corpus.items import FileLimits, Item, ReadOptions
 from retrieval.corpus.readers.isolated import reading
 from retrieval.corpus.readers.registry import guess_reader, reader
-from retrieval.errors import DocumentTooLarge, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 
 OPTIONS = ReadOptions(retrieved="2026-01-02", licence="CC0", provenance="where it is from")
 ODD = "tests.data.odd_reader_child"
@@ -62,7 +62,11 @@ def test_a_reader_that_does_not_come_back_is_ended(tmp_path: Path, doing: str) -
     path.write_text(doing)
     options = ReadOptions(limits=FileLimits(seconds=1.0, seconds_per_mib=2.0))
 
-    with pytest.raises(DocumentTooLarge, match=r"odd\.txt: reading it took too long: more than 1 s .* 2 s a MiB"):
+    with pytest.raises(
+        DocumentUnreadable,
+        match=r"odd\.txt: reading it took too long: more than 1 s .* 2 s a MiB",
+        check=DOCUMENT_TOO_LARGE.is_of,
+    ):
         _items(path, options, ODD)
 
 
@@ -82,7 +86,11 @@ def test_a_file_that_swells_in_memory_is_refused(tmp_path: Path) -> None:
     path.write_text(jats(body="<p/>" * 2**21))
     limit = 160 * 2**20
 
-    with pytest.raises(DocumentTooLarge, match=rf"swells\.xml: reading it needs more than {limit} bytes"):
+    with pytest.raises(
+        DocumentUnreadable,
+        match=rf"swells\.xml: reading it needs more than {limit} bytes",
+        check=DOCUMENT_TOO_LARGE.is_of,
+    ):
         _items(path, ReadOptions(limits=FileLimits(memory_bytes=limit)))
 
 

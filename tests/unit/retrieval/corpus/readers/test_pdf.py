@@ -9,7 +9,7 @@ from corpus_files import encrypted_pdf, parsed_documents, pdf, saved_pdf, swelli
 
 from retrieval.corpus.items import PdfLimits, ReadOptions, SkippedRecord
 from retrieval.corpus.readers import pdf as pdf_reader
-from retrieval.errors import DocumentTooLarge, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 
 
 def test_every_page_has_its_number(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_the_memory_limit_ends_the_reader_not_the_server(tmp_path: Path) -> None
     """Sixty megabytes of text do not fit into what the process may have."""
     path = saved_pdf(tmp_path / "paper.pdf", swelling_pdf(60 * 2**20))
     limits = PdfLimits(memory_bytes=110 * 2**20, seconds=60)
-    with pytest.raises(DocumentTooLarge, match="memory"):
+    with pytest.raises(DocumentUnreadable, match="memory", check=DOCUMENT_TOO_LARGE.is_of):
         list(pdf_reader.read(path, ReadOptions(pdf=limits)))
 
 
 def test_a_reader_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     """The limit is far below what starting the process takes."""
     path = saved_pdf(tmp_path / "paper.pdf", pdf("Some words"))
-    with pytest.raises(DocumentTooLarge, match="took more than"):
+    with pytest.raises(DocumentUnreadable, match="took more than", check=DOCUMENT_TOO_LARGE.is_of):
         list(pdf_reader.read(path, ReadOptions(pdf=PdfLimits(seconds=0.01))))
 
 
@@ -80,5 +80,5 @@ def test_a_reader_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 def test_too_many_pages_or_letters_are_refused(tmp_path: Path, limits: PdfLimits) -> None:
     """Both limits are the operator's."""
     path = saved_pdf(tmp_path / "paper.pdf", pdf("Some words", "more of them"))
-    with pytest.raises(DocumentTooLarge):
+    with pytest.raises(DocumentUnreadable, check=DOCUMENT_TOO_LARGE.is_of):
         list(pdf_reader.read(path, ReadOptions(pdf=limits)))

@@ -14,7 +14,7 @@ from corpus_files import encrypted_pdf, parsed_documents, pdf, saved_pdf, swelli
 from retrieval.corpus.items import ReadOptions, SkippedRecord
 from retrieval.corpus.readers import pdf as pdf_reader
 from retrieval.corpus.readers.pdf import PageLimits, draw_page, page_words, recognize_pages
-from retrieval.errors import CorpusError, DocumentTooLarge, DocumentUnknown, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, CorpusError, DocumentUnknown, DocumentUnreadable
 
 needs_tesseract = pytest.mark.skipif(
     shutil.which("tesseract") is None or find_spec("pytesseract") is None, reason="tesseract or its library is missing"
@@ -82,9 +82,9 @@ def test_what_cannot_be_shown_is_named(tmp_path: Path, content: bytes, kind: typ
 def test_limits_end_the_process_not_the_server(tmp_path: Path) -> None:
     """Of time and of memory."""
     path = saved_pdf(tmp_path / "a.pdf", swelling_pdf(600 * 2**20))
-    with pytest.raises(DocumentTooLarge, match="took more than"):
+    with pytest.raises(DocumentUnreadable, match="took more than", check=DOCUMENT_TOO_LARGE.is_of):
         draw_page(path, 1, 100, PageLimits(seconds=0.02))
-    with pytest.raises((DocumentTooLarge, DocumentUnreadable)):
+    with pytest.raises(DocumentUnreadable):
         page_words(path, 1, PageLimits(memory_bytes=100 * 2**20))
 
 

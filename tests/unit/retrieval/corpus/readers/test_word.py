@@ -11,7 +11,7 @@ from corpus_files import parsed_documents, slices
 from docx.oxml import parse_xml
 
 from retrieval.corpus.readers import word
-from retrieval.errors import DocumentTooLarge, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 
 MATH = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
 WORDS = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
@@ -66,7 +66,7 @@ def test_a_package_that_is_no_document_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open(word.MAIN_PART, "w") as part:
         for _ in range(520):
             part.write(b"\0" * 2**20)
-    with pytest.raises(DocumentTooLarge):
+    with pytest.raises(DocumentUnreadable, check=DOCUMENT_TOO_LARGE.is_of):
         list(word.read(path))
     path.write_bytes(b"PK\x03\x04 cut")
     assert not word.is_word(path)

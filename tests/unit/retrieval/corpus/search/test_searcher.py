@@ -23,7 +23,7 @@ from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.ranking import Retriever, interleaved
 from retrieval.corpus.search.searcher import Rankers, Searcher, SearchOptions
 from retrieval.corpus.store.base import PassageFilter
-from retrieval.errors import BackendUnavailable, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
+from retrieval.errors import BACKEND_UNAVAILABLE, IndexFault, NamespaceDamaged, NamespaceInvalid, NamespaceUnknown
 from retrieval.passages import Hit
 from retrieval.types import NameInText
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_searched_is_said(tmp_path: Path, namespaces: Namespaces)
     for retriever in ("dense", "bm25", "pes2", "hybrid"):
         with pytest.raises(NamespaceInvalid):
             searcher.search("x", ["plain"], SearchOptions(retriever=retriever))
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(IndexFault, check=BACKEND_UNAVAILABLE.is_of):
         searcher.search("asthma", ["one"], SearchOptions(retriever="pes2"))
     with pytest.raises(NamespaceInvalid, match=r"retrieval\.cross_encoder"):
         searcher.search("asthma", ["one"], SearchOptions(rerank=5))

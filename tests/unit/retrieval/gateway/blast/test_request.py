@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.errors import BlastDatabaseError
+from retrieval.errors import BLAST_DATABASE, GatewayDataError
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, Discovery
 from retrieval.gateway.blast.parameters import (
     MAX_LETTERS,
@@ -46,7 +46,7 @@ SAMPLE = database("sample", "nucl")
 GENOME = database("genome", "nucl", default=True)
 PROTEOME = database("proteome", "prot", default=True)
 PLAIN = database("plain", "nucl", taxids=False)
-BROKEN = BlastDatabaseError("BLAST database broken: broken.nsq is missing")
+BROKEN = GatewayDataError("BLAST database broken: broken.nsq is missing", BLAST_DATABASE)
 SITE = Discovery({"genome": GENOME, "proteome": PROTEOME, "plain": PLAIN}, {"broken": BROKEN})
 NOTHING = Discovery({}, {})
 

@@ -14,7 +14,7 @@ from graph_names import NamesStore, node, read_diseases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import EngineOverloaded
+from models.errors import ENGINE_FULL, ModelError
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.dictionary_lookup.spans import free_runs
 from retrieval.graph.linking.linker import Linker
@@ -149,7 +149,7 @@ async def test_the_model_finds_what_the_dictionary_holds() -> None:
         '{"entities": {}}',
         "[" * 5_000,
         "null",
-        EngineOverloaded("the queue is full"),
+        ModelError("the queue is full", ENGINE_FULL),
     ],
 )
 async def test_a_failing_model_falls_back_to_the_dictionary_and_says_so(reply: str | Exception) -> None:

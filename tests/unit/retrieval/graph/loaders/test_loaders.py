@@ -22,7 +22,7 @@ from graph_files import (
     write_lines,
 )
 
-from retrieval.errors import GraphFileInvalid
+from retrieval.errors import GRAPH_INVALID, GraphError
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.store.catalog import KINDS
 from retrieval.graph.types import Edge, Node
@@ -73,7 +73,7 @@ def test_a_cut_file_is_refused(tmp_path: Path, kept: float) -> None:
     for name in ("h.json", "h.json.bz2"):
         path = write_hetionet(tmp_path / name)
         path.write_bytes(path.read_bytes()[: int(path.stat().st_size * kept)])
-        with pytest.raises(GraphFileInvalid, match=name):
+        with pytest.raises(GraphError, match=name, check=GRAPH_INVALID.is_of):
             _read("hetionet", path)
 
 
@@ -101,7 +101,7 @@ def test_a_bad_row_of_primekg_is_passed_over(tmp_path: Path) -> None:
 
 def test_another_csv_is_refused(tmp_path: Path) -> None:
     """The header tells."""
-    with pytest.raises(GraphFileInvalid, match="no column relation"):
+    with pytest.raises(GraphError, match="no column relation", check=GRAPH_INVALID.is_of):
         _read("primekg", write_lines(tmp_path / "kg.csv", "a,b", "1,2"))
 
 
@@ -184,7 +184,7 @@ def test_a_line_of_kgx_that_is_no_record_is_named(tmp_path: Path) -> None:
 
 def test_kgx_without_edges_is_refused(tmp_path: Path) -> None:
     """Half of a graph is none."""
-    with pytest.raises(GraphFileInvalid, match="edges"):
+    with pytest.raises(GraphError, match="edges", check=GRAPH_INVALID.is_of):
         _read("kgx", write_lines(tmp_path / "n.tsv", *KGX_NODES))
 
 
@@ -236,7 +236,7 @@ def test_own_tables_need_their_columns(tmp_path: Path) -> None:
     assert list(found) == ["Gene::1"]
     assert len(read) == 1
     assert [place for place, _ in report.first] == ["n.tsv:4", "n.tsv:5", "e.tsv:3"]
-    with pytest.raises(GraphFileInvalid, match="neither the columns"):
+    with pytest.raises(GraphError, match="neither the columns", check=GRAPH_INVALID.is_of):
         _read("tsv", write_lines(tmp_path / "x.tsv", "a\tb", "1\t2"))
 
 
@@ -320,7 +320,7 @@ def test_attributes_nested_without_end_are_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tail", ["", "\n{}"])
 def test_brackets_without_end_are_refused(tmp_path: Path, tail: str) -> None:
     """Not by running out of stack."""
-    with pytest.raises(GraphFileInvalid, match="nested more than 500 deep"):
+    with pytest.raises(GraphError, match="nested more than 500 deep", check=GRAPH_INVALID.is_of):
         _read("spoke", write_lines(tmp_path / "s.json", "[" * 100_000 + tail))
 
 

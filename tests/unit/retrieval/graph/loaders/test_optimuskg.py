@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.encoders.hashing import HashingEncoder
-from retrieval.errors import GraphFileInvalid
+from retrieval.errors import GRAPH_INVALID, GraphError
 from retrieval.graph.loaders.optimuskg import OptimuskgLoader
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.store.catalog import ImportRequest, build_graph, open_graph
@@ -83,8 +83,8 @@ def test_a_bad_row_is_named_and_passed_over(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path) -> None:
     """Other columns, and what is no Parquet."""
     other = write(tmp_path / "x.parquet", ("a", "b"), [("1", {})])
-    with pytest.raises(GraphFileInvalid, match="neither the columns"):
+    with pytest.raises(GraphError, match="neither the columns", check=GRAPH_INVALID.is_of):
         list(OptimuskgLoader([other], Report()).nodes())
     (tmp_path / "y.parquet").write_bytes(b"PAR1 no more")
-    with pytest.raises(GraphFileInvalid, match=r"y\.parquet: no Parquet file"):
+    with pytest.raises(GraphError, match=r"y\.parquet: no Parquet file", check=GRAPH_INVALID.is_of):
         list(OptimuskgLoader([tmp_path / "y.parquet"], Report()).edges())

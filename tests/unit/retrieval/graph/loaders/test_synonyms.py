@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.errors import GraphFileInvalid
+from retrieval.errors import GRAPH_INVALID, GraphError
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.loaders.synonyms import SynonymLoader, read_synonyms
 from retrieval.graph.loaders.tables import PlainLoader
@@ -86,7 +86,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
     """The message says what is expected."""
     path = tmp_path / "other.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(GraphFileInvalid, match="no file of synonyms"):
+    with pytest.raises(GraphError, match="no file of synonyms", check=GRAPH_INVALID.is_of):
         read_synonyms([path], Report())
 
 

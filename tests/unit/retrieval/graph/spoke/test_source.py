@@ -14,7 +14,7 @@ import pytest
 from graph_files import SPOKE
 from ncbi_server import Answer, NcbiServer, Seen
 
-from retrieval.errors import GraphNodeUnknown, GraphSourceMalformed, GraphSourceUnavailable
+from retrieval.errors import GRAPH_INVALID, GRAPH_NODE_UNKNOWN, GRAPH_SOURCE_UNAVAILABLE, GraphError
 from retrieval.graph.spoke.source import OutboundCall, SpokeOptions, SpokeSource
 from retrieval.graph.types import GraphSource, Neighbourhood, Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
@@ -134,7 +134,7 @@ async def test_an_unknown_disease_is_said_at_once_and_not_asked_for_again(empty:
     """Two requests, no retries, then none."""
     async with _Asked(lambda _: empty) as asked:
         for _ in range(3):
-            with pytest.raises(GraphNodeUnknown, match="Parkinson"):
+            with pytest.raises(GraphError, match="Parkinson", check=GRAPH_NODE_UNKNOWN.is_of):
                 await asked.ask()
         assert len(asked.paths) == 3
         assert asked.slept == []
@@ -152,7 +152,7 @@ async def test_the_list_of_types_is_asked_for_once() -> None:
 async def test_a_failing_server_is_asked_a_bounded_number_of_times(status: int) -> None:
     """Once more, then it is unavailable, which may pass."""
     async with _Asked(lambda _: Answer(status=status, body=b"<html>oops</html>")) as asked:
-        with pytest.raises(GraphSourceUnavailable, match=str(status)) as fault:
+        with pytest.raises(GraphError, match=str(status), check=GRAPH_SOURCE_UNAVAILABLE.is_of) as fault:
             await asked.ask()
         assert fault.value.retryable
         assert len(asked.paths) == 3
@@ -163,10 +163,10 @@ async def test_a_failing_server_is_asked_a_bounded_number_of_times(status: int) 
 async def test_a_silent_server_is_given_up() -> None:
     """And so is one that hangs up."""
     async with _Asked(lambda _: Answer(hang=True), timeout_s=0.2) as asked:
-        with pytest.raises(GraphSourceUnavailable, match="in time"):
+        with pytest.raises(GraphError, match="in time", check=GRAPH_SOURCE_UNAVAILABLE.is_of):
             await asked.ask()
     async with _Asked(lambda _: Answer(drop=True)) as asked:
-        with pytest.raises(GraphSourceUnavailable, match="at all"):
+        with pytest.raises(GraphError, match="at all", check=GRAPH_SOURCE_UNAVAILABLE.is_of):
             await asked.ask()
 
 
@@ -182,7 +182,7 @@ _HTML = Answer(body=b"<html>Maintenance</html>", headers={"Content-Type": "text/
 async def test_what_is_no_neighbourhood_is_malformed(answer: Answer) -> None:
     """Nothing of it is taken for a fact, and nothing is asked twice."""
     async with _Asked(lambda _: answer) as asked:
-        with pytest.raises(GraphSourceMalformed):
+        with pytest.raises(GraphError, check=GRAPH_INVALID.is_of):
             await asked.ask()
         assert len(asked.paths) == 2
 
@@ -190,7 +190,7 @@ async def test_what_is_no_neighbourhood_is_malformed(answer: Answer) -> None:
 async def test_a_reply_over_the_limit_is_refused() -> None:
     """However it is announced."""
     async with _Asked(lambda _: Answer(body=b"[", stream_bytes=2**20, announced=-1), max_reply_bytes=2**16) as asked:
-        with pytest.raises(GraphSourceMalformed, match="larger"):
+        with pytest.raises(GraphError, match="larger", check=GRAPH_INVALID.is_of):
             await asked.ask()
 
 
@@ -198,7 +198,7 @@ async def test_a_reply_over_the_limit_is_refused() -> None:
 async def test_a_strange_list_of_types_is_malformed(types: Answer) -> None:
     """The neighbourhood is not asked for with guesses."""
     async with _Asked(lambda _: _json(SPOKE), types=types) as asked:
-        with pytest.raises(GraphSourceMalformed):
+        with pytest.raises(GraphError, check=GRAPH_INVALID.is_of):
             await asked.ask()
         assert len(asked.paths) == 1
 
@@ -206,7 +206,7 @@ async def test_a_strange_list_of_types_is_malformed(types: Answer) -> None:
 async def test_a_kind_that_spoke_does_not_have_is_not_asked_for() -> None:
     """Only the list of types is."""
     async with _Asked(lambda _: _json(SPOKE)) as asked:
-        with pytest.raises(GraphNodeUnknown, match="kind"):
+        with pytest.raises(GraphError, match="kind", check=GRAPH_NODE_UNKNOWN.is_of):
             await asked.ask(Node(node_id="Planet::1", kind="Planet", name="Mars", identifier="1"))
         assert len(asked.paths) == 1
 

@@ -15,7 +15,7 @@ from graph_files import HETIONET, PRIMEKG_HEADER, PRIMEKG_ROWS, write_hetionet, 
 
 from models.encoders.base import PassageText
 from models.encoders.hashing import HashingEncoder
-from retrieval.errors import GraphBusy, GraphDamaged, GraphError, GraphFileInvalid, GraphNodeUnknown
+from retrieval.errors import GRAPH_BUSY, GRAPH_DAMAGED, GRAPH_INVALID, GRAPH_NODE_UNKNOWN, GraphError
 from retrieval.graph.store.catalog import ImportRequest, build_graph, graph_names, open_graph
 from retrieval.graph.store.files import read_manifest, verify
 from retrieval.graph.store.reader import LocalGraph
@@ -122,7 +122,7 @@ async def test_a_renamed_node_is_found_by_its_name_and_an_unknown_one_says_so(tm
     old = Node(node_id="Disease::OLD", kind="Disease", name="paralysis agitans", identifier="OLD")
     found = await graph.neighbourhood(old)
     assert (found.node.node_id, len(found.statements), found.complete) == ("Disease::D:1", 1, True)
-    with pytest.raises(GraphNodeUnknown, match="no Disease 'x'"):
+    with pytest.raises(GraphError, match="no Disease 'x'", check=GRAPH_NODE_UNKNOWN.is_of):
         await graph.neighbourhood(Node(node_id="Disease::x", kind="Disease", name="x", identifier="x"))
 
 
@@ -142,10 +142,10 @@ def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
     before = (graph.folder / "manifest.json").read_bytes()
     bad = write_hetionet(tmp_path / "h.json")
     bad.write_bytes(bad.read_bytes()[:-40])
-    with pytest.raises(GraphFileInvalid):
+    with pytest.raises(GraphError, check=GRAPH_INVALID.is_of):
         build_graph(tmp_path / "graphs", ImportRequest(kind="hetionet", files=(bad,), name="own"), ENCODER)
     empty = write_hetionet(tmp_path / "e.json", {**HETIONET, "edges": []})
-    with pytest.raises(GraphFileInvalid, match="no edge"):
+    with pytest.raises(GraphError, match="no edge", check=GRAPH_INVALID.is_of):
         build_graph(tmp_path / "graphs", ImportRequest(kind="hetionet", files=(empty,), name="own"), ENCODER)
     assert (graph.folder / "manifest.json").read_bytes() == before
     assert [path.name for path in (tmp_path / "graphs").iterdir() if path.is_dir()] == ["own"]
@@ -170,7 +170,7 @@ def test_the_same_files_are_not_built_twice(tmp_path: Path) -> None:
     assert not build_graph(tmp_path, order, counting).already
     assert build_graph(tmp_path, order, counting).already
     assert counting.texts == 500
-    with pytest.raises(GraphDamaged, match="not of"):
+    with pytest.raises(GraphError, match="not of", check=GRAPH_DAMAGED.is_of):
         open_graph(tmp_path, "own", HashingEncoder(dim=64).fingerprint)
     assert not build_graph(tmp_path, order, HashingEncoder(dim=64)).already
 
@@ -196,10 +196,10 @@ def test_a_cut_or_missing_file_is_not_opened(tmp_path: Path, name: str) -> None:
     graph.close()
     path = graph.folder / name
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(GraphDamaged, match=name):
+    with pytest.raises(GraphError, match=name, check=GRAPH_DAMAGED.is_of):
         open_graph(tmp_path / "graphs", "own")
     path.unlink()
-    with pytest.raises(GraphDamaged, match=name):
+    with pytest.raises(GraphError, match=name, check=GRAPH_DAMAGED.is_of):
         open_graph(tmp_path / "graphs", "own")
 
 
@@ -234,7 +234,7 @@ def test_two_builds_at_once_end_with_one_graph(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         built = list(pool.map(lambda _: build_graph(tmp_path, patient, CountingEncoder()), range(2)))
     assert sorted(one.already for one in built) == [False, True]
-    with build_lock(tmp_path / "own", 0), pytest.raises(GraphBusy):
+    with build_lock(tmp_path / "own", 0), pytest.raises(GraphError, check=GRAPH_BUSY.is_of):
         build_graph(tmp_path, ImportRequest(kind="tsv", files=files, name="own"), CountingEncoder())
 
 
@@ -255,7 +255,8 @@ def test_a_graph_that_is_replaced_meanwhile_is_opened_of_one_piece(tmp_path: Pat
         for _ in range(60):
             try:
                 graph = open_graph(tmp_path, "own")
-            except GraphBusy:
+            except GraphError as error:
+                assert GRAPH_BUSY.is_of(error)
                 continue
             found = graph.statements("Disease::D3")
             assert len(found) == graph.manifest.edges // 20
@@ -277,7 +278,7 @@ def test_a_large_graph_is_read_from_many_threads(tmp_path: Path) -> None:
     np.testing.assert_allclose(graph.vectors([statement.row]), wanted, atol=1e-3)
     assert verify(tmp_path / "own")[1] == ()
     graph.close()
-    with pytest.raises(GraphDamaged):
+    with pytest.raises(GraphError, check=GRAPH_DAMAGED.is_of):
         graph.statements("Disease::D1")
 
 

@@ -22,7 +22,7 @@ from retrieval.corpus.ingest.add import add_items, remove
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
-from retrieval.errors import BackendUnavailable
+from retrieval.errors import BACKEND_UNAVAILABLE, IndexFault
 from retrieval.index.backends.base import Backend, SegmentVectors
 from retrieval.index.backends.card import Card, CardUse
 from retrieval.index.backends.faiss_cpu import FaissCpuBackend
@@ -124,9 +124,9 @@ def test_a_device_that_does_not_work_is_an_error() -> None:
     """It is no want of room: whoever set it must hear of it."""
 
     def none() -> Backend:
-        raise BackendUnavailable("no driver")
+        raise IndexFault("no driver", BACKEND_UNAVAILABLE)
 
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(IndexFault, check=BACKEND_UNAVAILABLE.is_of):
         Card(none, FaissCpuBackend(), lambda: GIB).open(segment())
 
 

@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 from index_rows import DIM, clustered, part_of, rows_for
 
-from retrieval.errors import IndexBusy, IndexDamaged, IndexInputInvalid, IndexMismatch, IndexWriteFailed
+from retrieval.errors import (
+    INDEX_BUSY,
+    INDEX_INPUT_INVALID,
+    INDEX_MISMATCH,
+    INDEX_NOT_WRITTEN,
+    IndexDamaged,
+    IndexFault,
+)
 from retrieval.index.base import Rows
 from retrieval.index.open import create_index, open_index
 from retrieval.index.segments.manifest import OpenOptions
@@ -124,7 +131,7 @@ def test_an_index_of_another_encoder_dimension_or_metric_does_not_open(
     """It would answer, and wrongly."""
     folder = made(tmp_path / "index")
 
-    with pytest.raises(IndexMismatch) as fault:
+    with pytest.raises(IndexFault, check=INDEX_MISMATCH.is_of) as fault:
         open_index(folder, spec(**changes))
 
     assert fault.value.param == param
@@ -134,10 +141,10 @@ def test_an_index_of_another_encoder_dimension_or_metric_does_not_open(
 def test_there_is_one_writer_and_no_second_index_in_a_folder(tmp_path: Path) -> None:
     """Readers are not kept out."""
     folder = made(tmp_path / "index")
-    with pytest.raises(IndexInputInvalid, match="already"):
+    with pytest.raises(IndexFault, match="already", check=INDEX_INPUT_INVALID.is_of):
         create_index(folder, spec())
     writer = open_index(folder, spec(), OpenOptions(write=True))
-    with pytest.raises(IndexBusy):
+    with pytest.raises(IndexFault, check=INDEX_BUSY.is_of):
         open_index(folder, spec(), OpenOptions(write=True))
     open_index(folder, spec()).close()
     writer.close()
@@ -154,7 +161,7 @@ def test_a_full_disk_leaves_the_old_generation_and_loses_nothing(tmp_path: Path,
     index.add(Rows(ids=more.ids + 100_000, vectors=more.vectors))
     for room in (0, 100, 20_000, 90_000):
         disk.left = room
-        with pytest.raises(IndexWriteFailed):
+        with pytest.raises(IndexFault, check=INDEX_NOT_WRITTEN.is_of):
             index.commit()
         reader = open_index(folder, spec(kind))
         assert (reader.stats().rows, reader.stats().generation) == (before.rows, before.generation)
@@ -195,7 +202,7 @@ def test_a_commit_that_fails_at_its_last_step_can_be_made_again(tmp_path: Path, 
     index.delete(rows_for(clustered(1_200)).ids[-1:])
     disk.armed = True
     for _ in range(2):
-        with pytest.raises(IndexWriteFailed):
+        with pytest.raises(IndexFault, check=INDEX_NOT_WRITTEN.is_of):
             index.commit()
         reader = open_index(folder, spec())
         assert (reader.search(clustered(1), 1).ids[0, 0] == 100_000) == late
@@ -218,7 +225,7 @@ def test_a_tail_that_cannot_be_sealed_refuses_the_next_rows(tmp_path: Path) -> N
     index.add(part_of(rows, slice(0, 150)))
     disk.left = 0
 
-    with pytest.raises(IndexWriteFailed):
+    with pytest.raises(IndexFault, check=INDEX_NOT_WRITTEN.is_of):
         index.add(part_of(rows, slice(150, 300)))
 
     assert index.stats().rows == 150
@@ -237,7 +244,7 @@ def test_a_limit_of_the_system_on_file_sizes_is_a_failed_write(tmp_path: Path) -
         f"sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests/data')!r}]\n"
         "from pathlib import Path\n"
         "from index_rows import clustered, rows_for\n"
-        "from retrieval.errors import IndexWriteFailed\n"
+        "from retrieval.errors import IndexFault\n"
         "from retrieval.index.open import create_index, open_index\n"
         "from retrieval.index.spec import IndexSpec\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -247,7 +254,7 @@ def test_a_limit_of_the_system_on_file_sizes_is_a_failed_write(tmp_path: Path) -
         "index.add(rows_for(clustered(2_000)))\n"
         "try:\n"
         "    index.commit()\n"
-        "except IndexWriteFailed as fault:\n"
+        "except IndexFault as fault:\n"
         "    print('refused:', fault.message)\n"
         "print(open_index(Path(sys.argv[1]), spec).stats().rows, index.stats().rows)\n"
     )

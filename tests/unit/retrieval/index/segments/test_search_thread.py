@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from models.encoders.base import Floats
-from retrieval.errors import IndexFault, IndexOverloaded
+from retrieval.errors import INDEX_FULL, IndexFault
 from retrieval.index.base import Neighbours, RowFilter
 from retrieval.index.open import create_index
 from retrieval.index.segments.manifest import OpenOptions
@@ -80,7 +80,7 @@ def test_the_queue_is_bounded_and_close_answers_what_was_taken() -> None:
     replies = [owner.submit(blocking, query, 1, None)]
     assert entered.wait(10)
     replies += [owner.submit(blocking, query, 1, None) for _ in range(2)]
-    with pytest.raises(IndexOverloaded):
+    with pytest.raises(IndexFault, check=INDEX_FULL.is_of):
         owner.submit(blocking, query, 1, None)
     gate.set()
     owner.close()

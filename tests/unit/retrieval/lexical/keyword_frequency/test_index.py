@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.errors import IndexBusy, IndexDamaged, IndexFault, IndexInputInvalid, IndexMismatch
+from retrieval.errors import INDEX_BUSY, INDEX_INPUT_INVALID, INDEX_MISMATCH, IndexDamaged, IndexFault
 from retrieval.index.base import RowFilter
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, open_keyword_index
 from retrieval.lexical.keyword_frequency.pes2 import keyword_search
@@ -209,7 +209,7 @@ def test_a_filter_lets_no_other_passage_through(index: KeywordIndex, where: RowF
 
 def test_ids_that_cannot_be_are_refused(index: KeywordIndex) -> None:
     """And nothing of the batch is added."""
-    with pytest.raises(IndexInputInvalid):
+    with pytest.raises(IndexFault, check=INDEX_INPUT_INVALID.is_of):
         index.add([passage(1, "asthma"), passage(0, "asthma")])
     index.commit()
     assert len(index) == 0
@@ -235,7 +235,7 @@ def test_one_object_writes_and_others_see_its_commits(tmp_path: Path) -> None:
     """The second writer waits for the first one's commit; a closed index says so."""
     first, second = open_keyword_index(tmp_path / "index"), open_keyword_index(tmp_path / "index")
     first.add([passage(1, "asthma")])
-    with pytest.raises(IndexBusy):
+    with pytest.raises(IndexFault, check=INDEX_BUSY.is_of):
         second.delete([1])
     first.commit()
     assert counts(second, "asthma") == {1: [1]}
@@ -271,7 +271,7 @@ def test_another_tokenizers_index_is_refused(tmp_path: Path) -> None:
     manifest = tmp_path / "index" / "manifest.json"
     found = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(found | {"tokenizer": 0}))
-    with pytest.raises(IndexMismatch):
+    with pytest.raises(IndexFault, check=INDEX_MISMATCH.is_of):
         open_keyword_index(tmp_path / "index")
     del found["generation"]
     for text in (json.dumps(found), "{", "[]"):

@@ -66,20 +66,6 @@ async def test_a_gene_field_is_no_reply_and_no_answer(attack: str, field: str) -
     assert len(re.findall(r"^\d+\. ", reply.text, re.MULTILINE)) == 1
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-async def test_a_whole_body_holds_no_answer(attack: str) -> None:
-    """Where replies are not condensed, as in the paper."""
-    body = json.dumps({"header": {}, "result": {"uids": ["1"], "1": {"uid": "1", "title": attack}}})
-
-    async def fetch(_: NcbiCall) -> RawReply:
-        return RawReply(200, "application/json", body, len(body))
-
-    session = NcbiSession(fetch, NcbiSite(), max_chars=None)
-    reply = await session(Call(f"{EUTILS}/esummary.fcgi?db=pubmed&id=1&retmode=json", 0))
-
-    assert not re.search(r"answers?\s*[:：]|->|<\||</s>|\[\s*http", reply.text, re.IGNORECASE)
-
-
 def test_other_records_are_inert_as_well() -> None:
     """Titles of articles, symbols of variants and of OMIM, and what a field of any name has."""
     read = inert(

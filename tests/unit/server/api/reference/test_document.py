@@ -16,7 +16,7 @@ from openapi_spec_validator import validate
 
 from models.catalog import ModelCard, PromptForm
 from models.engines.base import OpenAiLayer, ServesOpenAi
-from models.errors import ArrowheadError, EngineLoading
+from models.errors import ENGINE_LOADING, ArrowheadError, EngineUnavailable
 from server.api.http_io import parse_body
 from server.api.messages.schemas import parse_count, parse_message
 from server.api.openai.chat import parse_chat
@@ -76,7 +76,7 @@ def _app(engine: Engine | None, needs_key: bool = True, name: str = "model") -> 
 
     def get() -> Engine:
         if engine is None:
-            raise EngineLoading("not yet")
+            raise EngineUnavailable("not yet", ENGINE_LOADING)
         return engine
 
     form: PromptForm = "chat" if engine is not None and engine.has_turns else "base"

@@ -251,21 +251,6 @@ async def test_linked_names_bring_their_synonyms(bench: Any) -> None:
     assert any('("dexamethasone"[mh] OR "dexamethasone"[tiab] OR "decadron"[tiab])' in term for term in terms)
 
 
-async def test_citations_of_the_best_articles_are_followed(bench: Any) -> None:
-    late = article("300", "Steroid mortality follow-up.", ("RESULTS", "Dexamethasone lowered mortality in COVID-19."))
-    handler = pubmed(ARTICLES, {"101": ["300"]})
-
-    def handle(seen: Seen) -> Answer:
-        if seen.path.endswith("efetch.fcgi"):
-            return pubmed({**ARTICLES, "300": late})(seen)
-        return handler(seen)
-
-    async with bench(handle) as made:
-        events = await made.ask(expand="cited_by")
-    assert "300" in {row["uid"] for row in done(events).details["evidence_table"]}
-    assert any("citedin of" in line for line in steps(events))
-
-
 def _jats(licence: str) -> bytes:
     return (
         '<pmc-articleset><article xmlns:xlink="http://www.w3.org/1999/xlink"><front><article-meta>'
@@ -344,17 +329,6 @@ async def test_a_place_that_fails_ends_in_a_told_outcome(bench: Any, stage: str,
             events = await made.ask(max_seconds=5)
     assert done(events).outcome == "call_failed" and references(events) == []
     assert done(events).details["abstained"] is True and "Searched: gateway" in shown(events)
-
-
-@pytest.mark.parametrize("answer", _FAILURES.values(), ids=_FAILURES)
-async def test_citations_that_cannot_be_followed_cost_only_themselves(bench: Any, answer: Answer) -> None:
-    """The articles of the searches are answered from, and the answer says what failed."""
-    handler = pubmed(ARTICLES)
-    async with bench(lambda seen: answer if seen.path.endswith("elink.fcgi") else handler(seen)) as made:
-        async with asyncio.timeout(120):
-            events = await made.ask("Which steroid lowers mortality in severe COVID-19?", expand="both", max_seconds=5)
-    assert done(events).outcome == "partial" and references(events)
-    assert "Not all went well" in shown(events) and done(events).details["faults"]
 
 
 @pytest.mark.parametrize("answer", _FAILURES.values(), ids=_FAILURES)

@@ -11,8 +11,14 @@ from server.methods.clinfo.options import ClinfoOptions, parse_options
 
 
 def test_lists_may_be_single_words_and_are_each_once() -> None:
-    options = parse_options({"journals": "BMJ", "sources": ["gateway", "gateway"], "exclude_pmids": ["7", 8]})
-    assert (options.journals, options.sources, options.exclude_pmids) == (("BMJ",), ("gateway",), ("7", "8"))
+    options = parse_options(
+        {"publication_types": "Review", "sources": ["gateway", "gateway"], "exclude_pmids": ["7", 8]}
+    )
+    assert (options.publication_types, options.sources, options.exclude_pmids) == (
+        ("Review",),
+        ("gateway",),
+        ("7", "8"),
+    )
     assert parse_options({"queries": ["a  b", "c"]}).queries == ("a b", "c") and parse_options({}) == ClinfoOptions()
 
 

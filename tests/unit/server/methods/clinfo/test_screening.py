@@ -90,11 +90,6 @@ def test_a_cross_encoder_orders_what_is_kept_and_moves_no_bar() -> None:
         (_article("a"), {"date_to": "2019"}, "date"),
         (_article("a", types=("review",)), {"publication_types": ["Review"]}, None),
         (_article("a", types=("letter",)), {"publication_types": ["Review"]}, "publication_type"),
-        (_article("a", journal_names=("bmj", "0959-8138")), {"journals": "BMJ"}, None),
-        (_article("a"), {"journals": "BMJ"}, "journal"),
-        (_article("a", mesh=("mice",)), {"species": "Mice"}, None),
-        (_article("a", "Twelve patients were treated."), {"species": ["humans"]}, None),
-        (_article("a", "Yeast grew."), {"species": ["humans"]}, "species"),
         (_article("a", ""), {}, "no_abstract"),
     ],
 )

@@ -12,7 +12,7 @@ from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import IndexDamaged, NcbiTimeout
 from retrieval.passages import Document, Hit, Passage
 from retrieval.references.csl import reference_line, ris
-from server.methods.clinfo.literature import Article, Fetched, Hits, Link, Section
+from server.methods.clinfo.literature import Article, Fetched, Hits, Section
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.clinfo.queries import MAX_HITS, Clause, Query
 from server.methods.clinfo.search import (
@@ -60,9 +60,6 @@ class FixedPlace:
         if self.failure or "unspelled" in words:
             raise NcbiTimeout("NCBI gave no answer within 1 s")
         return {word: self.spellings[word] for word in words if word in self.spellings}
-
-    async def linked(self, pmids: Sequence[str], link: Link) -> tuple[str, ...]:
-        return ()
 
     async def full_texts(self, pmcs: Sequence[str]) -> dict[str, tuple[Section, ...]]:
         return {}

@@ -35,9 +35,7 @@ def test_every_option_is_taken() -> None:
         "mask": "full",
         "max_calls": 0,
         "grammar": "off",
-        "condense": False,
         "organism": "mouse",
-        "cot": True,
         "references": False,
         "summaries": "full",
     }
@@ -61,8 +59,6 @@ def test_every_option_is_taken() -> None:
         ("grammar", ["calls"]),
         ("organism", ""),
         ("organism", "a\nb"),
-        ("condense", "yes"),
-        ("cot", 1),
         ("summaries", "none"),
         ("summaries", ["lead"]),
         ("masks", "full"),

@@ -224,7 +224,6 @@ async def test_the_names_that_a_follow_up_gets_are_no_words_of_it() -> None:
         ({"synthesis": "generated"}, "arrowhead.synthesis"),
         ({"synthesis": "quoted"}, "arrowhead.synthesis"),
         ({"linking": "model"}, "arrowhead.linking"),
-        ({"without_context": "answer"}, "arrowhead.without_context"),
         ({"sentences": 0}, "arrowhead.sentences"),
     ],
 )

@@ -188,8 +188,6 @@ async def test_the_second_choice_of_a_case_is_searched_for(bench: Any) -> None:
     ("options", "param"),
     [
         ({"synthesis": "magic"}, "arrowhead.synthesis"),
-        ({"synthesis": "extractive", "retrieval": False}, "arrowhead.retrieval"),
-        ({"synthesis": "extractive", "without_passages": "answer"}, "arrowhead.without_passages"),
         ({"sentences": 9}, "arrowhead.sentences"),
     ],
 )

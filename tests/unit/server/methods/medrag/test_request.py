@@ -1,22 +1,74 @@
-"""Options of MedRAG and i-MedRAG: the model's defaults, below those of the request."""
+"""How a medical question and the letter of its answer are read."""
 
 from __future__ import annotations
 
 import pytest
 
-from models.catalog import ModelCard
-from server.methods.base import OptionInvalid
-from server.methods.medrag.request import parse_iterated, parse_options
+from server.methods.medrag.request import MedRagOptions, ParsedQuestion, read_question
+from server.methods.shared.sentences import numbers_in, renumbered
 
-GENERAL = ModelCard(name="m", source="x")
-SMALL = ModelCard(name="s", source="x", context_tokens=1000)
+ASKED = ParsedQuestion("Which?", "multiple_choice", ("Aspirin", "Vitamin K", "Naloxone"))
 
 
-@pytest.mark.parametrize("parse", [parse_options, parse_iterated])
-def test_a_model_s_budget_of_evidence_applies_unless_the_request_has_its_own(parse: type) -> None:
-    """A model without one reads as much as its context holds."""
-    assert parse({}, GENERAL).context_tokens is None
-    assert parse({}, SMALL).context_tokens == 1000
-    assert parse({"context_tokens": 300}, SMALL).context_tokens == 300
-    with pytest.raises(OptionInvalid, match=r"arrowhead\.context_tokens: must be greater than or equal to 1"):
-        parse({"context_tokens": 0}, SMALL)
+@pytest.mark.parametrize(
+    ("written", "letter"),
+    [
+        (" B", "B"),
+        ("(B)", "B"),
+        ("**B**", "B"),
+        ("B. Vitamin K", "B"),
+        ("vitamin k.", "B"),
+        ("A drug that", ""),
+        ("D", ""),
+        ("BC", ""),
+        ("", ""),
+        ("I cannot tell", ""),
+    ],
+)
+def test_only_a_letter_that_is_no_word_counts(written: str, letter: str) -> None:
+    """An engine without grammars may write anything."""
+    assert ASKED.letter_in(written) == letter
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "letter"),
+    [
+        ("So it is. Answer: C", "C"),
+        ("**Answer:** (C)", "C"),
+        ("Answer: A\n\nWait. Answer: C.", "C"),
+        ("Answer: A drug of this kind", ""),
+        ("Answer: B. No. Answer: it depends", ""),
+        ("Answer: Z", ""),
+        ("Answer: A. is less likely than C", ""),
+        ("Answer: B. Vitamin K, as it carboxylates", "B"),
+        ("Answer: B. Vitamin K", "B"),
+        ("Answer: B. Vitamin K is less likely than heparin", ""),
+        ("Answer: B. Vitamin K, though unlikely", ""),
+        ("The answer is C", ""),
+    ],
+)
+def test_a_chain_ends_with_a_letter_only_where_it_can_be_nothing_else(reasoning: str, letter: str) -> None:
+    """Everything else is gone on with, under the grammar."""
+    assert ASKED.letter_after_mark(reasoning) == letter
+
+
+def test_choices_are_no_part_of_the_query() -> None:
+    """Whether the question lists them or they come beside it."""
+    listed = read_question("A man bleeds.\nWhich drug helps?\nA. Aspirin\nB. Vitamin K", MedRagOptions())
+    assert (listed.stem, listed.choices) == ("A man bleeds. Which drug helps?", ("Aspirin", "Vitamin K"))
+    beside = read_question("Which drug helps?", MedRagOptions(choices=("x", "y")))
+    assert (beside.stem, beside.letters) == ("Which drug helps?", "AB")
+
+
+def test_citations_are_read_in_all_their_forms() -> None:
+    """Spans that are no citation are none."""
+    assert numbers_in("a [2], b [1, 3], c [4-6] [9–10]; [x] [2020-9999] [0]") == (2, 1, 3, 4, 5, 6, 9, 10, 0)
+    assert renumbered("a [1], b [2, 3] and c [9].", {1: 7, 3: 8}) == "a [7], b [8] and c."
+
+
+def test_a_choice_that_stands_twice_keeps_the_letters_after_it() -> None:
+    """Published questions repeat a choice now and then; the key counts both."""
+    asked = read_question("Which?\nA. 24 hours\nB. 24 hours\nC. 72 hours\nD. 96 hours", MedRagOptions())
+
+    assert asked.letters == "ABCD"
+    assert asked.shown("C") == "C. 72 hours"

@@ -21,7 +21,7 @@ from blast_data import bases, needs_blast, residues, running_in, script, write_f
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from retrieval.errors import BlastDatabaseError
+from retrieval.errors import BLAST_DATABASE, GatewayDataError
 from retrieval.gateway.blast.databases.build import FastaTotals, build_blast_database, fasta_text, taxid_lines
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, discover_databases, is_unchanged, read_database
 from retrieval.storage.files import build_lock, recover, recover_all, replace_folder
@@ -95,7 +95,7 @@ def test_a_database_without_a_sequence_is_makeblastdbs_error(quick_path: Path) -
     good = write_fasta(quick_path / "good.fasta", {"one": bases(50, 1)})
     build(good, quick_path / "blast")
     (quick_path / "empty.fasta").touch()
-    with pytest.raises(BlastDatabaseError, match="makeblastdb failed: No sequences added"):
+    with pytest.raises(GatewayDataError, match="makeblastdb failed: No sequences added", check=BLAST_DATABASE.is_of):
         build(quick_path / "empty.fasta", quick_path / "blast")
     assert entries(quick_path / "blast", "genes") == ["one|50|0|"]
     assert [path.name for path in (quick_path / "blast").glob(".*")] == [".genes.lock"]
@@ -117,7 +117,7 @@ def test_a_database_without_a_sequence_is_makeblastdbs_error(quick_path: Path) -
 )
 def test_a_bad_file_is_named_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
     """makeblastdb would drop the letters it does not know with a note; here nothing is dropped."""
-    with pytest.raises(BlastDatabaseError) as wrong:
+    with pytest.raises(GatewayDataError, check=BLAST_DATABASE.is_of) as wrong:
         rewritten(content, tmp_path)
     assert message in wrong.value.message
 
@@ -177,7 +177,7 @@ def test_uniprots_organisms_are_read_from_its_titles(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "../evil", "a b", "Genes", ".x", "-x", "x" * 64, "genes\n"])
 def test_a_name_that_is_no_plain_word_is_refused(tmp_path: Path, name: str) -> None:
     """Before anything is written."""
-    with pytest.raises(BlastDatabaseError, match="a name is"):
+    with pytest.raises(GatewayDataError, match="a name is", check=BLAST_DATABASE.is_of):
         build(tmp_path / "x.fasta", tmp_path / "blast", name=name)
     assert not (tmp_path / "blast").exists()
 
@@ -188,7 +188,7 @@ def test_makeblastdb_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.Monkey
     script(tmp_path, "blastdbcmd", "exit 0")
     monkeypatch.setenv("PATH", str(tmp_path))
     fasta = write_fasta(tmp_path / "x.fasta", {f"s{n}": bases(9000, n) for n in range(50)})
-    with pytest.raises(BlastDatabaseError, match=r"makeblastdb ran longer than 0.3 s"):
+    with pytest.raises(GatewayDataError, match=r"makeblastdb ran longer than 0.3 s", check=BLAST_DATABASE.is_of):
         build(fasta, tmp_path / "blast", timeout_s=0.3)
     assert not running_in(tmp_path)
     assert [path.name for path in (tmp_path / "blast").iterdir()] == [".genes.lock"]
@@ -203,7 +203,7 @@ def test_a_database_is_built_by_one_process_at_a_time(tmp_path: Path, monkeypatc
     (tmp_path / "blast").mkdir()
     with (
         build_lock(tmp_path / "blast" / "genes", wait_s=0),
-        pytest.raises(BlastDatabaseError, match="being built by another process"),
+        pytest.raises(GatewayDataError, match="being built by another process", check=BLAST_DATABASE.is_of),
     ):
         build(write_fasta(tmp_path / "x.fasta", {"a": "ACGT"}), tmp_path / "blast")
 

@@ -9,7 +9,6 @@ from retrieval.graph.linking.dictionary_lookup.dictionary import (
     Dictionary,
     build_dictionary,
     common_names,
-    drugs_not_in,
     unusual_words,
 )
 from retrieval.graph.linking.dictionary_lookup.names import ordinary_words
@@ -64,20 +63,6 @@ def test_the_table_has_each_name_once_and_no_ordinary_word_for_a_drug() -> None:
     brands = [entry.name for entry in entries if entry.name.istitle() and entry.targets[0].islower()]
     english = ordinary_words()
     assert {name for name in brands if len(fold(name)) == 1 and english.has([name.casefold()])[0]} <= {"Concerta"}
-
-
-@pytest.mark.parametrize(
-    ("question", "missing"),
-    [
-        ("Does protamine reverse rivaroxaban?", ("rivaroxaban",)),
-        ("Does protamine sulfate reverse Xarelto or an obscuraxaban?", ("Xarelto", "obscuraxaban")),
-        ("Is Tylenol toxic to the liver in April?", ()),
-        ("Does protamine reverse heparins?", ()),
-    ],
-)
-def test_drugs_that_a_text_has_under_none_of_their_names(question: str, missing: tuple[str, ...]) -> None:
-    """Known by the table, or by the ending of their name."""
-    assert drugs_not_in("Protamine reverses heparin. Paracetamol is toxic to the liver.", question) == missing
 
 
 def test_unusual_words_are_those_of_no_english_list_in_any_form() -> None:

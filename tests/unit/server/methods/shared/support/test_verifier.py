@@ -12,7 +12,7 @@ from lexical_verifier import LexicalJudge
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
-from models.errors import EncoderUnavailable
+from models.errors import ENCODER_UNAVAILABLE, ModelError
 from models.verifiers.base import Judgement, Pair
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Message
@@ -85,7 +85,7 @@ def test_the_bar_is_what_nearly_all_stated_sentences_reach() -> None:
 
 class Failing(LexicalJudge):
     async def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
-        raise EncoderUnavailable("the verifier is down")
+        raise ModelError("the verifier is down", ENCODER_UNAVAILABLE)
 
 
 async def test_the_trained_verifier_reads_the_nearest_sentences_of_each_claim() -> None:
