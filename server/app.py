@@ -19,6 +19,7 @@ from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.api import system
 from server.api.answers.kept import KeepAnswers, KeptReplies
+from server.api.files import files, vector_stores
 from server.api.mcp import endpoint
 from server.api.mcp.endpoint import McpEndpoint
 from server.api.openai import chat, completions, models
@@ -53,7 +54,7 @@ class Application(FastAPI):
 # In the order in which the description of the API has them.
 _ROUTED: Final = (
     *(chat, completions, responses, dispatch, models, embeddings, verify, decisions, search, namespaces),
-    *(stored_documents, documents, endpoint, system, document, web),
+    *(stored_documents, documents, files, vector_stores, endpoint, system, document, web),
 )
 
 

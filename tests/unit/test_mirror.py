@@ -19,6 +19,16 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/cli/mcp.py",
         "server/serving/mcp_stdio.py",
     ),
+    "tests/http/test_vector_stores.py": (
+        "server/api/answers/file_search.py",
+        "server/api/files/files.py",
+        "server/api/files/schemas.py",
+        "server/api/files/vector_stores.py",
+        "server/jobs/attribute_filters.py",
+        "server/jobs/stored_files.py",
+        "server/jobs/vector_stores.py",
+    ),
+    "tests/contract/test_records_contract.py": ("retrieval/storage/records.py",),
     "tests/unit/server/exports/test_exports.py": (
         "server/exports/formats.py",
         "server/exports/report.py",

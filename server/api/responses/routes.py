@@ -16,11 +16,18 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from server.api.answers.file_search import (
+    FileCitations,
+    FileScope,
+    scope_of,
+    searching_model,
+    take_file_search,
+)
 from server.api.answers.rendering import Choice, model_for, own_address, side_job, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, Indexed, fan_out
 from server.api.declarations import ANSWER_ERRORS, TIMEOUT, Reads, streamed
 from server.api.http_io import EVENTS, Chunk, cancel_on_disconnect, read_json, stream_reply
-from server.api.responses.items import Ending, ResponseItems, Wire
+from server.api.responses.items import Ending, FileItems, ResponseItems, Wire
 from server.api.responses.schemas import (
     ResponseEvent,
     ResponseReply,
@@ -123,15 +130,17 @@ _STREAM = (
 )
 async def create_response(request: Request) -> Response:
     services: Services = request.app.state.services
-    sent = await read_json(request, services.settings.server.max_body_bytes)
-    if services.lifecycle.may_serve_openai and (plain := await dispatch_plain(request, sent)) is not None:
+    sent, search = take_file_search(await read_json(request, services.settings.server.max_body_bytes))
+    is_openai = services.lifecycle.may_serve_openai and search is None
+    if is_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body = parse_responses(sent)
     job = side_job(request.headers, body.messages[-1].content)
-    answers = _answers(services, body, request.state.principal, job)
+    scope = None if search is None else await scope_of(services, request.state.principal, search)
+    answers = _answers(services, body, request.state.principal, job, scope)
     answers.set_own_address(own_address(request, services.settings.server.allowed_hosts))
     await answers.check(request.headers.get(TIMEOUT_HEADER))
-    answer = _Answer(answers, body, services)
+    answer = _Answer(answers, body, services, scope)
     if body.fields.stream:
         return await stream_reply(request, answers, answer.events(), EVENTS)
     async with cancel_on_disconnect(request.receive):
@@ -148,7 +157,9 @@ async def stored_response(response_id: str) -> Response:
     raise RequestError("responses are not stored here", RESPONSE_NOT_STORED, param="response_id")
 
 
-def _answers(services: Services, body: ResponsesRequest, principal: Principal, job: str | None) -> Answers:
+def _answers(
+    services: Services, body: ResponsesRequest, principal: Principal, job: str | None, scope: FileScope | None
+) -> Answers:
     head = TraceHead(f"resp_{uuid.uuid4().hex}", body.fields.model, principal.owner, int(time.time()))
     ask = AnswerRequest(
         request_id=head.id,
@@ -157,7 +168,11 @@ def _answers(services: Services, body: ResponsesRequest, principal: Principal, j
         options={} if job else body.fields.arrowhead or {},
         key_id=principal.key_id,
     )
-    answers = Answers(services, model_for(services, head.model, job, principal), fan_out(ask, 1), head)
+    if scope is None:
+        served = model_for(services, head.model, job, principal)
+    else:
+        served, ask = searching_model(services, head.model, principal), scope.narrowed(ask)
+    answers = Answers(services, served, fan_out(ask, 1), head)
     answers.set_side_job(job)
     return answers
 
@@ -165,13 +180,26 @@ def _answers(services: Services, body: ResponsesRequest, principal: Principal, j
 class _Answer:
     """Build one response, complete or as a stream of events."""
 
-    def __init__(self, answers: Answers, body: ResponsesRequest, services: Services) -> None:
+    def __init__(
+        self, answers: Answers, body: ResponsesRequest, services: Services, scope: FileScope | None = None
+    ) -> None:
         self._answers = answers
         self._choice = answers.choices[0]
         self._body = body
         self._tokenizer = services.lifecycle.get().tokenizer
         decode = self._tokenizer.decode if body.wants_logprobs else None
-        self._items = ResponseItems(answers.head.id.removeprefix("resp_"), decode)
+        stem = answers.head.id.removeprefix("resp_")
+        self._items = (
+            ResponseItems(stem, decode)
+            if scope is None
+            else FileItems(
+                stem,
+                FileCitations(scope),
+                body.messages[-1].content,
+                with_results=body.wants_results,
+                decode=decode,
+            )
+        )
         self._numbers = count()
 
     async def collect(self) -> None:

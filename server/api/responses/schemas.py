@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
+from server.api.answers.file_search import TOOLS_SCHEMA
 from server.api.declarations import HAS_TEXT, OPTIONS, QUESTION, Reply, Schema, user_message, with_unused
 from server.api.http_io import Body, first_error
 from server.api.openai.schemas import (
@@ -36,7 +37,7 @@ NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "conversation": ((None,), _NOT_STORED),
     "store": ((None, False), "responses are not stored here: send false, or leave store out"),
     "background": ((None, False), "answers are given while the client waits: use stream: true"),
-    "tools": ((None, []), "is not served: methods make their calls themselves"),
+    "tools": ((None, []), "file_search is served; methods make their calls themselves"),
     "tool_choice": ((None, "none", "auto"), "is not served: methods make their calls themselves"),
     "parallel_tool_calls": ((None, True, False), "is true or false"),
     "max_tool_calls": ((None,), "is not served: arrowhead.max_calls is genegpt's limit"),
@@ -72,7 +73,11 @@ _Include = Literal[
 _EVENTS: Final = (
     *(f"response.{state}" for state in ("created", "in_progress", "completed", "incomplete", "failed")),
     *(f"response.output_item.{what}" for what in ("added", "done")),
-    *(f"response.web_search_call.{what}" for what in ("in_progress", "searching", "completed")),
+    *(
+        f"response.{kind}_search_call.{what}"
+        for kind in ("web", "file")
+        for what in ("in_progress", "searching", "completed")
+    ),
     *(f"response.reasoning_summary_part.{what}" for what in ("added", "done")),
     *(f"response.reasoning_summary_text.{what}" for what in ("delta", "done")),
     *(f"response.content_part.{what}" for what in ("added", "done")),
@@ -148,6 +153,7 @@ def _add_rules(schema: Schema) -> None:
     """Add to the JSON schema what ``parse_responses`` checks."""
     with_unused(schema, {name: values for name, (values, _) in NEUTRAL.items()}, IGNORED)
     schema["properties"]["reasoning"]["type"] = ["object", "null"]
+    schema["properties"]["tools"] = {"anyOf": [{"enum": [None, []]}, TOOLS_SCHEMA]}
     items = schema["properties"]["input"]["anyOf"][1]
     passed = {"anyOf": [{"enum": sorted(SKIPPED)}, {"pattern": f"^{CLIENTS_OWN}"}]}
     own = {"type": "object", "properties": {"type": {"type": "string"} | passed}, "required": ["type"]}
@@ -182,7 +188,7 @@ class OutputItem(Reply):
     """Describe one item of a response's output."""
 
     id: str
-    type: Literal["message", "reasoning", "web_search_call"]
+    type: Literal["message", "reasoning", "web_search_call", "file_search_call"]
     status: str
 
 
@@ -219,6 +225,10 @@ class ResponsesRequest:
     fields: Fields
     messages: tuple[Message, ...]
     parallel_tool_calls: bool = True
+
+    @property
+    def wants_results(self) -> bool:
+        return "file_search_call.results" in (self.fields.include or ())
 
     @property
     def wants_logprobs(self) -> bool:

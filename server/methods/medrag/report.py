@@ -56,7 +56,8 @@ class Outcome:
 
 def retrieved(queries: Sequence[str], passages: Sequence[RankedPassage]) -> Retrieved:
     """Return the event that lists the addresses of the passages that are read."""
-    return Retrieved(tuple(queries), tuple(dict.fromkeys(one.document.url for one in passages if one.document.url)))
+    urls = dict.fromkeys(one.document.url for one in passages if one.document.url)
+    return Retrieved(tuple(queries), tuple(urls), tuple(passages))
 
 
 @dataclass(frozen=True, slots=True)
