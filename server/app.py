@@ -24,7 +24,9 @@ from server.api.mcp import endpoint
 from server.api.mcp.endpoint import McpEndpoint
 from server.api.openai import chat, completions, models
 from server.api.reference import document
+from server.api.responses import conversations, stored
 from server.api.responses import routes as responses
+from server.api.responses.background import BackgroundAnswers
 from server.api.retrieval import decisions, documents, embeddings, namespaces, search, stored_documents, verify
 from server.api.vllm_passthrough import dispatch
 from server.error_mapping import error_reply
@@ -53,7 +55,20 @@ class Application(FastAPI):
 
 # In the order in which the description of the API has them.
 _ROUTED: Final = (
-    *(chat, completions, responses, dispatch, models, embeddings, verify, decisions, search, namespaces),
+    *(
+        chat,
+        completions,
+        responses,
+        stored,
+        conversations,
+        dispatch,
+        models,
+        embeddings,
+        verify,
+        decisions,
+        search,
+        namespaces,
+    ),
     *(stored_documents, documents, files, vector_stores, endpoint, system, document, web),
 )
 
@@ -63,6 +78,7 @@ def create_app(services: Services) -> Application:
 
     Until the model is loaded, requests for answers get a 503.
     """
+    background = BackgroundAnswers()
     kept = KeptReplies(is_off=services.settings.traces.max_traces == 0)
 
     @asynccontextmanager
@@ -73,6 +89,7 @@ def create_app(services: Services) -> Application:
             yield
         finally:
             await kept.close()
+            await background.close()
             await app.state.mcp.close()
             await services.close()
 
@@ -91,6 +108,7 @@ def create_app(services: Services) -> Application:
     )
     app.state.services = services
     app.state.kept = kept
+    app.state.background = background
     app.state.mcp = McpEndpoint(services.settings.server.max_body_bytes)
     for module in _ROUTED:
         app.include_router(module.router)

@@ -38,6 +38,7 @@ from server.observability.metrics import Observability, metrics_only
 from server.on_demand import OnDemand
 from server.settings.loading import SettingsInvalid
 from server.settings.schema import Settings
+from server.state.responses import StoredResponses
 from server.traces import TraceStore
 from server.types import id_of_digest
 from server.wiring.namespaces import uses_card
@@ -75,7 +76,8 @@ class Components:
 
     ``methods`` by name, the plain model under ``direct``; ``adapters`` of the plain model by the name of each.
     ``egress`` None: no method makes calls. ``closers`` run at shutdown, last one first. ``key_lookup`` None: the keys
-    of the settings alone. ``passages`` None: over ``retrieval``. ``verifier`` None: the one that the settings name.
+    of the settings alone. ``responses`` None: none are stored. ``passages`` None: over ``retrieval``. ``verifier``
+    None: the one that the settings name.
     """
 
     settings: Settings
@@ -88,6 +90,7 @@ class Components:
     verifier: VerifierService | None = None
     egress: Egress | None = None
     key_lookup: ApiKeyLookup | None = None
+    responses: StoredResponses | None = None
     rates: RateLimiter = field(default_factory=LocalRateLimiter)
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
     observability: Observability = field(default_factory=metrics_only)
@@ -105,6 +108,7 @@ class Services:
         self.retrieval = components.retrieval
         self.passages = components.passages or PassageService(components.retrieval, components.settings.retrieval)
         self.encoders = components.retrieval.encoders
+        self.responses = components.responses
         self._records = records_of(components.retrieval)
         self.files = StoredFiles(self._records, components.retrieval.uploads.max_bytes)
         namespaces, uploads = components.retrieval.namespaces, components.retrieval.uploads
@@ -296,6 +300,8 @@ class Services:
         while True:
             try:
                 await asyncio.to_thread(self.vector_stores.sweep)
+                if self.responses is not None:
+                    await asyncio.to_thread(self.responses.sweep)
             except ArrowheadError as error:
                 log.warning("what has expired is not deleted yet: cause=%s", type(error).__name__)
             await asyncio.sleep(_SWEEP_S)
@@ -334,6 +340,8 @@ class Services:
         for closer in reversed(self._closers):
             await closer()
         self._records.close()
+        if self.responses is not None:
+            self.responses.close()
         self.key_lookup.close()
 
 

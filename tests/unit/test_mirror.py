@@ -28,6 +28,14 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/jobs/stored_files.py",
         "server/jobs/vector_stores.py",
     ),
+    "tests/http/test_stored_responses.py": (
+        "server/api/answers/pages.py",
+        "server/api/responses/background.py",
+        "server/api/responses/conversations.py",
+        "server/api/responses/state.py",
+        "server/api/responses/stored.py",
+    ),
+    "tests/contract/test_stored_responses_contract.py": ("server/state/responses.py",),
     "tests/contract/test_records_contract.py": ("retrieval/storage/records.py",),
     "tests/unit/server/exports/test_exports.py": (
         "server/exports/formats.py",

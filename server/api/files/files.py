@@ -14,8 +14,9 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
+from server.api.answers.pages import ListReply, listed, page_of, page_parameters
 from server.api.declarations import CHANGE_ERRORS, errors, parameter
-from server.api.files.schemas import PURPOSES, ListReply, ObjectReply, file_object, listed, page_of, page_parameters
+from server.api.files.schemas import PURPOSES, ObjectReply, file_object
 from server.api.retrieval.namespaces import require_changes
 from server.errors import UPLOAD_TOO_LARGE, ClientDisconnected, InvalidRequest, RequestError
 from server.jobs.stored_files import NewFile, StoredFile

@@ -15,12 +15,12 @@ from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.errors import NamespaceInvalid
 from server.api.answers.file_search import FileSearch, found_chunks, scope_of
+from server.api.answers.pages import ListReply, listed, page_of, page_parameters
 from server.api.declarations import CHANGE_ERRORS, RETRIEVAL_ERRORS, Reads, errors, parameter
 from server.api.files.schemas import (
     STATES,
     BatchBody,
     ChunkingStrategy,
-    ListReply,
     MemberBody,
     MemberUpdate,
     ObjectReply,
@@ -28,10 +28,7 @@ from server.api.files.schemas import (
     VectorStoreBody,
     VectorStoreUpdate,
     counts_object,
-    listed,
     member_object,
-    page_of,
-    page_parameters,
     store_object,
 )
 from server.api.http_io import cancel_on_disconnect, parse_body, read_json

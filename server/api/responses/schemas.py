@@ -1,6 +1,6 @@
 """Define and parse the bodies of ``POST /v1/responses``; knows nothing of models or methods.
 
-Nothing is stored, so fields that name an earlier response are refused, with an alternative. Items of our own answers
+Where nothing is stored, fields that name an earlier response are refused, with an alternative. Items of our own answers
 that clients send back with the history (reasoning, searches) do not affect the next answer and are dropped.
 """
 
@@ -18,24 +18,27 @@ from server.api.http_io import Body, first_error
 from server.api.openai.schemas import (
     MAX_MESSAGES,
     MAX_TEXT,
-    AnswerRecord,
     Temperature,
     TopP,
     is_neutral,
     refusal_as,
     refuse_other_parts,
 )
+from server.api.responses.state import NOTHING_KEPT, Kept
 from server.api.vllm_passthrough.history import CLIENTS_OWN, SKIPPED
 from server.errors import InvalidRequest, UnsupportedField
 from server.methods.base import Message, Sampling
 
 LOGPROBS: Final = "message.output_text.logprobs"
-_NOT_STORED: Final = "responses are not stored here: send the earlier items in input"
+_NOT_STORED: Final = "responses are not stored here (state.responses_key_file): send the earlier items in input"
 # Field -> values that mean "not used", and the error text for any other value.
 NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "previous_response_id": ((None,), _NOT_STORED),
     "conversation": ((None,), _NOT_STORED),
-    "store": ((None, False), "responses are not stored here: send false, or leave store out"),
+    "store": (
+        (None, False),
+        "responses are not stored here (state.responses_key_file): send false, or leave store out",
+    ),
     "background": ((None, False), "answers are given while the client waits: use stream: true"),
     "tools": ((None, []), "file_search is served; methods make their calls themselves"),
     "tool_choice": ((None, "none", "auto"), "is not served: methods make their calls themselves"),
@@ -193,18 +196,17 @@ class OutputItem(Reply):
 
 
 class ResponseReply(Reply):
-    """Describe a response; nothing of it is stored."""
+    """Describe a response."""
 
     id: str
     object: Literal["response"]
     created_at: int
-    status: Literal["completed", "incomplete"]
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
     incomplete_details: dict[str, Any] | None
     model: str
     output: list[OutputItem]
-    store: Literal[False]
+    store: bool
     usage: ResponseUsage | None
-    arrowhead: AnswerRecord
 
 
 class ResponseEvent(Reply):
@@ -225,6 +227,7 @@ class ResponsesRequest:
     fields: Fields
     messages: tuple[Message, ...]
     parallel_tool_calls: bool = True
+    kept: Kept = NOTHING_KEPT
 
     @property
     def wants_results(self) -> bool:
@@ -291,10 +294,10 @@ def _messages(value: object) -> list[Message]:
         raise InvalidRequest("input: must be text or a list of items", param="input")
     if len(value) > MAX_MESSAGES:
         raise InvalidRequest(f"input: at most {MAX_MESSAGES} items are taken", param="input")
-    return [message for place, item in enumerate(value) if (message := _message(item, f"input[{place}]"))]
+    return [message for place, item in enumerate(value) if (message := read_item(item, f"input[{place}]"))]
 
 
-def _message(item: object, place: str) -> Message | None:
+def read_item(item: object, place: str) -> Message | None:
     """Return the message of an input item, None for an item that does not affect the next answer."""
     if not isinstance(item, dict):
         raise InvalidRequest(f"{place}: must be an item", param=place)
