@@ -61,8 +61,8 @@ def parse_filter(value: object, place: str = "filters", depth: int = 0) -> Filte
     if not isinstance(value, dict) or kind not in _TYPES:
         _refuse(f"{place}.type", f"one of {', '.join(_TYPES)}")
     fields = {"type", "filters"} if kind in ("and", "or") else {"type", "key", "value"}
-    for name in [*fields - value.keys(), *value.keys() - fields]:
-        _refuse(f"{place}.{str(name)[:40]}", "field required" if name in fields else "there is no such field")
+    for name in sorted(map(str, fields ^ value.keys())):
+        _refuse(f"{place}.{name[:40]}", "field required" if name in fields else "there is no such field")
     if kind in ("and", "or"):
         parts = value["filters"]
         if not isinstance(parts, list) or not 0 < len(parts) <= _MAX_PARTS or depth >= _MAX_DEPTH:

@@ -44,6 +44,8 @@ _DAY_S: Final = 86_400
 _ACTIVE_S: Final = 60.0
 _PATIENCE_S: Final = 10.0
 _POLL_S: Final = 0.05
+_YOUNG_S: Final = 10.0
+_ALL: Final = 1_000_000
 State = Literal["in_progress", "completed", "cancelled", "failed"]
 
 
@@ -157,7 +159,7 @@ class VectorStores:
 
     def all(self, principal: Principal) -> list[VectorStore]:
         """Return the vector stores that a key may read: namespaces without notes, then the others, the oldest first."""
-        noted = {record.id: _store(record) for record in self._records.page(Selection(kind=STORE))}
+        noted = {record.id: _store(record) for record in self._records.page(Selection(kind=STORE), limit=_ALL)}
         names = self._access.names(principal)
         plain = [VectorStore(id=name, name=name) for name in names if name not in noted]
         return plain + [one for one in noted.values() if one.id in names and _may_see(principal, one)]
@@ -272,7 +274,10 @@ class VectorStores:
     def settle(self, store: VectorStore, state: State, batch: str = "") -> None:
         """End the files that still wait, since their job has ended or was cancelled before it came to them."""
         why = ("server_error", "its job ended before it was read; add the file again")
+        young = self._now() - _YOUNG_S
         for member in self.members(store, state="in_progress", batch=batch):
+            if state == "failed" and member.created > young:
+                continue  # its job may have come since
             self.put_member(replace(member, state=state, fault=why if state == "failed" else None))
 
     def detach(self, member: Member) -> None:
@@ -304,7 +309,7 @@ class VectorStores:
         Raises:
             NamespaceBusy: one of them is being changed; the file is still there.
         """
-        for record in self._records.page(Selection(kind=MEMBER, ref=file_id)):
+        for record in self._records.page(Selection(kind=MEMBER, ref=file_id), limit=_ALL):
             self.detach(_member(record))
         self._files.delete(file_id)
 
@@ -313,7 +318,7 @@ class VectorStores:
         self._files.sweep()
         for file_id in self._files.expired():
             _unless_busy(partial(self.delete_file, file_id))
-        for record in self._records.page(Selection(kind=STORE)):
+        for record in self._records.page(Selection(kind=STORE), limit=_ALL):
             if not self._namespaces.stores.exists(record.id):
                 self._forget(record.id)
             elif _store(record).has_expired(self._now()):

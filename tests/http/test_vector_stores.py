@@ -401,6 +401,33 @@ async def test_errors_name_the_field(site: Site, path: str, body: Any, param: st
     assert error["param"] == param
 
 
+@pytest.mark.parametrize(
+    ("tools", "param"),
+    [
+        (5, "tools"),
+        ([{"type": "file_search"}, {"type": "file_search"}], "tools"),
+        ([{"type": "file_search"}], "tools[0].vector_store_ids"),
+        ([{"type": "file_search", "vector_store_ids": [5]}], "tools[0].vector_store_ids"),
+        ([{"type": "file_search", "vector_store_ids": ["none"]}], "tools[0].vector_store_ids"),
+        ([{"type": "file_search", "vector_store_ids": ["x"], "max_num_results": 0}], "tools[0].max_num_results"),
+        ([{"type": "file_search", "vector_store_ids": ["x"], "filters": {"type": "eq"}}], "tools[0].filters.key"),
+        (
+            [{"type": "file_search", "vector_store_ids": ["x"], "ranking_options": {"score_threshold": 0.5}}],
+            "tools[0].ranking_options",
+        ),
+    ],
+)
+async def test_a_wrong_tool_is_refused_by_name(site: Site, tools: Any, param: str) -> None:
+    headers = {"Authorization": f"Bearer {OPERATOR}"}
+    for path, asked in (
+        ("/v1/responses", {"input": QUESTION}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": QUESTION}]}),
+    ):
+        reply = await site.http.post(path, json={"model": "base", "tools": tools} | asked, headers=headers)
+        error = reply.json()["error"]
+        assert (reply.status_code in (404, 422), error["param"]) == (True, param), error
+
+
 async def test_uploads_are_bounded(site: Site) -> None:
     client = site.client()
     with pytest.raises(openai.APIStatusError) as caught:

@@ -63,8 +63,7 @@ def take_file_search(body: object) -> tuple[object, FileSearch | None]:
         InvalidRequest: a field of the tool is wrong; ``param`` names it.
     """
     tools = body.get("tools") if isinstance(body, dict) else None
-    places = [at for at, tool in enumerate(tools or ()) if isinstance(tool, dict) and tool.get("type") == TOOL]
-    if not isinstance(body, dict) or not isinstance(tools, list) or not places:
+    if not isinstance(body, dict) or not isinstance(tools, list) or not any(map(_is_tool, tools)):
         return body, None
     if len(tools) > 1:
         raise UnsupportedField("tools: file_search is served as the only tool of a request", param="tools")
@@ -74,7 +73,11 @@ def take_file_search(body: object) -> tuple[object, FileSearch | None]:
         return rest, None
     if choice not in (None, "auto", "required") and choice != {"type": TOOL}:
         raise InvalidRequest('tool_choice: none, auto, required or {"type": "file_search"}', param="tool_choice")
-    return rest, _parsed(tools[0], f"tools[{places[0]}]")
+    return rest, _parsed(tools[0], "tools[0]")
+
+
+def _is_tool(tool: object) -> bool:
+    return isinstance(tool, dict) and tool.get("type") == TOOL
 
 
 def _parsed(tool: Mapping[str, Any], place: str) -> FileSearch:
@@ -88,14 +91,11 @@ def _parsed(tool: Mapping[str, Any], place: str) -> FileSearch:
     if not isinstance(k, int) or isinstance(k, bool) or not 0 < k <= _MAX_RESULTS:
         _refuse(f"{place}.max_num_results", f"a whole number from 1 to {_MAX_RESULTS}")
     ranking = tool.get("ranking_options") or {}
-    if not isinstance(ranking, dict) or not ranking.keys() <= {"ranker", "score_threshold"}:
-        _refuse(f"{place}.ranking_options", "score_threshold and ranker are served")
-    threshold = ranking.get("score_threshold") or 0.0
-    if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-        _refuse(f"{place}.ranking_options.score_threshold", "a number from 0 to 1")
+    if not isinstance(ranking, dict) or set(ranking) - {"ranker"}:
+        _refuse(f"{place}.ranking_options", "the verifier decides what answers; leave ranking_options out")
     filters = tool.get("filters")
     passes = None if filters is None else parse_filter(filters, f"{place}.filters")
-    return FileSearch(tuple(dict.fromkeys(stores)), k, passes, threshold, f"{place}.vector_store_ids")
+    return FileSearch(tuple(dict.fromkeys(stores)), k, passes, place=f"{place}.vector_store_ids")
 
 
 def _is_text(value: object) -> bool:
@@ -232,8 +232,7 @@ class FileCitations:
     def feed(self, event: Event) -> None:
         match event:
             case Retrieved(passages=passages):
-                wide = replace(self.scope, search=replace(self.scope.search, threshold=0.0))
-                self.chunks |= {str(one.found.passage.passage_id): one for one in wide.chunks(passages)}
+                self.chunks |= {str(one.found.passage.passage_id): one for one in self.scope.chunks(passages)}
             case TextDelta(text=text, channel="answer"):
                 self._text.append(text)
             case Evidence(references=references):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -148,7 +149,8 @@ async def update_store(request: Request, vector_store_id: str) -> Response:
         metadata=store.metadata if body.metadata is None else body.metadata,
     )
     if "expires_after" in body.model_fields_set:
-        changed = replace(changed, days=body.expires_after.days if body.expires_after else None)
+        days = body.expires_after.days if body.expires_after else None
+        changed = replace(changed, days=days, active=int(time.time()))
     await asyncio.to_thread(services.vector_stores.put, changed)
     return await _shown(request, changed)
 

@@ -90,7 +90,7 @@ def _checked(items: Sequence[dict[str, Any]]) -> list[Item]:
     """
     for place, item in enumerate(items):
         read_item(item, f"items[{place}]")
-    return [item_with_id({name: value for name, value in item.items() if name != "id"}) for item in items]
+    return [item_with_id(item) for item in items]
 
 
 @router.post("/v1/conversations", summary="Begin a conversation", openapi_extra=Reads(ConversationBody), responses=_ONE)

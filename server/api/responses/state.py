@@ -78,7 +78,7 @@ def input_items(value: object) -> list[Item]:
 
 
 def item_with_id(item: Mapping[str, Any]) -> Item:
-    """Return an item as it is stored: with an id, and the content of a message as parts."""
+    """Return an item as it is stored: with an id of our own, and the content of a message as parts."""
     kind = item.get("type", "message")
     made = {"id": f"{'msg' if kind == 'message' else 'item'}_{uuid.uuid4().hex}", "type": kind, "status": "completed"}
     content = item.get("content")
@@ -86,7 +86,7 @@ def item_with_id(item: Mapping[str, Any]) -> Item:
         part = "output_text" if item.get("role") == "assistant" else "input_text"
         more: Item = {"annotations": []} if part == "output_text" else {}
         content = [{"type": part, "text": content, **more}]
-    named = {name: value for name, value in item.items() if value is not None}
+    named = {name: value for name, value in item.items() if value is not None and name != "id"}
     return made | named | ({"content": content} if content is not None else {})
 
 
