@@ -19,12 +19,15 @@ from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.api import system
 from server.api.answers.kept import KeepAnswers, KeptReplies
+from server.api.files import files, vector_stores
 from server.api.mcp import endpoint
 from server.api.mcp.endpoint import McpEndpoint
 from server.api.messages import routes as messages
 from server.api.openai import chat, completions, models
 from server.api.reference import document
+from server.api.responses import conversations, stored
 from server.api.responses import routes as responses
+from server.api.responses.background import BackgroundAnswers
 from server.api.retrieval import decisions, documents, embeddings, namespaces, search, stored_documents, verify
 from server.error_mapping import ErrorReply, error_reply
 from server.errors import EgressRaised
@@ -52,8 +55,9 @@ class Application(FastAPI):
 
 # In the order in which the description of the API has them.
 _ROUTED: Final = (
-    *(chat, completions, responses, messages, models, embeddings, verify, decisions, search, namespaces),
-    *(stored_documents, documents, endpoint, system, document, web),
+    *(chat, completions, responses, stored, conversations, messages, models),
+    *(embeddings, verify, decisions, search, namespaces),
+    *(stored_documents, documents, files, vector_stores, endpoint, system, document, web),
 )
 
 
@@ -62,6 +66,7 @@ def create_app(services: Services) -> Application:
 
     Until the model is loaded, requests for answers get a 503.
     """
+    background = BackgroundAnswers()
     kept = KeptReplies(is_off=services.settings.traces.max_traces == 0)
 
     @asynccontextmanager
@@ -72,6 +77,7 @@ def create_app(services: Services) -> Application:
             yield
         finally:
             await kept.close()
+            await background.close()
             await app.state.mcp.close()
             await services.close()
 
@@ -90,6 +96,7 @@ def create_app(services: Services) -> Application:
     )
     app.state.services = services
     app.state.kept = kept
+    app.state.background = background
     app.state.mcp = McpEndpoint(services.settings.server.max_body_bytes)
     for module in _ROUTED:
         app.include_router(module.router)

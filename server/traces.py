@@ -86,8 +86,8 @@ class TraceRecorder:
                 self._steps.append(text)
             case Done():
                 self._done = event
-            case Retrieved():
-                self._searches.append(asdict(event))
+            case Retrieved(queries=queries, sources=sources):
+                self._searches.append({"queries": queries, "sources": sources})
             case CallMade() | TextDelta() | ToolCalled() | EvidenceRead():
                 pass
 

@@ -22,6 +22,7 @@ from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import BM25, DENSE, MAX_K, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import FusedLists, Searcher, SearchOptions, default_retriever, target_of
+from retrieval.corpus.store.base import PassageFilter
 from retrieval.errors import NamespaceUnknown
 from retrieval.index.backends.card import Card
 from retrieval.lexical.fusion import reciprocal_rank_fusion
@@ -122,7 +123,7 @@ class PassageService:
         self._making = asyncio.Lock()
 
     def open(self, ask: AnswerRequest) -> AllowedPassages:
-        return AllowedPassages(self, ask.namespaces)
+        return AllowedPassages(self, ask.namespaces, ask.documents)
 
     def names(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
         """Return the readable namespaces; a data folder without any has the package's notes.
@@ -226,10 +227,11 @@ def notes_dir(data_dir: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class AllowedPassages:
-    """Restrict the service to the namespaces that one request may read."""
+    """Restrict the service to the namespaces that one request may read, and to ``documents`` where these are named."""
 
     service: PassageService
     allowed: frozenset[str] | None
+    documents: frozenset[str] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -239,7 +241,7 @@ class AllowedPassages:
         self.service.check(passage_query, self.allowed)
 
     async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
-        return await self.service.find(queries, passage_query, self.allowed)
+        return await self.service.find(queries, replace(passage_query, documents=self.documents), self.allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,8 @@ class _Search:
         retriever = self.passage_query.retriever or self._usual()
         fused = self.searcher.lists(self.names, retriever)
         by_words = named if BM25 in fused.rankers else {}
-        found = self._found(queries, fused, SearchOptions(k=1, retriever=retriever, names=by_words))
+        where = PassageFilter(documents=self.passage_query.documents)
+        found = self._found(queries, fused, SearchOptions(k=1, retriever=retriever, where=where, names=by_words))
         return Gathered(
             namespaces=self.names,
             retriever=retriever,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from retrieval.corpus.ingest.add import (
@@ -29,7 +30,7 @@ from retrieval.types import FetchCall
 from server.egress.policy import EgressContext
 from server.egress.router import Egress
 from server.errors import EgressRaised
-from server.jobs.queue import Job, OrderedWork, Outcome, WorkOrder
+from server.jobs.queue import Job, OrderedWork, Outcome, Perform, WorkOrder
 from server.jobs.uploads import Upload
 
 _MAX_LISTED: Final = 100
@@ -40,13 +41,20 @@ class CorpusChanges:
     """Make the work of changes of namespaces, and do it: of this server's jobs, and of another's from their orders.
 
     A file is read under ``limits`` of the server that reads it, and a query leaves under the rules of the server that
-    sends it; ``egress`` None: it makes no calls.
+    sends it; ``egress`` None: it makes no calls. ``further`` does the work of other kinds of jobs.
     """
 
-    def __init__(self, namespaces: Namespaces, limits: ReadOptions, egress: Egress | None) -> None:
+    def __init__(
+        self,
+        namespaces: Namespaces,
+        limits: ReadOptions,
+        egress: Egress | None,
+        further: Mapping[str, Perform] = MappingProxyType({}),
+    ) -> None:
         self._namespaces = namespaces
         self._limits = limits
         self._egress = egress
+        self._further = further
 
     def file(self, upload: Upload, *, reader: str, ocr: str, licence: str) -> OrderedWork:
         """Return the work that adds an uploaded file.
@@ -81,6 +89,8 @@ class CorpusChanges:
     def perform(self, job: Job, order: WorkOrder) -> Outcome:
         """Do the work of an order, on a thread."""
         name, arguments, watch = job.spec.namespace, order.arguments, watch_of(job)
+        if (perform := self._further.get(job.spec.kind)) is not None:
+            return perform(job, order)
         if job.spec.kind == "file":
             return self._file(job, order)
         if job.spec.kind == "documents":

@@ -109,10 +109,7 @@ class Uploads:
             InvalidRequest: the name is not a valid file name.
             RequestError: the file cannot be created.
         """
-        if not filename or _NO_NAME.search(filename) or filename[0] == "." or len(filename.encode()) > _MAX_NAME:
-            raise InvalidRequest(
-                f"filename: a name without slashes, at most {_MAX_NAME} bytes, is needed", param="filename"
-            )
+        checked_filename(filename)
         try:
             return Upload(self._own_folder() / uuid.uuid4().hex, filename, self._max_bytes)
         except OSError as error:
@@ -146,6 +143,17 @@ class Uploads:
         places = [rf"{re.escape(str(self._root))}/(?:{own})?"]
         places.append(rf"{re.escape(tempfile.gettempdir())}/arrowhead-[^/]+/")  # where replies of NCBI are read
         return re.sub("|".join(places), "", text)
+
+
+def checked_filename(filename: str, param: str = "filename") -> str:
+    """Return the name of a file.
+
+    Raises:
+        InvalidRequest: it is not one that a file can have; ``param`` names the field.
+    """
+    if not filename or _NO_NAME.search(filename) or filename[0] == "." or len(filename.encode()) > _MAX_NAME:
+        raise InvalidRequest(f"{param}: a name without slashes, at most {_MAX_NAME} bytes, is needed", param=param)
+    return filename
 
 
 def _remove_if_unlocked(folder: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from models.catalog import ModelCard
 from models.decoding.tool_calls import ToolUse
@@ -15,6 +15,9 @@ from models.decoding.types import CallStatus, LoopFinish, LoopUsage
 from models.engines.base import Engine
 from models.errors import ArrowheadError, Fault
 from models.types import Delta, Grammar, TokenLogprob
+
+if TYPE_CHECKING:
+    from retrieval.corpus.search.ranking import RankedPassage
 
 Channel = Literal["answer", "reasoning"]
 Origin = Literal["sampled", "injected"]
@@ -104,7 +107,7 @@ class AnswerRequest:
     request, "" on a server without keys. ``namespaces`` are those that the request may read, None for all; of shared
     ones, always the names that there were when the request began. ``grammar`` and ``tools`` are for the plain model
     alone. ``salt`` is that of the prefix cache (``Services.salt_for``), None for the key's id. ``methods`` are those
-    that Auto may choose from, None for all.
+    that Auto may choose from, None for all. ``documents``: ids of those whose passages may be read, None for all.
     """
 
     request_id: str
@@ -118,6 +121,7 @@ class AnswerRequest:
     tools: ToolUse | None = None
     salt: str | None = None
     methods: frozenset[str] | None = None
+    documents: frozenset[str] | None = None
 
     @property
     def cache_salt(self) -> str | None:
@@ -235,11 +239,13 @@ class EvidenceRead:
 class Retrieved:
     """Report a completed search of local data.
 
-    ``queries`` are the queries as they were searched for, ``sources`` the addresses of the hits, best first.
+    ``queries`` are the queries as they were searched for, ``sources`` the addresses of the hits, best first, and
+    ``passages`` those of namespaces.
     """
 
     queries: tuple[str, ...]
     sources: tuple[str, ...] = ()
+    passages: tuple[RankedPassage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

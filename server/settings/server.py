@@ -135,6 +135,9 @@ class StateSettings(SettingsGroup):
     url: SecretStr | None = Field(
         default=None, description="postgresql://USER:PASSWORD@HOST/DATABASE; unset: files and memory of this machine"
     )
+    responses_key_file: Path | None = Field(
+        default=None, description="keys (Fernet, one a line, newest first) that seal stored responses; unset: none are"
+    )
     max_trace_age_s: float = Field(default=604_800.0, gt=0, description="traces of the database are deleted after that")
 
     @field_validator("url")

@@ -62,7 +62,14 @@ from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import CALL_TIMEOUT_S, Ncbi, SiteNames, build_ncbi, store_synonyms
 from server.wiring.retrieval import build_retrieval, card_reserve, check_memory, engine_reserve
 from server.wiring.services import Components, Services
-from server.wiring.state import job_queues, open_answer_state, open_database, open_key_lookup, open_passage_database
+from server.wiring.state import (
+    job_queues,
+    open_answer_state,
+    open_database,
+    open_key_lookup,
+    open_passage_database,
+    open_responses,
+)
 
 log = logging.getLogger(__name__)
 # Of a condensed reply: what a model of a short context can read several times in one answer.
@@ -114,6 +121,7 @@ def build_services(
             methods=methods,
             adapters={name: LoraAdapterMethod(name, card) for name in adapter_names(settings.model)},
             traces=state.traces,
+            responses=open_responses(settings, opened.database),
             rates=state.rates,
             retrieval=evidence.retrieval,
             passages=evidence.passages,

@@ -33,6 +33,7 @@ from retrieval.lexical.question_keywords import searched_keywords
 from retrieval.observer import RetrievalObserver
 from retrieval.passages import Hit
 from retrieval.storage.database import SharedDatabase
+from retrieval.storage.records import Records, SqliteDatabase
 from server.evidence.encoders import EncoderPool
 from server.evidence.passages import Retrieval
 from server.jobs.local_queue import LocalJobQueue
@@ -54,6 +55,8 @@ _MERGED_ROWS: Final = 1_000_000
 _LOOK_UPS: Final = 4
 # Searches at once; further ones wait.
 _SEARCHES: Final = 4
+# Beside the namespaces, whose names never begin with a dot.
+_RECORDS: Final = ".files.sqlite"
 
 
 def build_retrieval(
@@ -76,6 +79,11 @@ def build_retrieval(
     return Retrieval(
         pool, namespaces, searcher, open_jobs(limits, uploads), uploads, readers, database, look_ups, card=card
     )
+
+
+def records_of(retrieval: Retrieval) -> Records:
+    """Return the records of files and vector stores, which lie where the namespaces do."""
+    return Records(retrieval.database or SqliteDatabase(retrieval.namespaces.root / _RECORDS))
 
 
 def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from models.catalog import CHAT
 from models.engines.base import DEFAULT_SEQS, Engine, EngineOptions, ServesOpenAi
+from models.errors import ArrowheadError
 from retrieval.corpus.items import ReadOptions
 from retrieval.index.backends.card import CardUse
 from server.admission import Admission, AdmissionLimits, Ticket
@@ -29,16 +30,19 @@ from server.evidence.passages import PassageService, Retrieval
 from server.evidence.verification import Verification, verify
 from server.evidence.verifier import VerifierService, verifier_service
 from server.jobs.corpus_changes import CorpusChanges
+from server.jobs.stored_files import StoredFiles
+from server.jobs.vector_stores import JOB_KIND, VectorStores
 from server.methods.base import AUTO, DIRECT, NAMESPACE_METHODS, AnswerRequest, Method
 from server.methods.shared.synthesis import Synthesis, served_syntheses
 from server.observability.metrics import Observability, metrics_only
 from server.on_demand import OnDemand
 from server.settings.loading import SettingsInvalid
 from server.settings.schema import Settings
+from server.state.responses import StoredResponses
 from server.traces import TraceStore
 from server.types import id_of_digest
 from server.wiring.namespaces import uses_card
-from server.wiring.retrieval import preload
+from server.wiring.retrieval import preload, records_of
 
 log = logging.getLogger(__name__)
 # The first of the models, which answers whatever is asked.
@@ -47,6 +51,7 @@ AUTO_ID: Final = "arrowhead"
 _PASSAGES: Final = "medrag"
 # A request in flight may wait for a call, while another one uses its slot.
 _PER_SLOT: Final = 2
+_SWEEP_S: Final = 300.0
 # Requests that wait in the engine itself.
 MAX_QUEUE: Final = EngineOptions().max_queue
 _T = TypeVar("_T")
@@ -71,7 +76,8 @@ class Components:
 
     ``methods`` by name, the plain model under ``direct``; ``adapters`` of the plain model by the name of each.
     ``egress`` None: no method makes calls. ``closers`` run at shutdown, last one first. ``key_lookup`` None: the keys
-    of the settings alone. ``passages`` None: over ``retrieval``. ``verifier`` None: the one that the settings name.
+    of the settings alone. ``responses`` None: none are stored. ``passages`` None: over ``retrieval``. ``verifier``
+    None: the one that the settings name.
     """
 
     settings: Settings
@@ -84,6 +90,7 @@ class Components:
     verifier: VerifierService | None = None
     egress: Egress | None = None
     key_lookup: ApiKeyLookup | None = None
+    responses: StoredResponses | None = None
     rates: RateLimiter = field(default_factory=LocalRateLimiter)
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
     observability: Observability = field(default_factory=metrics_only)
@@ -101,7 +108,14 @@ class Services:
         self.retrieval = components.retrieval
         self.passages = components.passages or PassageService(components.retrieval, components.settings.retrieval)
         self.encoders = components.retrieval.encoders
-        self.changes = CorpusChanges(components.retrieval.namespaces, ReadOptions(), components.egress)
+        self.responses = components.responses
+        self._records = records_of(components.retrieval)
+        self.files = StoredFiles(self._records, components.retrieval.uploads.max_bytes)
+        namespaces, uploads = components.retrieval.namespaces, components.retrieval.uploads
+        self.vector_stores = VectorStores(self._records, self.files, namespaces, uploads)
+        self.changes = CorpusChanges(
+            namespaces, ReadOptions(), components.egress, {JOB_KIND: self.vector_stores.perform}
+        )
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
         self.key_lookup = components.key_lookup or ApiKeyLookup(secrets)
         self.rates = components.rates
@@ -121,6 +135,7 @@ class Services:
         self.lifecycle.when_loaded(self._fit_admission)
         self.drained_at: int | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self.observability.metrics.watch(self)
 
     def models(self, principal: Principal) -> list[ServedModel]:
@@ -274,6 +289,18 @@ class Services:
         """Clear up after killed processes, then do the jobs that another server, or an earlier one here, left."""
         await self.retrieval.sweep()
         self.retrieval.jobs.start(self.changes.perform)
+        self._sweeping = asyncio.create_task(self._sweep(), name="expiry")
+
+    async def _sweep(self) -> None:
+        """Delete now and then what has expired; what cannot be reached now is deleted later."""
+        while True:
+            try:
+                await asyncio.to_thread(self.vector_stores.sweep)
+                if self.responses is not None:
+                    await asyncio.to_thread(self.responses.sweep)
+            except ArrowheadError as error:
+                log.warning("what has expired is not deleted yet: cause=%s", type(error).__name__)
+            await asyncio.sleep(_SWEEP_S)
 
     async def _load(self) -> None:
         """Load what shares a GPU with the engine first, as the engine takes the memory that is left."""
@@ -300,11 +327,17 @@ class Services:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
         await self.lifecycle.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         for pool in (self._computing, self._drawing, self._verifying):
             await pool.close()
         await self.verifier.close()
         for closer in reversed(self._closers):
             await closer()
+        self._records.close()
+        if self.responses is not None:
+            self.responses.close()
         self.key_lookup.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from retrieval.storage.records import Records, SqliteDatabase
 from server.auth.authentication import ApiKeyLookup, FileKeyStore
 from server.auth.keys import KeyStore
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
@@ -17,6 +18,7 @@ from server.settings.schema import Settings
 from server.state.database import Database, PassageDatabase
 from server.state.jobs import JobServer, PostgresJobQueue
 from server.state.keys import PostgresKeyStore, PostgresRateLimiter
+from server.state.responses import StoredResponses, read_seal
 from server.state.traces import PostgresTraceStore, TraceBounds
 from server.traces import MemoryTraceStore, TraceFile, TraceStore
 
@@ -78,6 +80,20 @@ def open_answer_state(settings: Settings, database: Database | None) -> AnswerSt
     bounds = TraceBounds(of.max_traces, age_s=settings.state.max_trace_age_s)
     traces = PostgresTraceStore(database, bounds, file)
     return AnswerState(rates, traces, (database.close, traces.close, rates.close))
+
+
+def open_responses(settings: Settings, database: Database | None) -> StoredResponses | None:
+    """Open the stored responses, in the database or in the data folder; None where none are stored.
+
+    Raises:
+        SettingsInvalid: the file of keys cannot be read.
+    """
+    path = settings.state.responses_key_file
+    if path is None:
+        return None
+    seal = read_seal(path)
+    own = SqliteDatabase(namespaces_dir(settings) / ".responses.sqlite")
+    return StoredResponses(Records(own if database is None else PassageDatabase(database)), seal)
 
 
 def job_queues(settings: Settings, database: Database | None, home: str) -> Callable[[JobLimits, Uploads], JobQueue]:

@@ -146,11 +146,11 @@ def host_with(environment: dict[str, str]) -> Callable[[dict[str, str | None]], 
 
 
 @pytest.fixture(scope="session")
-def embedded_model(host_with: Callable[[dict[str, str | None]], AbstractContextManager[Served]]) -> Iterator[Served]:
-    """The model that comes with Arrowhead over the data that do, in this process, for all who ask a real model."""
+def embedded_settings() -> dict[str, str | None]:
+    """The settings of the model that comes with Arrowhead over the data that do."""
     if not has_weights(EMBEDDED_DIR):
         pytest.skip("the embedded model's weights are not in this checkout")
-    settings: dict[str, str | None] = {
+    return {
         "ARROWHEAD_MODEL__SCRIPT": None,
         "ARROWHEAD_MODEL__ENGINE": "transformers",
         "ARROWHEAD_MODEL__NAME": EMBEDDED_NAME,
@@ -159,7 +159,15 @@ def embedded_model(host_with: Callable[[dict[str, str | None]], AbstractContextM
         "ARROWHEAD_RETRIEVAL__ENCODER": None,
         "ARROWHEAD_VERIFIER__MODEL": None,
     }
-    with host_with(settings) as server:
+
+
+@pytest.fixture(scope="session")
+def embedded_model(
+    host_with: Callable[[dict[str, str | None]], AbstractContextManager[Served]],
+    embedded_settings: dict[str, str | None],
+) -> Iterator[Served]:
+    """That model, in this process, for all who ask a real one."""
+    with host_with(embedded_settings) as server:
         yield server
 
 

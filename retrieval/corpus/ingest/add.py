@@ -88,13 +88,15 @@ class ChangeReport:
 class ChangeHooks:
     """Observe and cancel a change; the callbacks run after every transaction and batch.
 
-    ``goal`` returns how many records are expected, and how many have arrived.
+    ``goal`` returns how many records are expected, and how many have arrived. ``stored`` is called with the id of each
+    document that is now stored, changed or not.
     """
 
     progress: Callable[[Progress], None] = lambda _: None
     cancelled: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
     goal: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    stored: Callable[[str], None] = lambda _: None
 
 
 NO_HOOKS: Final = ChangeHooks()
@@ -300,6 +302,7 @@ class _Run:
             self.counts["withdrawn"] += self._writer.remove(item.document_id)
         else:
             self.counts[self._writer.put(item)] += 1
+            self._watch.stored(item.document.document_id)
 
     def index(self, at_least: int = 1) -> None:
         if not self.stopped:

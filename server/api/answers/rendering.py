@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection
 
 from models.decoding.types import LoopFinish, LoopUsage
 from models.types import TokenLogprob
+from server.api.answers.file_search import FileCitations
 from server.auth.authentication import Principal
 from server.egress.policy import NOTHING_LEFT
 from server.methods.base import (
@@ -58,7 +59,7 @@ class Choice:
     """Accumulate the events of one answer.
 
     ``left`` describes what was sent to other machines. ``side_job`` names the job of a chat client that the plain model
-    did instead of the method.
+    did instead of the method. ``files`` cites the files that it searched, None where it searches none.
     """
 
     trace_id: str
@@ -72,6 +73,7 @@ class Choice:
     left: str = NOTHING_LEFT
     side_job: str | None = None
     done: Done | None = None
+    files: FileCitations | None = None
 
     @property
     def sampled(self) -> int:
@@ -84,6 +86,8 @@ class Choice:
         return sum(delta.origin == "sampled" for delta in self.transcript)
 
     def feed(self, event: Event) -> None:
+        if self.files is not None:
+            self.files.feed(event)
         match event:
             case TextDelta(text=text, channel="answer", logprobs=logprobs):
                 self.content.append(text)
@@ -108,6 +112,17 @@ class Choice:
     def _call(self, event: CallMade | CallReplied) -> None:
         if isinstance(event, CallReplied):
             self.calls.append({"url": event.url, "status": event.status, "summary": event.summary})
+
+    @property
+    def annotations(self) -> list[dict[str, Any]]:
+        """Return what the message cites: records by their addresses, or files."""
+        if self.files is None:
+            return citations(self.references)
+        return [
+            {"type": kind, kind: {name: value for name, value in one.items() if name != "type"}}
+            for one in self.files.annotations()
+            for kind in (one["type"],)
+        ]
 
     @property
     def finish_reason(self) -> OpenAIFinish:
@@ -169,7 +184,7 @@ def chat_message(choice: Choice) -> dict[str, Any]:
     if choice.tool_calls:
         message["content"] = message["content"] or None
         message["tool_calls"] = [_tool_call(call, call.arguments) for call in choice.tool_calls]
-    message["annotations"] = citations(choice.references)
+    message["annotations"] = choice.annotations
     message["arrowhead"] = choice.extra
     return message
 

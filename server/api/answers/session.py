@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from server.admission import CancelScope, Ticket, estimated_tokens
+from server.api.answers.file_search import FileCitations, FileScope
 from server.api.answers.rendering import Choice, EventAddresses
 from server.api.answers.sanitize import EventSanitizer
 from server.api.http_io import MAX_CHOICES
@@ -199,6 +200,11 @@ class Answers:
         """Set the side job's name in every choice."""
         for choice in self.choices:
             choice.side_job = job
+
+    def cite_files(self, scope: FileScope | None) -> None:
+        """Let every choice cite the files of a search; None: they search none."""
+        for choice in self.choices:
+            choice.files = None if scope is None else FileCitations(scope)
 
     def set_own_address(self, base: str) -> None:
         """Set what the addresses of this server's own passages begin with, "" for nothing."""

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from models.decoding.tool_calls import ToolUse
 from models.types import TokenLogprob
+from server.api.answers.file_search import TOOLS_SCHEMA, FileScope, scope_of, searching_model, take_file_search
 from server.api.answers.rendering import (
     Decode,
     OpenWebUiRenderer,
@@ -77,6 +78,7 @@ def _add_chat_rules(schema: Schema) -> None:
     require_with(schema, "top_logprobs", "logprobs")
     both = {"max_tokens": GIVEN, "max_completion_tokens": GIVEN}
     schema["allOf"].append({"not": {"required": list(both), "properties": both}})
+    schema["properties"]["tools"]["anyOf"].append(TOOLS_SCHEMA)
     schema["examples"] = [{"model": "model", "messages": [{"role": "user", "content": QUESTION}]}]
 
 
@@ -200,13 +202,15 @@ class ChatCompletionChunk(Reply):
 )
 async def chat_completions(request: Request) -> Response:
     services: Services = request.app.state.services
-    sent = await read_json(request, services.settings.server.max_body_bytes)
-    if services.lifecycle.may_serve_openai and (plain := await dispatch_plain(request, sent)) is not None:
+    sent, search = take_file_search(await read_json(request, services.settings.server.max_body_bytes))
+    is_openai = services.lifecycle.may_serve_openai and search is None
+    if is_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body = parse_chat(sent)
     renderer, options = renderer_for(request.headers, body.arrowhead or {})
     job = side_job(request.headers, body.messages[-1].text)
-    answers = _answers(services, body, request.state.principal, job, options)
+    scope = None if search is None else await scope_of(services, request.state.principal, search)
+    answers = _answers(services, body, request.state.principal, _Wanted(job, options, scope))
     answers.set_own_address(own_address(request, services.settings.server.allowed_hosts))
     await answers.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.lifecycle.get().tokenizer.decode
@@ -217,23 +221,33 @@ async def chat_completions(request: Request) -> Response:
     return JSONResponse(_completion(answers, body, decode))
 
 
-def _answers(
-    services: Services, body: ChatRequest, principal: Principal, job: str | None, options: Mapping[str, Any]
-) -> Answers:
+class _Wanted(NamedTuple):
+    """Hold the side job that a chat client asks for, the options of the method, and the files that it searches."""
+
+    job: str | None
+    options: Mapping[str, Any]
+    scope: FileScope | None
+
+
+def _answers(services: Services, body: ChatRequest, principal: Principal, wanted: _Wanted) -> Answers:
     head = TraceHead(f"chatcmpl-{uuid.uuid4().hex}", body.model, principal.owner, int(time.time()))
     ask = AnswerRequest(
         request_id=head.id,
         messages=tuple(message.to_message() for message in body.messages),
         sampling=body.sampling,
-        options={} if job else options,
+        options={} if wanted.job else wanted.options,
         key_id=principal.key_id,
         grammar=body.grammar,
         tools=body.tool_use,
     )
-    served = model_for(services, body.model, job, principal)
+    if wanted.scope is None:
+        served = model_for(services, body.model, wanted.job, principal)
+    else:
+        served, ask = searching_model(services, body.model, principal), wanted.scope.narrowed(ask)
     require_plain(served, ask, body.model)
     answers = Answers(services, served, fan_out(ask, body.n or 1), head)
-    answers.set_side_job(job)
+    answers.set_side_job(wanted.job)
+    answers.cite_files(wanted.scope)
     return answers
 
 
@@ -283,7 +297,10 @@ def _choices(index: int, event: Event, answers: Answers, decode: Decode | None) 
     """Return the chunk of one event; ``decode`` is None where no logprobs are requested."""
     if isinstance(event, Done):
         choice = answers.choices[index]
-        return [_choice(index, {"arrowhead": choice.extra}) | {"finish_reason": choice.finish_reason}]
+        cited = {} if choice.files is None else {"annotations": choice.annotations}
+        return [_choice(index, {"arrowhead": choice.extra} | cited) | {"finish_reason": choice.finish_reason}]
+    if isinstance(event, Evidence) and answers.choices[index].files is not None:
+        return []  # which files are cited is known at the end
     if isinstance(event, ToolCalled):
         return [_choice(index, delta) for delta in tool_call_deltas(event)]
     delta = chat_delta(event)

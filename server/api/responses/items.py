@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from models.types import TokenLogprob
+from retrieval.corpus.search.ranking import RankedPassage
+from server.api.answers.file_search import FileCitations
 from server.api.answers.rendering import Decode, chat_logprobs
-from server.methods.base import CallMade, CallReplied, Event, Evidence, Reference, Retrieved, Step, TextDelta
+from server.methods.base import CallMade, CallReplied, Done, Event, Evidence, Reference, Retrieved, Step, TextDelta
 from server.methods.shared.call_lines import call_query, collect
 
 Item = dict[str, Any]
@@ -173,17 +175,18 @@ class ResponseItems:
         return [*wires, delta]
 
     def _cite(self, references: Sequence[Reference]) -> list[Wire]:
+        return [wire for annotation in map(flat_citation, references) for wire in self._annotate(annotation)]
+
+    def _annotate(self, annotation: dict[str, Any]) -> list[Wire]:
+        wires = self._open_message()
         assert self._message is not None
         annotations = self._message["content"][0]["annotations"]
-        wires = []
-        for annotation in map(flat_citation, references):
-            if annotation not in annotations:
-                where = {"content_index": 0, "annotation_index": len(annotations)}
-                wires.append(
-                    self._at(self._message, "output_text.annotation.added", **where, annotation=dict(annotation))
-                )
-                annotations.append(annotation)
-        return wires
+        if annotation in annotations:
+            return wires
+        where = {"content_index": 0, "annotation_index": len(annotations)}
+        annotations.append(annotation)
+        added = self._at(self._message, "output_text.annotation.added", **where, annotation=dict(annotation))
+        return [*wires, added]
 
     def _end_message(self, ending: Ending) -> list[Wire]:
         item = self._message
@@ -195,6 +198,59 @@ class ResponseItems:
             self._at(item, "content_part.done", content_index=0, part=_copy(part)),
             self._done(item),
         ]
+
+
+class FileItems(ResponseItems):
+    """Convert the events of an answer that searches files: its searches are items of ``file_search``.
+
+    ``question`` is the query until a search says what it searched for. ``with_results``: the items have what was found.
+    """
+
+    def __init__(
+        self, stem: str, citations: FileCitations, question: str, *, with_results: bool, decode: Decode | None = None
+    ) -> None:
+        super().__init__(stem, decode)
+        self._citations = citations
+        self._question = question
+        self._with_results = with_results
+        self._searching: Item | None = None
+        self._has_searched = False
+
+    def feed(self, event: Event) -> list[Wire]:
+        self._citations.feed(event)
+        match event:
+            case Retrieved(queries=queries, passages=passages):
+                return [*self._begin(queries), *self._end_search(passages)]
+            case TextDelta(channel="answer"):
+                wires = [] if self._has_searched else self._begin((self._question,))
+                return [*wires, *self._end_search(()), *super().feed(event)]
+            case Evidence():
+                return self._open_message()  # what is cited is known at the end
+            case Done():
+                return [wire for one in self._citations.annotations() for wire in self._annotate(one)]
+            case _:
+                return super().feed(event)
+
+    def _begin(self, queries: Sequence[str]) -> list[Wire]:
+        self._has_searched = True
+        wires = self._end_thoughts()
+        item, added = self._add("file_search_call", "fs", {"queries": list(queries), "results": None})
+        item["status"], self._searching = "searching", item
+        return [
+            *wires,
+            *added,
+            self._at(item, "file_search_call.in_progress"),
+            self._at(item, "file_search_call.searching"),
+        ]
+
+    def _end_search(self, passages: Sequence[RankedPassage]) -> list[Wire]:
+        item, self._searching = self._searching, None
+        if item is None:
+            return []
+        item["status"] = "completed"
+        if self._with_results:
+            item["results"] = [chunk.as_result() for chunk in self._citations.scope.chunks(passages)]
+        return [self._at(item, "file_search_call.completed"), self._done(item)]
 
 
 def flat_citation(reference: Reference) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Serve ``POST /v1/responses`` without a store: every request carries its own history.
+"""Serve ``POST /v1/responses``: a request carries its own history, or follows what is stored where that is switched on.
 
 A stream's events are in OpenAI's order, each with its ``sequence_number``. The last one is ``response.completed``,
 ``response.incomplete`` or ``response.failed`` and contains the response that the same request without ``stream`` gets.
@@ -10,17 +10,27 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from server.api.answers.file_search import (
+    FileCitations,
+    FileScope,
+    scope_of,
+    searching_model,
+    take_file_search,
+)
 from server.api.answers.rendering import Choice, model_for, own_address, side_job, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, Indexed, fan_out
 from server.api.declarations import ANSWER_ERRORS, TIMEOUT, Reads, streamed
 from server.api.http_io import EVENTS, Chunk, cancel_on_disconnect, read_json, stream_reply
-from server.api.responses.items import Ending, ResponseItems, Wire
+from server.api.openai.schemas import MAX_MESSAGES
+from server.api.responses.background import BackgroundAnswers
+from server.api.responses.items import Ending, FileItems, ResponseItems, Wire
 from server.api.responses.schemas import (
     ResponseEvent,
     ResponseReply,
@@ -28,22 +38,25 @@ from server.api.responses.schemas import (
     ResponsesRequest,
     parse_responses,
 )
+from server.api.responses.state import Keeper, Kept, history_of, input_items, take_kept
 from server.api.vllm_passthrough.dispatch import dispatch_plain
 from server.auth.authentication import Principal
 from server.error_mapping import error_reply
-from server.errors import RESPONSE_NOT_STORED, RequestError
+from server.errors import InvalidRequest, RequestError, StateUnavailable
 from server.methods.base import AnswerRequest
 from server.middleware import log_failure
 from server.traces import TraceHead
 from server.wiring.services import Services
 
-Status = Literal["in_progress", "completed", "incomplete", "failed"]
+Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+# An answer in the background that has not ended so long after its deadline was lost with its server.
+_LATE_S: Final = 60.0
 
 
 def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> dict[str, Any]:
     """Return the response object with the request's parameters, as OpenAI repeats them.
 
-    Constant members reflect that nothing is stored and that clients cannot define tools.
+    Constant members reflect that clients cannot define tools.
     """
     fields = body.fields
     return {
@@ -51,7 +64,6 @@ def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> 
         "object": "response",
         "created_at": head.created,
         "status": status,
-        "background": False,
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
         "instructions": fields.instructions,
@@ -61,12 +73,10 @@ def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> 
         "model": head.model,
         "output": [],
         "parallel_tool_calls": body.parallel_tool_calls,
-        "previous_response_id": None,
         "prompt_cache_key": fields.prompt_cache_key,
         "reasoning": {"effort": None, "summary": None},
         "safety_identifier": fields.safety_identifier,
         "service_tier": "default",
-        "store": False,
         "temperature": fields.temperature,
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
@@ -76,7 +86,7 @@ def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> 
         "truncation": "disabled",
         "usage": None,
         "user": fields.user,
-    }
+    } | body.kept.fields
 
 
 def usage_of_response(choice: Choice, encode: Callable[[str], list[int]]) -> dict[str, Any] | None:
@@ -117,38 +127,78 @@ _STREAM = (
 
 @router.post(
     "/v1/responses",
-    summary="Answer typed input items; nothing is stored",
+    summary="Answer typed input items; stored where the server stores responses",
     openapi_extra=Reads(ResponseRequest, [TIMEOUT], event=ResponseEvent),
     responses=ANSWER_ERRORS | streamed(ResponseReply, _STREAM),
 )
 async def create_response(request: Request) -> Response:
     services: Services = request.app.state.services
-    sent = await read_json(request, services.settings.server.max_body_bytes)
-    if services.lifecycle.may_serve_openai and (plain := await dispatch_plain(request, sent)) is not None:
+    sent, search = take_file_search(await read_json(request, services.settings.server.max_body_bytes))
+    sent, kept = take_kept(sent, is_on=services.responses is not None)
+    is_openai = services.lifecycle.may_serve_openai and search is None and _may_pass_on(sent, kept)
+    if is_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
-    body = parse_responses(sent)
+    body, keeper = await _kept_body(request, sent, kept)
     job = side_job(request.headers, body.messages[-1].content)
-    answers = _answers(services, body, request.state.principal, job)
+    scope = None if search is None else await scope_of(services, request.state.principal, search)
+    answers = _answers(services, body, request.state.principal, job, scope)
     answers.set_own_address(own_address(request, services.settings.server.allowed_hosts))
     await answers.check(request.headers.get(TIMEOUT_HEADER))
-    answer = _Answer(answers, body, services)
+    answer = _Answer(answers, body, services, scope, keeper)
+    if keeper is not None and kept.background:
+        return await _begun(request, answer, keeper)
     if body.fields.stream:
         return await stream_reply(request, answers, answer.events(), EVENTS)
     async with cancel_on_disconnect(request.receive):
         await answer.collect()
-    return JSONResponse(answer.ended())
+    return JSONResponse(await answer.ended())
 
 
-_NOT_STORED = "Always 404: responses are not stored; GET /v1/traces/{trace_id} has the record"
+def _may_pass_on(sent: object, kept: Kept) -> bool:
+    """Return whether the engine's own layer may answer, which stores nothing.
+
+    Where nothing is said of storing, it answers only what this server's own form has no room for.
+    """
+    if kept.is_named or not kept.store:
+        return not kept.is_named
+    try:
+        parse_responses(sent)
+    except RequestError:
+        return True
+    return False
 
 
-@router.get("/v1/responses/{response_id}", summary=_NOT_STORED, status_code=404)
-@router.delete("/v1/responses/{response_id}", summary=_NOT_STORED, status_code=404)
-async def stored_response(response_id: str) -> Response:
-    raise RequestError("responses are not stored here", RESPONSE_NOT_STORED, param="response_id")
+async def _kept_body(request: Request, sent: Any, kept: Kept) -> tuple[ResponsesRequest, Keeper | None]:
+    """Return the request behind the messages that it follows, and what stores its response, None where it is not."""
+    stored, owner = request.app.state.services.responses, request.state.owner
+    body = replace(parse_responses(sent), kept=kept)
+    if stored is None or not (kept.store or kept.conversation or kept.previous):
+        return body, None
+    before = await history_of(stored, owner, kept)
+    head = 1 if body.fields.instructions else 0
+    messages = (*body.messages[:head], *before, *body.messages[head:])
+    if len(messages) > MAX_MESSAGES:
+        name = "conversation" if kept.conversation else "previous_response_id"
+        raise InvalidRequest(f"{name}: at most {MAX_MESSAGES} messages are read, with those before", param=name)
+    return replace(body, messages=messages), Keeper(stored, owner, kept, input_items(sent["input"]))
 
 
-def _answers(services: Services, body: ResponsesRequest, principal: Principal, job: str | None) -> Answers:
+async def _begun(request: Request, answer: _Answer, keeper: Keeper) -> Response:
+    """Answer in the background; reply with the response that waits."""
+    background: BackgroundAnswers = request.app.state.background
+    services: Services = request.app.state.services
+    background.check_room(keeper.owner)
+    until = time.time() + services.settings.server.request_timeout_s + _LATE_S
+    waiting = await keeper.keep(answer.waiting("in_progress"), until)
+    if not waiting["store"]:
+        raise StateUnavailable("the response cannot be stored, so that it could not be read again")
+    background.begin(keeper.owner, waiting["id"], answer.run(keeper))
+    return JSONResponse(answer.waiting("queued"))
+
+
+def _answers(
+    services: Services, body: ResponsesRequest, principal: Principal, job: str | None, scope: FileScope | None
+) -> Answers:
     head = TraceHead(f"resp_{uuid.uuid4().hex}", body.fields.model, principal.owner, int(time.time()))
     ask = AnswerRequest(
         request_id=head.id,
@@ -157,7 +207,11 @@ def _answers(services: Services, body: ResponsesRequest, principal: Principal, j
         options={} if job else body.fields.arrowhead or {},
         key_id=principal.key_id,
     )
-    answers = Answers(services, model_for(services, head.model, job, principal), fan_out(ask, 1), head)
+    if scope is None:
+        served = model_for(services, head.model, job, principal)
+    else:
+        served, ask = searching_model(services, head.model, principal), scope.narrowed(ask)
+    answers = Answers(services, served, fan_out(ask, 1), head)
     answers.set_side_job(job)
     return answers
 
@@ -165,13 +219,32 @@ def _answers(services: Services, body: ResponsesRequest, principal: Principal, j
 class _Answer:
     """Build one response, complete or as a stream of events."""
 
-    def __init__(self, answers: Answers, body: ResponsesRequest, services: Services) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        body: ResponsesRequest,
+        services: Services,
+        scope: FileScope | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self._keeper = keeper
         self._answers = answers
         self._choice = answers.choices[0]
         self._body = body
         self._tokenizer = services.lifecycle.get().tokenizer
         decode = self._tokenizer.decode if body.wants_logprobs else None
-        self._items = ResponseItems(answers.head.id.removeprefix("resp_"), decode)
+        stem = answers.head.id.removeprefix("resp_")
+        self._items = (
+            ResponseItems(stem, decode)
+            if scope is None
+            else FileItems(
+                stem,
+                FileCitations(scope),
+                body.messages[-1].content,
+                with_results=body.wants_results,
+                decode=decode,
+            )
+        )
         self._numbers = count()
 
     async def collect(self) -> None:
@@ -180,8 +253,23 @@ class _Answer:
                 self._items.feed(event)
         self._items.end(self._status)
 
-    def ended(self) -> dict[str, Any]:
-        return self._object(self._status)
+    async def ended(self) -> dict[str, Any]:
+        """Return the response, stored where the request wants it."""
+        response = self._object(self._status)
+        return response if self._keeper is None else await self._keeper.keep(response)
+
+    def waiting(self, status: Status) -> dict[str, Any]:
+        return response_object(self._answers.head, self._body, status)
+
+    async def run(self, keeper: Keeper) -> None:
+        """Answer, and store how that ends; one that is cancelled stores nothing."""
+        try:
+            await self.collect()
+            ended = self._object(self._status)
+        except Exception as error:
+            log_failure(error)
+            ended = self._failure(error)
+        await keeper.replace(ended)
 
     async def events(self) -> AsyncGenerator[Chunk, None]:
         """Yield the stream's events.
@@ -208,18 +296,21 @@ class _Answer:
         async for _, event in events:
             for wire in self._numbered(self._items.feed(event)):
                 yield wire
-        ended = [*self._items.end(self._status), {"type": f"response.{self._status}", "response": self.ended()}]
-        for wire in self._numbered(ended):
+        ended = self._items.end(self._status)
+        for wire in self._numbered([*ended, {"type": f"response.{self._status}", "response": await self.ended()}]):
             yield wire
 
     def _failed(self, error: Exception) -> Iterator[Wire]:
         reply = error_reply(error)
         self._items.fail()
         event = {"type": "error", "code": reply.code, "message": reply.message, "param": reply.param}
-        # OpenAI's list of codes is closed; the previous event has the exact one.
+        return self._numbered([event, {"type": "response.failed", "response": self._failure(error)}])
+
+    def _failure(self, error: Exception) -> dict[str, Any]:
+        reply = error_reply(error)
+        # OpenAI's list of codes is closed; a stream's event before this has the exact one.
         code = "rate_limit_exceeded" if reply.status == 429 else "server_error"
-        failed = self._object("failed") | {"error": {"code": code, "message": reply.message}}
-        return self._numbered([event, {"type": "response.failed", "response": failed}])
+        return self._object("failed") | {"error": {"code": code, "message": reply.message}}
 
     def _numbered(self, wires: Sequence[Wire]) -> Iterator[Wire]:
         for wire in wires:

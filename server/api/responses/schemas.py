@@ -1,6 +1,6 @@
 """Define and parse the bodies of ``POST /v1/responses``; knows nothing of models or methods.
 
-Nothing is stored, so fields that name an earlier response are refused, with an alternative. Items of our own answers
+Where nothing is stored, fields that name an earlier response are refused, with an alternative. Items of our own answers
 that clients send back with the history (reasoning, searches) do not affect the next answer and are dropped.
 """
 
@@ -12,31 +12,35 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
+from server.api.answers.file_search import TOOLS_SCHEMA
 from server.api.declarations import HAS_TEXT, OPTIONS, QUESTION, Reply, Schema, user_message, with_unused
 from server.api.http_io import Body, first_error
 from server.api.openai.schemas import (
     MAX_MESSAGES,
     MAX_TEXT,
-    AnswerRecord,
     Temperature,
     TopP,
     is_neutral,
     refusal_as,
     refuse_other_parts,
 )
+from server.api.responses.state import NOTHING_KEPT, Kept
 from server.api.vllm_passthrough.history import CLIENTS_OWN, SKIPPED
 from server.errors import InvalidRequest, UnsupportedField
 from server.methods.base import Message, Sampling
 
 LOGPROBS: Final = "message.output_text.logprobs"
-_NOT_STORED: Final = "responses are not stored here: send the earlier items in input"
+_NOT_STORED: Final = "responses are not stored here (state.responses_key_file): send the earlier items in input"
 # Field -> values that mean "not used", and the error text for any other value.
 NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "previous_response_id": ((None,), _NOT_STORED),
     "conversation": ((None,), _NOT_STORED),
-    "store": ((None, False), "responses are not stored here: send false, or leave store out"),
+    "store": (
+        (None, False),
+        "responses are not stored here (state.responses_key_file): send false, or leave store out",
+    ),
     "background": ((None, False), "answers are given while the client waits: use stream: true"),
-    "tools": ((None, []), "is not served: methods make their calls themselves"),
+    "tools": ((None, []), "file_search is served; methods make their calls themselves"),
     "tool_choice": ((None, "none", "auto"), "is not served: methods make their calls themselves"),
     "parallel_tool_calls": ((None, True, False), "is true or false"),
     "max_tool_calls": ((None,), "is not served: arrowhead.max_calls is genegpt's limit"),
@@ -72,7 +76,11 @@ _Include = Literal[
 _EVENTS: Final = (
     *(f"response.{state}" for state in ("created", "in_progress", "completed", "incomplete", "failed")),
     *(f"response.output_item.{what}" for what in ("added", "done")),
-    *(f"response.web_search_call.{what}" for what in ("in_progress", "searching", "completed")),
+    *(
+        f"response.{kind}_search_call.{what}"
+        for kind in ("web", "file")
+        for what in ("in_progress", "searching", "completed")
+    ),
     *(f"response.reasoning_summary_part.{what}" for what in ("added", "done")),
     *(f"response.reasoning_summary_text.{what}" for what in ("delta", "done")),
     *(f"response.content_part.{what}" for what in ("added", "done")),
@@ -148,6 +156,7 @@ def _add_rules(schema: Schema) -> None:
     """Add to the JSON schema what ``parse_responses`` checks."""
     with_unused(schema, {name: values for name, (values, _) in NEUTRAL.items()}, IGNORED)
     schema["properties"]["reasoning"]["type"] = ["object", "null"]
+    schema["properties"]["tools"] = {"anyOf": [{"enum": [None, []]}, TOOLS_SCHEMA]}
     items = schema["properties"]["input"]["anyOf"][1]
     passed = {"anyOf": [{"enum": sorted(SKIPPED)}, {"pattern": f"^{CLIENTS_OWN}"}]}
     own = {"type": "object", "properties": {"type": {"type": "string"} | passed}, "required": ["type"]}
@@ -182,23 +191,22 @@ class OutputItem(Reply):
     """Describe one item of a response's output."""
 
     id: str
-    type: Literal["message", "reasoning", "web_search_call"]
+    type: Literal["message", "reasoning", "web_search_call", "file_search_call"]
     status: str
 
 
 class ResponseReply(Reply):
-    """Describe a response; nothing of it is stored."""
+    """Describe a response."""
 
     id: str
     object: Literal["response"]
     created_at: int
-    status: Literal["completed", "incomplete"]
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
     incomplete_details: dict[str, Any] | None
     model: str
     output: list[OutputItem]
-    store: Literal[False]
+    store: bool
     usage: ResponseUsage | None
-    arrowhead: AnswerRecord
 
 
 class ResponseEvent(Reply):
@@ -219,6 +227,11 @@ class ResponsesRequest:
     fields: Fields
     messages: tuple[Message, ...]
     parallel_tool_calls: bool = True
+    kept: Kept = NOTHING_KEPT
+
+    @property
+    def wants_results(self) -> bool:
+        return "file_search_call.results" in (self.fields.include or ())
 
     @property
     def wants_logprobs(self) -> bool:
@@ -281,10 +294,10 @@ def _messages(value: object) -> list[Message]:
         raise InvalidRequest("input: must be text or a list of items", param="input")
     if len(value) > MAX_MESSAGES:
         raise InvalidRequest(f"input: at most {MAX_MESSAGES} items are taken", param="input")
-    return [message for place, item in enumerate(value) if (message := _message(item, f"input[{place}]"))]
+    return [message for place, item in enumerate(value) if (message := read_item(item, f"input[{place}]"))]
 
 
-def _message(item: object, place: str) -> Message | None:
+def read_item(item: object, place: str) -> Message | None:
     """Return the message of an input item, None for an item that does not affect the next answer."""
     if not isinstance(item, dict):
         raise InvalidRequest(f"{place}: must be an item", param=place)

@@ -24,7 +24,8 @@ _MAX_TITLES: Final = 3
 
 def retrieved(queries: Sequence[str], passages: Sequence[RankedPassage]) -> Retrieved:
     """Return the event that lists the addresses of the passages that are read."""
-    return Retrieved(tuple(queries), tuple(dict.fromkeys(one.document.url for one in passages if one.document.url)))
+    urls = dict.fromkeys(one.document.url for one in passages if one.document.url)
+    return Retrieved(tuple(queries), tuple(urls), tuple(passages))
 
 
 def why_none(gathered: Gathered, context: Context) -> tuple[str, AnswerOutcome]:

@@ -18,6 +18,7 @@ class PassageQuery:
     ``namespaces`` () means all that the request may read. ``retriever`` None means the best one that all of them have.
     ``k`` passages are found for each query; with ``rerank``, the cross-encoder judges them and that many are retained.
     ``expand``: names of genes and diseases in a query are also searched for by their synonyms, where words are ranked.
+    ``documents``: ids of those whose passages may be found, None for all.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -25,6 +26,7 @@ class PassageQuery:
     k: int = 32
     rerank: int = 0
     expand: bool = False
+    documents: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,6 +189,8 @@ async def test_no_route_answers_without_a_key(site: Site) -> None:
             assert (error["code"], set(error)) == ("invalid_api_key", {"message", "type", "param", "code"})
         status, _, _ = await site.send(method, path, site.bearer("anna"))
         assert status not in (401, 500), (method, path)
+    for store in (await site.json("GET", "/v1/vector_stores", "anna"))[1]["data"]:  # one is made of an empty body
+        assert (await site.json("DELETE", f"/v1/vector_stores/{store['id']}", "anna"))[0] == 200
 
 
 async def test_no_spelling_of_a_path_goes_round_the_key(site: Site) -> None:

@@ -120,7 +120,8 @@ def test_every_route_is_described_and_nothing_else(document: dict[str, Any]) -> 
     for place, operation in _operations(document).items():
         assert [{"name": name} for name in operation["tags"]] == [t for t in TAGS if t["name"] in operation["tags"]]
         assert len(operation["tags"]) == 1, place
-        assert place[1] not in {"post", "put"} or operation["requestBody"]["required"], place
+        has_none = place[1] not in {"post", "put"} or place[0].endswith("/cancel")
+        assert has_none or operation["requestBody"]["required"], place
         for status, response in operation["responses"].items():
             assert response["content"] and all(media["schema"] for media in response["content"].values()), place
             assert response["description"] and response["headers"], (place, status)

@@ -1,0 +1,1 @@
+"""Serve OpenAI's files and vector stores over documents and namespaces."""
