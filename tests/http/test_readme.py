@@ -1,4 +1,4 @@
-"""Every example of the README and of docs/demo.md is run: the demo, the SDK program, the curl lines."""
+"""Every example of the README and of docs/demo.md is run: the demo, as the pages show it, the SDK program, curl."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEMO = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
 EMBEDDED = ROOT / "models" / "embedded" / "arrowhead-tiny" / "model.safetensors"
+PAGES = {
+    "genegpt": ["genegpt"],
+    "kg-rag": ["kg-rag"],
+    "medrag": ["medrag", "i-medrag"],
+    "clinfo": ["clinfo"],
+    "weiseeule": ["weiseeule"],
+}
 _BESIDE = re.compile(r"  (?:(?P<search>\d+ records? at )|(?P<call>\[https://))")
 pytestmark = [
     pytest.mark.server,
@@ -72,9 +79,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_demo_prints_what_its_page_shows(tmp_path: Path) -> None:
-    """One answer of each method, word for word; ./scripts/demo prints the block anew."""
-    wanted = next(b for b in _blocks("", DEMO) if b.startswith("== genegpt"))
+def test_the_demo_prints_what_the_pages_of_the_methods_show(tmp_path: Path) -> None:
+    """One answer of each method, word for word."""
     command = [sys.executable, "scripts/ask_each_method.py"]
     with subprocess.Popen(command, cwd=ROOT, env=_environment(tmp_path), stdout=subprocess.PIPE, text=True) as child:
         try:
@@ -82,7 +88,19 @@ def test_the_demo_prints_what_its_page_shows(tmp_path: Path) -> None:
         finally:
             child.terminate()  # its server ends with it
 
-    assert _in_order(shown) == _in_order(wanted)
+    parts = [part.partition("\n") for part in shown.split("== ")[1:]]
+    printed = {head.split()[0]: _in_order(answer) for head, _, answer in parts}
+    assert printed == {method: _in_order(answer) for method, answer in _shown_answers().items()}
+
+
+def _shown_answers() -> dict[str, str]:
+    """The first example of each method's page; that of MedRAG has i-MedRAG's as its second."""
+    found = {}
+    for page, methods in PAGES.items():
+        text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+        examples = [block for block in _blocks("", text) if block.startswith("> ")]
+        found |= dict(zip(methods, examples, strict=True))
+    return found
 
 
 def _in_order(shown: str) -> list[str]:
@@ -91,13 +109,10 @@ def _in_order(shown: str) -> list[str]:
     return [line for kind, lines in kinds for line in (sorted(lines) if kind else lines)]
 
 
-def test_each_method_s_page_begins_with_the_answer_that_the_demo_prints() -> None:
-    """The demo's block is run, so the pages' examples are what a fresh installation says."""
-    demo = next(b for b in _blocks("", DEMO) if b.startswith("== genegpt"))
-    for part in demo.split("== ")[1:]:
-        head, _, answer = part.partition("\n")
-        page = {"i-medrag": "medrag"}.get(head.split()[0], head.split()[0])
-        assert f"```\n{answer.strip()}\n```" in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+def test_each_method_s_page_has_its_example() -> None:
+    """The demo's page leads to all of them."""
+    assert len(_shown_answers()) == 6
+    assert all(f"({page}.md)" in DEMO for page in PAGES)
 
 
 def test_the_commands_exist_and_can_be_run() -> None:
