@@ -1,4 +1,4 @@
-"""Every example of the README and of docs/demo.md is run: the demo, as the pages show it, the SDK program, curl."""
+"""Every example of the README and of docs/demo.md is run: the demo, the SDK program, the curl lines."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEMO = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
 EMBEDDED = ROOT / "models" / "embedded" / "arrowhead-tiny" / "model.safetensors"
 PAGES = {
-    "genegpt": ["genegpt"],
-    "kg-rag": ["kg-rag"],
-    "medrag": ["medrag", "i-medrag"],
-    "clinfo": ["clinfo"],
-    "weiseeule": ["weiseeule"],
+    "genegpt": ["genegpt (generated)"],
+    "kg-rag": ["kg-rag (extractive)"],
+    "medrag": ["medrag (extractive)", "i-medrag (extractive)"],
+    "clinfo": ["clinfo (extractive)"],
+    "weiseeule": ["weiseeule (extractive)"],
 }
 _BESIDE = re.compile(r"  (?:(?P<search>\d+ records? at )|(?P<call>\[https://))")
 pytestmark = [
@@ -79,8 +79,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_demo_prints_what_the_pages_of_the_methods_show(tmp_path: Path) -> None:
-    """One answer of each method, word for word."""
+def test_the_demo_prints_what_its_page_shows(tmp_path: Path) -> None:
+    """One answer of each method, word for word, as the method's page begins with it."""
+    wanted = _answers_of_the_pages()
     command = [sys.executable, "scripts/ask_each_method.py"]
     with subprocess.Popen(command, cwd=ROOT, env=_environment(tmp_path), stdout=subprocess.PIPE, text=True) as child:
         try:
@@ -88,19 +89,7 @@ def test_the_demo_prints_what_the_pages_of_the_methods_show(tmp_path: Path) -> N
         finally:
             child.terminate()  # its server ends with it
 
-    parts = [part.partition("\n") for part in shown.split("== ")[1:]]
-    printed = {head.split()[0]: _in_order(answer) for head, _, answer in parts}
-    assert printed == {method: _in_order(answer) for method, answer in _shown_answers().items()}
-
-
-def _shown_answers() -> dict[str, str]:
-    """The first example of each method's page; that of MedRAG has i-MedRAG's as its second."""
-    found = {}
-    for page, methods in PAGES.items():
-        text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-        examples = [block for block in _blocks("", text) if block.startswith("> ")]
-        found |= dict(zip(methods, examples, strict=True))
-    return found
+    assert _in_order(shown) == _in_order(wanted)
 
 
 def _in_order(shown: str) -> list[str]:
@@ -109,9 +98,16 @@ def _in_order(shown: str) -> list[str]:
     return [line for kind, lines in kinds for line in (sorted(lines) if kind else lines)]
 
 
-def test_each_method_s_page_has_its_example() -> None:
-    """The demo's page leads to all of them."""
-    assert len(_shown_answers()) == 6
+def _answers_of_the_pages() -> str:
+    """The first example of each method's page; i-MedRAG's is the second of MedRAG's."""
+    texts = {page: (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in PAGES}
+    examples = {page: [block for block in _blocks("", text) if block.startswith("> ")] for page, text in texts.items()}
+    parts = [pair for page, heads in PAGES.items() for pair in zip(heads, examples[page], strict=True)]
+    return "\n".join(f"== {head}\n{example}" for head, example in parts)
+
+
+def test_the_page_of_the_demo_leads_to_the_answers() -> None:
+    assert len(_answers_of_the_pages().split("== ")) == 7
     assert all(f"({page}.md)" in DEMO for page in PAGES)
 
 
