@@ -23,8 +23,6 @@ _CITED: Final = re.compile(r"\[(\d+(?:\s*,\s*\d+)*)\]")
 # "No significant difference …" is no verdict.
 _YES: Final = re.compile(r"^\W*(?:tl;dr\W*)?(yes|no)(?=\s*(?:[,.;:!*]|$))", re.IGNORECASE)
 _NO_ANSWER: Final = frozenset({"abstained", "not_found", "out_of_scope", "call_failed", "cut"})
-# Of SU4: so many words may stand between the two of a pair.
-_GAP: Final = 4
 _K1: Final = 1.2
 _B: Final = 0.75
 Span = tuple[str, int, int]
@@ -144,7 +142,6 @@ def _text_scores(told: Sequence[Answered]) -> dict[str, list[float]]:
     answers = [one for one in ideal if one.is_answer]
     return {
         "ideal answer: ROUGE-2 F1": [rouge2(one.text, one.ideal) for one in answers],
-        "ideal answer: ROUGE-SU4 F1": [rouge_su4(one.text, one.ideal) for one in answers],
         "ideal answer: ROUGE-2 F1, 0 for an abstention": [
             rouge2(one.text, one.ideal) if one.is_answer else 0.0 for one in ideal
         ],
@@ -220,20 +217,6 @@ def rouge2(text: str, references: Sequence[str]) -> float:
     """ROUGE-2 F1 against the reference that it fits best, without stemming."""
     told = Counter(pairwise(tokens(text)))
     return max((_overlap_f1(told, Counter(pairwise(tokens(one)))) for one in references), default=0.0)
-
-
-def rouge_su4(text: str, references: Sequence[str]) -> float:
-    """ROUGE-SU4 F1 against the reference that it fits best, without stemming."""
-    told = skip_pairs(tokens(text))
-    return max((_overlap_f1(told, skip_pairs(tokens(one))) for one in references), default=0.0)
-
-
-def skip_pairs(words: Sequence[str]) -> Units:
-    """The units of ROUGE-SU4: pairs with at most four words between, and each word after a start mark."""
-    units: Units = Counter(("", word) for word in words)
-    for at, first in enumerate(words):
-        units.update((first, second) for second in words[at + 1 : at + _GAP + 2])
-    return units
 
 
 def _overlap_f1(told: Units, wanted: Units) -> float:

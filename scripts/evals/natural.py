@@ -1,10 +1,11 @@
 """Ask a served model questions as people put them, over every method, and tell what each answer amounts to.
 
-    python -m scripts.evals.natural --base-url http://127.0.0.1:8000/v1 --questions FILE [--passages FILE] [--json OUT]
+    python -m scripts.evals.natural --base-url http://127.0.0.1:8000/v1 [--questions FILE --passages FILE] [--json OUT]
 
-Each line of the questions file is one question: ``id``, ``method``, ``data`` (``passages`` or ``shipped``), ``kind``,
-``question`` (a text, or pairs of role and text), and what is right: ``must`` and ``must_not`` (patterns), ``yes_no``,
-``letter``, ``not_in_data``. The passages are put into a namespace that is made for the run and removed after it.
+Without files, the 138 questions and 38 passages of scripts/evals/questions. Each line is one question: ``id``,
+``method``, ``data`` (``passages`` or ``shipped``), ``kind``, ``question`` (a text, or pairs of role and text), and what
+is right: ``must`` and ``must_not`` (patterns), ``yes_no``, ``letter``, ``not_in_data``. The passages are put into a
+namespace that is made for the run and removed after it.
 
 An answer is *right*; *refused* where its outcome is abstained or not_found, rightly if ``not_in_data``; *undecided*
 where a yes or no is wanted and none is given; else wrong: *hedged* with the outcome partial, *sure* without.
@@ -36,6 +37,9 @@ from retrieval.corpus.readers.registry import guess_reader, reader
 from scripts.evals.harness.client import Asker, Target, http_client
 from scripts.evals.harness.records import Question, Reply
 
+_SHIPPED: Final = Path(__file__).parent / "questions"
+QUESTIONS: Final = _SHIPPED / "natural.jsonl"
+PASSAGES: Final = _SHIPPED / "natural_passages.jsonl"
 OF_NAMESPACES: Final = frozenset({"medrag", "i-medrag", "weiseeule", "clinfo"})
 # Clinfo.ai reads no shipped notes.
 OF_NOTES: Final = OF_NAMESPACES - {"clinfo"}
@@ -195,8 +199,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base-url", default="http://127.0.0.1:8000/v1")
     parser.add_argument("--model", default="arrowhead-small")
-    parser.add_argument("--questions", type=Path, required=True, nargs="+")
-    parser.add_argument("--passages", type=Path, default=[], nargs="+", help="of the questions that are about passages")
+    parser.add_argument("--questions", type=Path, default=[QUESTIONS], nargs="+")
+    parser.add_argument("--passages", type=Path, default=[PASSAGES], nargs="+", help="what questions on passages read")
     parser.add_argument("--method", action="append", help="by default all")
     parser.add_argument("--auto", action="store_true", help="ask Auto, which is not told the method")
     parser.add_argument("--json", type=Path, help="also write the counts and every answer here")

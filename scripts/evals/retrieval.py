@@ -35,6 +35,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.search.searcher import LATE, SearchOptions
 from retrieval.passages import Document
+from scripts.evals.clinfo_measures import average_precision, recall
 from scripts.evals.harness.errors import DatasetInvalid
 from scripts.evals.harness.intervals import bootstrap_mean, paired_difference
 from scripts.evals.harness.records import rows_of
@@ -101,20 +102,6 @@ class Found:
     def ms(self) -> tuple[float, float]:
         """Medians: by the clock, and of the processor."""
         return 1000 * median(self.seconds), 1000 * median(self.cpu)
-
-
-def average_precision(ranked: Sequence[str], gold: frozenset[str], k: int = TOP) -> float:
-    """BioASQ's: the sum of the precisions at the gold places among the first k, over min(k, number of gold)."""
-    right, total = 0, 0.0
-    for place, one in enumerate(ranked[:k], 1):
-        if one in gold:
-            right += 1
-            total += right / place
-    return total / min(k, len(gold))
-
-
-def recall(ranked: Sequence[str], gold: frozenset[str], k: int) -> float:
-    return len(gold & set(ranked[:k])) / len(gold)
 
 
 def ndcg(ranked: Sequence[str], gold: frozenset[str], k: int = TOP) -> float:
@@ -195,7 +182,7 @@ def measure(retrieval: Retrieval, questions: Sequence[Question], arm: Arm) -> Fo
             found.scores["MRR"].append(reciprocal_rank(ranked[:TOP], gold))
             found.scores["first"].append(float(ranked[:1] != [] and ranked[0] in gold))
             continue
-        scores = (average_precision(ranked, gold), recall(ranked, gold, TOP), recall(ranked, gold, DEPTH))
+        scores = (average_precision(ranked, gold), recall(ranked[:TOP], gold), recall(ranked[:DEPTH], gold))
         for label, score in zip(MEASURES, (*scores, ndcg(ranked, gold)), strict=False):
             found.scores[label].append(score)
         if question.snippets:

@@ -69,10 +69,9 @@ def commands(args: argparse.Namespace) -> dict[str, list[str]]:
             command = [f"scripts.evals.{part.script}", str(source), *where, *part.options, *limit]
             found[part.name] = [*command, "--concurrency", str(args.concurrency)]
     questions, passages = sorted((args.data / "natural").glob("questions*.jsonl")), args.data / "natural/passages.jsonl"
-    if questions and passages.is_file():
-        files = ["--questions", *map(str, questions), "--passages", str(passages)]
-        where = ["--base-url", url, "--model", args.model, "--json", str(args.out / "natural.json")]
-        found["natural"] = ["scripts.evals.natural", *where, *files]
+    where = ["--base-url", url, "--model", args.model, "--json", str(args.out / "natural.json")]
+    files = ["--questions", *map(str, questions), "--passages", str(passages)]
+    found["natural"] = ["scripts.evals.natural", *where, *(files if questions and passages.is_file() else ())]
     answers = [str(_QUESTIONS / f"capable_{half}.jsonl") for half in ("seen", "unseen")]
     found["capable"] = ["scripts.evals.capable", "--answers", *answers]
     found["capable"] += ["--passages", str(_QUESTIONS / "capable_passages.jsonl")]

@@ -1,8 +1,8 @@
 """Join the verbs to the ``arrowhead`` command, and turn their errors into one clear line and an exit status.
 
-Only ``serve`` is implemented here. Exit status: 0 done, 1 failed, 2 the command or the settings are wrong. A verb's
-module imports at its top only what its options need, and the rest in the verb: ``arrowhead key list`` must not wait for
-a server's libraries.
+Only the verbs that serve are implemented here. Exit status: 0 done, 1 failed, 2 the command or the settings are wrong.
+A verb's module imports at its top only what its options need, and the rest in the verb: ``arrowhead key list`` must not
+wait for a server's libraries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from server.cli import (
     gateway,
     graph,
     keys,
-    mcp,
     models,
     namespaces,
     review,
@@ -84,7 +83,7 @@ def _application() -> typer.Typer:
     app.add_typer(graph.app, name="graph")
     app.add_typer(keys.app, name="key")
     app.add_typer(gateway.app, name="gateway")
-    app.command("mcp", help="speak the Model Context Protocol on standard input and output")(mcp.mcp)
+    app.command("mcp", help="speak the Model Context Protocol on standard input and output")(mcp)
     app.add_typer(egress.app, name="egress")
     app.add_typer(audit.app, name="audit")
     app.command("doctor", help="check this machine and the settings")(doctor.doctor)
@@ -99,6 +98,22 @@ def serve(cli_settings: CommandLineSettings) -> int:
 
     setup_logging(settings.log)
     return run_server(settings)
+
+
+@with_setting_flags()
+def mcp(
+    cli_settings: CommandLineSettings,
+    url: Annotated[
+        str | None, typer.Option(help="pass everything on to the server at this address instead of starting one here")
+    ] = None,
+    key: Annotated[str | None, typer.Option(envvar="ARROWHEAD_API_KEY", help="API key of that server")] = None,
+) -> int:
+    settings = cli_settings.load()
+    from server.observability.observer import setup_logging
+    from server.serving.mcp_stdio import run_stdio
+
+    setup_logging(settings.log)
+    return run_stdio(settings, url, key)
 
 
 def _print_version(value: bool) -> None:

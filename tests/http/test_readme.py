@@ -21,6 +21,13 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEMO = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
 EMBEDDED = ROOT / "models" / "embedded" / "arrowhead-tiny" / "model.safetensors"
+PAGES = {
+    "genegpt": ["genegpt (generated)"],
+    "kg-rag": ["kg-rag (extractive)"],
+    "medrag": ["medrag (extractive)", "i-medrag (extractive)"],
+    "clinfo": ["clinfo (extractive)"],
+    "weiseeule": ["weiseeule (extractive)"],
+}
 _BESIDE = re.compile(r"  (?:(?P<search>\d+ records? at )|(?P<call>\[https://))")
 pytestmark = [
     pytest.mark.server,
@@ -73,8 +80,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_demo_prints_what_its_page_shows(tmp_path: Path) -> None:
-    """One answer of each method, word for word; ./scripts/demo prints the block anew."""
-    wanted = next(b for b in _blocks("", DEMO) if b.startswith("== genegpt"))
+    """One answer of each method, word for word, as the method's page begins with it."""
+    wanted = _answers_of_the_pages()
     command = [sys.executable, "scripts/ask_each_method.py"]
     with subprocess.Popen(command, cwd=ROOT, env=_environment(tmp_path), stdout=subprocess.PIPE, text=True) as child:
         try:
@@ -91,13 +98,17 @@ def _in_order(shown: str) -> list[str]:
     return [line for kind, lines in kinds for line in (sorted(lines) if kind else lines)]
 
 
-def test_each_method_s_page_begins_with_the_answer_that_the_demo_prints() -> None:
-    """The demo's block is run, so the pages' examples are what a fresh installation says."""
-    demo = next(b for b in _blocks("", DEMO) if b.startswith("== genegpt"))
-    for part in demo.split("== ")[1:]:
-        head, _, answer = part.partition("\n")
-        page = {"i-medrag": "medrag"}.get(head.split()[0], head.split()[0])
-        assert f"```\n{answer.strip()}\n```" in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+def _answers_of_the_pages() -> str:
+    """The first example of each method's page; i-MedRAG's is the second of MedRAG's."""
+    texts = {page: (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in PAGES}
+    examples = {page: [block for block in _blocks("", text) if block.startswith("> ")] for page, text in texts.items()}
+    parts = [pair for page, heads in PAGES.items() for pair in zip(heads, examples[page], strict=True)]
+    return "\n".join(f"== {head}\n{example}" for head, example in parts)
+
+
+def test_the_page_of_the_demo_leads_to_the_answers() -> None:
+    assert len(_answers_of_the_pages().split("== ")) == 7
+    assert all(f"({page}.md)" in DEMO for page in PAGES)
 
 
 def test_the_commands_exist_and_can_be_run() -> None:
