@@ -97,7 +97,7 @@ def test_the_sentence_that_the_server_names_is_marked_however_it_is_written(scri
     turn = {"trace": {"details": {"citations": citations}}}
     page.goto(scripted.url)
     page.wait_for_selector(".empty")
-    code = "async ([turn, text]) => (await import('/web/sources.js')).sentencesOf(turn, { number: 1, text })"
+    code = "async ([turn, text]) => (await import('/web/evidence.js')).sentencesOf(turn, { number: 1, text })"
     places = page.evaluate(code, [turn, source])
 
     assert [source[one["start"] : one["end"]] for one in places] == ["Bleeding [3] fell by 20 %\n(p < 0.01; a|b*)."]
