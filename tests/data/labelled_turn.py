@@ -102,4 +102,4 @@ def show(page: Any, url: str, *turns: dict[str, Any]) -> None:
     page.evaluate(KEEP, json.loads(json.dumps(turns)))
     page.evaluate(f"location.hash = '#/chat/{turns[0]['chat']}'")
     page.locator(".turn .answer[aria-busy=false] .tools").last.wait_for()
-    page.wait_for_function("!document.querySelector('.content.plain')")
+    page.locator(".turn .content:not(.plain)").last.wait_for()

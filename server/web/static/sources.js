@@ -105,7 +105,7 @@ function passage(cited, reference, sentences, sentence) {
     facts ? h("p", { class: "muted small", dir: "auto" }, facts) : null,
     more,
     passageText(text, sentences),
-    sentences.length ? h("p", { class: "fine" }, icon(sentence ? "info" : "check"), t(sentence ? "sentence.marked" : "source.marked")) : sentence ? h("p", { class: "fine" }, icon("info"), t("sentence.unmarked")) : null,
+    markNote(sentences.length > 0, sentence),
     h(
       "div",
       { class: "row" },
@@ -115,6 +115,13 @@ function passage(cited, reference, sentences, sentence) {
   ];
   if (cited.namespace && cited.passage_id) describe(more, nodes, cited);
   return nodes.filter(Boolean);
+}
+
+/** Says what is marked: what the answer rests on, or what is nearest to a sentence of it. */
+function markNote(isMarked, sentence) {
+  if (sentence?.isQuote || (!sentence && !isMarked)) return null;
+  const words = !sentence ? "source.marked" : isMarked ? "sentence.marked" : "sentence.unmarked";
+  return h("p", { class: "fine" }, icon(sentence ? "info" : "check"), t(words));
 }
 
 /** Adds what the namespace knows of the document: authors, journal, date, kind, retraction. */
