@@ -192,7 +192,7 @@ def _rendered(texts: Sequence[str], hosts: Collection[str]) -> list[dict[str, st
 def _reply(request: Request, name: str) -> Response:
     pages = page_files()
     accepted = request.headers.get("accept-language", "")
-    language = language_of(request.cookies.get("language", ""), accepted, pages.languages)
+    language = language_of(request.cookies.get("arrowhead_language", ""), accepted, pages.languages)
     try:
         file = pages.get(name, language)
     except KeyError:

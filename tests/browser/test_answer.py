@@ -146,15 +146,21 @@ def test_an_answer_is_copied_with_numbered_references(context: Any, answered: An
     assert "## Is metoprolol safe?" in markdown and "\n- [3] Heparin <http" in markdown
 
 
-def test_a_shared_answer_opens_without_the_server(shared: Any, page: Any) -> None:
+def test_a_shared_answer_opens_without_the_server(shared: Any, scripted: Any, page: Any) -> None:
     """Question, answer with its lines, sources with the sentences that were read, date, model, and what left."""
-    file = shared(labelled_turn.labelled_turn())
+    turn = labelled_turn.labelled_turn()
+    turn["references"][2]["url"] = f"{scripted.url}/v1/passages/notes/3"
+    turn["told"]["answered_by"] = "kg-rag"
+    file = shared(turn)
     text = file.locator("main").inner_text()
 
     assert file.seen == [file.url] and file.title() == "Is metoprolol safe?"
     assert file.locator("h1").inner_text() == "Is metoprolol safe?"
     assert (
-        "14 Nov 2023" in text and "m · " in text and TEXTS["outcome.partial"] in text and TEXTS["left.nothing"] in text
+        "14 Nov 2023" in text
+        and "KG-RAG, m · " in text
+        and TEXTS["outcome.partial"] in text
+        and TEXTS["left.nothing"] in text
     )
     assert file.locator(".answer .said.contrary").inner_text() == "It is safe in acute asthma"
     assert file.locator(".answer .said.not").evaluate("(one) => getComputedStyle(one).textDecorationStyle") == "wavy"

@@ -7,7 +7,7 @@ import { citationOf, isRetracted } from "./evidence.js";
 import { session } from "./keys.js";
 import { fileOf, mismatchesOf, SIGNS, verdictOf } from "./sources.js";
 import { answerText, bare, labelledSentences, leftOf, putBehind, putCitations, quotesOf, readFor, underline } from "./support.js";
-import { t, tn } from "./texts.js";
+import { has, t, tn } from "./texts.js";
 
 // Whatever stands in the file, a browser runs no script of it and asks for nothing.
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
@@ -42,7 +42,13 @@ export async function pageOf(turn) {
 
 function madeBy(turn) {
   const model = session.models.find((one) => one.id === turn.model);
-  return model ? `${methodName(model)}, ${plain(turn.model)}` : plain(turn.model);
+  const answeredBy = turn.told?.answered_by;
+  return [model && methodName(model), has(`method.${answeredBy}`) && t(`method.${answeredBy}`), plain(turn.model)].filter(Boolean).join(", ");
+}
+
+/** Returns a link, or its text where it leads to this server, which a reader of the file may not reach. */
+function link(url, ...children) {
+  return outside(String(url).startsWith(`${location.origin}/`) ? "" : url, ...children);
 }
 
 async function answer(turn, sentences) {
@@ -52,8 +58,7 @@ async function answer(turn, sentences) {
   const numbers = new Set(turn.references.map((one) => one.number));
   putCitations(content, (number) => numbers.has(number) && h("a", { class: "cite", href: `#source-${number}`, title: t("cite.label", { n: number, title: "" }) }, `[${number}]`));
   for (const [sentence, node] of ends) if (sentence.kind !== "supported") putBehind(node, h("span", { class: `sign ${sentence.kind}`, title: t(`verdict.${sentence.kind}`) }, SIGNS[sentence.kind]));
-  // An address on this server leads nowhere without it.
-  for (const link of content.querySelectorAll("a:not(.cite)")) link.replaceWith(outside(link.getAttribute("href"), ...link.childNodes));
+  for (const node of content.querySelectorAll("a:not(.cite)")) node.replaceWith(link(node.getAttribute("href"), ...node.childNodes));
   return content;
 }
 
@@ -80,7 +85,7 @@ function sources(turn, sentences) {
     return h(
       "li",
       { id: `source-${reference.number}`, value: String(reference.number) },
-      h("p", {}, outside(reference.url, foreign(reference.title)), isRetracted(turn, reference) ? h("strong", { class: "bad" }, ` ${t("retracted")}`) : null),
+      h("p", {}, link(reference.url, foreign(reference.title)), isRetracted(turn, reference) ? h("strong", { class: "bad" }, ` ${t("retracted")}`) : null),
       facts ? h("p", { class: "about" }, facts) : null,
       quotes.map((quote) => h("blockquote", { dir: "auto" }, plain(quote))),
     );

@@ -46,7 +46,7 @@ function nameOf(code) {
 /** Chooses a language for this browser; the page is told by the event `language`. */
 export async function chooseLanguage(code) {
   // The server reads it, so that the first words of the page are in this language too.
-  document.cookie = `language=${code}; path=/; max-age=${CHOICE_S}; samesite=strict`;
+  document.cookie = `arrowhead_language=${code}; path=/; max-age=${CHOICE_S}; samesite=strict`;
   await loadTexts();
   window.dispatchEvent(new Event("language"));
 }

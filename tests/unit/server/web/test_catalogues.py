@@ -30,7 +30,7 @@ def places(text: str) -> list[str]:
 
 
 def test_the_page_has_german_french_and_spanish() -> None:
-    assert LANGUAGES == ["de", "es", "fr"]
+    assert {"de", "es", "fr"} <= set(LANGUAGES)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
