@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 # An astral character: the server counts it as one, the browser as two.
-SENTENCES: Final = (
+SENTENCES: Final[tuple[tuple[str, str, list[int], str], ...]] = (
     ("supported", "𝛃-blockers such as **metoprolol** lower the heart rate [1].", [1], "Metoprolol lowers heart rate"),
     ("unchecked", "The usual dose is 50 mg twice a day [1].", [1], "The dose is 50 mg twice a day."),
     ("unsupported", "It was approved in 1971 by all agencies [2].", [2], ""),
@@ -76,7 +76,7 @@ def support() -> dict[str, Any]:
     """Return the labels as the server sends them, with places in characters."""
     text, labels = content(), []
     for number, (verdict, sentence, citations, quote) in enumerate(SENTENCES):
-        label = {"verdict": verdict, "probability": None, "citations": citations, "quote": quote}
+        label: dict[str, Any] = {"verdict": verdict, "probability": None, "citations": citations, "quote": quote}
         start = text.index(sentence)
         label |= {"start": start, "end": start + len(sentence), "checked": _CHECKED.get(number, 0)}
         labels.append(label | {"mismatches": _MISMATCHES.get(number, [])})

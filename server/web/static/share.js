@@ -122,7 +122,7 @@ a { color: var(--accent); }
 .sources li { margin-top: 0.75rem; }
 .sources li:target { outline: 2px solid var(--accent); outline-offset: 6px; }
 blockquote { margin: 0.5rem 0; padding: 0.5rem 0.9rem; border-inline-start: 3px solid var(--accent); background: light-dark(#f2f5f4, #1a1d1f); white-space: pre-wrap; }
-blockquote:is(.not, .contrary) { border-color: var(--bad); }
+blockquote.contrary { border-color: var(--bad); }
 footer { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 0.75rem; }
 @media print { :root { color-scheme: light; } main { padding: 0; max-width: none; } blockquote, .remark { break-inside: avoid; } }
 `;
