@@ -21,7 +21,7 @@ from server.middleware import WEB_FILES
 
 INDEX: Final = "index.html"
 # The styles stand in the page itself, since a browser shows nothing before it has them.
-STYLES: Final = ("style.css", "screens.css")
+STYLES: Final = ("style.css", "screens.css", "answer.css")
 TEXTS: Final = "texts.json"
 USUAL: Final = "en"
 _KINDS: Final = {
@@ -98,10 +98,10 @@ class PageFiles:
         return usual | own
 
     def _made(self, name: str, language: str) -> PageFile:
-        further = {"Vary": "Accept-Language"} if name in (INDEX, TEXTS) else {}
+        further = {"Vary": "Accept-Language, Cookie"} if name in (INDEX, TEXTS) else {}
         match name:
             case "index.html":
-                content = self._index(self.texts(language))
+                content = self._index(self.texts(language) | {"languages": " ".join(sorted(self.languages))})
                 further["Content-Security-Policy"] = _policy_of(content.decode())
             case "texts.json":
                 content = json.dumps(self.texts(language), ensure_ascii=False).encode()
@@ -136,6 +136,11 @@ def chosen_language(accepted: str, known: Collection[str]) -> str:
     # Of equals the first, as ``max`` returns it.
     weight, language = max(liked, key=lambda one: one[0], default=(0.0, USUAL))
     return language if weight else USUAL
+
+
+def language_of(chosen: str, accepted: str, known: Collection[str]) -> str:
+    """Return the language that was chosen on the page, else the one that the browser's header likes best."""
+    return chosen if chosen in known else chosen_language(accepted, known)
 
 
 def _policy_of(page: str) -> str:

@@ -32,7 +32,7 @@ from server.errors import InvalidRequest
 from server.middleware import host_name
 from server.settings.loading import audit_path, gateway_dir
 from server.settings.schema import Settings
-from server.web.files import INDEX, chosen_language, page_files
+from server.web.files import INDEX, language_of, page_files
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Page"])
@@ -191,7 +191,8 @@ def _rendered(texts: Sequence[str], hosts: Collection[str]) -> list[dict[str, st
 
 def _reply(request: Request, name: str) -> Response:
     pages = page_files()
-    language = chosen_language(request.headers.get("accept-language", ""), pages.languages)
+    accepted = request.headers.get("accept-language", "")
+    language = language_of(request.cookies.get("arrowhead_language", ""), accepted, pages.languages)
     try:
         file = pages.get(name, language)
     except KeyError:

@@ -97,7 +97,7 @@ def test_the_sentence_that_the_server_names_is_marked_however_it_is_written(scri
     turn = {"trace": {"details": {"citations": citations}}}
     page.goto(scripted.url)
     page.wait_for_selector(".empty")
-    code = "async ([turn, text]) => (await import('/web/sources.js')).sentencesOf(turn, { number: 1, text })"
+    code = "async ([turn, text]) => (await import('/web/evidence.js')).sentencesOf(turn, { number: 1, text })"
     places = page.evaluate(code, [turn, source])
 
     assert [source[one["start"] : one["end"]] for one in places] == ["Bleeding [3] fell by 20 %\n(p < 0.01; a|b*)."]
@@ -225,7 +225,7 @@ def test_a_chat_is_exported(shipped: Any, page: Any, tmp_path: Path) -> None:
     turn = ask(page, "What is the official gene symbol of LMP10?")
     saved = {}
     for name in ("markdown", "ris", "json"):
-        turn.locator(".menu summary").click()
+        turn.locator(".menu summary", has_text=TEXTS["export.menu"]).click()
         with page.expect_download() as download:
             turn.get_by_role("button", name=TEXTS[f"export.{name}"]).click()
         download.value.save_as(tmp_path / name)
@@ -243,7 +243,7 @@ def test_references_of_a_review_are_exported_with_what_is_known_of_the_articles(
     """Journal and year in fields of their own, and not in the title."""
     open_chat(page, shipped.url, "clinfo")
     turn = ask(page, TEXTS["example.clinfo.2"])
-    turn.locator(".menu summary").click()
+    turn.locator(".menu summary", has_text=TEXTS["export.menu"]).click()
     with page.expect_download() as download:
         turn.get_by_role("button", name=TEXTS["export.ris"]).click()
     download.value.save_as(tmp_path / "ris")

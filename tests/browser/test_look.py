@@ -64,7 +64,8 @@ def test_the_page_speaks_another_language_where_it_has_its_words(scripted: Any, 
     page.route(f"{scripted.url}/", answer)
     page.route(f"**/web/{TEXTS_FILE}", answer)
     page.goto(f"{scripted.url}/")
-    page.locator(".empty h1", has_text=own["chat.hello"]).wait_for()
+    page.locator("#nav a", has_text=own["nav.chat"]).wait_for()
+    page.wait_for_selector("main h1")
 
     assert page.locator("#nav a").all_inner_texts()[:2] == [own["nav.chat"], TEXTS["nav.literature"]]
     assert page.evaluate("[document.documentElement.lang, document.documentElement.dir]") == ["de", "rtl"]

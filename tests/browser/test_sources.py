@@ -12,8 +12,8 @@ TEXTS = json.loads((server_process.ROOT / "server/web/static/en.json").read_text
 ARTICLE = "https://pubmed.ncbi.nlm.nih.gov/34000001"
 OTHER = "https://pubmed.ncbi.nlm.nih.gov/34000002"
 EDGE = {"edge": "a|b|c", "text": "Gene A is b of C.", "node_urls": ["https://www.ncbi.nlm.nih.gov/gene/1", ""]}
-RETRACTED = "async ([turn, one]) => (await import('/web/sources.js')).isRetracted(turn, one)"
-RECORD = "async ([turn, one]) => (await import('/web/sources.js')).recordOf(turn, one)?.record.id ?? null"
+RETRACTED = "async ([turn, one]) => (await import('/web/evidence.js')).isRetracted(turn, one)"
+RECORD = "async ([turn, one]) => (await import('/web/evidence.js')).recordOf(turn, one)?.record.id ?? null"
 SHOWN = """async (turn) => { const { AnswerView } = await import('/web/answer.js');
   return new AnswerView(turn, {}).node.textContent; }"""
 TURN = {
@@ -137,7 +137,7 @@ def test_a_quote_is_one_that_stands_in_a_source(opened: Any, answer: str, is_quo
     """A changed one, or one of two, is none."""
     text = "Heparin is old. Protamine reverses heparin at once."
     turn = {"references": [{"number": 1, "title": "Heparin, a review (drugs)", "text": text}], "trace": None}
-    code = "async ([turn, answer]) => (await import('/web/sources.js')).isQuoted(turn, answer)"
+    code = "async ([turn, answer]) => (await import('/web/evidence.js')).isQuoted(turn, answer)"
 
     assert opened.evaluate(code, [turn, answer]) is is_quoted
 

@@ -76,3 +76,15 @@ def test_a_key_is_told_what_it_may_do(host_with: Callable[..., AbstractContextMa
         told = httpx.get(f"{server.url}/v1/permissions", headers={"authorization": f"Bearer {KEY}"}).json()
     assert (told["needs_key"], told["may_change_namespaces"], told["egress"]) == (True, True, "off")
     assert "genegpt" in told["methods"] and len(told["key_id"]) == 8
+
+
+def test_the_language_that_was_chosen_goes_before_the_browsers(http: httpx.Client) -> None:
+    """In the words of the page and in its first reply; a cache keeps them apart."""
+    german = {"Accept-Language": "de-CH, de;q=0.9"}
+    texts = http.get("/web/texts.json", headers=german)
+    chosen = http.get("/web/texts.json", headers=german | {"Cookie": "arrowhead_language=fr"})
+    page = http.get("/", headers=german | {"Cookie": "arrowhead_language=fr"}).text
+
+    assert (texts.json()["language"], chosen.json()["language"]) == ("de", "fr")
+    assert '<html lang="fr" dir="ltr" data-languages="de en es fr' in page and ">Littérature</a>" in page
+    assert chosen.headers["vary"] == "Accept-Language, Cookie"

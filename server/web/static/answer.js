@@ -1,12 +1,14 @@
 // One turn of a chat: the question, the steps while it works, the answer with its citations, and what it rests on.
 
 import { render } from "./api.js";
-import { button, foreign, h, icon, plain, seconds, setRendered, toast, webAddress } from "./dom.js";
-import { showDetails, whereOf } from "./details.js";
-import { answerText, exportMenu } from "./export.js";
+import { button, count, foreign, h, icon, plain, seconds, setRendered, webAddress } from "./dom.js";
+import { showDetails, showSideBySide, whereOf } from "./details.js";
+import { isRetracted } from "./evidence.js";
+import { copyMenu, exportMenu } from "./export.js";
 import { session } from "./keys.js";
 import { methodName } from "./composer.js";
-import { isQuoted, isRetracted } from "./sources.js";
+import { SIGNS } from "./sources.js";
+import { answerText, labelledSentences, leftOf, putBehind, putCitations, underline } from "./support.js";
 import { t, tn } from "./texts.js";
 
 const GOOD = new Set(["answered"]);
@@ -20,9 +22,10 @@ export class AnswerView {
     const model = session.models.find((one) => one.id === turn.model);
     this.steps = h("details", { class: "steps", hidden: true, open: turn.state === "running" });
     this.content = h("div", { class: "content", dir: "auto" });
+    this.legend = h("div", { class: "legend" });
     this.references = h("div", { class: "references" });
     this.foot = h("div", { class: "answer-foot" });
-    this.body = h("div", { class: "answer", "aria-busy": String(turn.state === "running") }, this.steps, this.content, this.references, this.foot);
+    this.body = h("div", { class: "answer", "aria-busy": String(turn.state === "running") }, this.steps, this.content, this.legend, this.references, this.foot);
     this.node = h(
       "article",
       { class: "turn", "aria-label": t("turn.label") },
@@ -75,7 +78,11 @@ export class AnswerView {
     } catch {
       // the text stays as it came
     }
+    const sentences = labelledSentences(this.turn);
+    this.legend.replaceChildren(...legend(this.turn, sentences));
+    const ends = underline(this.content, sentences, (sentence) => this.said(sentence));
     this.decorate();
+    for (const [sentence, node] of ends) putBehind(node, this.sign(sentence));
   }
 
   // Steps
@@ -100,10 +107,7 @@ export class AnswerView {
 
   decorate() {
     const numbers = new Map(this.turn.references.map((one) => [one.number, one]));
-    const walker = document.createTreeWalker(this.content, NodeFilter.SHOW_TEXT);
-    const nodes = [];
-    while (walker.nextNode()) if (/\[(?:\d|unverified\])/.test(walker.currentNode.data)) nodes.push(walker.currentNode);
-    for (const node of nodes) if (!node.parentElement.closest("a, code, button")) node.replaceWith(...this.pieces(node.data, numbers));
+    putCitations(this.content, (number) => numbers.has(number) && this.cite(numbers.get(number)));
     for (const link of this.content.querySelectorAll("a")) if (!webAddress(link.getAttribute("href"))) link.replaceWith(...link.childNodes);
     for (const table of this.content.querySelectorAll("table")) {
       const box = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.label") });
@@ -112,19 +116,20 @@ export class AnswerView {
     }
   }
 
-  pieces(text, numbers) {
-    const out = [];
-    let from = 0;
-    for (const found of text.matchAll(/ ?\[(\d{1,3}(?:, ?\d{1,3})*|unverified)\]/g)) {
-      const named = found[1] === "unverified" ? [] : found[1].split(",").map(Number);
-      if (named.length && !named.every((number) => numbers.has(number))) continue;
-      out.push(text.slice(from, found.index));
-      if (!named.length) out.push(" ", h("mark", { class: "unverified", title: t("unverified.about") }, t("unverified")));
-      for (const number of named) out.push(this.cite(numbers.get(number)));
-      from = found.index + found[0].length;
-    }
-    out.push(text.slice(from));
-    return out;
+  /** Returns what a sentence stands in: a press shows what was read for it. */
+  said(sentence) {
+    const node = h("span", { class: `said ${sentence.kind}` });
+    node.addEventListener("click", (event) => {
+      // Neither a citation nor a selection of text.
+      if (!event.target.closest("a, button") && document.getSelection().isCollapsed) this.actions.source(sentence);
+    });
+    return node;
+  }
+
+  /** Returns the same for the keyboard and for screen readers; it is in sight where the sentence is not supported, or focused. */
+  sign(sentence) {
+    const { kind } = sentence;
+    return h("button", { type: "button", class: `sign ${kind}`, "aria-label": t("sentence.open", { verdict: t(`verdict.${kind}`) }), title: t(`verdict.${kind}`), onclick: () => this.actions.source(sentence) }, SIGNS[kind]);
   }
 
   cite(reference) {
@@ -146,7 +151,7 @@ export class AnswerView {
           "button",
           { type: "button", class: "reference", onclick: () => this.actions.source(one.number) },
           h("span", { class: "number" }, String(one.number)),
-          h("span", { class: "reference-text" }, foreign(one.title), isRetracted(this.turn, one) ? h("span", { class: "badge bad" }, t("retracted")) : null),
+          h("span", { class: "reference-text" }, foreign(one.title), webAddress(one.url) ? h("span", { class: "reference-address" }, plain(one.url)) : null, isRetracted(this.turn, one) ? h("span", { class: "badge bad" }, t("retracted")) : null),
           icon("right"),
         ),
       ),
@@ -161,12 +166,12 @@ export class AnswerView {
     const outcome = turn.told?.outcome;
     if (outcome) facts.push(fact(GOOD.has(outcome) ? "check" : BAD.has(outcome) ? "warn" : "info", t(`outcome.${outcome}`), t(`outcome.${outcome}.about`), GOOD.has(outcome) ? "good" : BAD.has(outcome) ? "bad" : "warn"));
     if (turn.state === "done" && turn.method === "direct") facts.push(fact("info", t("outcome.direct"), t("outcome.direct.about"), "warn"));
-    if (turn.told?.support) facts.push(support(turn));
-    const left = turn.told?.egress ?? turn.trace?.egress;
-    // Silence is no promise: where nothing was told, nothing is said.
-    if (left) facts.push(leaving(left));
+    const sentences = labelledSentences(turn);
+    if (sentences.length) facts.push(support(sentences));
+    const left = leftOf(turn);
+    if (left) facts.push(fact(left.isNothing ? "shield" : "leave", left.words, t("left.about"), left.isNothing ? "" : "warn"));
     const tools = [
-      turn.content ? button(t("turn.copy"), { icon: "copy", bare: true, kind: "quiet", onclick: () => copy(turn) }) : null,
+      turn.content ? copyMenu(turn) : null,
       button(t("turn.retry"), { icon: "retry", bare: true, kind: "quiet", onclick: () => this.actions.retry() }),
       turn.trace ? button(t("turn.details"), { icon: "list", kind: "quiet", onclick: () => showDetails(turn, this.actions) }) : null,
       turn.state === "done" ? exportMenu(turn) : null,
@@ -187,32 +192,29 @@ function fact(name, text, about, kind) {
 }
 
 /** Tells in a word what the labels of the sentences say; each mismatch stands in its tooltip. */
-function support(turn) {
-  const { sentences, supported, unsupported } = turn.told.support;
-  if (unsupported) {
+function support(sentences) {
+  const about = t("support.about");
+  const of = count(sentences.length);
+  const number = (kind) => sentences.filter((one) => one.kind === kind).length;
+  const not = number("not") + number("contrary");
+  if (not) {
     const details = sentences.flatMap((one) => one.mismatches.map((found) => plain(found.detail)));
-    const about = [t("support.about"), ...details.slice(0, 5)].join("\n");
-    return fact("warn", t("support.some", { n: unsupported, of: sentences.length }), about, "warn");
+    const words = number("contrary") ? t("support.contrary", { n: count(not), of, contrary: count(number("contrary")) }) : t("support.some", { n: count(not), of });
+    return fact("warn", words, [about, ...details.slice(0, 5)].join("\n"), "warn");
   }
+  if (sentences.every((one) => one.isQuote)) return fact("check", t("support.quoted"), t("support.quoted.about"), "good");
+  if (number("supported")) return fact("check", t("support.stated", { n: count(number("supported")), of }), about, "good");
   const checked = sentences.reduce((sum, one) => sum + one.checked, 0);
-  if (supported) return fact("check", t("support.stated", { n: supported, of: sentences.length }), t("support.about"), "good");
-  if (isQuoted(turn, answerText(turn))) return fact("check", t("support.quoted"), t("support.quoted.about"), "good");
-  if (checked) return fact("check", tn("support.checked", checked), t("support.about"), "");
-  return fact("info", t("support.none"), t("support.about"), "");
+  if (checked) return fact("check", tn("support.checked", checked), about, "");
+  return fact("info", t("support.none"), about, "");
 }
 
-function leaving(text) {
-  const nothing = text === "no data left this machine";
-  return fact(nothing ? "shield" : "leave", nothing ? t("left.nothing") : plain(text), t("left.about"), nothing ? "" : "warn");
-}
-
-async function copy(turn) {
-  try {
-    await navigator.clipboard.writeText(answerText(turn));
-    toast(t("copied"), "good");
-  } catch {
-    toast(t("copy_failed"), "bad");
-  }
+/** Says what the lines under the sentences mean, each that is there, and opens all sentences beside what was read. */
+function legend(turn, sentences) {
+  const kinds = Object.keys(SIGNS).filter((kind) => sentences.some((one) => one.kind === kind));
+  if (!kinds.length) return [];
+  const items = kinds.map((kind) => h("li", {}, h("span", { class: `said ${kind}`, "aria-hidden": "true" }, t("legend.sample")), h("span", {}, t(`verdict.${kind}`))));
+  return [h("ul", { "aria-label": t("legend.label") }, items), button(t("side.open"), { kind: "quiet", onclick: () => showSideBySide(turn) })];
 }
 
 /** Returns the steps of an answer's record: searches and calls in the words of the stream, with addresses and times. */

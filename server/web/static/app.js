@@ -6,7 +6,7 @@ import { hasKey, loadReady, loadSession, loginForm, onRefused, session, signOut 
 import { isRunning, stopRuns } from "./run.js";
 import { lasts, onChange, removeShared } from "./store.js";
 import { loadTexts, t, tn } from "./texts.js";
-import { themeButton } from "./theme.js";
+import { languageChoice, themeButton } from "./theme.js";
 import { stopSending, unsent } from "./uploads.js";
 
 const main = document.getElementById("main");
@@ -80,7 +80,7 @@ function header() {
   document.getElementById("skip").textContent = t("skip");
   document.getElementById("nav").setAttribute("aria-label", t("nav.label"));
   document.getElementById("nav").replaceChildren(...IN_HEADER.map((name) => h("a", { href: `#/${name}`, "data-screen": name }, t(`nav.${name}`))));
-  const nodes = [themeButton()];
+  const nodes = [languageChoice(), themeButton()];
   if (session.permissions) {
     const mode = session.ready?.egress || session.permissions.egress;
     const kind = mode === "off" ? "shield" : "leave";
@@ -156,7 +156,6 @@ function watch() {
 }
 
 await loadTexts();
-window.closeWord = t("close");
 header();
 onRefused(() => session.permissions && out(true));
 // A person who signs out in one tab does so in all.
@@ -164,6 +163,11 @@ onChange(({ left }) => left && out());
 // A closed tab sends no file, and one whose chats do not outlast it ends its answers.
 window.addEventListener("beforeunload", (event) => {
   if (!leaving && (unsent() || (isRunning() && !lasts()))) event.preventDefault();
+});
+window.addEventListener("language", () => {
+  header();
+  if (session.permissions) show();
+  else begin();
 });
 window.addEventListener("hashchange", () => session.permissions && show());
 document.getElementById("skip").addEventListener("click", (event) => {

@@ -3,7 +3,7 @@
 import { AnswerView } from "./answer.js";
 import { get } from "./api.js";
 import { isAble } from "./composer.js";
-import { announce, button, count, foreign, h, icon, outside, plain } from "./dom.js";
+import { announce, button, count, day, foreign, h, icon, outside, plain } from "./dom.js";
 import { modelOf } from "./keys.js";
 import { kindChoice, subnav } from "./literature.js";
 import { begin, keep, newTurn, runOf, takeUp, tell } from "./run.js";
@@ -102,7 +102,7 @@ class Articles {
 
   async showEarlier() {
     const found = (await listChats()).filter((chat) => chat.screen === "articles").slice(0, EARLIER);
-    const items = found.map((chat) => h("li", {}, h("a", { href: `#/articles/${chat.id}` }, foreign(chat.title)), h("span", { class: "muted small" }, ` · ${new Date(chat.updated).toLocaleDateString()}`)));
+    const items = found.map((chat) => h("li", {}, h("a", { href: `#/articles/${chat.id}` }, foreign(chat.title)), h("span", { class: "muted small" }, ` · ${day(chat.updated)}`)));
     this.earlier.replaceChildren(...(items.length ? [h("h2", { class: "label" }, t("articles.earlier")), h("ul", { class: "plain-list" }, items)] : []));
   }
 

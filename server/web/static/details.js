@@ -1,7 +1,9 @@
 // How an answer was made: the transcript, the calls, the graph, what left the machine, and how to ask again.
 
-import { dialog, foreign, h, plain, save, button, seconds, tabs } from "./dom.js";
+import { button, dialog, foreign, h, moment, outside, plain, save, seconds, tabs } from "./dom.js";
 import { graphOf, graphView } from "./graph.js";
+import { mismatchesOf, verdictOf } from "./sources.js";
+import { bare, labelledSentences, leftOf, readFor } from "./support.js";
 import { t, tn } from "./texts.js";
 
 /** Opens the record of a turn. */
@@ -21,6 +23,25 @@ export function showDetails(turn, actions) {
   entries.push({ label: t("details.left"), make: () => left(turn) });
   entries.push({ label: t("details.again"), make: () => again(turn) });
   node = dialog(t("details.title"), tabs(t("details.title"), entries), { wide: true });
+}
+
+/** Shows each sentence of an answer beside the sentences of its sources that are nearest to it. */
+export function showSideBySide(turn) {
+  const rows = labelledSentences(turn).map((sentence) => {
+    const said = h("div", { class: "side-said" }, foreign(bare(sentence.text), "p"), sentence.kind ? verdictOf(sentence) : h("p", { class: "muted small" }, t("verdict.none")), mismatchesOf(sentence));
+    return h("li", { class: `side for-${sentence.kind || "none"}` }, said, h("div", { class: "side-read" }, readNodes(turn, sentence)));
+  });
+  const heads = h("div", { class: "side side-heads", "aria-hidden": "true" }, h("span", { class: "label" }, t("side.said")), h("span", { class: "label" }, t("sentence.read")));
+  dialog(t("side.title"), [heads, h("ul", { class: "side-list" }, rows)], { wide: true });
+}
+
+function readNodes(turn, sentence) {
+  const read = readFor(turn, sentence);
+  if (!read.length) return h("p", { class: "muted small" }, t("sentence.uncited"));
+  return read.map(({ reference, quotes }) => [
+    quotes.length ? quotes.map((quote) => h("blockquote", { dir: "auto" }, h("mark", {}, plain(quote)))) : h("p", { class: "muted small" }, t("sentence.unmarked")),
+    h("p", { class: "small" }, h("span", { class: "number" }, String(reference.number)), " ", outside(reference.url, foreign(reference.title))),
+  ]);
 }
 
 function transcript(spans) {
@@ -116,7 +137,7 @@ function left(turn) {
   return h(
     "div",
     {},
-    h("p", { class: "lead" }, turn.trace.egress === "no data left this machine" ? t("left.nothing") : plain(turn.trace.egress || t("left.unknown"))),
+    h("p", { class: "lead" }, leftOf(turn)?.words ?? t("left.unknown")),
     h("p", { class: "muted" }, t("left.about")),
     rows.length ? table([t("left.host"), t("left.kinds"), t("details.call")], rows) : null,
     kept.length ? h("ul", { class: "plain-list" }, kept.map((call) => h("li", {}, foreign(call.record.egress.note || call.record.egress.withheld.join(", "))))) : null,
@@ -130,7 +151,7 @@ function again(turn) {
   return h(
     "div",
     { class: "form" },
-    h("dl", { class: "facts-list" }, h("dt", {}, t("details.model")), h("dd", {}, foreign(turn.model)), h("dt", {}, t("details.id")), h("dd", {}, foreign(turn.id || "")), h("dt", {}, t("details.when")), h("dd", {}, new Date(turn.created).toLocaleString())),
+    h("dl", { class: "facts-list" }, h("dt", {}, t("details.model")), h("dd", {}, foreign(turn.model)), h("dt", {}, t("details.id")), h("dd", {}, foreign(turn.id || "")), h("dt", {}, t("details.when")), h("dd", {}, moment(turn.created))),
     h("pre", { class: "code", tabindex: "0", dir: "ltr" }, plain(command)),
     h("div", { class: "row" }, button(t("details.save"), { icon: "download", onclick: () => save("arrowhead-record.json", "application/json", JSON.stringify(turn.trace, null, 2)) })),
   );

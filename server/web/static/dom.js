@@ -164,22 +164,40 @@ export function tabs(label, entries) {
   return h("div", { class: "tabs" }, h("div", { role: "tablist", class: "tab-list", "aria-label": label }, buttons), panel);
 }
 
+/** Returns how numbers and dates are written: as in the reader's country where its language is that of the page. */
+function language() {
+  const { lang } = document.documentElement;
+  return navigator.languages.find((one) => one.split("-")[0] === lang) ?? lang;
+}
+
 export function bytes(number) {
-  const units = ["B", "kB", "MB", "GB"];
+  const units = ["byte", "kilobyte", "megabyte", "gigabyte"];
   let place = 0;
   while (number >= 1000 && place < 3) {
     number /= 1000;
     place += 1;
   }
-  return `${number < 10 && place ? number.toFixed(1) : Math.round(number)} ${units[place]}`;
+  const digits = number < 10 && place ? 1 : 0;
+  return new Intl.NumberFormat(language(), { style: "unit", unit: units[place], minimumFractionDigits: digits, maximumFractionDigits: digits }).format(number);
 }
 
 export function seconds(number) {
-  return number < 0.0995 ? `${Math.round(number * 1000)} ms` : number < 10 ? `${number.toFixed(1)} s` : `${Math.round(number)} s`;
+  const written = (value, digits = 0) => new Intl.NumberFormat(language(), { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
+  return number < 0.0995 ? `${written(number * 1000)} ms` : number < 10 ? `${written(number, 1)} s` : `${written(number)} s`;
 }
 
 export function count(number) {
-  return new Intl.NumberFormat(document.documentElement.lang).format(number);
+  return new Intl.NumberFormat(language()).format(number);
+}
+
+/** Returns the day of a time in milliseconds. */
+export function day(time) {
+  return new Intl.DateTimeFormat(language(), { dateStyle: "medium" }).format(time);
+}
+
+/** Returns the day and the time of day. */
+export function moment(time) {
+  return new Intl.DateTimeFormat(language(), { dateStyle: "medium", timeStyle: "short" }).format(time);
 }
 
 export function save(name, type, text) {

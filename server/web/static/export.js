@@ -1,40 +1,77 @@
 // What a reader takes along: the answer's text, a chat as Markdown, its references as RIS, all of it as JSON.
 
-import { button, h, plain, save } from "./dom.js";
-import { citationOf } from "./sources.js";
+import { button, h, icon, plain, save, toast } from "./dom.js";
+import { citationOf } from "./evidence.js";
 import { getTurns } from "./store.js";
-import { t } from "./texts.js";
+import { answerText } from "./support.js";
+import { t, tn } from "./texts.js";
 
-/** Returns the answer without its list of references, which the page shows in its own way. */
-export function answerText(turn) {
-  const text = turn.content;
-  const at = text.lastIndexOf("\n\nReferences:\n");
-  if (at < 0 || !/^\[\d+\] /.test(text.slice(at + 14))) return text;
-  return text.slice(0, at);
+/** Returns the menu that copies one answer. */
+export function copyMenu(turn) {
+  const text = () => plain(answerText(turn));
+  return menu([icon("copy"), h("span", {}, t("copy.title"))], [
+    [t("copy.text"), () => copy(text())],
+    [t("copy.references"), () => copy([text(), ...listed(turn, (one) => `[${one.number}] ${titleOf(one)}`)].join("\n"))],
+    [t("copy.markdown"), () => copy(asMarkdown(turn))],
+  ]);
 }
 
 /** Returns the menu that saves one answer or its whole chat. */
 export function exportMenu(turn) {
-  const body = h("div", { class: "menu-items" });
-  const menu = h("details", { class: "menu" }, h("summary", { class: "button quiet" }, t("export.title")), body);
-  const add = (label, work) => body.append(button(label, { kind: "quiet", onclick: async () => { menu.open = false; work(await getTurns(turn.chat)); } }));
-  add(t("export.markdown"), (turns) => save("arrowhead-chat.md", "text/markdown", turns.map(asMarkdown).join("\n---\n\n")));
-  add(t("export.ris"), (turns) => save("arrowhead-references.ris", "application/x-research-info-systems", asRis(turns)));
-  add(t("export.json"), (turns) => save("arrowhead-chat.json", "application/json", JSON.stringify(turns, null, 2)));
-  menu.addEventListener("keydown", (event) => {
+  const chat = (work) => async () => work(await getTurns(turn.chat));
+  return menu([t("export.menu")], [
+    [t("export.page"), async () => save("arrowhead-answer.html", "text/html", await (await import("./share.js")).pageOf(turn))],
+    [t("export.markdown"), chat((turns) => save("arrowhead-chat.md", "text/markdown", turns.map(asMarkdown).join("\n---\n\n")))],
+    [t("export.ris"), chat((turns) => save("arrowhead-references.ris", "application/x-research-info-systems", asRis(turns)))],
+    [t("export.json"), chat((turns) => save("arrowhead-chat.json", "application/json", JSON.stringify(turns, null, 2)))],
+  ]);
+}
+
+function menu(label, entries) {
+  const work = (act) => async () => {
+    node.open = false;
+    try {
+      await act();
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+  };
+  const body = h("div", { class: "menu-items" }, entries.map(([words, act]) => button(words, { kind: "quiet", onclick: work(act) })));
+  const node = h("details", { class: "menu" }, h("summary", { class: "button quiet" }, label), body);
+  node.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
-    menu.open = false;
-    menu.querySelector("summary").focus();
+    node.open = false;
+    node.querySelector("summary").focus();
   });
-  menu.addEventListener("focusout", (event) => {
-    if (!menu.contains(event.relatedTarget)) menu.open = false;
+  node.addEventListener("focusout", (event) => {
+    if (!node.contains(event.relatedTarget)) node.open = false;
   });
-  return menu;
+  return node;
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast(t("copied"), "good");
+  } catch {
+    toast(t("copy_failed"), "bad");
+  }
+}
+
+/** Returns the lines of a list of references, with its heading. */
+function listed(turn, line) {
+  return turn.references.length ? ["", tn("references.title", turn.references.length), "", ...turn.references.map(line)] : [];
+}
+
+/** Returns a reference in one line. */
+function titleOf(reference, escaped = (text) => text) {
+  return `${escaped(plain(reference.title).replace(/\s+/g, " "))}${reference.url ? ` <${absolute(reference.url)}>` : ""}`;
 }
 
 function asMarkdown(turn) {
-  const lines = [`## ${plain(turn.question).replace(/\s+/g, " ")}`, "", answerText(turn) || `(${turn.state})`, ""];
-  for (const one of turn.references) lines.push(`${one.number}. ${plain(one.title)}${one.url ? ` <${absolute(one.url)}>` : ""}`);
+  // Titles are no Markdown: what looks like it stays as it is.
+  const escaped = (text) => text.replace(/[\\`*_[\]<>#]/g, "\\$&");
+  const lines = [`## ${escaped(plain(turn.question).replace(/\s+/g, " "))}`, "", plain(answerText(turn)) || `(${turn.state})`, ...listed(turn, (one) => `- [${one.number}] ${titleOf(one, escaped)}`)];
   const told = [turn.model, turn.told?.outcome, turn.told?.egress, new Date(turn.created).toISOString()].filter(Boolean);
   return [...lines, "", `*${told.join("; ")}*`, ""].join("\n");
 }

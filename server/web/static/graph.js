@@ -1,7 +1,7 @@
 // What KG-RAG read for an answer: a small picture of nodes and edges, and the same as a table.
 
 import { foreign, h, literally, outside, plain, s } from "./dom.js";
-import { lists } from "./sources.js";
+import { lists } from "./evidence.js";
 import { t, tn } from "./texts.js";
 
 // More would be no picture; the table has all.

@@ -2,7 +2,7 @@
 
 import { AnswerView } from "./answer.js";
 import { send } from "./api.js";
-import { announce, button, count, foreign, h, icon, outside, plain, save, toast } from "./dom.js";
+import { announce, button, count, day, foreign, h, icon, outside, plain, save, toast } from "./dom.js";
 import { isAble } from "./composer.js";
 import { modelOf, session } from "./keys.js";
 import { begin, keep, newTurn, runOf, takeUp, tell } from "./run.js";
@@ -86,7 +86,7 @@ class Literature {
   async showEarlier() {
     const found = (await listChats()).filter((chat) => chat.screen === "literature");
     if (!found.length) return;
-    this.earlier.replaceChildren(h("h2", { class: "label" }, t("literature.earlier")), h("ul", { class: "plain-list" }, found.slice(0, 20).map((chat) => h("li", {}, h("a", { href: `#/literature/${chat.id}` }, foreign(chat.title)), h("span", { class: "muted small" }, ` · ${new Date(chat.updated).toLocaleDateString()}`)))));
+    this.earlier.replaceChildren(h("h2", { class: "label" }, t("literature.earlier")), h("ul", { class: "plain-list" }, found.slice(0, 20).map((chat) => h("li", {}, h("a", { href: `#/literature/${chat.id}` }, foreign(chat.title)), h("span", { class: "muted small" }, ` · ${day(chat.updated)}`)))));
   }
 
   /** Shows a review; one that had not ended when this screen, or the page, was left goes on. */

@@ -1,48 +1,14 @@
 // The panel beside an answer: the passage, record or statement behind a citation, with the sentence that carries it.
 
 import { get } from "./api.js";
-import { button, foreign, h, icon, literally, outside, plain, webAddress } from "./dom.js";
+import { button, count, foreign, h, icon, literally, outside, plain, webAddress } from "./dom.js";
+import { citationOf, lists, recordOf, sentencesOf, statementsOf, textOf } from "./evidence.js";
+import { bare, labelledSentences, placesFor, statementsFor } from "./support.js";
 import { t, tn } from "./texts.js";
 
-const PUBMED = /pubmed\.ncbi\.nlm\.nih\.gov\/(\d+)/;
+// What a label is known by besides its colour and line.
+export const SIGNS = { supported: "✓", partly: "~", not: "!", contrary: "≠" };
 const WIDE = window.matchMedia("(min-width: 1100px)");
-
-/** Returns what the answer's record says of a reference, null for nothing. */
-export function citationOf(turn, number) {
-  const cited = turn.trace?.details?.citations || [];
-  return cited.find((one) => one.number === number) || null;
-}
-
-/**
- * Returns whether a source is retracted: a passage that says so of itself; an article that a statement or a record lists
- * among its retracted ones. A statement keeps its other articles.
- */
-export function isRetracted(turn, reference) {
-  const article = PUBMED.exec(reference.url || "")?.[1];
-  const records = (turn.trace?.calls || []).map((call) => call.record || {}).filter((record) => record.db === "pubmed");
-  if (article && [...statementsOf(turn, reference), ...records].some((one) => lists(one.retracted, article))) return true;
-  const cited = citationOf(turn, reference.number);
-  return cited?.retracted === true || cited?.retracted_by?.length > 0;
-}
-
-/** Returns whether a list of retracted articles has one, however either is written. */
-export function lists(retracted, pmid) {
-  const number = /\d+/.exec(pmid)?.[0];
-  return Array.isArray(retracted) && retracted.some((one) => /\d+/.exec(String(one))?.[0] === number);
-}
-
-/** Returns the record of an NCBI call that a reference names, null for none. */
-export function recordOf(turn, reference) {
-  // Records without a title are found by their page alone: every text begins with an empty one.
-  const page = (reference.url || "").replace(/\/$/, "");
-  const ways = [({ id }) => id && page.endsWith(`/${id}`), ({ title }) => title && reference.title.startsWith(title)];
-  const found = (turn.trace?.calls || []).flatMap((call) => (call.record?.records || []).filter((record) => record.text).map((record) => ({ call, record })));
-  for (const is of ways) {
-    const one = found.find(({ record }) => is(record));
-    if (one) return one;
-  }
-  return null;
-}
 
 /** Shows sources, one at a time. */
 export class SourcePanel {
@@ -51,25 +17,33 @@ export class SourcePanel {
     this.node.addEventListener("keydown", (event) => event.key === "Escape" && this.close());
   }
 
-  show(turn, number) {
-    const reference = turn.references.find((one) => one.number === number);
-    if (!reference) return;
-    if (this.node.hidden) this.before = document.activeElement;
-    const place = turn.references.indexOf(reference);
-    const step = (by) => this.show(turn, turn.references[place + by].number);
+  /** Shows a source by its number, or what was read for a sentence of the answer. */
+  show(turn, shown) {
+    if (typeof shown === "number") this.showSource(turn, shown);
+    else this.showSentence(turn, shown);
+  }
+
+  showSource(turn, number) {
+    const place = turn.references.findIndex((one) => one.number === number);
+    if (place < 0) return;
     const body = h("div", { class: "panel-body" });
-    this.node.replaceChildren(
-      h(
-        "div",
-        { class: "panel-head" },
-        h("h2", {}, t("source.title", { n: number, of: turn.references.length })),
-        button(t("source.previous"), { icon: "left", bare: true, kind: "quiet", disabled: place === 0, onclick: () => step(-1) }),
-        button(t("source.next"), { icon: "right", bare: true, kind: "quiet", disabled: place === turn.references.length - 1, onclick: () => step(1) }),
-        button(t("close"), { icon: "close", bare: true, kind: "quiet", onclick: () => this.close() }),
-      ),
-      body,
-    );
-    fill(body, turn, reference);
+    fill(body, turn, turn.references[place]);
+    const turnTo = (by) => turn.references[place + by] && (() => this.showSource(turn, turn.references[place + by].number));
+    this.open(t("source.title", { n: number, of: turn.references.length }), { before: [t("source.previous"), turnTo(-1)], after: [t("source.next"), turnTo(1)] }, body);
+  }
+
+  showSentence(turn, { start }) {
+    const sentences = labelledSentences(turn).filter((one) => one.kind);
+    const place = sentences.findIndex((one) => one.start === start);
+    if (place < 0) return;
+    const turnTo = (by) => sentences[place + by] && (() => this.showSentence(turn, sentences[place + by]));
+    this.open(t("sentence.title", { n: count(place + 1), of: count(sentences.length) }), { before: [t("sentence.previous"), turnTo(-1)], after: [t("sentence.next"), turnTo(1)] }, sentenceBody(turn, sentences[place]));
+  }
+
+  open(title, { before, after }, body) {
+    if (this.node.hidden) this.before = document.activeElement;
+    const turner = ([label, go], name) => button(label, { icon: name, bare: true, kind: "quiet", disabled: !go, onclick: go });
+    this.node.replaceChildren(h("div", { class: "panel-head" }, h("h2", {}, title), turner(before, "left"), turner(after, "right"), button(t("close"), { icon: "close", bare: true, kind: "quiet", onclick: () => this.close() })), body);
     this.node.hidden = false;
     this.node.focus({ preventScroll: true });
     if (!WIDE.matches) this.node.scrollTop = 0;
@@ -82,38 +56,37 @@ export class SourcePanel {
   }
 }
 
-function fill(body, turn, reference) {
+/** Fills in a source; of one that was read for a sentence, what is nearest to that is marked. */
+function fill(body, turn, reference, sentence) {
   const cited = citationOf(turn, reference.number);
-  const statements = statementsOf(turn, reference);
+  const statements = sentence ? statementsFor(turn, reference, sentence) : statementsOf(turn, reference);
   if (statements.length) body.append(...statementNodes(statements, reference));
-  else if (reference.text || cited?.passage_id) body.append(...passage(cited || {}, reference, sentencesOf(turn, reference)));
+  else if (reference.text || cited?.passage_id) body.append(...passage(cited || {}, reference, sentence ? placesFor(sentence, textOf(turn, reference)) : sentencesOf(turn, reference), sentence));
   else body.append(...record(turn, reference));
 }
 
-/** Returns the places of the sentences that the answer rests on, in the text of its source. */
-export function sentencesOf(turn, reference) {
-  const text = reference.text || "";
-  const found = [];
-  for (const one of turn.trace?.details?.citations || []) {
-    if (one.number !== reference.number) continue;
-    // The answer's own text stands in the source where it is a quote.
-    const quotes = [one.quote || one.text, one.sentence, ...(one.sentences || []).map((sentence) => sentence.text)].filter(Boolean);
-    for (const quote of quotes) {
-      const place = quotePattern(quote).exec(text);
-      if (place) found.push({ start: place.index, end: place.index + place[0].length });
-    }
+/** Returns a sentence of the answer above what was read for it. */
+function sentenceBody(turn, sentence) {
+  const { kind, references } = sentence;
+  const body = h("div", { class: `panel-body for-${kind}` }, h("blockquote", { class: "said-again", dir: "auto" }, plain(bare(sentence.text))), verdictOf(sentence), mismatchesOf(sentence));
+  body.append(h("h3", { class: "label" }, t("sentence.read")));
+  if (!references.length) body.append(h("p", { class: "muted" }, t("sentence.uncited")));
+  for (const reference of references) {
+    const part = h("section", { class: "read-source" }, h("p", { class: "number" }, String(reference.number)));
+    fill(part, turn, reference, sentence);
+    body.append(part);
   }
-  return found;
+  return body;
 }
 
-const lettersOf = (text) => String(text || "").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
+/** Returns the label of a sentence in words. */
+export function verdictOf({ kind, isQuote }) {
+  return h("p", { class: `verdict-line ${kind}` }, h("span", { class: `sign ${kind}`, "aria-hidden": "true" }, SIGNS[kind]), h("span", {}, t(`verdict.${isQuote ? "quoted" : kind}.about`)));
+}
 
-/** Returns whether an answer has quotes, and each of them stands in what it was read from, word for word; some begin with a title. */
-export function isQuoted(turn, answer) {
-  const quotes = [...answer.matchAll(/“([^”]+)”/g)].map((found) => lettersOf(found[1]));
-  const cited = turn.trace?.details?.citations || [];
-  const texts = [...turn.references.flatMap((one) => [one.text, one.title]), ...cited.flatMap((one) => [one.title, one.text, one.quote, one.sentence])].map(lettersOf);
-  return quotes.length > 0 && quotes.every((quote) => quote && texts.some((text) => text.includes(quote)));
+/** Returns what of a sentence does not correspond to its sources, in a list; null for nothing. */
+export function mismatchesOf({ mismatches }) {
+  return mismatches.length ? h("ul", { class: "mismatches" }, mismatches.map((one) => h("li", {}, foreign(one.detail)))) : null;
 }
 
 /** Returns where a document came from, in words where no file brought it. */
@@ -121,32 +94,34 @@ export function fileOf(name) {
   return /^(POST|PUT) /.test(name || "") ? t("source.api") : plain(name || "");
 }
 
-/** Returns a quote as a pattern: line breaks of the source are blanks in it, and its brackets around numbers parentheses. */
-function quotePattern(quote) {
-  const words = quote.trim().split(/\s+/).map(literally);
-  return new RegExp(words.join("\\s+").replaceAll("\\(", "[([]").replaceAll("\\)", "[)\\]]"), "u");
-}
-
-function passage(cited, reference, sentences) {
+function passage(cited, reference, sentences, sentence) {
   const text = reference.text || cited.text || "";
   const link = reference.url.startsWith("/v1/") ? cited.document_url || "" : reference.url;
   const facts = [cited.section ? plain(cited.section) : "", cited.page ? t("source.page", { n: cited.page }) : "", fileOf(cited.file)].filter(Boolean).join(" · ");
+  const marked = sentences.map(({ start, end }) => ({ text: text.slice(start, end) }));
   const more = h("p", { class: "muted small" });
   const nodes = [
     foreign(cited.title || reference.title, "h3"),
     facts ? h("p", { class: "muted small", dir: "auto" }, facts) : null,
     more,
     passageText(text, sentences),
-    sentences.length ? h("p", { class: "fine" }, icon("check"), t("source.marked")) : null,
+    markNote(sentences.length > 0, sentence),
     h(
       "div",
       { class: "row" },
-      /\.pdf$/i.test(cited.file || "") && cited.page ? h("a", { class: "button", href: readerAddress(cited) }, icon("doc"), h("span", {}, t("source.open_page", { n: cited.page }))) : null,
+      /\.pdf$/i.test(cited.file || "") && cited.page ? h("a", { class: "button", href: readerAddress(marked.length ? { ...cited, sentences: marked } : cited) }, icon("doc"), h("span", {}, t("source.open_page", { n: cited.page }))) : null,
       link ? outside(link, h("span", { class: "button" }, icon("open"), h("span", {}, t("source.open")))) : null,
     ),
   ];
   if (cited.namespace && cited.passage_id) describe(more, nodes, cited);
   return nodes.filter(Boolean);
+}
+
+/** Says what is marked: what the answer rests on, or what is nearest to a sentence of it. */
+function markNote(isMarked, sentence) {
+  if (sentence?.isQuote || (!sentence && !isMarked)) return null;
+  const words = !sentence ? "source.marked" : isMarked ? "sentence.marked" : "sentence.unmarked";
+  return h("p", { class: "fine" }, icon(sentence ? "info" : "check"), t(words));
 }
 
 /** Adds what the namespace knows of the document: authors, journal, date, kind, retraction. */
@@ -180,14 +155,6 @@ export function passageText(text, sentences) {
   }
   pieces.push(plain(text.slice(from)));
   return h("blockquote", { class: "passage", dir: "auto" }, pieces);
-}
-
-/** Returns the statements of a graph that a reference stands for: all of one article or node. */
-function statementsOf(turn, reference) {
-  const cited = (turn.trace?.details?.citations || []).filter((one) => one.edge);
-  const has = (urls) => Boolean(reference.url) && (urls || []).includes(reference.url);
-  const found = cited.filter((one) => has(one.pmid_urls) || (!one.pmid_urls?.length && has(one.node_urls)));
-  return found.length ? found : cited.filter((one) => one.text && reference.title.startsWith(one.text));
 }
 
 function statementNodes(statements, reference) {

@@ -1,10 +1,10 @@
 // The state of the server: model, what left, queue, namespaces, gateway, audit log, and what this key may do.
 
 import { get } from "./api.js";
-import { bytes, count, foreign, h, icon, outside } from "./dom.js";
+import { bytes, count, foreign, h, icon, moment, outside } from "./dom.js";
 import { loadReady, session } from "./keys.js";
 import { t } from "./texts.js";
-import { themeButton } from "./theme.js";
+import { languageChoice, themeButton } from "./theme.js";
 
 const EVERY_MS = 5000;
 
@@ -57,7 +57,7 @@ function all({ version, namespaces, status }) {
         [t("status.licence"), foreign(session.models[0]?.licence || "–")],
         [t("status.engine"), foreign(version?.engine || "–")],
         [t("status.version"), version ? foreign(`${version.version}${version.commit ? ` (${version.commit.slice(0, 8)})` : ""}`) : "–"],
-        [t("status.since"), ready.since ? new Date(ready.since * 1000).toLocaleString() : "–"],
+        [t("status.since"), ready.since ? moment(ready.since * 1000) : "–"],
         [t("status.restarts"), count(ready.restarts || 0)],
         ready.reason ? [t("status.reason"), foreign(ready.reason)] : null,
       ],
@@ -101,13 +101,13 @@ function all({ version, namespaces, status }) {
         : [["–", ""]],
       t("status.tables.about"),
     ),
-    h("div", { class: "row wide-cell" }, themeButton({ bare: false }), outside(`${location.origin}/docs`, h("span", { class: "button quiet" }, icon("info"), h("span", {}, t("status.api"))))),
+    h("div", { class: "row wide-cell" }, languageChoice(), themeButton({ bare: false }), outside(`${location.origin}/docs`, h("span", { class: "button quiet" }, icon("info"), h("span", {}, t("status.api"))))),
   ];
 }
 
 function auditText({ recording, bytes: size, last }) {
   if (!recording) return t("status.audit.off");
-  return t("status.audit.on", { bytes: bytes(size), last: last ? new Date(last * 1000).toLocaleString() : "–" });
+  return t("status.audit.on", { bytes: bytes(size), last: last ? moment(last * 1000) : "–" });
 }
 
 function card(title, badges, rows, about = "") {

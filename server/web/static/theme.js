@@ -1,7 +1,7 @@
-// Light, dark, or as the system has it; kept in this browser.
+// Light, dark, or as the system has it, and the language; kept in this browser.
 
-import { announce, button } from "./dom.js";
-import { t } from "./texts.js";
+import { announce, button, h } from "./dom.js";
+import { chooseLanguage, languages, t } from "./texts.js";
 
 const ORDER = ["", "light", "dark"];
 
@@ -27,4 +27,16 @@ function setTheme(name) {
   if (name) document.documentElement.dataset.theme = name;
   else delete document.documentElement.dataset.theme;
   localStorage.setItem("theme", name);
+}
+
+/** Returns the choice among the languages that the page has. */
+export function languageChoice() {
+  const node = h("select", { class: "language", "aria-label": t("language.choose") }, languages().map(({ code, name }) => h("option", { value: code, lang: code }, name)));
+  node.value = document.documentElement.lang;
+  node.addEventListener("change", async () => {
+    await chooseLanguage(node.value);
+    // The header was made anew.
+    if (document.activeElement === document.body) document.querySelector(".language")?.focus();
+  });
+  return node;
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from server.middleware import OPEN_PATHS, WEB_FILES
-from server.web.files import INDEX, STYLES, TEXTS, PageFiles, chosen_language, page_files
+from server.web.files import INDEX, STYLES, TEXTS, PageFiles, chosen_language, language_of, page_files
 
 STATIC = Path(__file__).parents[4] / "server" / "web" / "static"
 
@@ -80,12 +80,15 @@ def test_another_language_is_one_more_file(tmp_path: Path) -> None:
     (folder / "he.json").write_text(json.dumps(own), encoding="utf-8")
     pages = PageFiles(folder)
 
-    assert pages.languages == {"en", "he"}
+    assert pages.languages == {"en", "he"} | page_files().languages
     page, words = pages.get(INDEX, "he"), json.loads(pages.get(TEXTS, "he").content)
-    assert '<html lang="he" dir="rtl">' in page.content.decode() and ">שיחה &lt;b&gt;</a>" in page.content.decode()
+    assert (
+        '<html lang="he" dir="rtl" data-languages="de en es fr he">' in page.content.decode()
+        and ">שיחה &lt;b&gt;</a>" in page.content.decode()
+    )
     assert words["nav.chat"] == own["nav.chat"] and words["nav.status"] == "Status"
     assert json.loads(pages.get(TEXTS).content) == json.loads((STATIC / "en.json").read_text(encoding="utf-8"))
-    assert page.etag != pages.get(INDEX).etag and page.headers()["Vary"] == "Accept-Language"
+    assert page.etag != pages.get(INDEX).etag and page.headers()["Vary"] == "Accept-Language, Cookie"
     assert pages.get("app.js", "he") is pages.get("app.js")
 
 
@@ -106,3 +109,11 @@ def test_another_language_is_one_more_file(tmp_path: Path) -> None:
 def test_the_language_is_the_one_that_the_browser_likes_best(accepted: str, language: str) -> None:
     """Of those that the page has; English otherwise."""
     assert chosen_language(accepted, {"en", "de"}) == language
+
+
+@pytest.mark.parametrize(
+    ("chosen", "language"), [("de", "de"), ("en", "en"), ("", "fr"), ("xx", "fr"), ("../de", "fr")]
+)
+def test_a_language_that_was_chosen_goes_before_the_browsers(chosen: str, language: str) -> None:
+    """One that the page does not have is none."""
+    assert language_of(chosen, "fr, en;q=0.5", {"de", "en", "fr"}) == language
