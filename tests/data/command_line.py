@@ -1,6 +1,7 @@
-"""The ``arrowhead`` command in pytest's own process: its exit status and what it printed, without a start of Python.
+"""The ``arrowhead`` command: its exit status and what it printed.
 
-For what a command does and says; signals, kills, umasks and what a verb imports need a process.
+In pytest's own process, without a start of Python, for what a command does and says; as a process of its own where it
+serves, or is killed, or what it imports matters.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 import io
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from unittest import mock
 
 from server.cli.main import main
 
+ROOT: Final = Path(__file__).parents[2]
 # What keeps a command, and the programs that it starts, off the network.
 _KEPT: Final = ("PYTHONPATH", "NETWORK_BLOCK_LOG")
 
@@ -42,6 +47,13 @@ def arrowhead(environment: Mapping[str, str], *words: str) -> Done:
     with variables, _own_logging(), redirect_stdout(out), redirect_stderr(err):
         status = main(words)
     return Done(status, out.getvalue(), err.getvalue())
+
+
+def arrowhead_process(environment: Mapping[str, str], *words: str) -> Done:
+    """Do the same with a process."""
+    command, variables = [sys.executable, "-m", "server", *words], command_environment(environment)
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=240)
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 @contextmanager

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import arrowhead, command_environment
+from command_line import arrowhead, arrowhead_process
 
-ROOT = Path(__file__).parents[2]
 QUESTION = "What is the official gene symbol of LMP10?"
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 TRANSCRIPT = (
@@ -23,14 +20,9 @@ TRANSCRIPT = (
 pytestmark = pytest.mark.server
 
 
-def _run_as_process(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    command, variables = [sys.executable, "-m", "server", *words], command_environment(environment)
-    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=240)
-
-
 def test_ask_prints_the_transcript(environment: dict[str, str]) -> None:
     """Question, one line a call, the bare answer; nothing else on stdout."""
-    done = _run_as_process(environment, "ask", QUESTION)
+    done = arrowhead_process(environment, "ask", QUESTION)
 
     assert (done.returncode, done.stdout) == (0, TRANSCRIPT)
 
@@ -127,7 +119,7 @@ def test_a_server_that_cannot_start_ends_with_one_clear_line(
     environment: dict[str, str], variables: dict[str, str], said: str
 ) -> None:
     quick = {"ARROWHEAD_GATEWAY__HUMAN_GENES": "false"}
-    done = _run_as_process(environment | quick | variables, "serve", "--port", "0")
+    done = arrowhead_process(environment | quick | variables, "serve", "--port", "0")
 
     assert done.returncode == 1, done.stderr
     assert said in done.stderr
