@@ -68,8 +68,6 @@ def checkout(tmp_path: Path) -> Checkout:
 @pytest.mark.parametrize(
     ("arguments", "ran"),
     [
-        ((), [*LINT, "mypy", "lint-imports", QUICK_TESTS]),
-        (("all",), [*LINT, "mypy", "lint-imports", EVERY_TEST]),
         (("lint",), LINT),
         (("types",), ["mypy"]),
         (("imports",), ["lint-imports"]),
@@ -84,10 +82,29 @@ def checkout(tmp_path: Path) -> Checkout:
     ],
 )
 def test_a_word_runs_its_check_alone(checkout: Checkout, arguments: tuple[str, ...], ran: list[str]) -> None:
-    """Without a word the quick checks run in order; what is no word goes to pytest as it is."""
+    """What is no word goes to pytest as it is."""
     done, found = checkout.run(*arguments)
 
     assert (done.returncode, found) == (0, ran)
+
+
+@pytest.mark.parametrize(("arguments", "tests"), [((), QUICK_TESTS), (("all",), EVERY_TEST)])
+def test_a_whole_run_begins_with_all_checks(checkout: Checkout, arguments: tuple[str, ...], tests: str) -> None:
+    """Types beside the others; then the tests."""
+    done, found = checkout.run(*arguments)
+
+    assert done.returncode == 0
+    assert (sorted(found[:-1]), found[-1]) == (sorted([*LINT, "mypy", "lint-imports"]), tests)
+
+
+@pytest.mark.parametrize("tool", ["ruff", "mypy", "lint-imports"])
+def test_a_check_that_fails_ends_the_run(checkout: Checkout, tool: str) -> None:
+    """With what it says, before any test."""
+    (checkout.root / ".venv" / "bin" / tool).write_text("#!/usr/bin/env bash\necho that is wrong\nexit 3\n")
+    done, found = checkout.run()
+
+    assert (done.returncode, done.stdout) == (3, "that is wrong\n")
+    assert QUICK_TESTS not in found
 
 
 def test_the_workers_share_the_cores(checkout: Checkout) -> None:
