@@ -17,10 +17,12 @@ TOOL = """#!/usr/bin/env bash
 echo "$(basename "$0")${*:+ $*}" | head -1 >>"$LOG"
 case "$*" in *pytest*) echo "$OMP_NUM_THREADS" >"$LOG.threads" ;; esac
 """
-WORKERS = min(4, len(os.sched_getaffinity(0)))
-IN_PARALLEL = f"python -m pytest -n {WORKERS} --dist loadgroup --no-loadscope-reorder"
-QUICK_TESTS = f"{IN_PARALLEL} -m smoke or not (server or weights or vllm or browser or long or gpu or live or clients)"
-EVERY_TEST = f"{IN_PARALLEL} --hypothesis-profile full --durations 40 --durations-min 5"
+CORES = len(os.sched_getaffinity(0))
+QUICK_WORKERS, WORKERS = min(4, CORES), min(4, CORES + 1)
+IN_PARALLEL = "--dist loadgroup --no-loadscope-reorder"
+QUICK = "smoke or not (server or weights or vllm or browser or long or gpu or live or clients)"
+QUICK_TESTS = f"python -m pytest -n {QUICK_WORKERS} {IN_PARALLEL} -m {QUICK}"
+EVERY_TEST = f"python -m pytest -n {WORKERS} {IN_PARALLEL} --hypothesis-profile full --durations 40 --durations-min 5"
 LINT = ["ruff format --check server retrieval models scripts tests", "ruff check server retrieval models scripts tests"]
 
 
@@ -109,8 +111,10 @@ def test_a_check_that_fails_ends_the_run(checkout: Checkout, tool: str) -> None:
 
 def test_the_workers_share_the_cores(checkout: Checkout) -> None:
     """Each computes with its part of them; alone, a test has them all."""
+    checkout.run()
+    assert checkout.threads.read_text() == f"{CORES // QUICK_WORKERS}\n"
     checkout.run("all")
-    assert checkout.threads.read_text() == f"{len(os.sched_getaffinity(0)) // WORKERS}\n"
+    assert checkout.threads.read_text() == f"{max(1, CORES // WORKERS)}\n"
     checkout.run("unit")
     assert checkout.threads.read_text() == "\n"
 
