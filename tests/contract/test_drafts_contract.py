@@ -15,7 +15,7 @@ from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
 from models.decoding.grammar import forced_call_grammar
 from models.decoding.types import Call, CallReply, CallSyntax, LoopDone, LoopLimits, Span
-from models.engines.base import Engine, EngineOptions
+from models.engines.base import Engine, EngineKind, EngineOptions
 from models.engines.registry import create_engine
 from models.errors import UnsupportedParam
 from models.types import GenerateParams
@@ -52,7 +52,8 @@ async def engines(
     shared: Engine | None, real_model: Path, pytestconfig: pytest.Config
 ) -> AsyncIterator[tuple[Engine, Engine]]:
     """An engine without drafts, and one with."""
-    kind, device = ("vllm", pytestconfig.getoption("--vllm-device")) if shared else ("transformers", "cpu")
+    kind: EngineKind = "vllm" if shared else "transformers"
+    device = pytestconfig.getoption("--vllm-device") if shared else "cpu"
     options = EngineOptions(dtype="float32", device=device, max_num_seqs=4, kv_cache_bytes=128 * 2**20, draft_tokens=0)
     card = card_from_request(ModelRequest(source=str(real_model)))
     plain = shared or create_engine(kind, card, options)

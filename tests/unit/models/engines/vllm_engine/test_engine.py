@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import pytest_asyncio
+from waiting import until
 
 from models.catalog import ModelCard, ModelRequest, card_from_request
 from models.decoding.grammar import forced_call_grammar
@@ -102,10 +103,7 @@ async def test_the_scheduler_says_who_waits_and_how_much_memory_is_taken(vllm_en
     for deltas in streams[:SLOTS]:
         await anext(deltas)
     waiting = [asyncio.ensure_future(anext(deltas)) for deltas in streams[SLOTS:]]
-    for _ in range(6000):
-        if vllm_engine.stats().waiting == 2:
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: vllm_engine.stats().waiting == 2)
     held = vllm_engine.stats()
     for task in waiting:
         task.cancel()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from blast_data import bases, needs_blast, residues, running_in, script, write_fasta
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retrieval.errors import BlastDatabaseError
@@ -151,7 +151,6 @@ def test_letters_are_counted_over_files_and_long_lines(tmp_path: Path) -> None:
     assert text.replace("\n", "") == ">a" + "ACGTN" * 600_000 + ">bacgt"
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.text(max_size=80), st.text("ACGTN\n ", min_size=1)), max_size=5), st.booleans())
 @example([("\x010", "A"), ("a b\x01\x01c", "A"), ("\x01", "A")], False)
 def test_whatever_a_title_holds_the_text_stays_fasta(pairs: list[tuple[str, str]], numbered: bool) -> None:
