@@ -176,6 +176,7 @@ def default_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running
     settings = {
         "HOME": str(tmp_path_factory.mktemp("fresh")),
         "ARROWHEAD_GATEWAY__HUMAN_GENES": "true",
+        "ARROWHEAD_SERVER__DRAIN_NOTICE_S": "0",
         # bfloat16, the default of some processors, finds a passage more or less.
         "ARROWHEAD_RETRIEVAL__DTYPE": "float32",
     }
