@@ -38,7 +38,7 @@ _MARKER_OF_PARAMETER: Final = {"postgres": "server", "pgvector": "server"}
 # What is made once for all who use it, where they run on one worker.
 _SHARED: Final = ("vllm_engine", "browser", "embedded_model", "default_server")
 # The longest files first.
-_ORDER: Final = ("long", "vllm", "browser", "weights", "server")
+_ORDER: Final = ("long", "vllm", "clients", "browser", "weights", "server")
 # An uploaded file is read and a chat template rendered in a process of its own, which imports little.
 _QUICK_CHILDREN: Final = (
     "retrieval.corpus.readers.child",
