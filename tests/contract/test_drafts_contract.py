@@ -15,12 +15,12 @@ from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
 from models.decoding.grammar import forced_call_grammar
 from models.decoding.types import Call, CallReply, CallSyntax, LoopDone, LoopLimits, Span
-from models.engines.base import Engine, EngineOptions
+from models.engines.base import Engine, EngineKind, EngineOptions
 from models.engines.registry import create_engine
 from models.errors import UnsupportedParam
 from models.types import GenerateParams
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 DRAFTS = 8
 CALLS = r"https://eutils\.ncbi\.nlm\.nih\.gov/entrez/eutils/esearch\.fcgi\?db=(gene|snp)&term=[A-Za-z0-9+]{1,40}"
@@ -32,24 +32,38 @@ PROMPT = (
 )
 
 
-@pytest_asyncio.fixture(
+@pytest.fixture(
     scope="module",
-    loop_scope="module",
-    params=["transformers", pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900)])],
+    params=[
+        "transformers",
+        pytest.param(
+            "vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("vllm_engine")]
+        ),
+    ],
 )
-async def engines(request: pytest.FixtureRequest, real_model: Path) -> AsyncIterator[tuple[Engine, Engine]]:
+def shared(request: pytest.FixtureRequest) -> Engine | None:
+    """vLLM without drafts, as all tests share it; None where the test starts its own engine."""
+    engine: Engine | None = request.getfixturevalue("vllm_engine") if request.param == "vllm" else None
+    return engine
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def engines(
+    shared: Engine | None, real_model: Path, pytestconfig: pytest.Config
+) -> AsyncIterator[tuple[Engine, Engine]]:
     """An engine without drafts, and one with."""
-    if request.param == "vllm":
-        pytest.importorskip("vllm")
-    device = request.config.getoption("--vllm-device") if request.param == "vllm" else "cpu"
+    kind: EngineKind = "vllm" if shared else "transformers"
+    device = pytestconfig.getoption("--vllm-device") if shared else "cpu"
     options = EngineOptions(dtype="float32", device=device, max_num_seqs=4, kv_cache_bytes=128 * 2**20, draft_tokens=0)
     card = card_from_request(ModelRequest(source=str(real_model)))
-    plain, drafting = [create_engine(request.param, card, replace(options, draft_tokens=most)) for most in (0, DRAFTS)]
+    plain = shared or create_engine(kind, card, options)
+    drafting = create_engine(kind, card, replace(options, draft_tokens=DRAFTS))
     await plain.start()
     await drafting.start()
     yield plain, drafting
     await drafting.close()
-    await plain.close()
+    if not shared:
+        await plain.close()
 
 
 async def spans(engine: Engine, *, is_constrained: bool) -> tuple[Span, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from small_engines import CONTEXT, SHORT_PROMPT, SLOTS, build_engine, remote_engine
+from waiting import until
 
 from models.decoding.grammar import forced_call_grammar, identifier_grammar
 from models.engines.base import Engine
@@ -91,11 +92,7 @@ def long_prompt(engine: Engine, tag: str, num_tokens: int) -> list[int]:
 
 
 async def wait_until_idle(engine: Engine) -> None:
-    for _ in range(12_000):
-        if engine.stats().running == engine.stats().waiting == 0:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"slots are still taken: {engine.stats()}")
+    await until(lambda: engine.stats().running == engine.stats().waiting == 0)
 
 
 def stop_inside(text: str) -> str:

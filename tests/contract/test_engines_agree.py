@@ -72,7 +72,13 @@ async def remote_engine(
         await engine.close()
 
 
-@pytest.fixture(scope="module", params=["vllm_engine", pytest.param("remote_engine", marks=pytest.mark.long)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("vllm_engine", marks=pytest.mark.xdist_group("vllm_engine")),
+        pytest.param("remote_engine", marks=pytest.mark.long),
+    ],
+)
 def vllm_based(request: pytest.FixtureRequest) -> Engine:
     """vLLM in this process, or in those of two replicas."""
     engine: Engine = request.getfixturevalue(request.param)

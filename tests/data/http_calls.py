@@ -6,6 +6,9 @@ import json
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -25,25 +28,41 @@ def namespace_settings(data_dir: Path) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: Message
+    body: bytes
+
+
+def fetch(
+    url: str, key: str = "", *, method: str | None = None, data: bytes | None = None, headers: Mapping[str, str] = {}
+) -> Reply:
+    """Whatever comes back, also where it is an error."""
+    sent = {"Authorization": f"Bearer {key}"} | dict(headers) if key else dict(headers)
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data, sent, method=method), timeout=120) as reply:
+            return Reply(reply.status, reply.headers, reply.read())
+    except urllib.error.HTTPError as error:
+        return Reply(error.code, error.headers, error.read())
+
+
 class Site:
     """A server with namespaces. ``call`` never raises for a status."""
 
     def __init__(self, url: str, key: str = "") -> None:
         self.url = url
-        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._key = key
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         data = None if body is None else json.dumps(body).encode()
         return self.send(method, path, data, JSON if data is not None else "")
 
     def send(self, method: str, path: str, data: bytes | None, kind: str = "") -> tuple[int, Any]:
-        headers = self._headers | ({"Content-Type": kind} if kind else {})
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=120) as reply:
-                return reply.status, json.loads(reply.read())
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())
+        reply = fetch(
+            self.url + path, self._key, method=method, data=data, headers={"Content-Type": kind} if kind else {}
+        )
+        return reply.status, json.loads(reply.body)
 
     def create(self, name: str, **fields: Any) -> None:
         status, reply = self.call("POST", "/v1/namespaces", {"name": name, **fields})

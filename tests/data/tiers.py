@@ -23,6 +23,7 @@ ROOT: Final = Path(__file__).parents[2]
 SLOW: Final = frozenset({"server", "weights", "vllm", "browser", "long", "gpu", "live", "clients"})
 MARKER_OF_FIXTURE: Final = {
     "serve_with": "server",
+    "default_server": "server",
     "postgres": "server",
     "shipped": "browser",
     "scripted": "browser",
@@ -35,9 +36,9 @@ MARKER_OF_FIXTURE: Final = {
 # Of the same tests with another implementation behind them.
 _MARKER_OF_PARAMETER: Final = {"postgres": "server", "pgvector": "server"}
 # What is made once for all who use it, where they run on one worker.
-_SHARED: Final = ("vllm_engine", "browser", "embedded_model")
+_SHARED: Final = ("vllm_engine", "browser", "embedded_model", "default_server")
 # The longest files first.
-_ORDER: Final = ("long", "vllm", "browser", "weights", "server")
+_ORDER: Final = ("long", "vllm", "clients", "browser", "weights", "server")
 # An uploaded file is read and a chat template rendered in a process of its own, which imports little.
 _QUICK_CHILDREN: Final = (
     "retrieval.corpus.readers.child",

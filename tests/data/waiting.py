@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
@@ -9,9 +10,17 @@ from typing import Final
 PATIENCE_S: Final = 120.0
 
 
-def wait_until(holds: Callable[[], bool], what: str = "") -> None:
+def wait_until(holds: Callable[[], object], what: str = "") -> None:
     """Return when it holds; AssertionError after ``PATIENCE_S`` seconds."""
     until = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < until, f"not within {PATIENCE_S:.0f} s: {what}"
         time.sleep(0.05)
+
+
+async def until(holds: Callable[[], object], what: str = "") -> None:
+    """Do the same on an event loop, which goes on meanwhile."""
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, f"not within {PATIENCE_S:.0f} s: {what}"
+        await asyncio.sleep(0.002)

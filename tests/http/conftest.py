@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -169,6 +170,26 @@ def embedded_model(
     """That model, in this process, for all who ask a real one."""
     with host_with(embedded_settings) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def default_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The README's serve line, a process in an empty home, for all who look at what a fresh installation does."""
+    if not has_weights(EMBEDDED_DIR):
+        pytest.skip("the embedded model's weights are not in this checkout")
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    line = next(line for line in readme.splitlines() if "arrowhead serve" in line)
+    _, verb, *flags = line.replace(" --port 8000", "").split()
+    assert verb == "serve"
+    settings = {
+        "HOME": str(tmp_path_factory.mktemp("fresh")),
+        "ARROWHEAD_GATEWAY__HUMAN_GENES": "true",
+        "ARROWHEAD_SERVER__DRAIN_NOTICE_S": "0",
+        # bfloat16, the default of some processors, finds a passage more or less.
+        "ARROWHEAD_RETRIEVAL__DTYPE": "float32",
+    }
+    with serve(settings, *flags) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

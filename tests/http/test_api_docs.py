@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from http_calls import JSON, fetch
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
@@ -21,15 +22,6 @@ KEY = "reading-the-docs-1"
 def guarded(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
     with host_with({"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
         yield server
-
-
-def _get(url: str, key: str = "") -> tuple[int, Any, bytes]:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
-    try:
-        with urllib.request.urlopen(request, timeout=120) as reply:
-            return reply.status, reply.headers, reply.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
 
 
 @pytest.mark.parametrize(
@@ -44,7 +36,8 @@ def _get(url: str, key: str = "") -> tuple[int, Any, bytes]:
 )
 def test_the_page_is_open_and_bound_to_this_server(guarded: Any, path: str, kind: str) -> None:
     """Its policy lets nothing in from elsewhere."""
-    status, headers, body = _get(guarded.url + path)
+    reply = fetch(guarded.url + path)
+    status, headers, body = reply.status, reply.headers, reply.body
 
     assert status == 200 and headers["Content-Type"].startswith(kind) and body
     assert headers["Content-Security-Policy"].startswith("default-src 'self';")
@@ -55,14 +48,14 @@ def test_the_page_is_open_and_bound_to_this_server(guarded: Any, path: str, kind
 @pytest.mark.parametrize("path", ["/docs/", "/docs/page.html", "/docs/..%2f..%2fguard.py", "/openapi.json", "/docs/x"])
 def test_all_else_needs_the_key(guarded: Any, path: str) -> None:
     """What looks like the page's files too."""
-    assert _get(guarded.url + path)[0] == 401
-    assert _get(guarded.url + path, KEY)[0] in {200, 307, 404}
+    assert fetch(guarded.url + path).status == 401
+    assert fetch(guarded.url + path, KEY).status in {200, 307, 404}
 
 
 def test_the_document_and_the_version_tell_what_runs(guarded: Any) -> None:
     """A valid document whose routes need a key; the version with engine and model."""
-    document = json.loads(_get(f"{guarded.url}/openapi.json", KEY)[2])
-    version = json.loads(_get(f"{guarded.url}/version", KEY)[2])
+    document = json.loads(fetch(f"{guarded.url}/openapi.json", KEY).body)
+    version = json.loads(fetch(f"{guarded.url}/version", KEY).body)
 
     validate(document)
     assert document["security"] == [{"bearer": []}]
@@ -121,7 +114,7 @@ STREAMS: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("path", "body", "kind"), STREAMS)
 def test_streams_are_as_the_document_says(guarded: Any, path: str, body: Any, kind: str) -> None:
     """Each chunk or event of a real stream."""
-    document = json.loads(_get(f"{guarded.url}/openapi.json", KEY)[2])
+    document = json.loads(fetch(f"{guarded.url}/openapi.json", KEY).body)
     content = document["paths"][path]["post"]["responses"]["200"]["content"]["text/event-stream"]
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json", "X-Request-Timeout": "30"}
     data = json.dumps(body | {"stream": True}).encode()
@@ -136,17 +129,6 @@ def test_streams_are_as_the_document_says(guarded: Any, path: str, body: Any, ki
     assert [error.message for one in told for error in Draft202012Validator(schema).iter_errors(one)] == []
 
 
-def _send(url: str, verb: str, path: str, body: Any) -> tuple[int, str, Any]:
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-    request = urllib.request.Request(url + path, data=data, headers=headers, method=verb.upper())
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, reply.headers["Content-Type"], json.load(reply)
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers["Content-Type"], json.load(error)
-
-
 def _described(document: Any, verb: str, path: str) -> Any:
     """The operation of a path, by its template."""
     for template, verbs in document["paths"].items():
@@ -157,10 +139,12 @@ def _described(document: Any, verb: str, path: str) -> Any:
 
 def test_replies_are_as_the_document_says(guarded: Any) -> None:
     """Status, content type and shape of what a real server replies, good and bad."""
-    document = json.loads(_get(f"{guarded.url}/openapi.json", KEY)[2])
+    document = json.loads(fetch(f"{guarded.url}/openapi.json", KEY).body)
     seen = set()
     for verb, path, body in REQUESTS:
-        status, kind, reply = _send(guarded.url, verb, path, body)
+        data = None if body is None else json.dumps(body).encode()
+        got = fetch(guarded.url + path, KEY, method=verb.upper(), data=data, headers={"Content-Type": JSON})
+        status, kind, reply = got.status, got.headers["Content-Type"], json.loads(got.body)
         responses = _described(document, verb, path)["responses"]
         content = responses.get(str(status), responses["default"])["content"]
         schema = content[kind.split(";")[0]]["schema"] | {"components": document["components"]}

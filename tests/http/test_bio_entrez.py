@@ -7,12 +7,12 @@ import re
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = "http://127.0.0.1:8765"
@@ -29,16 +29,18 @@ def gateway(tmp_path: Path) -> Iterator[str]:
     process = subprocess.Popen([sys.executable, *words], env=os.environ | {"PYTHONPATH": paths})
     url = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(300):
-            try:
-                urllib.request.urlopen(f"{url}/entrez/eutils/einfo.fcgi", timeout=5).read()
-                break
-            except OSError:
-                time.sleep(0.1)
+        wait_until(lambda: _answers(f"{url}/entrez/eutils/einfo.fcgi"), "the gateway answers")
         yield url
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return bool(urllib.request.urlopen(url, timeout=30).read())
+    except OSError:
+        return False
 
 
 @pytest.mark.server
@@ -49,7 +51,7 @@ def test_the_example_of_the_documentation_runs(gateway: str, tmp_path: Path) -> 
     assert DOCUMENTED in example
     done = subprocess.run(
         [sys.executable, "-c", example.replace(DOCUMENTED, gateway)],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "'PSMB10'" in done.stdout

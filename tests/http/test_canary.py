@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from http_calls import fetch
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 BLAST = "https://blast.ncbi.nlm.nih.gov/blast/Blast.cgi"
@@ -32,12 +31,9 @@ SCRIPT = [
 
 def _get(url: str, *, key: str = KEY, body: bytes | None = None, kind: str = "application/json") -> str:
     """Head and body of whatever comes back."""
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": kind, "x-request-id": "zebrawort-request-id"}
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, data=body, headers=headers), timeout=120) as reply:
-            return f"{reply.headers}{reply.read().decode()}"
-    except urllib.error.HTTPError as error:
-        return f"{error.headers}{error.read().decode()}"
+    headers = {"Content-Type": kind, "x-request-id": "zebrawort-request-id"}
+    reply = fetch(url, key, data=body, headers=headers)
+    return f"{reply.headers}{reply.body.decode()}"
 
 
 def _errors(url: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from waiting import until
 
 from models.catalog import ModelRequest, card_from_request
 from models.engines.base import EngineOptions
@@ -47,10 +48,7 @@ async def _served(model: Path, nowhere: Path) -> AsyncIterator[tuple[Services, s
     server = uvicorn.Server(http_config(services))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        for _ in range(12_000):
-            if server.started:
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: server.started)
         await services.loaded()
         yield services, f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
@@ -63,11 +61,7 @@ def _stats(services: Services) -> EngineStats:
 
 
 async def _until_busy(services: Services, number: int) -> None:
-    for _ in range(12_000):
-        if services.in_flight == number and _stats(services).running:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"never busy: {services.in_flight} {_stats(services)}")
+    await until(lambda: services.in_flight == number and _stats(services).running)
 
 
 async def _until_idle(services: Services) -> None:

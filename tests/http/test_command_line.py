@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import arrowhead, arrowhead_process
 
-ROOT = Path(__file__).parents[2]
 QUESTION = "What is the official gene symbol of LMP10?"
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 TRANSCRIPT = (
@@ -23,31 +20,16 @@ TRANSCRIPT = (
 pytestmark = pytest.mark.server
 
 
-def _run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    # No variable of the user's, but those that keep the command off the network.
-    path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-    path |= {name: os.environ[name] for name in ("PYTHONPATH", "NETWORK_BLOCK_LOG") if name in os.environ}
-    return subprocess.run(
-        [sys.executable, "-m", "server", *arguments],
-        cwd=ROOT,
-        env=path | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-
-
 def test_ask_prints_the_transcript(environment: dict[str, str]) -> None:
     """Question, one line a call, the bare answer; nothing else on stdout."""
-    done = _run(environment, "ask", QUESTION)
+    done = arrowhead_process(environment, "ask", QUESTION)
 
     assert (done.returncode, done.stdout) == (0, TRANSCRIPT)
 
 
 def test_ask_json_prints_the_trace(environment: dict[str, str]) -> None:
     """With the spans, and options by key=value."""
-    done = _run(environment, "ask", QUESTION, "--json", "-o", "max_calls=3", "-o", "mask=000000")
+    done = arrowhead(environment, "ask", QUESTION, "--json", "-o", "max_calls=3", "-o", "mask=000000")
     trace = json.loads(done.stdout)
 
     assert (trace["answer"], trace["options"]) == ("PSMB10", {"max_calls": 3, "mask": "000000"})
@@ -57,7 +39,7 @@ def test_ask_json_prints_the_trace(environment: dict[str, str]) -> None:
 def test_ask_at_a_running_server(environment: dict[str, str], running: Any) -> None:
     """The same transcript from --url, with and without /v1."""
     for url in (running.url, f"{running.url}/v1"):
-        done = _run({"HOME": environment["HOME"]}, "ask", QUESTION, "--url", url)
+        done = arrowhead({"HOME": environment["HOME"]}, "ask", QUESTION, "--url", url)
         assert (done.returncode, done.stdout) == (0, TRANSCRIPT)
 
 
@@ -66,7 +48,7 @@ def test_ask_shows_control_characters_of_an_answer_escaped(environment: dict[str
     hostile = "PSMB10 \x1b]0;owned\x07\x9b2J\u202e."
     (tmp_path / "script.json").write_text(json.dumps([{"regex": "(?s).", "text": f"Answer: {hostile}\n\n"}]))
     own = environment | {"ARROWHEAD_MODEL__SCRIPT": str(tmp_path / "script.json")}
-    shown, as_json = _run(own, "ask", QUESTION), _run(own, "ask", QUESTION, "--json")
+    shown, as_json = arrowhead(own, "ask", QUESTION), arrowhead(own, "ask", QUESTION, "--json")
 
     for done in (shown, as_json):
         assert done.returncode == 0
@@ -88,7 +70,7 @@ def test_ask_uses_the_built_in_gateway_by_default(environment: dict[str, str], t
     (tmp_path / "script.json").write_text(json.dumps(script))
     own = {name: value for name, value in environment.items() if "NCBI" not in name}
     own |= {"ARROWHEAD_MODEL__SCRIPT": str(tmp_path / "script.json"), "ARROWHEAD_GATEWAY__DATA_DIR": str(tmp_path)}
-    done = _run(own, "ask", QUESTION, "--json")
+    done = arrowhead(own, "ask", QUESTION, "--json")
     trace = json.loads(done.stdout)
 
     assert trace["answer"] == "PSMB10"
@@ -106,9 +88,7 @@ def test_ask_uses_the_built_in_gateway_by_default(environment: dict[str, str], t
         ({}, ["ask", "x", "-o", "colour"], 2, "--option colour"),
         ({}, ["ask", "x", "--url", "http://127.0.0.1:9"], 1, "http://127.0.0.1:9/v1/models"),
         ({"ARROWHEAD_MODEL__SCRIPT": "/nonexistent.json"}, ["ask", "x"], 1, "/nonexistent.json"),
-        ({"ARROWHEAD_MODEL__SCRIPT": "/nonexistent.json"}, ["serve", "--port", "0"], 1, "could not be loaded"),
         ({}, ["gateway", "serve", "--host", "0.0.0.0"], 1, "0.0.0.0"),
-        ({"ARROWHEAD_AUDIT__PATH": "/dev/null/audit.jsonl"}, ["serve", "--port", "0"], 1, "/dev/null/audit.jsonl"),
         ({}, ["audit", "verify", "/nonexistent/audit.jsonl"], 1, "/nonexistent/audit.jsonl"),
         ({}, ["audit", "show", "--since", "once"], 2, "--since once"),
         ({}, ["gateway", "import", "gene_info"], 2, "no FILE"),
@@ -121,7 +101,7 @@ def test_a_mistake_is_one_clear_line(
     environment: dict[str, str], variables: dict[str, str], arguments: list[str], status: int, said: str
 ) -> None:
     """Exit status 2 for the command and settings, 1 for the rest; never a traceback."""
-    done = _run(environment | variables, *arguments)
+    done = arrowhead(environment | variables, *arguments)
 
     assert done.returncode == status, done.stderr
     assert said in done.stderr
@@ -129,30 +109,26 @@ def test_a_mistake_is_one_clear_line(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("variables", "said"),
     [
-        ["--version"],
-        ["--help"],
-        ["models"],
-        ["namespace", "list"],
-        ["key", "list"],
-        ["gateway", "status"],
-        ["audit", "show"],
+        ({"ARROWHEAD_MODEL__SCRIPT": "/nonexistent.json"}, "could not be loaded"),
+        ({"ARROWHEAD_AUDIT__PATH": "/dev/null/audit.jsonl"}, "/dev/null/audit.jsonl"),
     ],
-    ids=" ".join,
 )
-def test_a_quick_verb_leaves_nothing_on_stderr(
-    environment: dict[str, str], tmp_path: Path, arguments: list[str]
+def test_a_server_that_cannot_start_ends_with_one_clear_line(
+    environment: dict[str, str], variables: dict[str, str], said: str
 ) -> None:
-    """Nor do the libraries that it loaded, when the process ends."""
-    done = _run(environment | {"ARROWHEAD_GATEWAY__DATA_DIR": str(tmp_path)}, *arguments)
+    quick = {"ARROWHEAD_GATEWAY__HUMAN_GENES": "false"}
+    done = arrowhead_process(environment | quick | variables, "serve", "--port", "0")
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 1, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_models_lists_what_can_be_asked_for(environment: dict[str, str]) -> None:
     """The model and its methods, one a line."""
-    done = _run(environment, "models")
+    done = arrowhead(environment, "models")
 
     assert [line.split("\t")[0] for line in done.stdout.splitlines()] == [
         "scripted",
@@ -167,7 +143,7 @@ def test_models_lists_what_can_be_asked_for(environment: dict[str, str]) -> None
 
 def test_doctor_reports_every_check(environment: dict[str, str]) -> None:
     """One line a check; what is missing but not needed is a warning, not a failure."""
-    done = _run(environment, "doctor")
+    done = arrowhead(environment, "doctor")
     found = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
 
     assert set(found) == {

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import command_line
 import pytest
+from command_line import Done, command_environment
+from http_calls import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.server
@@ -21,24 +23,22 @@ class Shell:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home)}
-        self.environment |= {"ARROWHEAD_RETRIEVAL__ENCODER": "hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
-        # No variable of the user's, but those that keep the command off the network.
-        for name in ("PYTHONPATH", "NETWORK_BLOCK_LOG"):
-            if name in os.environ:
-                self.environment[name] = os.environ[name]
+        self.environment = {"HOME": str(home)} | SETTINGS
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "server", *arguments]
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """As a process."""
+        command, variables = [sys.executable, "-m", "server", *words], command_environment(self.environment)
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=pipe, stderr=pipe, text=True)
+        return subprocess.Popen(command, cwd=ROOT, env=variables, stdout=pipe, stderr=pipe, text=True)
 
-    def __call__(self, *arguments: str, status: int = 0) -> str:
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == status, err
-        assert "Traceback" not in err
-        return out if status == 0 else out + err
+    def run(self, *words: str) -> Done:
+        return command_line.arrowhead(self.environment, *words)
+
+    def __call__(self, *words: str, status: int = 0) -> str:
+        done = self.run(*words)
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout if status == 0 else done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def test_control_characters_of_documents_are_shown_escaped(arrowhead: Shell, tmp
     for file, text in zip(files, ("\n".join(lines), "A quokka."), strict=True):
         file.write_text(text)
     arrowhead("namespace", "create", "notes")
-    added = arrowhead.start("namespace", "add", "notes", *map(str, files))
-    texts = [*added.communicate(timeout=120), arrowhead("search", "thylacine"), arrowhead("search", "quokka")]
+    added = arrowhead.run("namespace", "add", "notes", *map(str, files))
+    texts = [added.stdout, added.stderr, arrowhead("search", "thylacine"), arrowhead("search", "quokka")]
     as_json = arrowhead("search", "thylacine", "--json", "-k", "1")
     texts.append(as_json)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from http_calls import Site
 
 from scripts.benchmarks.serving.streams import Target
 
@@ -33,11 +32,7 @@ def _settings(folder: Path, **server: str) -> dict[str, str]:
 
 
 def _ready(url: str) -> tuple[int, dict[str, Any]]:
-    try:
-        with urllib.request.urlopen(f"{url}/ready", timeout=120) as reply:
-            return reply.status, json.load(reply)
-    except urllib.error.HTTPError as refusal:
-        return refusal.code, json.load(refusal)
+    return Site(url).call("GET", "/ready")
 
 
 async def _until(url: str, name: str, value: Any) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -14,6 +12,7 @@ from typing import Any
 
 import openai
 import pytest
+from command_line import arrowhead
 
 from server.types import key_id
 
@@ -205,14 +204,7 @@ def test_the_start_says_what_may_leave_and_names_the_keys(site: Site) -> None:
 def test_the_log_is_whole_while_the_server_writes(site: Site) -> None:
     """By the command; refused requests are in it."""
     site.ask("unheard of", FIRST)
-    done = subprocess.run(
-        [sys.executable, "-m", "server", "audit", "verify", str(site.log)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-    )
+    done = arrowhead({}, "audit", "verify", str(site.log))
 
     assert done.returncode == 0 and done.stdout.startswith("whole: "), done.stdout + done.stderr
 

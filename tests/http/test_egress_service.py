@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from waiting import wait_until
 
 from retrieval.errors import EgressServiceUnavailable, NcbiError, NcbiRefusedByEgress
 from retrieval.types import NcbiCall, RawReply
@@ -215,11 +216,7 @@ def service(outside: Ncbi, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def _wait_for(outside: Ncbi, term: str) -> None:
-    for _ in range(600):
-        if term in outside.terms():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{term} did not come")
+    wait_until(lambda: term in outside.terms())
 
 
 @dataclass

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+
+from http_calls import Site
 
 from scripts.benchmarks.serving.streams import Target
 
@@ -31,19 +31,11 @@ def _settings(folder: Path, restarts: int) -> dict[str, str]:
     return {"ARROWHEAD_MODEL__SCRIPT": str(script), "ARROWHEAD_MODEL__RESTARTS": str(restarts)}
 
 
-def _get(url: str) -> tuple[int, dict[str, Any]]:
-    try:
-        with urllib.request.urlopen(url, timeout=120) as reply:
-            return reply.status, json.load(reply)
-    except urllib.error.HTTPError as refusal:
-        return refusal.code, json.load(refusal)
-
-
 async def _until_ready(url: str) -> dict[str, Any]:
     for _ in range(12_000):
-        status, body = await asyncio.to_thread(_get, f"{url}/ready")
+        status, body = await asyncio.to_thread(Site(url).call, "GET", "/ready")
         if status == 200:
-            return body
+            return dict(body)
         await asyncio.sleep(0.02)
     raise AssertionError(body)
 
@@ -54,8 +46,8 @@ async def test_a_dead_engine_is_brought_back(serve_with: Serve, tmp_path: Path) 
         target = Target(server.url)
         fatal, plain = await asyncio.gather(target.ask(_chat("fatal")), target.ask(_chat("fatal", stream=False)))
         refused = await target.ask(_chat("short"))
-        unready = _get(f"{server.url}/ready")
-        alive = _get(f"{server.url}/health")
+        unready = Site(server.url).call("GET", "/ready")
+        alive = Site(server.url).call("GET", "/health")
         ready = await _until_ready(server.url)
         again = await target.ask(_chat("short"))
 

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from typing import Any
 
 import openai
 import pytest
 import rispy
+from http_calls import fetch
 
 QUESTION = "What is the official gene symbol of LMP10?"
 ASK: dict[str, Any] = {"model": "scripted:genegpt", "messages": [{"role": "user", "content": QUESTION}]}
 FORMATS = ("ris", "bibtex", "csl-json", "csv", "docx", "markdown")
 
 
-def fetch(url: str, key: str = "") -> tuple[int, dict[str, str], bytes]:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
-    try:
-        with urllib.request.urlopen(request, timeout=120) as reply:
-            return reply.status, dict(reply.headers), reply.read()
-    except urllib.error.HTTPError as refused:
-        return refused.code, dict(refused.headers), refused.read()
-
-
 def test_each_format_is_a_file_with_its_type(client: openai.OpenAI, running: Any) -> None:
     done = client.chat.completions.create(**ASK)
     for form in FORMATS:
-        status, headers, body = fetch(f"{running.url}/v1/traces/{done.id}/export?format={form}")
+        reply = fetch(f"{running.url}/v1/traces/{done.id}/export?format={form}")
+        status, headers, body = reply.status, reply.headers, reply.body
         assert status == 200, body
         assert headers["cache-control"] == "no-store"
         assert headers["content-disposition"].startswith('attachment; filename="arrowhead-')
@@ -41,7 +32,7 @@ def test_each_format_is_a_file_with_its_type(client: openai.OpenAI, running: Any
 
 @pytest.mark.parametrize("query", ["", "?format=pdf", "?format=", "?format=RIS"])
 def test_an_unknown_format_is_refused_by_name(running: Any, query: str) -> None:
-    status, _, body = fetch(f"{running.url}/v1/traces/x/export{query}")
-    error = json.loads(body)["error"]
-    assert (status, error["param"], error["code"]) == (400, "format", "invalid_value")
+    reply = fetch(f"{running.url}/v1/traces/x/export{query}")
+    error = json.loads(reply.body)["error"]
+    assert (reply.status, error["param"], error["code"]) == (400, "format", "invalid_value")
     assert all(form in error["message"] for form in FORMATS)

@@ -6,19 +6,17 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import arrowhead, arrowhead_process
 from graph_files import write_hetionet
 from http_calls import Site, snippets
 from ncbi_files import gene_row
 
-ROOT = Path(__file__).parents[2]
 QUESTION = "What is the official gene symbol of LMP10?"
 GENE_HEAD = (
     "#tax_id\tGeneID\tSymbol\tLocusTag\tSynonyms\tdbXrefs\tchromosome\tmap_location\tdescription\ttype_of_gene\t"
@@ -52,14 +50,13 @@ class Machine:
             "ARROWHEAD_NCBI__CACHE_PATH": str(home / "replies" / "ncbi.sqlite"),
         }
 
-    def run(self, *arguments: str) -> str:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
-        command = [sys.executable, "-m", "server", *arguments]
-        done = subprocess.run(
-            command, cwd=ROOT, env=clean | self.variables, capture_output=True, text=True, timeout=240, umask=self.umask
-        )
+    def run(self, *words: str) -> None:
+        before = os.umask(self.umask)
+        try:
+            done = arrowhead(self.variables, *words)
+        finally:
+            os.umask(before)
         assert done.returncode == 0, done.stderr
-        return done.stdout
 
     def commands(self) -> None:
         """What writes data: keys, the gateway's store and databases, graphs, namespaces with all their indices."""
@@ -100,31 +97,29 @@ def _use(server: Any) -> None:
     assert site.call("POST", "/v1/search", {"query": "thylacine", "namespaces": ["uploaded"]})[0] == 200
 
 
-@pytest.mark.parametrize("umask", [0o022, 0o000])
 def test_data_made_by_commands_is_the_owners_alone(
-    machine: Callable[[int], Machine], serve_with: Callable[..., AbstractContextManager[Any]], umask: int
+    machine: Callable[[int], Machine], serve_with: Callable[..., AbstractContextManager[Any]]
 ) -> None:
-    """Commands first, then the server."""
-    here = machine(umask)
+    """Commands first, then the server, from a shell that would let everybody read."""
+    here = machine(0)
     here.commands()
     assert _open_to_others(here.home) == {}
     made = {path.name for path in here.home.rglob("*")}
     assert made >= {"keys.json", "gateway.sqlite", "passages.sqlite", "audit.jsonl", "vectors", "words"}
 
     without_keys = here.variables | {"ARROWHEAD_SERVER__KEYS_FILE": str(here.inputs / "none.json")}
-    with serve_with(without_keys, umask=umask) as server:
+    with serve_with(without_keys, umask=0) as server:
         _use(server)
         assert _open_to_others(here.home) == {}
     assert _open_to_others(here.home) == {}
 
 
-@pytest.mark.parametrize("umask", [0o022, 0o000])
 def test_data_made_by_the_server_is_the_owners_alone(
-    machine: Callable[[int], Machine], serve_with: Callable[..., AbstractContextManager[Any]], umask: int
+    machine: Callable[[int], Machine], serve_with: Callable[..., AbstractContextManager[Any]]
 ) -> None:
     """The server first, while it runs and after."""
-    here = machine(umask)
-    with serve_with(here.variables, umask=umask) as server:
+    here = machine(0)
+    with serve_with(here.variables, umask=0) as server:
         _use(server)
         assert _open_to_others(here.home) == {}
         made = {path.name for path in here.home.rglob("*")}
@@ -174,10 +169,7 @@ def test_a_rejected_key_file_is_not_repaired_unseen(machine: Callable[[int], Mac
     here.run("key", "create", "--name", "clinic")
     keys = here.home / ".local/share/arrowhead/keys.json"
     keys.chmod(0o666)
-    done = subprocess.run(
-        [sys.executable, "-m", "server", "serve", "--port", "0"], cwd=ROOT, capture_output=True, text=True, timeout=120,
-        env={name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")} | here.variables,
-    )  # fmt: skip
+    done = arrowhead_process(here.variables, "serve", "--port", "0")
 
     assert done.returncode == 1 and "others can write it" in done.stderr
     assert stat.S_IMODE(keys.stat().st_mode) == 0o666 and json.loads(keys.read_text())

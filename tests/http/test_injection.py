@@ -197,15 +197,13 @@ def test_a_stream_shows_what_the_whole_shows(hijacked: Hijacked, method: str, ca
     _hold(hijacked, method, 20, caplog, stream=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_two_hundred_poisoned_records_do_nothing(
-    hijacked: Hijacked, method: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """No other host is asked, no call is made but those that the model wrote to NCBI, nothing shown is fetched. Two
-    hundred of passages, forty of the other methods: each template at least twice.
+def test_poisoned_records_do_nothing(hijacked: Hijacked, method: str, caplog: pytest.LogCaptureFixture) -> None:
+    """No other host is asked, no call is made but those that the model wrote to NCBI, nothing shown is fetched.
+
+    Each template at least twice.
     """
-    _hold(hijacked, method, MANY if method == "medrag" else 40, caplog, stream=False)
+    _hold(hijacked, method, 40, caplog, stream=False)
 
 
 def _hold(hijacked: Hijacked, method: str, many: int, log: pytest.LogCaptureFixture, *, stream: bool) -> None:

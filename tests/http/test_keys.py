@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -17,11 +14,11 @@ from urllib.parse import urlsplit
 
 import openai
 import pytest
+from command_line import Done, arrowhead, arrowhead_process
 from http_calls import SETTINGS
 from http_calls import Site as Calls
 
 Serve = Callable[..., AbstractContextManager[Any]]
-ROOT = Path(__file__).parents[2]
 QUESTION = "What is the official gene symbol of LMP10?"
 ASK: dict[str, Any] = {"model": "scripted:genegpt", "messages": [{"role": "user", "content": QUESTION}]}
 LISTED = "https://lab.example"
@@ -39,12 +36,8 @@ class Operator:
 
     variables: dict[str, str]
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
-        return subprocess.run(
-            [sys.executable, "-m", "server", *arguments], cwd=ROOT, env=clean | self.variables, capture_output=True,
-            text=True, check=False, timeout=120,
-        )  # fmt: skip
+    def run(self, *words: str) -> Done:
+        return arrowhead(self.variables, *words)
 
     def create(self, name: str, *flags: str) -> str:
         done = self.run("key", "create", "--name", name, *flags)
@@ -231,13 +224,13 @@ def test_a_reachable_address_without_a_key_is_refused(operator: Operator, tmp_pa
     variables = operator.variables | {"ARROWHEAD_SERVER__KEYS_FILE": str(tmp_path / "keys.json")}
     lone = Operator(variables)
     for step in range(2):
-        done = lone.run("serve", "--host", "0.0.0.0", "--port", "0")
+        done = arrowhead_process(variables, "serve", "--host", "0.0.0.0", "--port", "0")
         assert (done.returncode, "arrowhead key create" in done.stderr) == (2, True)
         assert "0.0.0.0 can be reached from other machines" in done.stderr
         if not step:
             lone.create("gone")
             lone.run("key", "revoke", "gone")
     (tmp_path / "keys.json").write_text("{")
-    done = lone.run("serve", "--host", "0.0.0.0", "--port", "0")
+    done = arrowhead_process(variables, "serve", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 1 and "is no file of keys, or is damaged" in done.stderr
     assert re.search(r"^fail  keys ", lone.run("doctor").stdout, re.MULTILINE)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from http_calls import Site
 
 HEART = "The patient had a heart attack last winter."
 INFARCTION = "myocardial infarction"
@@ -33,16 +31,6 @@ def fresh(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any
     """A server whose settings name no encoder and no re-ranker."""
     with host_with({"ARROWHEAD_RETRIEVAL__ENCODER": None}) as running:
         yield running
-
-
-def _post(url: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    data = json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, json.loads(reply.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
 
 
 def test_the_sdk_reads_vectors_that_mean_something(server: Any) -> None:
@@ -76,7 +64,7 @@ def test_both_forms_are_the_same_numbers(server: Any) -> None:
 
 def test_texts_that_are_cut_are_named(server: Any) -> None:
     """By their place in the input."""
-    _, reply = _post(f"{server.url}/v1/embeddings", {"model": "minilm", "input": [LEG, "gene " * 400]})
+    _, reply = Site(server.url).call("POST", "/v1/embeddings", {"model": "minilm", "input": [LEG, "gene " * 400]})
     assert reply["arrowhead"] == {"truncated": [1]}
 
 
@@ -98,7 +86,7 @@ def test_texts_that_are_cut_are_named(server: Any) -> None:
 )
 def test_a_wrong_embedding_request_names_its_field(server: Any, body: dict[str, Any], status: int, param: str) -> None:
     """In OpenAI's error shape."""
-    code, reply = _post(f"{server.url}/v1/embeddings", body)
+    code, reply = Site(server.url).call("POST", "/v1/embeddings", body)
     assert (code, reply["error"]["param"]) == (status, param)
 
 
@@ -107,7 +95,7 @@ def test_passages_come_in_the_order_of_their_use(server: Any, path: str) -> None
     """Indices are those of the request, scores between 0 and 1, best first."""
     documents = [LEG, {"title": "Cardiology", "text": "A heart attack is an infarction."}, "attack"]
     body = {"model": "overlap", "query": "heart attack", "documents": documents, "top_n": 2}
-    status, reply = _post(server.url + path, body)
+    status, reply = Site(server.url).call("POST", path, body)
 
     assert status == 200
     assert [result["index"] for result in reply["results"]] == [1, 2]
@@ -128,7 +116,7 @@ def test_passages_come_in_the_order_of_their_use(server: Any, path: str) -> None
 )
 def test_a_wrong_rerank_request_names_its_field(server: Any, body: dict[str, Any], status: int, param: str) -> None:
     """In OpenAI's error shape."""
-    code, reply = _post(f"{server.url}/v1/rerank", body)
+    code, reply = Site(server.url).call("POST", "/v1/rerank", body)
     assert (code, reply["error"]["param"]) == (status, param)
 
 
@@ -136,12 +124,12 @@ def test_a_fresh_server_ranks_by_the_tokens_of_its_encoder(fresh: Any) -> None:
     """Late interaction, by its name or without one; an unknown name is told which there are."""
     body = {"query": INFARCTION, "documents": [LEG, "Asthma is treated with inhalers.", HEART]}
     for model in ({}, {"model": "minilm:rerank"}):
-        status, reply = _post(f"{fresh.url}/v1/rerank", body | model)
+        status, reply = Site(fresh.url).call("POST", "/v1/rerank", body | model)
         assert (status, reply["model"]) == (200, "minilm:rerank")
         assert reply["results"][0]["index"] == 2
         scores = [result["relevance_score"] for result in reply["results"]]
         assert 1 > scores[0] > scores[1] > scores[2] > 0
-    status, reply = _post(f"{fresh.url}/v1/rerank", body | {"model": "hashing:rerank"})
+    status, reply = Site(fresh.url).call("POST", "/v1/rerank", body | {"model": "hashing:rerank"})
     assert (status, reply["error"]["code"]) == (404, "model_not_found")
 
 
@@ -162,8 +150,10 @@ def test_token_ids_of_openais_models_are_their_text(server: Any) -> None:
     client = server.client()
     plain = client.embeddings.create(model="minilm", input="LMP10 is a gene.").data[0].embedding
     for given in (ids, [ids]):
-        status, reply = _post(f"{server.url}/v1/embeddings", {"model": "minilm", "input": given})
+        status, reply = Site(server.url).call("POST", "/v1/embeddings", {"model": "minilm", "input": given})
         assert status == 200
         assert reply["data"][0]["embedding"] == pytest.approx(plain, abs=1e-6)
-    _, reply = _post(f"{server.url}/v1/embeddings", {"model": "minilm", "input": "x", "encoding_format": None})
+    _, reply = Site(server.url).call(
+        "POST", "/v1/embeddings", {"model": "minilm", "input": "x", "encoding_format": None}
+    )
     assert isinstance(reply["data"][0]["embedding"], list)

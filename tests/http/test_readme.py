@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-import httpx
 import pytest
-from own_folders import models_folder, own_environment
+from own_folders import own_environment
+from server_process import Running
+
+from scripts import ask_each_method
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,53 +42,17 @@ def _blocks(language: str, page: str = README) -> list[str]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """With all that is written in a folder of the test's own, but for the converted model."""
+    """With all that is written in a folder of the test's own."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return own_environment(folder) | {"ARROWHEAD_MODEL__DATA_DIR": str(models_folder()), "PATH": path}
+    return own_environment(folder) | {"PATH": path}
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The README's serve line, on a free port."""
-    line = next(b for b in _blocks("bash") if "arrowhead serve" in b).strip()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = line.replace("--port 8000", f"--port {port}").replace(
-        ".venv/bin/arrowhead", f"{sys.executable} -m server"
-    )
-    child = subprocess.Popen(
-        command.split(), cwd=ROOT, env=_environment(tmp_path_factory.mktemp("readme")), stderr=subprocess.DEVNULL
-    )
-    base = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            assert child.poll() is None, "the server ended"
-            try:
-                if httpx.get(f"{base}/ready", trust_env=False).status_code == 200:
-                    break
-            except httpx.HTTPError:
-                pass
-            time.sleep(0.3)
-        yield base
-    finally:
-        child.terminate()
-        child.wait(120)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_demo_prints_what_its_page_shows(tmp_path: Path) -> None:
+def test_the_demo_prints_what_its_page_shows(default_server: Running, capfd: pytest.CaptureFixture[str]) -> None:
     """One answer of each method, word for word, as the method's page begins with it."""
     wanted = _answers_of_the_pages()
-    command = [sys.executable, "scripts/ask_each_method.py"]
-    with subprocess.Popen(command, cwd=ROOT, env=_environment(tmp_path), stdout=subprocess.PIPE, text=True) as child:
-        try:
-            shown, _ = child.communicate(timeout=540)
-        finally:
-            child.terminate()  # its server ends with it
+    status = ask_each_method.ask_each(default_server.url)
 
-    assert _in_order(shown) == _in_order(wanted)
+    assert (status, _in_order(capfd.readouterr().out)) == (0, _in_order(wanted))
 
 
 def _in_order(shown: str) -> list[str]:
@@ -129,9 +92,9 @@ def test_the_readme_fits_one_screen_and_its_links_lead_somewhere() -> None:
     assert {one for one in targets if not (ROOT / one).exists()} == set()
 
 
-def test_the_sdk_example_prints_the_answer(address: str, tmp_path: Path) -> None:
+def test_the_sdk_example_prints_the_answer(default_server: Running, tmp_path: Path) -> None:
     """The Python program runs as it stands, but for the port."""
-    program = _blocks("python")[0].replace("http://127.0.0.1:8000", address)
+    program = _blocks("python")[0].replace("http://127.0.0.1:8000", default_server.url)
     shown = subprocess.run(
         [sys.executable, "-c", program],
         env=_environment(tmp_path),
@@ -145,9 +108,10 @@ def test_the_sdk_example_prints_the_answer(address: str, tmp_path: Path) -> None
     assert "https://www.ncbi.nlm.nih.gov/gene/" in shown
 
 
-def test_the_curl_examples_answer(address: str, tmp_path: Path) -> None:
+def test_the_curl_examples_answer(default_server: Running, tmp_path: Path) -> None:
     """Models are listed, and a SNP's gene is looked up."""
-    script = next(b for b in _blocks("bash", DEMO) if b.startswith("curl")).replace("http://127.0.0.1:8000", address)
+    script = next(b for b in _blocks("bash", DEMO) if b.startswith("curl"))
+    script = script.replace("http://127.0.0.1:8000", default_server.url)
     shown = subprocess.run(
         ["bash", "-ec", script], env=_environment(tmp_path), capture_output=True, text=True, timeout=240, check=True
     ).stdout

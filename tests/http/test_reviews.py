@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import arrowhead
 
-ROOT = Path(__file__).parents[2]
 QUESTION = "Is lasmiditan effective for migraine attacks?"
 pytestmark = [pytest.mark.server, pytest.mark.weights]
 
@@ -21,15 +18,11 @@ class Reader:
     """Somebody with a home of their own at the command line."""
 
     def __init__(self, home: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ARROWHEAD_", "XDG_"))}
-        self._environment = kept | {"HOME": str(home)}
+        self._environment = {"HOME": str(home)}
         self.folder = home / ".local" / "share" / "arrowhead" / "reviews"
 
     def run(self, *words: str) -> tuple[int, str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "server", "review", *words], cwd=ROOT, env=self._environment, capture_output=True,
-            text=True, check=False, timeout=120,
-        )  # fmt: skip
+        done = arrowhead(self._environment, "review", *words)
         return done.returncode, done.stdout, done.stderr
 
 

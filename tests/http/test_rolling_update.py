@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -19,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from server_process import Running
+from waiting import wait_until
 
 from scripts.benchmarks.serving.streams import Outcome, Target
 
@@ -39,17 +39,35 @@ class Site:
     """HAProxy's address, and its two servers with how to start another one in the place of each."""
 
     url: str
+    log: Path
     servers: list[Running]
     start: Start
+
+    def restore(self) -> None:
+        """Bring both servers up, and wait until HAProxy has found them."""
+        for number, server in enumerate(self.servers):
+            if server.process.poll() is not None:
+                self.servers[number] = self.start(int(server.url.rpartition(":")[2]))
+        wait_until(self.has_both, "HAProxy has not found both servers")
+
+    def has_both(self) -> bool:
+        try:
+            if httpx.get(f"{self.url}/haproxy-health", timeout=120).status_code != 200:
+                return False
+        except httpx.TransportError:
+            return False
+        said = self.log.read_text()
+        return all(said.count(f"server-{n} is UP") >= said.count(f"server-{n} is DOWN") for n in (1, 2))
 
     def in_flight(self, number: int) -> int:
         reply = httpx.get(f"{self.servers[number].url}/ready", headers=HEADERS, timeout=120)
         return int(reply.json()["in_flight"])
 
-    async def has_in_flight(self, expected: list[int]) -> None:
+    async def has_in_flight(self, expected: int) -> None:
+        """Wait until both together have so many."""
         for _ in range(2400):
             found = [await asyncio.to_thread(self.in_flight, number) for number in (0, 1)]
-            if found == expected:
+            if sum(found) == expected:
                 return
             await asyncio.sleep(0.05)
         raise AssertionError(f"in flight: {found}, expected: {expected}")
@@ -71,7 +89,8 @@ def haproxy(folder: Path, urls: list[str]) -> Iterator[str]:
     (folder / "key.cfg").write_text(f"global\n  setenv ARROWHEAD_PROBE_KEY {KEY}\n")
     (folder / "haproxy.cfg").write_text(text)
     files = ["-f", str(folder / "key.cfg"), "-f", str(folder / "haproxy.cfg")]
-    process = subprocess.Popen(["haproxy", "-db", *files], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with (folder / "haproxy.log").open("w") as log:
+        process = subprocess.Popen(["haproxy", "-db", *files], stdout=log, stderr=subprocess.DEVNULL)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -79,8 +98,8 @@ def haproxy(folder: Path, urls: list[str]) -> Iterator[str]:
         process.wait()
 
 
-@pytest.fixture
-def site(
+@pytest.fixture(scope="module")
+def both_servers(
     serve_with: Callable[..., AbstractContextManager[Running]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("behind-haproxy")
@@ -101,20 +120,15 @@ def site(
         with ThreadPoolExecutor() as threads:
             servers = list(threads.map(start, (0, 0)))
         url = stack.enter_context(haproxy(folder, [one.url for one in servers]))
-        wait_for(lambda: httpx.get(f"{url}/haproxy-health", timeout=120).status_code == 200)
-        time.sleep(2)  # until it has found both
-        yield Site(url, servers, start)
+        yield Site(url, folder / "haproxy.log", servers, start)
+        for one in servers:
+            one.process.kill()  # their end is slow, and was seen
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(2400):
-        try:
-            if condition():
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.05)
-    raise AssertionError("never came true")
+@pytest.fixture
+def site(both_servers: Site) -> Site:
+    both_servers.restore()
+    return both_servers
 
 
 def question(text: str, **fields: Any) -> dict[str, Any]:
@@ -129,7 +143,7 @@ async def end_server(site: Site, number: int) -> list[Outcome]:
     """End one server under streams, see them whole, and return what new requests got meanwhile."""
     target, old = Target(site.url, KEY), site.servers[number]
     running = [asyncio.create_task(target.ask(question("long"))) for _ in range(6)]
-    await site.has_in_flight([3, 3])
+    await site.has_in_flight(6)
     old.process.send_signal(signal.SIGTERM)
     asked: list[asyncio.Task[Outcome]] = []
     while old.process.poll() is None:
@@ -138,7 +152,7 @@ async def end_server(site: Site, number: int) -> list[Outcome]:
     streams = await asyncio.gather(*running)
     assert [one for one in streams if not is_whole(one)] == []
     # Pieces come as they are made, not when the reply is complete.
-    assert all(one.first_s < 3 < 5 < one.total_s for one in streams)
+    assert all(one.first_s < one.total_s / 2 for one in streams)
     assert old.process.returncode == 0
     return list(await asyncio.gather(*asked))
 
@@ -148,21 +162,19 @@ async def test_a_client_that_leaves_ends_its_answer_behind_the_proxy(site: Site)
     target = Target(site.url, KEY)
     metrics = await asyncio.to_thread(httpx.get, f"{site.url}/metrics", headers=HEADERS)
     assert metrics.status_code == 404
+    stays = asyncio.create_task(target.ask(question("long")))
     opened = [await target.open(question("long", stream=stream)) for stream in (True, True, False, False)]
-    await site.has_in_flight([2, 2])
+    await site.has_in_flight(5)
     for _, writer in opened:
         writer.close()
-    began = time.monotonic()
-    await site.has_in_flight([0, 0])
-    assert time.monotonic() - began < 4
+    await site.has_in_flight(1)  # while an answer as long goes on
+    assert is_whole(await stays)
 
 
 async def test_an_update_of_both_servers_loses_no_stream_and_refuses_nothing(site: Site) -> None:
     """Streams of the ending server are finished there; each new request is answered by the other at once."""
     meanwhile = await end_server(site, 0)
-    port = int(site.servers[0].url.rpartition(":")[2])
-    site.servers[0] = await asyncio.to_thread(site.start, port)
-    await asyncio.sleep(2)  # until HAProxy has found it
+    await asyncio.to_thread(site.restore)
     meanwhile += await end_server(site, 1)
     assert len(meanwhile) > 20
     assert {(one.status, one.text, one.error) for one in meanwhile} == {(200, SHORT.lstrip(), "")}
@@ -173,7 +185,7 @@ async def test_a_killed_server_costs_its_own_streams_alone(site: Site) -> None:
     target = Target(site.url, KEY)
     running = [asyncio.create_task(target.ask(question("long"))) for _ in range(6)]
     whole = [asyncio.create_task(target.ask(question("long", stream=False))) for _ in range(2)]
-    await site.has_in_flight([4, 4])
+    await site.has_in_flight(8)
     await asyncio.sleep(1)
     site.servers[1].process.kill()
     after = [await target.ask(question("short")) for _ in range(10)]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -15,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from command_line import arrowhead, arrowhead_process
 from http_calls import SETTINGS, snippets
 from http_calls import Site as Calls
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from postgres_server import Postgres
 
 Serve = Callable[..., AbstractContextManager[Any]]
-ROOT = Path(__file__).parents[2]
 SCRIPT = [{"suffix": "hello\nAnswer:", "text": " Hello there."}, {"regex": r"", "text": " Hello there."}]
 ASK = {"model": "scripted", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 8}
 
@@ -34,11 +31,7 @@ class Pair:
     folder: Path
 
     def key(self, *words: str) -> str:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
-        done = subprocess.run(
-            [sys.executable, "-m", "server", "key", *words], cwd=ROOT, env=clean | self.variables, capture_output=True,
-            text=True, check=False, timeout=120,
-        )  # fmt: skip
+        done = arrowhead(self.variables, "key", *words)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -139,25 +132,14 @@ def test_a_killed_servers_job_is_seen_by_the_other_and_goes_on_when_it_is_back(
 def test_a_second_server_on_the_same_folder_is_refused(pair: Pair) -> None:
     """In words, with the way out; a command that only reads works beside the first."""
     variables = pair.variables | {"ARROWHEAD_RETRIEVAL__DATA_DIR": str(pair.folder / "a" / "namespaces")}
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
-    done = [
-        subprocess.run(
-            [sys.executable, "-m", "server", *words], cwd=ROOT, env=clean | variables, capture_output=True,
-            text=True, check=False, timeout=120,
-        )
-        for words in (("serve", "--port", "0"), ("namespace", "list"))
-    ]  # fmt: skip
-    assert done[0].returncode != 0 and "a folder of its own" in done[0].stderr
-    assert done[1].returncode == 0, done[1].stderr
+    refused, listed = arrowhead_process(variables, "serve", "--port", "0"), arrowhead(variables, "namespace", "list")
+    assert refused.returncode != 0 and "a folder of its own" in refused.stderr
+    assert listed.returncode == 0, listed.stderr
 
 
 def test_a_database_that_does_not_answer_is_one_line_at_the_start(pair: Pair) -> None:
     """With the status of a failure; the address is not told."""
     variables = pair.variables | {"ARROWHEAD_STATE__URL": "postgresql://anna:secret@127.0.0.1:1/none"}
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ARROWHEAD_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "server", "serve", "--port", "0"], cwd=ROOT, env=clean | variables, capture_output=True,
-        text=True, check=False, timeout=120,
-    )  # fmt: skip
+    done = arrowhead_process(variables, "serve", "--port", "0")
     assert done.returncode != 0 and "database of shared state" in done.stderr
     assert "secret" not in done.stderr + done.stdout

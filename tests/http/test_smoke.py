@@ -1,4 +1,4 @@
-"""What a fresh installation does: ``arrowhead serve`` without settings, one question of each method, a stream."""
+"""What a fresh installation does: the README's ``arrowhead serve``, one question of each method, a stream."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import openai
 import pytest
-from server_process import Running, serve
+from server_process import Running
 
 from models.catalog import EMBEDDED_DIR, has_weights
 from server.methods.base import METHOD_NAMES
@@ -30,23 +30,16 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The default model, nothing set but the folders and the mode of a closed network."""
-    with serve({"HOME": str(tmp_path_factory.mktemp("fresh"))}, "--egress", "off") as running:
-        yield running
-
-
 @pytest.fixture
-def client(server: Running) -> Iterator[openai.OpenAI]:
-    with server.client().with_options(timeout=300) as made:
+def client(default_server: Running) -> Iterator[openai.OpenAI]:
+    with default_server.client().with_options(timeout=300) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def models(server: Running) -> dict[str, str]:
+def models(default_server: Running) -> dict[str, str]:
     """The served names by method."""
-    with server.client() as client:
+    with default_server.client() as client:
         listed = [one.model_dump() for one in client.models.list()]
     return {one["method"]: one["id"] for one in listed if one.get("method")}
 
@@ -74,6 +67,6 @@ def test_a_stream_says_what_the_whole_answer_says(client: openai.OpenAI, models:
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-def test_the_page_is_there(server: Running) -> None:
-    assert "<title>" in httpx.get(f"{server.url}/", trust_env=False, follow_redirects=True).text
-    assert httpx.get(f"{server.url}/ready", trust_env=False).status_code == 200
+def test_the_page_is_there(default_server: Running) -> None:
+    assert "<title>" in httpx.get(f"{default_server.url}/", trust_env=False, follow_redirects=True).text
+    assert httpx.get(f"{default_server.url}/ready", trust_env=False).status_code == 200

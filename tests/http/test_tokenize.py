@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from typing import Any
 
 import pytest
-
-
-def _post(url: str, path: str, body: Any, key: str = "none") -> tuple[int, Any]:
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-    request = urllib.request.Request(f"{url}/{path}", json.dumps(body).encode(), headers)
-    try:
-        with urllib.request.urlopen(request, timeout=120) as reply:
-            return reply.status, json.load(reply)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+from http_calls import Site
 
 
 def test_a_prompts_tokens_are_counted(running: Any) -> None:
     """The scripted vocabulary is bytes, after the token that begins a sequence."""
-    status, reply = _post(running.url, "tokenize", {"model": "scripted", "prompt": "gené"})
+    status, reply = Site(running.url).call("POST", "/tokenize", {"model": "scripted", "prompt": "gené"})
 
     assert (status, reply["count"]) == (200, 6)
     assert reply["tokens"][1:] == list("gené".encode())
@@ -34,21 +22,21 @@ def test_special_tokens_can_be_left_out(running: Any) -> None:
     """And the tokens' texts asked for."""
     body = {"prompt": "ab", "add_special_tokens": False, "return_token_strs": True}
 
-    assert _post(running.url, "tokenize", body)[1]["token_strs"] == ["a", "b"]
+    assert Site(running.url).call("POST", "/tokenize", body)[1]["token_strs"] == ["a", "b"]
 
 
 def test_there_and_back(running: Any) -> None:
     """What was tokenized is detokenized; special tokens leave nothing."""
-    tokens = _post(running.url, "tokenize", {"prompt": "α-synuclein"})[1]["tokens"]
+    tokens = Site(running.url).call("POST", "/tokenize", {"prompt": "α-synuclein"})[1]["tokens"]
 
-    assert _post(running.url, "detokenize", {"tokens": tokens}) == (200, {"prompt": "α-synuclein"})
+    assert Site(running.url).call("POST", "/detokenize", {"tokens": tokens}) == (200, {"prompt": "α-synuclein"})
 
 
 def test_a_chat_has_the_tokens_that_the_model_gets(running: Any) -> None:
     """As many as the usage of the same chat says; a method has its base's tokens."""
     messages = [{"role": "user", "content": "hello"}]
-    _, counted = _post(running.url, "tokenize", {"model": "scripted:genegpt", "messages": messages})
-    _, answered = _post(running.url, "v1/chat/completions", {"model": "scripted", "messages": messages})
+    _, counted = Site(running.url).call("POST", "/tokenize", {"model": "scripted:genegpt", "messages": messages})
+    _, answered = Site(running.url).call("POST", "/v1/chat/completions", {"model": "scripted", "messages": messages})
 
     assert counted["count"] == answered["usage"]["prompt_tokens"]
 
@@ -67,6 +55,6 @@ def test_a_chat_has_the_tokens_that_the_model_gets(running: Any) -> None:
 )
 def test_what_is_wrong_is_named(running: Any, path: str, body: Any, status: int, param: str) -> None:
     """In OpenAI's shape, as everywhere."""
-    got, reply = _post(running.url, path, body)
+    got, reply = Site(running.url).call("POST", f"/{path}", body)
 
     assert (got, reply["error"]["param"]) == (status, param)

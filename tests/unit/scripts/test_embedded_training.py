@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.ncbi.calls.urls import parse_call_url
@@ -20,7 +20,6 @@ from scripts.train_embedded_model import Plan, build_model
 TOKENIZER = build_tokenizer()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_survives_the_tokenizer(text: str) -> None:
     """Byte-level: decoding gives back what was encoded."""

@@ -17,10 +17,12 @@ TOOL = """#!/usr/bin/env bash
 echo "$(basename "$0")${*:+ $*}" | head -1 >>"$LOG"
 case "$*" in *pytest*) echo "$OMP_NUM_THREADS" >"$LOG.threads" ;; esac
 """
-WORKERS = min(4, len(os.sched_getaffinity(0)))
-IN_PARALLEL = f"python -m pytest -n {WORKERS} --dist loadgroup --no-loadscope-reorder"
-QUICK_TESTS = f"{IN_PARALLEL} -m smoke or not (server or weights or vllm or browser or long or gpu or live or clients)"
-EVERY_TEST = f"{IN_PARALLEL} --hypothesis-profile full --durations 40 --durations-min 5"
+CORES = len(os.sched_getaffinity(0))
+QUICK_WORKERS, WORKERS = min(4, CORES), min(4, CORES + 1)
+IN_PARALLEL = "--dist loadgroup --no-loadscope-reorder"
+QUICK = "smoke or not (server or weights or vllm or browser or long or gpu or live or clients)"
+QUICK_TESTS = f"python -m pytest -n {QUICK_WORKERS} {IN_PARALLEL} -m {QUICK}"
+EVERY_TEST = f"python -m pytest -n {WORKERS} {IN_PARALLEL} --hypothesis-profile full --durations 40 --durations-min 5"
 LINT = ["ruff format --check server retrieval models scripts tests", "ruff check server retrieval models scripts tests"]
 
 
@@ -68,8 +70,6 @@ def checkout(tmp_path: Path) -> Checkout:
 @pytest.mark.parametrize(
     ("arguments", "ran"),
     [
-        ((), [*LINT, "mypy", "lint-imports", QUICK_TESTS]),
-        (("all",), [*LINT, "mypy", "lint-imports", EVERY_TEST]),
         (("lint",), LINT),
         (("types",), ["mypy"]),
         (("imports",), ["lint-imports"]),
@@ -84,16 +84,37 @@ def checkout(tmp_path: Path) -> Checkout:
     ],
 )
 def test_a_word_runs_its_check_alone(checkout: Checkout, arguments: tuple[str, ...], ran: list[str]) -> None:
-    """Without a word the quick checks run in order; what is no word goes to pytest as it is."""
+    """What is no word goes to pytest as it is."""
     done, found = checkout.run(*arguments)
 
     assert (done.returncode, found) == (0, ran)
 
 
+@pytest.mark.parametrize(("arguments", "tests"), [((), QUICK_TESTS), (("all",), EVERY_TEST)])
+def test_a_whole_run_begins_with_all_checks(checkout: Checkout, arguments: tuple[str, ...], tests: str) -> None:
+    """Types beside the others; then the tests."""
+    done, found = checkout.run(*arguments)
+
+    assert done.returncode == 0
+    assert (sorted(found[:-1]), found[-1]) == (sorted([*LINT, "mypy", "lint-imports"]), tests)
+
+
+@pytest.mark.parametrize("tool", ["ruff", "mypy", "lint-imports"])
+def test_a_check_that_fails_ends_the_run(checkout: Checkout, tool: str) -> None:
+    """With what it says, before any test."""
+    (checkout.root / ".venv" / "bin" / tool).write_text("#!/usr/bin/env bash\necho that is wrong\nexit 3\n")
+    done, found = checkout.run()
+
+    assert (done.returncode, done.stdout) == (3, "that is wrong\n")
+    assert QUICK_TESTS not in found
+
+
 def test_the_workers_share_the_cores(checkout: Checkout) -> None:
     """Each computes with its part of them; alone, a test has them all."""
+    checkout.run()
+    assert checkout.threads.read_text() == f"{CORES // QUICK_WORKERS}\n"
     checkout.run("all")
-    assert checkout.threads.read_text() == f"{len(os.sched_getaffinity(0)) // WORKERS}\n"
+    assert checkout.threads.read_text() == f"{max(1, CORES // WORKERS)}\n"
     checkout.run("unit")
     assert checkout.threads.read_text() == "\n"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from loop_scripts import HOSTILE, Replies, done, following, make_engine, make_request, pairs, play, shown
 
@@ -19,7 +19,6 @@ PARTS = ("A ", "α€ ", "x[1]->y ", "c.35G->A ", "]->", "[https://other]->", "\
 TEXT = st.lists(st.sampled_from(PARTS), max_size=6).map("".join)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data(), st.lists(TEXT, min_size=1, max_size=4), st.lists(TEXT, min_size=3, max_size=3))
 def test_tokens_do_not_matter(data: st.DataObject, texts: list[str], reply_texts: list[str]) -> None:
     """The same text, sampled in any tokens (also such as run over an arrow), gives the same answer."""

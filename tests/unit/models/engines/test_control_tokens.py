@@ -60,7 +60,7 @@ def test_messages_cannot_write_markup(loaded: Loaded) -> None:
             assert [i for i in ids if i in control] == markup
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(texts=st.lists(st.text(alphabet="ab 16.\n\tegn'é基🧬-_=/", max_size=20), min_size=3, max_size=3))
 def test_a_chat_of_ordinary_text_is_the_tokenizers_own(loaded: Loaded, texts: list[str]) -> None:
     """Ids are those of rendering and tokenising at once: prefix spaces, white space beside markup, one BOS."""

@@ -23,7 +23,6 @@ def _texts(found: ParsedDocument, chunking: Chunking) -> list[str]:
     return [found.text[span.start : span.end] for span in Chunker(chunking).cut(found)]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(PARAGRAPH, max_size=5), st.sampled_from([0, 20]), st.booleans())
 def test_every_passage_is_where_it_says_it_is(paragraphs: list[str], overlap: int, by_section: bool) -> None:
     """Whatever the letters: no passage is longer than allowed, leaves its part, or goes back behind the last one."""

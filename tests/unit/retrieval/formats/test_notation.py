@@ -7,7 +7,7 @@ import string
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.formats.notation import plain, text_of, without_marks
@@ -38,7 +38,6 @@ def _numbers_read(text: str) -> list[str]:
 
 
 @given(FRAGMENTS)
-@settings(max_examples=500, deadline=None)
 def test_no_number_is_changed_by_reading(fragment: list[tuple[str, str]]) -> None:
     """Digits that markup keeps apart never meet, none is lost, none changes its place; in every reader of XML."""
     xml = "".join(f"<{tag}>{inner}</{tag}>" if tag else inner for tag, inner in fragment)

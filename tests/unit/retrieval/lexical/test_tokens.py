@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.function_words import FUNCTION_WORDS
@@ -161,7 +161,6 @@ def test_other_words_stay_apart(one: str, other: str) -> None:
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=200, deadline=None)
 def test_any_text_is_cut_into_atoms_with_offsets_inside_it(text: str) -> None:
     """Never an error; offsets ascend inside the text; terms hold no blanks; the fast bag is the same bag."""
     tokens = tokenize(text)
@@ -178,7 +177,6 @@ def test_any_text_is_cut_into_atoms_with_offsets_inside_it(text: str) -> None:
 @given(
     LETTERS, st.integers(0, 9999), st.sampled_from(["", "r", "α", "alpha", "B"]), SEPARATORS, SEPARATORS, st.booleans()
 )
-@settings(max_examples=200, deadline=None)
 def test_any_spelling_of_letters_and_a_number_is_found(
     letters: str, number: int, end: str, asked: str, written: str, upper: bool
 ) -> None:

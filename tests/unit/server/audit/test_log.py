@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from server.audit.chain import AuditFailed, AuditRecord, Level, digest_of, head_path
@@ -94,7 +94,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _written(tmp_path_factory.mktemp("small"), 3, max_bytes=1500)
 
 
-@settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_a_changed_byte_is_found(small: Path, data: st.DataObject) -> None:
     """Anywhere in any file of the log, whatever it is changed to."""

@@ -311,7 +311,7 @@ def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
     return Recognizer(hostile_names(tmp_path_factory.mktemp("names")), frozenset({"id", "symbol", "term"}))
 
 
-_MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 _PARAMS = ("term", "id", "RID", "retmax", "retstart", "sort", "field", "linkname", "db", "mindate", "usehistory")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
+from waiting import until
 
 from models.catalog import ModelCard
 from models.engines.base import Engine, EngineOptions, ExplainsFailure
@@ -61,14 +61,6 @@ def _dying(restarts: RestartPolicy, *, broken_from: int = 99) -> tuple[EngineLif
     return EngineLifecycle(CARD, build, restarts), built
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    for _ in range(12_000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to that in two minutes")
-
-
 async def test_a_dead_engine_is_replaced() -> None:
     """While it is away requests are refused with a time to come back, and /ready has the reason."""
     lifecycle, built = _dying(RestartPolicy(tries=1, backoff_s=0.2))
@@ -78,7 +70,7 @@ async def test_a_dead_engine_is_replaced() -> None:
     assert (lifecycle.state, lifecycle.reason) == ("restarting", "EngineDied")
     with pytest.raises(EngineUnavailable) as refused:
         lifecycle.get()
-    await _until(lambda: lifecycle.state == "ready")
+    await until(lambda: lifecycle.state == "ready")
 
     assert error_reply(refused.value).code == "engine_unavailable"
     assert int(error_reply(refused.value).headers["Retry-After"]) >= 1
@@ -123,7 +115,7 @@ async def test_the_cause_of_a_death_is_told_and_logged(caplog: pytest.LogCapture
     await lifecycle.load()
     assert lifecycle.cause == ""
     await engine.close()
-    await _until(lambda: lifecycle.cause != "")
+    await until(lambda: lifecycle.cause != "")
     died = lifecycle.cause
     async with asyncio.timeout(120):
         await lifecycle.permanently_failed.wait()

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from models.catalog import ModelRequest, card_from_request
 from models.engines.base import Engine, EngineOptions
@@ -53,10 +54,7 @@ async def test_a_killed_engine_core_is_replaced(real_model: Path) -> None:
 
     with pytest.raises(EngineUnavailable):
         await answer
-    for _ in range(6000):
-        if lifecycle.restarts.total and lifecycle.failure is None:
-            break
-        await asyncio.sleep(0.05)
+    await until(lambda: lifecycle.restarts.total and lifecycle.failure is None)
     assert (lifecycle.restarts.total, lifecycle.failure) == (1, None)
     deltas = await _written(lifecycle.get(), 5, "again", asyncio.Event())
     assert sum(len(delta.token_ids) for delta in deltas) == 5

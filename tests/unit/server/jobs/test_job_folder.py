@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import threading
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from refusals import refused_for
+from waiting import until
 
 from retrieval.storage.files import Disk
 from server.errors import JOB_UNKNOWN, UPLOAD_NOT_WRITTEN, TooManyRequests
@@ -49,11 +49,7 @@ class Process:
         return OrderedWork(WorkOrder({"waits": waits}, file), self.perform)
 
     async def begins(self, job_id: str) -> None:
-        for _ in range(6000):
-            if job_id in self.begun:
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("the job did not begin")
+        await until(lambda: job_id in self.begun, "the job did not begin")
 
     def next(self) -> Process:
         """Return the next process on the folder, this one having been killed."""

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from ncbi_server import Answer, NcbiServer, Seen
+from waiting import until
 
 from retrieval.errors import EgressServiceUnavailable
 from retrieval.ncbi.client.service import ServiceClient
@@ -114,10 +115,7 @@ async def test_what_waits_is_bounded_and_ends_with_its_caller(tmp_path: Path) ->
         with pytest.raises(EgressServiceUnavailable, match="is busy"):
             await client.fetch(_search("LMP10"))
         first.cancel()
-        for _ in range(12_000):
-            if not running.state.in_flight:
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: not running.state.in_flight)
         assert "5699" in (await client.fetch(_search("LMP10"))).body
         await client.aclose()
         assert running.state.refused["busy"] == 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 from refusals import refused_for
+from waiting import until
 
 from retrieval.errors import DatabaseUnavailable
 from server.errors import JOB_UNKNOWN, StateUnavailable, TooManyRequests
@@ -52,11 +53,7 @@ class Server:
         return await self.queue.submit(spec, OrderedWork(WorkOrder({"waits": waits}, file), self.perform))
 
     async def begins(self, job: JobStatus) -> None:
-        for _ in range(2400):
-            if job.id in self.begun:
-                return
-            await asyncio.sleep(0.05)
-        raise AssertionError("the job did not begin")
+        await until(lambda: job.id in self.begun, "the job did not begin")
 
     async def die(self) -> None:
         """End as a killed process does: without a word to the database."""
@@ -200,7 +197,7 @@ async def test_a_dead_database_refuses_new_jobs_and_loses_none(
             await server.submit()
         server.gate.set()
         assert await server.queue.wait(job, LONG) == job
-    for _ in range(100):
+    for _ in range(1200):
         with_error = None
         try:
             found = [await server.queue.wait(one, LONG) for one in (job, waiting)]

@@ -53,7 +53,7 @@ async def servers(url: str) -> AsyncIterator[list[Server]]:
 
 async def answering(server: Server) -> None:
     """Wait until the server has a connection again."""
-    for _ in range(10):
+    for _ in range(1200):
         try:
             async with server.database.pooled():
                 return

@@ -67,7 +67,7 @@ def test_medcpt_is_the_cls_of_its_own_tower_cut_at_64_and_512(medcpt: Path) -> N
 
 
 @pytest.mark.weights
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_holds_at_medcpts_true_size(tmp_path: Path) -> None:
     """12 layers of 768, both towers; and bfloat16 points the same way."""
     folder = build_medcpt(tmp_path, "base")

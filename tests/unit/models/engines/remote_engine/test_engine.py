@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from replica_server import Replica
+from waiting import until
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions, RemoteOptions
@@ -70,15 +71,11 @@ async def test_a_dead_replica_comes_back_after_it_was_checked(start: Start, conn
     replica = await start()
     engine = await connect(replica, wait_s=0.3)
     await replica.stop()
-    async with asyncio.timeout(120):
-        while engine.is_ready():  # noqa: ASYNC110 - the server's own state
-            await asyncio.sleep(0.02)
+    await until(lambda: not engine.is_ready())
     with pytest.raises(EngineUnavailable, match="no replica answered"):
         await anext(engine.generate([5], GenerateParams(max_tokens=1), "r"))
     await replica.start()
-    async with asyncio.timeout(120):
-        while not engine.is_ready():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: engine.is_ready())
     assert [d async for d in engine.generate([5], GenerateParams(max_tokens=1), "r")][-1].finish_reason == "length"
 
 
@@ -89,14 +86,10 @@ async def test_a_server_that_comes_back_with_another_model_is_not_used(
     replica = await start()
     engine = await connect(replica, wait_s=0.3)
     await replica.stop()
-    async with asyncio.timeout(120):
-        while engine.is_ready():  # noqa: ASYNC110 - the server's own state
-            await asyncio.sleep(0.02)
+    await until(lambda: not engine.is_ready())
     replica.behaviour.token_shift = 1
     await replica.start()
-    async with asyncio.timeout(120):
-        while "its tokenizer is another one" not in caplog.text:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: "its tokenizer is another one" in caplog.text)
     with pytest.raises(EngineUnavailable, match="no replica answered"):
         await anext(engine.generate([5], GenerateParams(max_tokens=1), "r"))
     assert real(replica) == []

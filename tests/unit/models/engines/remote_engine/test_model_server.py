@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
+from waiting import until
 
 from models.engines.base import RemoteOptions
 from models.engines.remote_engine.connection import Connection, Reply
@@ -31,9 +32,7 @@ def server_at(url: str, check: Check = good, **changes: float) -> ModelServer:
 
 
 async def until_down(server: ModelServer) -> None:
-    async with asyncio.timeout(120):
-        while not server.seconds_without:  # noqa: ASYNC110 - the server's own state
-            await asyncio.sleep(0.02)
+    await until(lambda: server.seconds_without)
 
 
 async def test_an_unhealthy_server_is_not_asked_and_comes_back(start: Start) -> None:
@@ -47,9 +46,7 @@ async def test_an_unhealthy_server_is_not_asked_and_comes_back(start: Start) -> 
     with pytest.raises(EngineUnavailable, match=r"no replica answered in 0\.5 s"):
         await server.ready()
     stand_in.behaviour.health = 200
-    async with asyncio.timeout(120):
-        while server.seconds_without:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: not server.seconds_without)
     await server.close()
 
 
@@ -94,9 +91,7 @@ async def test_a_server_that_was_away_is_checked_again(start: Start) -> None:
     with pytest.raises(EngineUnavailable, match="no replica answered"):
         await server.ready()
     is_another = False
-    async with asyncio.timeout(120):
-        while server.seconds_without:  # noqa: ASYNC110 - the server's own state
-            await asyncio.sleep(0.02)
+    await until(lambda: not server.seconds_without)
     await server.close()
 
 

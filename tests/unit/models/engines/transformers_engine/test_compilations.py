@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from waiting import until
 
 from models.engines.transformers_engine.compilations import BoundedCompilations
 from models.errors import ENGINE_FULL, GRAMMAR_INVALID, ModelError
@@ -23,11 +24,7 @@ class Compiler:
         self.calls: list[str] = []
 
     async def begins(self, many: int) -> None:
-        for _ in range(3000):
-            if len(self.calls) >= many:
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("nothing was compiled")
+        await until(lambda: len(self.calls) >= many, "nothing was compiled")
 
     def compile(self, grammar: Grammar) -> Any:
         self.calls.append(grammar.spec)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
+from waiting import until
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
@@ -46,11 +47,7 @@ async def deltas(
 
 
 async def until_waiting(engine: TransformersEngine, count: int) -> None:
-    for _ in range(12_000):
-        if engine.stats().waiting == count:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"never {count} waiting: {engine.stats()}")
+    await until(lambda: engine.stats().waiting == count)
 
 
 def ids_of(got: list[Delta]) -> list[int]:

@@ -19,7 +19,8 @@ from models.types import GenerateParams
 from retrieval.ncbi.calls.urls import call_regex
 
 pytestmark = [pytest.mark.weights, pytest.mark.timeout(1200), pytest.mark.asyncio(loop_scope="module")]
-REQUESTS = 50
+# So many that each way of sampling comes with each other one.
+REQUESTS = 30
 GENES = ("LMP10", "BRCA2", "SLC38A6", "QSOX2", "TP53", "FAM171A2", "IL6", "CFTR", "APOE", "EGFR")
 EVIDENCE = "Passage: Aspirin inhibits cyclooxygenase; of 120 patients in the trial 12 % had an infarction.\n"
 
@@ -57,7 +58,7 @@ async def _answer(engine: TransformersEngine, number: int, run: str) -> tuple[tu
     return tuple(token for delta in deltas for token in delta.token_ids), logprobs
 
 
-async def test_fifty_requests_are_answered_alike_alone_and_together(engine: TransformersEngine) -> None:
+async def test_requests_are_answered_alike_alone_and_together(engine: TransformersEngine) -> None:
     """The same tokens, and the same log-probabilities to the last bit."""
     alone = [await _answer(engine, number, "alone") for number in range(REQUESTS)]
     together = await asyncio.gather(*(_answer(engine, number, "together") for number in range(REQUESTS)))

@@ -7,7 +7,7 @@ import random
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -115,7 +115,6 @@ def distribution(kind: str, size: int, seed: int) -> Tensor:
 KINDS = ("flat", "nearly flat", "peaked", "ties", "masked")
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     rows=st.lists(
         st.tuples(

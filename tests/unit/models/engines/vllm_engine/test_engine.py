@@ -9,11 +9,13 @@ import re
 import runpy
 import signal
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import pytest_asyncio
+from waiting import until
 
 from models.catalog import ModelCard, ModelRequest, card_from_request
 from models.decoding.grammar import forced_call_grammar
@@ -101,10 +103,7 @@ async def test_the_scheduler_says_who_waits_and_how_much_memory_is_taken(vllm_en
     for deltas in streams[:SLOTS]:
         await anext(deltas)
     waiting = [asyncio.ensure_future(anext(deltas)) for deltas in streams[SLOTS:]]
-    for _ in range(6000):
-        if vllm_engine.stats().waiting == 2:
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: vllm_engine.stats().waiting == 2)
     held = vllm_engine.stats()
     for task in waiting:
         task.cancel()
@@ -161,17 +160,44 @@ async def test_a_model_that_is_not_here_is_not_found() -> None:
             await anext(cast(AsyncGenerator[Delta, None], engine.generate([1], GenerateParams(max_tokens=1), "none")))
 
 
+def _llama(folder: Path, **config: object) -> ModelCard:
+    runpy.run_path(str(Path(__file__).parents[4] / "tiny_models.py"))["build_llama"](folder)
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | config))
+    return card_from_request(ModelRequest(source=str(folder)))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def own_engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[VllmEngine]:
+    """One that a test may kill, of a model whose context is far longer than its memory. It is not started."""
+    from models.engines.vllm_engine.engine import VllmEngine
+
+    card = _llama(tmp_path_factory.mktemp("llama"), max_position_embeddings=131_072)
+    engine = VllmEngine(card, EngineOptions(dtype="float32", device="cpu", kv_cache_bytes=8 * 2**20))
+    yield engine
+    await engine.close()
+
+
+async def test_a_context_beyond_the_memory_is_fitted_to_it(
+    own_engine: VllmEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """vLLM by itself would refuse to start; the log has the length, and an answer may be as long."""
+    await own_engine.close()
+    with caplog.at_level("INFO"):
+        await own_engine.start()
+
+    assert 2048 <= own_engine.max_model_len < 131_072
+    assert f"max_model_len={own_engine.max_model_len} of 131072" in caplog.text
+    assert (await collect(stream(own_engine, "fits", max_tokens=8)))[-1].finish_reason == "length"
+
+
 @pytest.mark.slow
-async def test_a_dead_engine_is_reported_and_can_be_started_again(tmp_path: Path) -> None:
+async def test_a_dead_engine_is_reported_and_can_be_started_again(own_engine: VllmEngine) -> None:
     """Killed in mid-answer it raises EngineUnavailable, leaves no process, and serves again after a new start.
 
     Closing it under a running request ends that request the same way.
     """
-    from models.engines.vllm_engine.engine import VllmEngine
-
-    runpy.run_path(str(Path(__file__).parents[4] / "tiny_models.py"))["build_llama"](tmp_path)
-    card = ModelCard(name="tiny", source=str(tmp_path), context_length=512)
-    engine = VllmEngine(card, EngineOptions(dtype="float32", device="cpu", kv_cache_bytes=64 * 2**20))
+    engine = own_engine
     await engine.start()
     whole = [token for delta in await collect(stream(engine, "x", max_tokens=20)) for token in delta.token_ids]
     processes = processes_of(engine)
@@ -197,29 +223,6 @@ async def test_a_dead_engine_is_reported_and_can_be_started_again(tmp_path: Path
     with pytest.raises(EngineUnavailable):
         await collect(running)
     assert await asyncio.to_thread(all_gone, processes)
-
-
-def _llama(folder: Path, **config: object) -> ModelCard:
-    runpy.run_path(str(Path(__file__).parents[4] / "tiny_models.py"))["build_llama"](folder)
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | config))
-    return card_from_request(ModelRequest(source=str(folder)))
-
-
-async def test_a_context_beyond_the_memory_is_fitted_to_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """vLLM by itself would refuse to start; the log has the length, and an answer may be as long."""
-    from models.engines.vllm_engine.engine import VllmEngine
-
-    card = _llama(tmp_path, max_position_embeddings=131_072)
-    engine = VllmEngine(card, EngineOptions(dtype="float32", device="cpu", kv_cache_bytes=8 * 2**20))
-    with caplog.at_level("INFO"):
-        await engine.start()
-    try:
-        assert 2048 <= engine.max_model_len < 131_072
-        assert f"max_model_len={engine.max_model_len} of 131072" in caplog.text
-        assert (await collect(stream(engine, "fits", max_tokens=8)))[-1].finish_reason == "length"
-    finally:
-        await engine.close()
 
 
 async def test_what_stops_the_engines_process_stands_in_the_error(tmp_path: Path) -> None:

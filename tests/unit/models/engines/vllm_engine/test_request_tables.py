@@ -130,7 +130,7 @@ BODIES = st.fixed_dictionaries(
 
 
 @pytest.mark.vllm
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(body=BODIES)
 def test_no_request_that_we_let_through_is_refused_by_a_table(client: Any, body: dict[str, Any]) -> None:
     """Our checks of the body, vLLM's parameters and checks, ours of the parameters; then the worker's own code."""

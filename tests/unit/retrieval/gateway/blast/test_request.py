@@ -6,7 +6,7 @@ import string
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.errors import BLAST_DATABASE, GatewayDataError
@@ -103,7 +103,6 @@ def test_what_is_no_sequence_is_refused_in_ncbis_words(text: str, molecule: Mole
         read_sequences(text, molecule)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=400), st.sampled_from(["nucl", "prot"]))
 def test_no_text_gets_past_the_letters(text: str, molecule: Molecule) -> None:
     """Whatever is sent, what reaches blast+ is letters under a one-line title, or nothing."""
@@ -222,7 +221,6 @@ def test_bad_values_are_refused_by_name(params: dict[str, str], message: str) ->
     assert message in str(refused.value)
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["EXPECT", "WORD_SIZE", "FILTER", "GAPCOSTS", "MATRIX", "NUCL_REWARD", "NUCL_PENALTY", "X",

@@ -8,12 +8,12 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from blast_data import bases, finished, get, put, running_in, script
+from waiting import until
 
 from retrieval.gateway.blast.process import RunLimits
 from retrieval.gateway.blast.service import BlastEngine, BlastOptions, BlastService, SampleDatabase, open_blast
@@ -89,14 +89,14 @@ async def test_nothing_of_an_ended_search_runs_on(tmp_path: Path, monkeypatch: p
     engine, options = _stand_in(tmp_path, monkeypatch, blastn, BlastOptions(limits=limits))
     service = BlastService(engine, options)
     rid = await put(service, "ACGT" * 10, DATABASE="genes")
-    await _until(lambda: len(running_in(tmp_path)) == 3 or ending == "timeout")
+    await until(lambda: len(running_in(tmp_path)) == 3 or ending == "timeout")
     if ending == "delete":
         await service.answer({"CMD": "Delete", "RID": rid})
     elif ending == "close":
         await service.aclose()
     else:
         assert "ran longer than 0.5 s" in await finished(service, rid)
-    await _until(lambda: not running_in(tmp_path))
+    await until(lambda: not running_in(tmp_path))
 
 
 async def test_children_of_a_program_that_has_ended_are_killed_too(
@@ -108,7 +108,7 @@ async def test_children_of_a_program_that_has_ended_are_killed_too(
     service = BlastService(engine, options)
     rid = await put(service, "ACGT" * 10, DATABASE="genes")
     assert "ran longer than 0.5 s" in await finished(service, rid)
-    await _until(lambda: not running_in(tmp_path))
+    await until(lambda: not running_in(tmp_path))
 
 
 @pytest.mark.server
@@ -131,19 +131,11 @@ asyncio.run(main(Path(sys.argv[1])))
     root = Path(__file__).parents[5]
     server = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(tmp_path), cwd=root)
     try:
-        await _until(lambda: len(running_in(tmp_path)) == 1)
+        await until(lambda: len(running_in(tmp_path)) == 1)
     finally:
         server.kill()
         await server.wait()
-    await _until(lambda: not running_in(tmp_path))
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if holds():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it never came to hold")
+    await until(lambda: not running_in(tmp_path))
 
 
 async def test_a_search_is_run_again_when_its_database_is_replaced_meanwhile(
@@ -198,8 +190,8 @@ async def test_what_is_old_is_forgotten_though_nobody_asks(tmp_path: Path, monke
     engine, _ = _stand_in(tmp_path, monkeypatch, "exec /bin/sleep 60", options)
     service = BlastService(engine, options)
     await put(service, "ACGT" * 10, DATABASE="genes")
-    await _until(lambda: bool(running_in(tmp_path)))
-    await _until(lambda: not running_in(tmp_path))
+    await until(lambda: bool(running_in(tmp_path)))
+    await until(lambda: not running_in(tmp_path))
 
 
 @pytest.mark.parametrize("bound", [{"max_kept": 3}, {"max_kept_bytes": 3500}])

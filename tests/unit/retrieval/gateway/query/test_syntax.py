@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.gateway.query.syntax import (
@@ -78,7 +78,6 @@ def test_limits_are_enforced(text: str) -> None:
         parse_query(text)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.lists(
         st.sampled_from(["TP53", "human", "(", ")", "AND", "OR", "NOT", '"', "[sym]", "[", "]", "of", " "]), max_size=30

@@ -19,7 +19,7 @@ from graph_doubles import (
     make_node,
     make_statement,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.graph.context.select import (
@@ -181,7 +181,6 @@ def test_the_papers_rule_keeps_nothing_of_a_single_statement() -> None:
 _NAMES = st.text(alphabet="AB; \n[]é-1", min_size=1, max_size=12).filter(lambda name: name.strip())
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     names=st.lists(_NAMES, max_size=60, unique=True),
     budget=st.integers(0, 200),

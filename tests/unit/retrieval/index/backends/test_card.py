@@ -229,7 +229,7 @@ CHANGES = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     total=st.integers(0, 8_000),
     keep=st.integers(0, 2_000),

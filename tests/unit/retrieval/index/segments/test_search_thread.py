@@ -32,7 +32,7 @@ def test_requests_that_wait_together_are_searched_together() -> None:
     search, gate = _echo(calls), threading.Event()
 
     def blocking(queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
-        gate.wait(10)
+        gate.wait(120)
         return search(queries, k, where)
 
     owner = SearchThread(window_s=0.0, bound=100)
@@ -44,8 +44,8 @@ def test_requests_that_wait_together_are_searched_together() -> None:
     ]
     gate.set()
 
-    assert first.result(10).ids.tolist() == [[0]]
-    assert [reply.result(10).ids.shape for reply in replies] == [(1, 1), (2, 2), (3, 3), (4, 4)]
+    assert first.result(120).ids.tolist() == [[0]]
+    assert [reply.result(120).ids.shape for reply in replies] == [(1, 1), (2, 2), (3, 3), (4, 4)]
     assert replies[1].result().ids[0].tolist() == [20, 21]
     owner.close()
     assert sum(calls) == 11
@@ -72,13 +72,13 @@ def test_the_queue_is_bounded_and_close_answers_what_was_taken() -> None:
 
     def blocking(queries: Floats, k: int, where: RowFilter | None) -> Neighbours:
         entered.set()
-        gate.wait(10)
+        gate.wait(120)
         return search(queries, k, where)
 
     owner = SearchThread(window_s=0.0, bound=2)
     query = np.zeros((1, 1), np.float32)
     replies = [owner.submit(blocking, query, 1, None)]
-    assert entered.wait(10)
+    assert entered.wait(120)
     replies += [owner.submit(blocking, query, 1, None) for _ in range(2)]
     with pytest.raises(IndexFault, check=INDEX_FULL.is_of):
         owner.submit(blocking, query, 1, None)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.lexical.keyword_frequency.index import open_keyword_index
@@ -53,7 +53,6 @@ def test_a_keyword_counts_as_its_pattern_does(keyword: str) -> None:
     assert dict(zip(table.ids.tolist(), table.counts[:, 0].tolist(), strict=True)) == expected
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="aBc1 6-+(._α\n^'s", max_size=24), st.text("aBc16-+ (.α_'s", min_size=1, max_size=7))
 def test_a_passage_with_a_keyword_has_its_words(text: str, keyword: str) -> None:
     """Few characters, so that matches touch and overlap."""

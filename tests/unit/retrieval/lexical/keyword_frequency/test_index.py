@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.errors import INDEX_BUSY, INDEX_INPUT_INVALID, INDEX_MISMATCH, IndexDamaged, IndexFault
@@ -160,7 +160,6 @@ def test_many_changes_leave_what_a_plain_dictionary_would_hold(tmp_path: Path) -
 
 
 @given(st.lists(st.text(max_size=60), max_size=6), st.text(max_size=20))
-@settings(max_examples=60, deadline=None)
 def test_any_text_and_keyword_can_be_counted(
     tmp_path_factory: pytest.TempPathFactory, texts: Sequence[str], keyword: str
 ) -> None:

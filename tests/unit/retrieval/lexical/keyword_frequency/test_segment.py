@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.lexical.keyword_frequency.segment import Form, Segment, SegmentBuilder, keyword_forms
@@ -52,7 +52,6 @@ def _occurrences(segment: Segment, term: str) -> list[int]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
 @given(TEXTS, KEYWORDS)
 def test_any_keyword_counts_as_its_terms_stand(texts: list[list[str]], keyword: list[str]) -> None:
     """In any text, whichever of its terms is the rarest."""

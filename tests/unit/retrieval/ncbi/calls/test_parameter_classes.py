@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.ncbi.calls.parameter_classes import (
@@ -163,7 +163,6 @@ _places = st.one_of(
 _apart = st.sampled_from([" ", " AND ", "; ", "(", '"'])
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     before=_text,
     bases=_bases,
@@ -178,7 +177,6 @@ def test_no_sequence_passes_for_less(before: str, bases: str, after: str, name: 
     assert "sequence" in classes_of(NcbiCall("esearch", "gene", {name: value}))
 
 
-@settings(max_examples=150, deadline=None)
 @given(before=_text, place=_places, after=_text, apart=_apart)
 def test_no_place_passes_for_less(before: str, place: str, after: str, apart: str) -> None:
     """A position between any other words is a place, or more than that."""
@@ -208,7 +206,6 @@ _words = st.lists(st.text(string.ascii_letters + string.digits + "-.", min_size=
 _tags = st.sampled_from(["", "[tiab]", "[sym]", "[mesh]", "[orgn]", "[uid]", "[All Fields]"])
 
 
-@settings(max_examples=150, deadline=None)
 @given(words=_words, quoted=st.booleans(), tag=_tags)
 def test_no_phrase_passes_for_less_than_free_text(words: list[str], quoted: bool, tag: str) -> None:
     """Two or more words that no vocabulary knows, in any field."""

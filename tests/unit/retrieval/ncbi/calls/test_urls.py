@@ -28,7 +28,6 @@ BLAST = "https://blast.ncbi.nlm.nih.gov/blast/Blast.cgi"
 SEQUENCE = "ATTCTGCCTTTAGTAATTTGATGACAGAGACTTCTTGGG"
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.from_regex(call_regex(), fullmatch=True))
 def test_every_text_of_the_grammar_is_accepted(text: str) -> None:
     """A call the grammar lets a model write is never refused, and is seen as a call."""
@@ -217,7 +216,6 @@ def test_a_refusal_names_the_part(text: str, param: str) -> None:
     assert len(refused.value.message) > 10
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(max_size=120).map(lambda s: EUTILS + "esearch.fcgi?db=gene&term=" + s) | st.text(max_size=200))
 def test_any_text_is_either_a_checked_call_or_refused(text: str) -> None:
     """Hostile text raises nothing but CallRejected, and what passes has only known parameters."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
+from waiting import until
 
 from server.api.answers.kept import MAX_OF_KEY, KeepAnswers, KeptReplies
 from server.errors import InvalidRequest, RequestError
@@ -99,14 +100,6 @@ class Site:
 
 def name() -> str:
     return uuid.uuid4().hex
-
-
-async def until(done: Callable[[], bool]) -> None:
-    for _ in range(60_000):
-        if done():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("not within a minute")
 
 
 async def leave(client: Client, task: Awaitable[None]) -> None:

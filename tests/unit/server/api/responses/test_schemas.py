@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import ArrowheadError
@@ -23,7 +23,6 @@ _OTHERS = ["input", "tools", "tool_choice", "store", "background", "reasoning", 
 _NAMES = st.sampled_from([*Fields.model_fields, *_OTHERS])
 
 
-@settings(max_examples=300)
 @given(st.dictionaries(_NAMES, _VALUES, max_size=5), st.lists(_VALUES, max_size=3))
 def test_any_body_is_taken_or_refused(body: dict[str, Any], items: list[Any]) -> None:
     """Nothing else is raised, and what is refused says which field, in a message that names it."""

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from waiting import until
 
 from models.catalog import ModelCard
 from models.decoding.grammar import MAX_LISTED
@@ -83,9 +84,7 @@ async def test_the_end_of_long_evidence_is_left_out(make: Make) -> None:
 async def test_a_client_that_leaves_ends_the_writing(make: Make) -> None:
     async with make("It is PSMB10.", token_delay_s=0.05) as (rewriter, engine):
         task = asyncio.create_task(rewriter.rewritten(ASK, FIRST))
-        async with asyncio.timeout(120):
-            while not engine.stats().running:  # noqa: ASYNC110 - the engine tells nobody that it has begun
-                await asyncio.sleep(0.01)
+        await until(lambda: engine.stats().running)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

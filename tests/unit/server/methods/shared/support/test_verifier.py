@@ -46,7 +46,7 @@ def able(verifier: ModelVerifier) -> Callable[[str], str]:
 async def judged(verifier: ModelVerifier) -> tuple[float | None, ...]:
     """Once the check that the first answer starts has ended."""
     assert (await verifier.verify(ASK, CLAIMS)).probabilities == (None, None)
-    for _ in range(600):
+    for _ in range(2400):
         found = await verifier.verify(ASK, CLAIMS)
         if verifier._check is not None and verifier._check.done():
             return (await verifier.verify(ASK, CLAIMS)).probabilities
