@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus_files
+import page_screens
 import pytest
 import server_process
 from http_calls import Site
@@ -134,7 +135,7 @@ def test_the_table_has_the_counts_of_the_server_in_all_spellings(shipped: Any, p
 def test_a_citation_opens_the_pdf_at_its_page_with_the_sentence_marked(filled: str, page: Any) -> None:
     """The text of the page can be selected, and goes into a question."""
     page.goto(filled)
-    page.locator(".method-card", has=page.get_by_text("MedRAG", exact=True)).click()
+    page_screens.choose(page, "medrag")
     page.get_by_role("button", name=TEXTS["options.title"]).click()
     page.get_by_label("papers").check()
     page.keyboard.press("Escape")
