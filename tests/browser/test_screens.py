@@ -59,7 +59,7 @@ def test_documents_are_found_by_name_and_a_pmid_is_told_to_be_missing(filled: st
     field.fill("PMID: 12345678")
     field.press("Enter")
 
-    page.get_by_text("PMID 12345678 is not in this namespace.").wait_for()
+    page.get_by_text("PMID 12345678 is not in this collection.").wait_for()
 
 
 def test_a_late_listing_does_not_take_the_place_of_a_newer_one(filled: str, page: Any) -> None:

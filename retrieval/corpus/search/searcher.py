@@ -210,10 +210,6 @@ class Searcher:
             rankings = _Rankings([namespace], queries, SearchOptions(retriever=HYBRID), self._rankers)
             return [rankings.parts(index) for index in range(len(queries))]
 
-    def over(self, namespaces: Namespaces) -> Searcher:
-        """Return a searcher of other namespaces with the same rankers."""
-        return Searcher(namespaces, self._rankers, self._observer)
-
     def finish(self, query: str, found: list[RankedPassage], options: SearchOptions) -> list[RankedPassage]:
         """Apply the last step of a search: the cross-encoder, where requested, and the cut to ``k``."""
         if options.rerank and found:

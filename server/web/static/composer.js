@@ -249,14 +249,14 @@ export class Composer {
     }
     if (!names.length) return h("p", { class: "muted" }, t("options.no_namespaces"));
     const chosen = new Set(this.options.namespaces || []);
-    const boxes = names.map(({ name, title }) => {
+    const boxes = names.map(({ name, title, sample }) => {
       const box = h("input", { type: "checkbox", checked: chosen.has(name) });
       box.addEventListener("change", () => {
         if (box.checked) chosen.add(name);
         else chosen.delete(name);
         this.set("namespaces", chosen.size ? [...chosen] : undefined);
       });
-      return h("label", { class: "check" }, box, foreign(title || name));
+      return h("label", { class: "check" }, box, foreign(sample ? t("library.sample") : title || name));
     });
     return h("fieldset", {}, h("legend", {}, t("options.namespaces")), h("p", { class: "muted small" }, t("options.namespaces.about")), boxes);
   }
