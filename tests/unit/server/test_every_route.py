@@ -383,7 +383,8 @@ async def test_methods_are_told_what_their_key_reads(site: Site) -> None:
         owner = services.key_lookup.find(site.keys[who]).owner
         told[who] = (await services.with_namespaces(served, owner, asks))[0].namespaces
     assert told == {
-        "operator": None, "ben": frozenset({"common", "notes", "owns"}), "cleo": frozenset({"annas"}), "own": frozenset(),
+        "operator": None, "ben": frozenset({"common", "notes", "owns"}), "cleo": frozenset({"annas"}),
+        "own": frozenset(),
     }  # fmt: skip
     plain = await services.with_namespaces(services.find("scripted", OPERATOR), owner, asks)
     assert plain[0].namespaces == frozenset()
