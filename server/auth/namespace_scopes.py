@@ -10,9 +10,8 @@ from collections.abc import Hashable
 from typing import Final
 
 from models.errors import ArrowheadError
-from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.store.base import checked_name
+from retrieval.corpus.store.base import checked_name, is_name
 from retrieval.errors import NamespaceUnknown
 from server.auth.authentication import Principal, require_change
 
@@ -38,17 +37,16 @@ class NamespaceAccess:
         return [name for name in self._namespaces.names() if self._may_read(principal, name)]
 
     def readable(self, principal: Principal) -> frozenset[str] | None:
-        """Return the readable namespaces, None for all, including future ones.
-
-        If there is no namespace at all, the package's own notes are read; they have no owner, unlike a namespace of the
-        same name.
-        """
+        """Return the readable namespaces with the package's notes, None for all, including future ones."""
         if principal.is_operator:
             return None
-        names = self._namespaces.names()
-        if not names:
-            return frozenset([NOTES] if principal.may_read(NOTES, "") else [])
-        return frozenset(name for name in names if self._may_read(principal, name))
+        sample = self._namespaces.sample
+        names = [] if sample is None else [sample.name]
+        return frozenset((*self.names(principal), *(name for name in names if self.has_sample(principal, name))))
+
+    def has_sample(self, principal: Principal, name: str) -> bool:
+        """Return whether a name means the package's notes, and the key may read them; they have no owner."""
+        return is_name(name) and self._namespaces.is_sample(name) and principal.may_read(name, "")
 
     def require(self, principal: Principal, name: str, *, change: bool = False) -> None:
         """Check that a key may read a namespace, or also change it with ``change``.
@@ -65,7 +63,7 @@ class NamespaceAccess:
             require_change(principal)
 
     def _may_read(self, principal: Principal, name: str) -> bool:
-        return principal.is_operator or principal.may_read(name, self._owner(name))
+        return principal.is_operator or self.has_sample(principal, name) or principal.may_read(name, self._owner(name))
 
     def _owner(self, name: str) -> str:
         identity = self._namespaces.stores.identity(name)

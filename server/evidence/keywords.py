@@ -82,7 +82,7 @@ class KeywordService:
     async def rank(self, search: KeywordSearch, allowed: frozenset[str] | None) -> KeywordsRanked:
         names = await self._passages.check_now(PassageQuery(namespaces=search.namespaces, k=search.k), allowed)
         began = time.monotonic()
-        namespaces = await self._passages.notes()
+        namespaces = self._retrieval.namespaces
         ranked = await self._retrieval.run(lambda: self._ranked(namespaces, names, search))
         return replace(ranked, seconds=time.monotonic() - began)
 
@@ -112,7 +112,7 @@ class KeywordService:
         if not names:
             return Gathered(namespaces=(), retriever=retriever, lists=((),))
         began = time.monotonic()
-        namespaces = await self._passages.notes()
+        namespaces = self._retrieval.namespaces
         found = await self._retrieval.run(lambda: self._searched(namespaces, names, search))
         seconds = time.monotonic() - began
         return Gathered(namespaces=names, retriever=retriever, lists=(tuple(found),), seconds=seconds)
@@ -124,7 +124,7 @@ class KeywordService:
         options = SearchOptions(
             k=search.k, retriever=_RETRIEVERS[search.retriever], where=where, rerank=min(search.rerank, search.k)
         )
-        return self._retrieval.searcher.over(namespaces).search(search.query, names, options)
+        return self._retrieval.searcher.search(search.query, names, options)
 
     async def judge(self, question: str, found: Sequence[RankedPassage], rerank: int) -> tuple[RankedPassage, ...]:
         if not rerank or not found:
@@ -137,7 +137,7 @@ class KeywordService:
         self, question: str, requested: Sequence[str], allowed: frozenset[str] | None
     ) -> tuple[QuestionKeyword, ...]:
         names = await self._passages.check_now(PassageQuery(namespaces=tuple(requested)), allowed)
-        namespaces = await self._passages.notes()
+        namespaces = self._retrieval.namespaces
         found = await self._retrieval.run(lambda: self._suggested(namespaces, names, question))
         return tuple(QuestionKeyword(one.text, one.fixed) for one in found)
 

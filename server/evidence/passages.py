@@ -13,12 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, TypeVar
 
 from models.encoders.base import Encoder
-from models.errors import ModelError
-from retrieval.corpus.ingest.sample import NOTES, notes_namespaces
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import BM25, DENSE, MAX_K, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import FusedLists, Searcher, SearchOptions, default_retriever, target_of
@@ -118,26 +115,39 @@ class PassageService:
     def __init__(self, retrieval: Retrieval, settings: RetrievalSettings) -> None:
         self._retrieval = retrieval
         self._settings = settings
-        self._notes: Searcher | None = None
-        self._opened: Namespaces | None = None
-        self._making = asyncio.Lock()
 
     def open(self, ask: AnswerRequest) -> AllowedPassages:
         return AllowedPassages(self, ask.namespaces, ask.documents)
 
     def names(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
-        """Return the readable namespaces; a data folder without any has the package's notes.
+        """Return the readable namespaces that are searched where none is named.
 
-        Where a database has the namespaces, ``allowed`` are those that there were when the request began
-        (``Services.with_namespaces``); then nothing waits here for the database, and only ``None`` asks it.
+        The package's notes are searched as long as none of the others has a document. Where a database has the
+        namespaces, ``allowed`` are those that there were when the request began (``Services.with_namespaces``); then
+        nothing waits here for the database, and only ``None`` asks it.
         """
+        known = self.known(allowed)
+        return known if allowed is not None and self._retrieval.is_shared else self._usual(known)
+
+    def known(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
+        """Return the readable namespaces with the package's notes, by the same rules."""
         if allowed is not None and self._retrieval.is_shared:
             return tuple(sorted(allowed))
-        return self._names_now(allowed)
+        return self._known_now(allowed)
 
-    def _names_now(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
-        names = self._retrieval.namespaces.names() or [NOTES]
+    def _known_now(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
+        namespaces = self._retrieval.namespaces
+        names, sample = namespaces.names(), namespaces.sample
+        if sample is not None and sample.is_there and sample.name not in names:
+            names = [*names, sample.name]
         return tuple(name for name in names if allowed is None or name in allowed)
+
+    def _usual(self, known: tuple[str, ...]) -> tuple[str, ...]:
+        namespaces = self._retrieval.namespaces
+        own = tuple(name for name in known if not namespaces.is_sample(name))
+        if own == known or any(map(namespaces.has_documents, own)):
+            return own
+        return tuple(name for name in known if name not in own)
 
     def check(self, passage_query: PassageQuery, allowed: frozenset[str] | None) -> tuple[str, ...]:
         """Validate a request and return its namespaces.
@@ -146,12 +156,13 @@ class PassageService:
             NamespaceUnknown: a namespace does not exist or may not be read.
             OptionInvalid: ``rerank`` without a cross-encoder, or ``k`` above the server's limit.
         """
-        return self._checked(passage_query, self.names(allowed))
+        return self._checked(passage_query, self.known(allowed)) or self.names(allowed)
 
     async def check_now(self, passage_query: PassageQuery, allowed: frozenset[str] | None) -> tuple[str, ...]:
         """Do as ``check``, by the namespaces that there are at this moment; waits for no database on the event loop."""
-        names = await self._retrieval.look_up(lambda: self._names_now(allowed))
-        return self._checked(passage_query, names)
+        known = await self._retrieval.look_up(lambda: self._known_now(allowed))
+        requested = self._checked(passage_query, known)
+        return requested or await self._retrieval.look_up(lambda: self._usual(known))
 
     def _checked(self, passage_query: PassageQuery, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in passage_query.namespaces:
@@ -167,7 +178,7 @@ class PassageService:
             )
         if passage_query.k > MAX_K:
             raise OptionInvalid(f"arrowhead.k: at most {MAX_K} passages", param="arrowhead.k")
-        return tuple(dict.fromkeys(passage_query.namespaces)) or names
+        return tuple(dict.fromkeys(passage_query.namespaces))
 
     async def find(
         self, queries: Sequence[str], passage_query: PassageQuery, allowed: frozenset[str] | None
@@ -176,53 +187,17 @@ class PassageService:
         if not names:
             return Gathered(namespaces=(), retriever="", lists=tuple(() for _ in queries))
         began = time.monotonic()
-        searcher, namespaces = await self._searcher()
-        search = _Search(searcher, namespaces, names, passage_query)
+        search = _Search(self._retrieval.searcher, self._retrieval.namespaces, names, passage_query)
         found = await self._retrieval.run(lambda: search.run(queries, self._names_in(queries, passage_query)))
         return replace(found, seconds=time.monotonic() - began)
 
     def _names_in(self, queries: Sequence[str], passage_query: PassageQuery) -> dict[str, tuple[NameInText, ...]]:
         return self._retrieval.names_in(queries) if passage_query.expand else {}
 
-    async def notes(self) -> Namespaces:
-        """Return the package's notes, or the namespaces of the data folder where one was made in the meantime."""
-        return (await self._searcher())[1]
-
-    async def _searcher(self) -> tuple[Searcher, Namespaces]:
-        if await self._retrieval.run(self._retrieval.namespaces.names):
-            return self._retrieval.searcher, self._retrieval.namespaces
-        async with self._making:
-            if self._notes is None or self._opened is None:
-                self._opened = await self._retrieval.run(self._make_notes)
-                self._notes = self._retrieval.searcher.over(self._opened)
-            return self._notes, self._opened
-
-    def _make_notes(self) -> Namespaces:
-        namespaces = self._retrieval.namespaces
-        encoder = self._settings.encoder
-        try:
-            namespaces.backends.encoders(encoder)
-        except ModelError as error:
-            log.warning("notes are searched by words alone: encoder=%s cause=%s", encoder, error.message)
-            encoder = ""
-        began = time.monotonic()
-        notes = notes_namespaces(notes_dir(namespaces.root), namespaces.backends, encoder)
-        log.info("notes of the package ready: encoder=%s seconds=%.1f", encoder or "none", time.monotonic() - began)
-        return notes
-
-    async def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-
 
 def distinct_names(named: Mapping[str, Sequence[NameInText]]) -> tuple[NameInText, ...]:
     """Return the names of several queries, each once."""
     return tuple({one.name: one for names in named.values() for one in names}.values())
-
-
-def notes_dir(data_dir: Path) -> Path:
-    """Return the folder of the package's notes, beside the namespaces, whose names never begin with a dot."""
-    return data_dir / ".built-in"
 
 
 @dataclass(frozen=True, slots=True)

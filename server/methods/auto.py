@@ -57,6 +57,7 @@ _OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "namespaces": frozenset({"medrag", "weiseeule"}),
     "egress": frozenset({"genegpt", "kg-rag", "clinfo"}),
     "references": frozenset(_SOURCES),
+    "methods": frozenset(),
 }
 # They find their evidence to the end without the model; one that writes by itself does so once it is chosen.
 _EXTRACTED: Final = frozenset({"kg-rag", "clinfo"})
@@ -213,12 +214,14 @@ class Auto:
                     "to use its own",
                     param=f"arrowhead.{key}",
                 )
+        ask = _restricted(ask)
         faults = [self._fault(name, ask) for name in (DIRECT, *self._names(ask))]
         if all(faults):
             raise next(fault for fault in reversed(faults) if fault)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         remember()
+        ask = _restricted(ask)
         candidates = {
             name: Candidate(
                 self._methods[name], _ask_of(name, ask), is_written="extractive" not in self._syntheses(name)[:1]
@@ -254,7 +257,7 @@ class Auto:
     def _fault(self, name: str, ask: AnswerRequest) -> ArrowheadError | None:
         """Return why a method cannot answer the request, None where it can."""
         if ask.methods is not None and name not in ask.methods:
-            return OptionInvalid(f"this key may not use {name}", param="model")
+            return OptionInvalid(f"this key, or arrowhead.methods, leaves {name} out", param="model")
         try:
             self._methods[name].check(_ask_of(name, ask))
         except ArrowheadError as error:
@@ -324,6 +327,24 @@ def _stem(ask: AnswerRequest) -> str:
     """Return the question as methods judge evidence for it, without its choices."""
     _, stem = listed_choices(ask.question)
     return one_line(stem) or one_line(ask.question)
+
+
+def _restricted(ask: AnswerRequest) -> AnswerRequest:
+    """Return the request with those methods of the key that its option ``methods`` names, all where it names none.
+
+    Raises:
+        OptionInvalid: the option is no list of methods that Auto chooses from.
+    """
+    wanted = ask.options.get("methods")
+    if wanted is None:
+        return ask
+    known = (*_SOURCES, DIRECT)
+    if not isinstance(wanted, list) or not wanted or not all(one in known for one in wanted):
+        raise OptionInvalid(
+            f"arrowhead.methods: a list of the methods that Auto may choose from, of {', '.join(known)}",
+            param="arrowhead.methods",
+        )
+    return replace(ask, methods=frozenset(wanted) if ask.methods is None else ask.methods.intersection(wanted))
 
 
 def _ask_of(name: str, ask: AnswerRequest) -> AnswerRequest:

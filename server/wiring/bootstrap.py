@@ -175,7 +175,6 @@ class _Evidence:
         articles = () if self.articles is None else (self.articles.close,)
         return (
             self.retrieval.close,
-            self.passages.close,
             self.graph.close,
             self.names.close,
             self.messages.close,

@@ -20,6 +20,7 @@ from models.encoders.base import EncoderOptions, Floats, PassageText
 from models.encoders.registry import cross_encoder_memory, encoder_memory
 from models.encoders.specs import DEFAULT_ENCODER
 from models.errors import ArrowheadError
+from retrieval.corpus.ingest.sample import SampleNotes
 from retrieval.corpus.namespaces.dense import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.searcher import Rankers, Searcher
@@ -57,6 +58,8 @@ _LOOK_UPS: Final = 4
 _SEARCHES: Final = 4
 # Beside the namespaces, whose names never begin with a dot.
 _RECORDS: Final = ".files.sqlite"
+# Of the package's notes, beside the namespaces, whose names never begin with a dot.
+_BUILT_IN: Final = ".built-in"
 
 
 def build_retrieval(
@@ -70,6 +73,7 @@ def build_retrieval(
     pool = EncoderPool(settings, observer)
     card = vector_card(settings)
     namespaces = build_namespaces(settings, data_dir, pool.encoder, database, card)
+    namespaces.sample = SampleNotes(namespaces.root / _BUILT_IN, namespaces.backends, settings.encoder)
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
     searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)

@@ -186,7 +186,7 @@ class Services:
 
     def _readable(self, principal: Principal) -> frozenset[str] | None:
         readable = self.access.readable(principal)
-        return frozenset(self.passages.names(None)) if readable is None and self.retrieval.is_shared else readable
+        return frozenset(self.passages.known(None)) if readable is None and self.retrieval.is_shared else readable
 
     def salt_for(self, key_id: str) -> str:
         """Return what separates the prefix cache of a key's requests from others, "" for nothing."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import corpus_files
+import page_screens
 import pytest
 import server_process
 from http_calls import Site
@@ -66,7 +67,7 @@ def test_axe_finds_nothing_serious_on_screens_and_answers(shipped: Any, check: A
         look(screen)
     page.goto(f"{shipped.url}/#/chat")
     page.wait_for_selector(".empty")
-    page.locator(".method-card", has=page.get_by_text("MedRAG", exact=True)).click()
+    page_screens.choose(page, "medrag")
     page.get_by_role("button", name="Which drug reverses heparin?").click()
     page.locator(".cite").first.click()
     look("panel")
@@ -116,7 +117,7 @@ def test_axe_finds_nothing_serious_in_articles_and_comparisons(filled: str, chec
     page.locator(".turn .answer[aria-busy=false] .tools").wait_for()
     look("summaries")
     page.goto(f"{filled}/#/chat")
-    page.locator(".method-card", has=page.get_by_text(TEXTS["method.weiseeule"], exact=True)).click()
+    page_screens.choose(page, "weiseeule")
     page.get_by_role("button", name=TEXTS["options.title"]).click()
     page.get_by_label("screens", exact=True).check()
     page.get_by_label(TEXTS["options.compare"]).check()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import page_screens
 import pytest
 import server_process
 from http_calls import Site
@@ -87,7 +88,7 @@ def test_the_chosen_go_into_a_question(library: str, page: Any) -> None:
 def test_the_hits_of_each_retriever_stand_side_by_side(library: str, page: Any) -> None:
     """By an option of the question; in its details, with what several of them found."""
     page.goto(library)
-    page.locator(".method-card", has=page.get_by_text(TEXTS["method.weiseeule"], exact=True)).click()
+    page_screens.choose(page, "weiseeule")
     page.get_by_role("button", name=TEXTS["options.title"]).click()
     page.get_by_label("chromatin").check()
     page.get_by_label(TEXTS["options.compare"]).check()

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import page_screens
 import pytest
 import server_process
 
@@ -21,7 +22,7 @@ def open_chat(page: Any, url: str, method: str = "") -> None:
     page.goto(url)
     page.wait_for_selector(".empty")
     if method:
-        page.locator(".method-card", has=page.get_by_text(TEXTS[f"method.{method}"], exact=True)).click()
+        page_screens.choose(page, method)
 
 
 def ask(page: Any, question: str) -> Any:

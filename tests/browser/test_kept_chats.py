@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import page_screens
 import pytest
 import server_process
 from waiting import wait_until
@@ -62,8 +63,8 @@ def ask(page: Any, question: str, method: str = "direct") -> Any:
 
 
 def begin(page: Any, question: str, method: str) -> None:
-    if page.locator(".method-card").count():
-        page.locator(".method-card", has=page.get_by_text(TEXTS[f"method.{method}"], exact=True)).click()
+    if page.locator(".empty").count():
+        page_screens.choose(page, method)
     page.locator("#question").fill(question)
     page.locator("#question").press("Enter")
 

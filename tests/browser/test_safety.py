@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import page_screens
 import page_server
 import pytest
 import server_process
@@ -37,7 +38,7 @@ def guarded(scripted_environment: dict[str, str], keys_file: Path) -> Iterator[s
 
 def ask(page: Any, url: str, method: str, question: str) -> Any:
     page.goto(url)
-    page.locator(".method-card", has=page.get_by_text(TEXTS[f"method.{method}"], exact=True)).click()
+    page_screens.choose(page, method)
     page.locator("#question").fill(question)
     page.locator("#question").press("Enter")
     page.locator(".answer[aria-busy=false] .tools").wait_for()
@@ -142,8 +143,10 @@ def test_the_scopes_of_a_key_decide_what_is_shown(guarded: Any, keys_file: Path,
     page.locator("#key").press("Enter")
     page.wait_for_selector(".empty")
     # Auto answers by what the key may use: here the plain model alone.
-    names = page.locator(".method-card .method-name").all_inner_texts()
-    assert names == [TEXTS["method.auto"], TEXTS["method.direct"]]
+    assert page.locator(".source").all_inner_texts() == [TEXTS["sources.auto"]]
+    page.get_by_role("button", name=TEXTS["options.title"]).click()
+    assert page.locator("#method option").all_inner_texts() == [TEXTS["method.auto"], TEXTS["method.direct"]]
+    page.keyboard.press("Escape")
     page.get_by_role("link", name=TEXTS["nav.library"]).click()
     page.get_by_text(TEXTS["library.read_only"]).wait_for()
     assert page.get_by_role("button", name=TEXTS["library.create"]).count() == 0

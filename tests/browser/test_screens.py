@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus_files
+import page_screens
 import pytest
 import server_process
 from http_calls import Site
@@ -58,7 +59,7 @@ def test_documents_are_found_by_name_and_a_pmid_is_told_to_be_missing(filled: st
     field.fill("PMID: 12345678")
     field.press("Enter")
 
-    page.get_by_text("PMID 12345678 is not in this namespace.").wait_for()
+    page.get_by_text("PMID 12345678 is not in this collection.").wait_for()
 
 
 def test_a_late_listing_does_not_take_the_place_of_a_newer_one(filled: str, page: Any) -> None:
@@ -134,7 +135,7 @@ def test_the_table_has_the_counts_of_the_server_in_all_spellings(shipped: Any, p
 def test_a_citation_opens_the_pdf_at_its_page_with_the_sentence_marked(filled: str, page: Any) -> None:
     """The text of the page can be selected, and goes into a question."""
     page.goto(filled)
-    page.locator(".method-card", has=page.get_by_text("MedRAG", exact=True)).click()
+    page_screens.choose(page, "medrag")
     page.get_by_role("button", name=TEXTS["options.title"]).click()
     page.get_by_label("papers").check()
     page.keyboard.press("Escape")

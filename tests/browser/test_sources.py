@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import page_screens
 import pytest
 import server_process
 
@@ -79,7 +80,7 @@ def test_an_article_of_a_look_up_is_retracted_where_the_reply_lists_it(opened: A
 def test_statements_of_the_graph_that_ships_have_no_badge(shipped: Any, page: Any) -> None:
     """None of their articles is retracted."""
     page.goto(shipped.url)
-    page.locator(".method-card", has=page.get_by_text(TEXTS["method.kg-rag"], exact=True)).click()
+    page_screens.choose(page, "kg-rag")
     page.get_by_role("button", name=TEXTS["example.kg-rag.1"], exact=True).click()
     page.locator(".answer[aria-busy=false] .reference").first.wait_for()
 
@@ -112,7 +113,7 @@ def test_nothing_left_is_said_only_where_it_was_told(opened: Any, told: Any, is_
 def test_an_answer_of_quotes_is_said_to_be_one(shipped: Any, page: Any, method: str) -> None:
     """Where nothing in a quote is a number or an identifier, too."""
     page.goto(shipped.url)
-    page.locator(".method-card", has=page.get_by_text(TEXTS[f"method.{method}"], exact=True)).click()
+    page_screens.choose(page, method)
     page.get_by_role("button", name=TEXTS[f"example.{method}.{2 if method == 'clinfo' else 1}"], exact=True).click()
     page.locator(".answer[aria-busy=false] .tools").wait_for(timeout=90_000)
 

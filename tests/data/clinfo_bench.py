@@ -159,7 +159,6 @@ class ClinfoBench:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.passages.close()
         await self.retrieval.close()
         for closer in reversed(self.ncbi.closers):
             await closer()

@@ -57,9 +57,17 @@ def _answered(page: Any) -> None:
     page.locator(".turn .answer[aria-busy=false] .tools").last.wait_for(timeout=60_000)
 
 
+def choose(page: Any, method: str) -> None:
+    """Choose a method by its name, among the advanced options."""
+    page.get_by_role("button", name=TEXTS["options.title"]).click()
+    page.locator("#method").select_option(label=TEXTS[f"method.{method}"])
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+
+
 def _ask(page: Any, url: str, method: str, question: str) -> None:
     page.goto(f"{url}/#/chat")
-    page.locator(".method-card", has=page.get_by_text(TEXTS[f"method.{method}"], exact=True)).click()
+    choose(page, method)
     page.locator("#question").fill(question)
     page.locator("#question").press("Enter")
     _answered(page)

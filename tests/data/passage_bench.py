@@ -87,7 +87,6 @@ class PassageBench:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.service.close()
         await self.retrieval.close()
         await self.engine.close()
 

@@ -216,3 +216,25 @@ def test_two_uploads_at_once_are_both_there(site: Site) -> None:
         site.done(answer)
     _, told = site.call("GET", "/v1/namespaces/pair")
     assert (told["documents"], told["waiting"]) == (1200, {"vectors": 0, "words": 0, "keywords": 0})
+
+
+def test_a_title_in_any_script_makes_the_name(site: Site) -> None:
+    """A name that is taken gets a number; the title can be changed, and needs words."""
+    made = [site.call("POST", "/v1/namespaces", {"title": title})[1] for title in ("Über  Herz\n", "Uber Herz", "心脏")]
+    assert [(one["name"], one["title"]) for one in made] == [
+        ("uber-herz", "Über Herz"), ("uber-herz-2", "Uber Herz"), ("collection", "心脏")
+    ]  # fmt: skip
+    assert site.call("PATCH", "/v1/namespaces/collection", {"title": "Heart"})[1]["title"] == "Heart"
+    assert site.call("POST", "/v1/namespaces", {"title": "…"})[0] == 422
+    for one in made:
+        assert site.call("DELETE", f"/v1/namespaces/{one['name']}")[0] == 200
+
+
+def test_the_sample_is_removed_and_brought_back(site: Site) -> None:
+    """It is not changed, and is read by its name beside other namespaces."""
+    assert site.call("GET", "/v1/namespaces/notes/documents?limit=1")[1]["total"] > 90
+    assert site.call("PATCH", "/v1/namespaces/notes", {"title": "Mine"})[0] == 422
+    assert site.call("DELETE", "/v1/namespaces/notes")[0] == 200
+    assert site.call("GET", "/v1/namespaces/notes")[0] == 404
+    assert site.call("POST", "/v1/sample", {})[1]["sample"] is True
+    assert site.call("GET", "/v1/namespaces/notes")[1]["documents"] > 90

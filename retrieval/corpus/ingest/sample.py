@@ -1,20 +1,24 @@
-"""Provide the small namespace of notes for trials that comes with the package, created at first use, read-only."""
+"""Provide the small namespace of notes for trials that comes with the package: created at first use, never changed."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from models.errors import ModelError
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
-from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy
+from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceDamaged
 from retrieval.passages import Document
 
+log = logging.getLogger(__name__)
 NOTES: Final = "notes"
 NOTES_FILE: Final = Path(__file__).parent / "sample" / "notes.txt"
 LICENCE: Final = "CC0; notes for trying out, no medical advice"
@@ -22,6 +26,72 @@ _SOURCE: Final = "Arrowhead notes"
 _DONE: Final = "notes"
 _WAIT_S: Final = 120.0
 _POLL_S: Final = 0.2
+_REMOVED: Final = "removed"
+
+
+class SampleNotes:
+    """Keep the notes beside the namespaces of a data folder until they are removed; implements ``Sample``.
+
+    Thread-safe. They lie below ``root``; the removal is a mark there.
+    """
+
+    name = NOTES
+
+    def __init__(self, root: Path, backends: Backends, encoder: str) -> None:
+        self._root = root
+        self._backends = backends
+        self._encoder = encoder
+        self._lock = threading.Lock()
+        self._opened: Namespaces | None = None
+
+    @property
+    def is_there(self) -> bool:
+        return not (self._root / _REMOVED).exists()
+
+    @property
+    def documents(self) -> int:
+        """Return how many notes there are, without opening them."""
+        return sum(1 for _ in read_notes(NOTES_FILE.read_text(encoding="utf-8")))
+
+    def set_there(self, there: bool) -> None:
+        """Remove the notes, or bring them back.
+
+        Raises:
+            NamespaceDamaged: the folder cannot be written.
+        """
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            mark = self._root / _REMOVED
+            if there:
+                mark.unlink(missing_ok=True)
+            else:
+                mark.touch()
+        except OSError as error:
+            raise NamespaceDamaged(f"{self._root}: cannot be written: {error.strerror}") from error
+
+    def opened(self) -> Namespaces:
+        """Return namespaces that include the notes; the first call may create them, which blocks for seconds."""
+        with self._lock:
+            if self._opened is None:
+                began = time.monotonic()
+                encoder = self._usable_encoder()
+                self._opened = notes_namespaces(self._root, self._backends, encoder)
+                seconds = time.monotonic() - began
+                log.info("notes of the package ready: encoder=%s seconds=%.1f", encoder or "none", seconds)
+            return self._opened
+
+    def _usable_encoder(self) -> str:
+        try:
+            self._backends.encoders(self._encoder)
+        except ModelError as error:
+            log.warning("notes are searched by words alone: encoder=%s cause=%s", self._encoder, error.message)
+            return ""
+        return self._encoder
+
+    def close(self) -> None:
+        with self._lock:
+            if self._opened is not None:
+                self._opened.close()
 
 
 def notes_namespaces(root: Path, backends: Backends, encoder: str) -> Namespaces:

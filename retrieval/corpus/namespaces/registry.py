@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.namespaces.dense import FURTHER, fingerprint_key, folder_name, require_tokens
@@ -38,6 +38,8 @@ from retrieval.errors import (
 
 log = logging.getLogger(__name__)
 DAMAGE: Final = "damage was found in"
+# The value in a store that has the namespace's title.
+TITLE: Final = "title"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class Description:
 
     ``counts`` is None, and ``damage`` gives the reason, where the store cannot be read. ``bytes_disk``: all its files.
     ``recalls``: recall at 10 of the vectors of each encoder, by its id, as it was measured when they were indexed; None
-    where it is not known.
+    where it is not known. ``title``: how people call it, "" for none.
     """
 
     name: str
@@ -56,11 +58,33 @@ class Description:
     bytes_disk: int
     damage: str = ""
     recalls: Mapping[str, float | None] = field(default_factory=dict)
+    title: str = ""
 
     @property
     def recall(self) -> float | None:
         """Return the recall of the first encoder's vectors."""
         return self.recalls.get(self.settings.encoder) if self.settings else None
+
+
+class Sample(Protocol):
+    """Hold a namespace that comes with the package: it is read as the others are and never changed."""
+
+    name: str
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether it was not removed."""
+
+    @property
+    def documents(self) -> int: ...
+
+    def set_there(self, there: bool) -> None:
+        """Remove it, or bring it back."""
+
+    def opened(self) -> Namespaces:
+        """Return the namespaces that have it."""
+
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -73,12 +97,14 @@ class _Lease:
 class Namespaces:
     """Manage the namespaces below one folder.
 
-    Thread-safe. An opened namespace stays open until ``close``, a change by another process, or its deletion.
+    Thread-safe. An opened namespace stays open until ``close``, a change by another process, or its deletion. A sample
+    is not among ``names``; it is read by its own name, unless a namespace has that.
     """
 
-    def __init__(self, root: Path, backends: Backends) -> None:
+    def __init__(self, root: Path, backends: Backends, sample: Sample | None = None) -> None:
         """Manage the namespaces below ``root``, which need not exist yet."""
         self.root = root
+        self.sample = sample
         self.backends = backends
         self.stores = backends.stores(root)
         self._lock = threading.Lock()
@@ -104,6 +130,22 @@ class Namespaces:
         """Return the names in alphabetical order."""
         return self.stores.names()
 
+    def is_sample(self, name: str) -> bool:
+        return self.sample is not None and name == self.sample.name and self.sample.is_there and not self._has(name)
+
+    def _has(self, name: str) -> bool:
+        return self.stores.exists(checked_name(name))
+
+    def has_documents(self, name: str) -> bool:
+        """Return whether a namespace has any document; one that is damaged counts as if it had."""
+        try:
+            with self._leased(name) as namespace:
+                return bool(namespace.store.documents((), 1))
+        except NamespaceUnknown:  # deleted since
+            return False
+        except NamespaceDamaged:
+            return True
+
     def describe(self, name: str) -> Description:
         """Describe a namespace, even a damaged one.
 
@@ -121,6 +163,7 @@ class Namespaces:
                     created=store.meta("created"),
                     bytes_disk=size,
                     recalls=namespace.recalls(),
+                    title=store.meta(TITLE),
                 )
         except NamespaceDamaged as error:
             return Description(name=name, settings=None, counts=None, created="", bytes_disk=size, damage=error.message)
@@ -136,6 +179,10 @@ class Namespaces:
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
         """
+        if self.sample is not None and self.is_sample(name):
+            with self.sample.opened().using(name) as namespace:
+                yield namespace
+            return
         self._follower.follow(checked_name(name))
         with contextlib.ExitStack() as stack:
             namespace = stack.enter_context(self._leased(name))
@@ -207,7 +254,7 @@ class Namespaces:
             NamespaceBusy: another process, or another thread, changes it.
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
         """
-        self._require(name)
+        self.require(name)
         with (
             self.writer_lock(name),
             contextlib.closing(self._open(name, write=True)) as namespace,
@@ -236,7 +283,10 @@ class Namespaces:
 
     def delete(self, name: str) -> None:
         """Delete a namespace with its indices, at once by name and soon after on the disk."""
-        self._require(name)
+        if self.sample is not None and self.is_sample(name):
+            self.sample.set_there(False)
+            return
+        self.require(name)
         with self.writer_lock(name):
             with self._lock:
                 self._retire(name)
@@ -253,7 +303,7 @@ class Namespaces:
         Raises:
             NamespaceBusy and the like, as ``writing``.
         """
-        self._require(name)
+        self.require(name)
         with (
             self.writer_lock(name),
             contextlib.closing(self._open(name)) as namespace,
@@ -270,7 +320,7 @@ class Namespaces:
         Raises:
             NamespaceInvalid: the encoder of these vectors gives no token vectors; nothing is removed.
         """
-        self._require(name)
+        self.require(name)
         with (
             self.writer_lock(name),
             contextlib.closing(self._open(name, write=True)) as namespace,
@@ -296,7 +346,7 @@ class Namespaces:
             NamespaceInvalid: not a valid id, too many encoders, or the first one gives no token vectors and the
                 namespace is to store them.
         """
-        self._require(name)
+        self.require(name)
         with (
             self.writer_lock(name),
             contextlib.closing(self._open(name, write=True)) as namespace,
@@ -323,7 +373,7 @@ class Namespaces:
             NamespaceInvalid: the namespace does not have it, it is the first of several, or nothing would be left by
                 which passages could be found.
         """
-        self._require(name)
+        self.require(name)
         with (
             self.writer_lock(name),
             contextlib.closing(self._open(name, write=True)) as namespace,
@@ -357,6 +407,8 @@ class Namespaces:
                 self.backends.storage.remove(folder)
 
     def close(self) -> None:
+        if self.sample is not None:
+            self.sample.close()
         self._follower.close()
         with self._lock:
             for name in list(self._leases):
@@ -373,13 +425,15 @@ class Namespaces:
     def _open(self, name: str, *, write: bool = False) -> Namespace:
         return Namespace(self.root / name, self.stores.open(name), self.backends, write=write)
 
-    def _require(self, name: str) -> None:
-        """Check that a namespace exists before anything is locked, which leaves a file.
+    def require(self, name: str) -> None:
+        """Check that a namespace exists and may be changed, before anything is locked, which leaves a file.
 
         Raises:
             NamespaceInvalid, NamespaceUnknown
         """
-        if not self.stores.exists(checked_name(name)):
+        if self.is_sample(name):
+            raise NamespaceInvalid(f"{name} comes with the package and is not changed: use another one", param="name")
+        if not self._has(name):
             raise NamespaceUnknown(f"there is no namespace {name}", param="name")
 
 

@@ -204,10 +204,6 @@ class Searcher:
             missing = missing_of_paper(opened[0].dense(target).known_as for target in targets)
             return FusedLists(rankers, missing, stages)
 
-    def over(self, namespaces: Namespaces) -> Searcher:
-        """Return a searcher of other namespaces with the same rankers."""
-        return Searcher(namespaces, self._rankers, self._observer)
-
     def finish(self, query: str, found: list[RankedPassage], options: SearchOptions) -> list[RankedPassage]:
         """Apply the last step of a search: the cross-encoder, where requested, and the cut to ``k``."""
         if options.rerank and found:

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from retrieval.corpus.ingest.pubmed_sync import PubmedQuery, keyword_term
 from retrieval.corpus.items import OCR_LANGUAGES, ParsedDocument, TextBuilder, date_number, document_types
 from retrieval.corpus.readers.registry import READERS
-from retrieval.errors import NamespaceInvalid, NamespaceUnknown, RetrievalError
+from retrieval.errors import NamespaceInvalid, RetrievalError
 from retrieval.passages import Document
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, Responses, Schema, errors, parameter
 from server.api.http_io import parse_body, read_json
@@ -240,8 +240,7 @@ async def opened(request: Request, name: str, fields: Collection[str] = ()) -> S
             raise InvalidRequest(f"{field[:40]}: there is no such field", param=field[:40])
     _wait_of(request, 0.0)
     await services.retrieval.run(lambda: services.access.require(request.state.principal, name))
-    if name not in await services.retrieval.run(services.retrieval.namespaces.names):
-        raise NamespaceUnknown(f"there is no namespace {name}", param="name")
+    await services.retrieval.run(lambda: services.retrieval.namespaces.require(name))
     return services
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.ingest.pubmed_sync import queries_of
-from retrieval.corpus.namespaces.registry import Description
+from retrieval.corpus.namespaces.registry import TITLE, Description, Namespaces, Sample
 from retrieval.corpus.namespaces.settings import NO_WORDS, NamespaceSettings
-from retrieval.errors import NamespaceBusy, NamespaceInvalid, NamespaceUnknown
+from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceInvalid, NamespaceUnknown
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, errors
 from server.api.http_io import parse_body, read_json
-from server.api.retrieval.schemas import NamespaceBody
+from server.api.retrieval.schemas import NamespaceBody, NoBody, TitleBody
 from server.auth.authentication import Principal, require_change
 from server.auth.namespace_scopes import owner_metadata
 from server.errors import CHANGES_REFUSED, EncoderUnknown, InvalidRequest, RequestError
@@ -26,6 +29,8 @@ from server.settings.server import is_loopback
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Namespaces"])
+_NAME_OF_TITLE: Final = 50
+_MAX_OF_A_TITLE: Final = 100
 _FIELDS = {"size": "chunk_size", "overlap": "chunk_overlap"}
 
 
@@ -53,10 +58,12 @@ def changes_allowed(services: Services) -> bool:
 
 
 class Namespace(Reply):
-    """Describe a namespace."""
+    """Describe a namespace; ``sample``: it comes with the package and is not changed."""
 
     object: Literal["namespace"]
     name: str
+    title: str = ""
+    sample: bool = False
 
 
 class NamespaceList(Reply):
@@ -100,13 +107,53 @@ async def create_namespace(request: Request) -> Response:
     services: Services = request.app.state.services
     require_changes(request)
     body = parse_body(NamespaceBody, await read_json(request, services.settings.server.max_body_bytes))
+    if body.name is None and not any(map(str.isalnum, body.title)):
+        raise InvalidRequest("name: a name, or a title with words in it, is needed", param="name")
     settings = _settings_of(services, body)
-    today = datetime.now(UTC).date().isoformat()
     retrieval = services.retrieval
-    notes = owner_metadata(request.state.principal)
-    await retrieval.run(lambda: retrieval.namespaces.create(body.name, settings, today, notes))
+    notes = owner_metadata(request.state.principal) | ({TITLE: body.title} if body.title else {})
+    name = await retrieval.run(lambda: _created(retrieval.namespaces, body, settings, notes))
     busy = await retrieval.jobs.busy()
-    return JSONResponse(await retrieval.run(lambda: _describe(retrieval, body.name, busy)), status_code=201)
+    return JSONResponse(await retrieval.run(lambda: _describe(retrieval, name, busy)), status_code=201)
+
+
+@router.patch(
+    "/v1/namespaces/{name}",
+    summary="Give a namespace another title",
+    openapi_extra=Reads(TitleBody),
+    responses={200: {"model": Namespace}, **CHANGE_ERRORS},
+)
+async def change_namespace(request: Request, name: str) -> Response:
+    services: Services = request.app.state.services
+    require_changes(request)
+    body = parse_body(TitleBody, await read_json(request, services.settings.server.max_body_bytes))
+    retrieval = services.retrieval
+
+    def work() -> None:
+        services.access.require(request.state.principal, name)
+        retrieval.namespaces.note(name, TITLE, body.title)
+
+    await retrieval.run(work)
+    busy = await retrieval.jobs.busy()
+    return JSONResponse(await retrieval.run(lambda: _describe(retrieval, name, busy)))
+
+
+@router.post(
+    "/v1/sample",
+    summary="Bring back the notes that come with the package",
+    openapi_extra=Reads(NoBody),
+    responses={200: {"model": Namespace}, **CHANGE_ERRORS},
+)
+async def restore_sample(request: Request) -> Response:
+    """Return the namespace of the notes, which ``DELETE /v1/namespaces/notes`` removes."""
+    services: Services = request.app.state.services
+    require_changes(request)
+    parse_body(NoBody, await read_json(request, services.settings.server.max_body_bytes))
+    sample = services.retrieval.namespaces.sample
+    if sample is None:
+        raise NamespaceUnknown("this server has no sample", param="name")
+    await services.retrieval.run(lambda: sample.set_there(True))
+    return JSONResponse(_sample_object(sample))
 
 
 @router.delete(
@@ -123,6 +170,40 @@ async def delete_namespace(request: Request, name: str) -> Response:
         raise NamespaceBusy(f"namespace {name} has jobs that run or wait: cancel them first", param="name")
     await retrieval.run(lambda: retrieval.namespaces.delete(name))
     return JSONResponse({"object": "namespace", "name": name, "deleted": True})
+
+
+def _created(namespaces: Namespaces, body: NamespaceBody, settings: NamespaceSettings, notes: Mapping[str, str]) -> str:
+    """Create the namespace and return its name: the one that was given, else the first free one of the title.
+
+    Raises:
+        NamespaceInvalid, NamespaceBusy
+        CorpusError: ``NAMESPACE_EXISTS``, also where there are too many of one title.
+    """
+    today = datetime.now(UTC).date().isoformat()
+    if body.name is not None:
+        namespaces.create(body.name, settings, today, notes)
+        return body.name
+    stem = name_of_title(body.title)
+    for number in range(1, _MAX_OF_A_TITLE + 1):
+        name = stem if number == 1 else f"{stem}-{number}"
+        if namespaces.is_sample(name):
+            continue
+        try:
+            namespaces.create(name, settings, today, notes)
+        except CorpusError as error:
+            if not NAMESPACE_EXISTS.is_of(error):
+                raise
+        else:
+            return name
+    raise CorpusError(
+        f"title: there are {_MAX_OF_A_TITLE} namespaces of this title: choose another", NAMESPACE_EXISTS, param="title"
+    )
+
+
+def name_of_title(title: str) -> str:
+    """Return a name from the letters of a title that a name may have; "collection" where it has none."""
+    letters = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    return "-".join(re.findall("[a-z0-9]+", letters))[:_NAME_OF_TITLE].strip("-") or "collection"
 
 
 def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
@@ -156,6 +237,9 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
 
 def _describe_all(services: Services, principal: Principal, busy: frozenset[str]) -> list[dict[str, Any]]:
     found = []
+    sample = services.retrieval.namespaces.sample
+    if sample is not None and services.access.has_sample(principal, sample.name):
+        found.append(_sample_object(sample))
     for name in services.access.names(principal):
         with suppress(NamespaceUnknown):  # deleted since
             found.append(_describe(services.retrieval, name, busy))
@@ -169,10 +253,26 @@ def _describe(retrieval: Retrieval, name: str, busy: frozenset[str]) -> dict[str
 def _describe_fully(services: Services, principal: Principal, name: str, busy: frozenset[str]) -> dict[str, Any]:
     services.access.require(principal, name)
     retrieval = services.retrieval
+    sample = retrieval.namespaces.sample
+    if sample is not None and services.access.has_sample(principal, name):
+        return _sample_object(sample)
     found = retrieval.namespaces.describe(name)
     queries = [] if found.damage else queries_of(retrieval.namespaces, name)
     records = [asdict(saved.query) | {"day": saved.day, "count": saved.count} for saved in queries]
     return _namespace_object(retrieval, found, busy) | {"queries": records}
+
+
+def _sample_object(sample: Sample) -> dict[str, Any]:
+    """Return the object of the package's notes without opening them, which may take seconds for the first time."""
+    fields = {
+        "title": "",
+        "sample": True,
+        "keywords": True,
+        "documents": sample.documents,
+        "damage": None,
+        "changing": False,
+    }
+    return {"object": "namespace", "name": sample.name, **fields}
 
 
 def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[str]) -> dict[str, Any]:
@@ -184,6 +284,8 @@ def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[
     fields: dict[str, Any] = {
         "object": "namespace",
         "name": found.name,
+        "title": found.title,
+        "sample": False,
         "created": found.created,
         "bytes": found.bytes_disk,
         "damage": retrieval.uploads.conceal(found.damage) or None,

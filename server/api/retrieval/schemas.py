@@ -21,6 +21,7 @@ MAX_COUNTED: Final = 64
 # Texts of one request.
 MAX_INPUTS: Final = 2048
 _NO_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
+_CONTROL: Final = re.compile("[\x01-\x1f\x7f-\x9f]")
 _DAY: Final = re.compile(r"(\d{4})(?:-?(\d\d)-?(\d\d))", re.ASCII)
 _PART_OF_DAY: Final = re.compile(r"(\d{4})(?:-(\d\d))?", re.ASCII)
 _WORD: Final = re.compile(r"\w")
@@ -30,6 +31,10 @@ def _text(value: str) -> str:
     if _NO_TEXT.search(value):
         raise ValueError("there are characters in it that are none: NUL, or half of a surrogate pair")
     return value
+
+
+def _title(value: str) -> str:
+    return " ".join(_CONTROL.sub(" ", _text(value)).split())
 
 
 def words(value: str) -> str:
@@ -95,6 +100,7 @@ _RETRIEVERS: Final[dict[str, JsonValue]] = {
 Query = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_WORDS), AfterValidator(words)]
 Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_text)]
 Line = Annotated[str, Field(max_length=2000), AfterValidator(_text)]
+Title = Annotated[str, Field(max_length=200), AfterValidator(_title)]
 Day = Annotated[str, Field(json_schema_extra={"pattern": r"^\d{4}-?\d\d-?\d\d$"}), AfterValidator(_day)]
 Keyword = Annotated[str, Field(max_length=200, json_schema_extra=HAS_WORDS), AfterValidator(words)]
 DocumentId = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_text)]
@@ -149,15 +155,32 @@ class SearchBody(Body):
     count: Annotated[list[Keyword], Field(min_length=1, max_length=MAX_COUNTED)] | None = None
 
 
+class TitleBody(Body):
+    """Give a namespace another title, "" for none."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"title": "Trials of 2026"}]})
+    title: Title
+
+
 class NamespaceBody(Body):
     """Create a namespace.
 
+    ``name`` None is made from the title, which may be in any script.
     ``encoder`` None is the server's first encoder; "none" creates no vectors. ``tokens``: token vectors, for late
     interaction.
     """
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "mine"}]})
-    name: str = Field(json_schema_extra={"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "mine"}, {"title": "Trials of 2026"}],
+            "anyOf": [
+                {"required": ["name"], "properties": {"name": GIVEN}},
+                {"required": ["title"], "properties": {"title": HAS_WORDS}},
+            ],
+        }
+    )
+    name: Annotated[str, Field(json_schema_extra={"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"})] | None = None
+    title: Title = ""
     encoder: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     words: Literal["tantivy", "none"] = "tantivy"
     keywords: bool = True

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 
-from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.keyword_counts import keyword_counts
 from retrieval.corpus.search.ranking import BM25, MAX_K, RankedPassage, Retriever
@@ -24,6 +23,7 @@ from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, errors
 from server.api.http_io import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import MAX_COUNTED, FilterBody, SearchBody, day_number, shown_day
 from server.auth.authentication import Principal
+from server.auth.namespace_scopes import NamespaceAccess
 from server.errors import PASSAGE_UNKNOWN, InvalidRequest, RequestError
 from server.evidence.passages import distinct_names
 from server.settings.retrieval import RetrievalSettings
@@ -113,22 +113,7 @@ async def get_passage(request: Request, namespace: str, passage_id: str) -> Resp
         raise RequestError("a passage's id is a number of up to 63 bits", PASSAGE_UNKNOWN)
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         principal, number = request.state.principal, int(passage_id)
-        are_notes = await services.retrieval.run(lambda: _are_notes(services, principal, namespace))
-        stored = await services.passages.notes() if are_notes else services.retrieval.namespaces
-        return _json(await services.retrieval.run(lambda: _passage(stored, namespace, number)))
-
-
-def _are_notes(services: Services, principal: Principal, name: str) -> bool:
-    """Return whether ``name`` means the package's notes, which are read where there is no namespace.
-
-    Raises:
-        NamespaceUnknown: the key may not read it.
-    """
-    readable = services.access.readable(principal)
-    if name == NOTES and not services.retrieval.namespaces.names() and (readable is None or name in readable):
-        return True
-    services.access.require(principal, name)
-    return False
+        return _json(await services.retrieval.run(lambda: _passage(services, principal, namespace, number)))
 
 
 def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:
@@ -173,7 +158,7 @@ def _search(
     services: Services, principal: Principal, body: SearchBody, queries: Sequence[str], where: PassageFilter
 ) -> bytes:
     retrieval = services.retrieval
-    names = _names(services.access.names(principal), body.namespaces)
+    names = _names(services.access, principal, body.namespaces)
     retriever, waiting = _survey(retrieval.namespaces, names, body.retriever)
     lists = retrieval.searcher.lists(names, retriever)
     named = retrieval.names_in(queries) if body.expand and BM25 in lists.rankers else {}
@@ -211,18 +196,19 @@ def _hits(
     return {"object": "list", "data": data, "keywords": shown}
 
 
-def _names(known: list[str], requested: str | list[str] | None) -> list[str]:
-    """Return the requested namespaces, each once.
+def _names(access: NamespaceAccess, principal: Principal, requested: str | list[str] | None) -> list[str]:
+    """Return the requested namespaces, each once; the package's notes are among them only by their name.
 
     Raises:
         NamespaceUnknown: a requested namespace is unknown, or there is none at all.
     """
+    known = access.names(principal)
     if requested is None or isinstance(requested, str):
         if not known:
             raise NamespaceUnknown("there is no namespace yet: POST /v1/namespaces makes one", param="namespaces")
         return known
     for name in requested:
-        if name not in known:
+        if name not in known and not access.has_sample(principal, name):
             raise NamespaceUnknown(f"there is no namespace {name[:70]!r}", param="namespaces")
     return list(dict.fromkeys(requested))
 
@@ -242,8 +228,9 @@ def _survey(
     return retriever or default_retriever(targets_of.values()), waiting
 
 
-def _passage(namespaces: Namespaces, name: str, number: int) -> bytes:
-    with namespaces.using(name) as namespace:
+def _passage(services: Services, principal: Principal, name: str, number: int) -> bytes:
+    services.access.require(principal, name)
+    with services.retrieval.namespaces.using(name) as namespace:
         found = namespace.store.get([number])
         if not found:
             raise RequestError(f"namespace {name} has no such passage", PASSAGE_UNKNOWN)

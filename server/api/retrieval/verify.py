@@ -159,10 +159,10 @@ async def texts_of(
     texts = [piece for piece in evidence if isinstance(piece, str)]
     if len(texts) == len(evidence):
         return texts
-    stored = await services.passages.notes()
+    stored = services.retrieval.namespaces
 
     def work() -> list[str]:
-        names = services.passages.names(services.access.readable(principal))
+        names = services.passages.known(services.access.readable(principal))
         return [
             piece if isinstance(piece, str) else _passage_text(stored, names, piece, f"{param}[{place}]")
             for place, piece in enumerate(evidence)

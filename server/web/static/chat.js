@@ -1,8 +1,9 @@
 // The chat: its history, its turns, and one question after the other.
 
 import { AnswerView } from "./answer.js";
-import { Composer, examples, isAble, methodAbout, methodName, choices } from "./composer.js";
+import { Composer, ableModel, commonOptions, examples } from "./composer.js";
 import { announce, button, dialog, foreign, h, icon, toast } from "./dom.js";
+import { insteadOf } from "./instead.js";
 import { session } from "./keys.js";
 import { begin, keep, newTurn, runOf, stopRuns, takeUp, tell } from "./run.js";
 import { SourcePanel } from "./sources.js";
@@ -49,7 +50,9 @@ class ChatScreen {
     };
     const left = session.permissions.egress === "off" ? t("privacy.off") : t("privacy.on");
     this.foot = h("div", { class: "ask" }, this.note, this.composer.node, h("p", { class: "fine" }, left, " ", t("privacy.disclaimer")));
-    this.column = h("section", { class: "column", "aria-label": t("chat.label") }, this.log, this.foot);
+    // What a person may begin with, under the box; only before the first question.
+    this.start = h("div", { class: "start" });
+    this.column = h("section", { class: "column", "aria-label": t("chat.label") }, this.log, this.foot, this.start);
     main.replaceChildren(h("div", { class: "chat" }, this.history, this.column, this.panel.node));
     this.unlisten = onChange((change) => this.changed(change));
   }
@@ -63,8 +66,7 @@ class ChatScreen {
         return;
       }
       this.count = await countTurns(this.id);
-      const model = session.models.find((one) => one.id === chat.model);
-      if (model && isAble(model)) this.composer.setModel(model);
+      this.composer.take(chat);
       await this.showTurns(Math.max(0, this.count - SHOWN));
       this.log.scrollTop = this.log.scrollHeight;
       this.goOn();
@@ -100,7 +102,7 @@ class ChatScreen {
     if (view) {
       Object.assign(view.turn, turn);
       if (turn.state === "running") view.update();
-      else view.finish();
+      else this.finish(view);
       return;
     }
     this.count = Math.max(this.count, turn.place + 1);
@@ -114,13 +116,13 @@ class ChatScreen {
     if (!written || this.id) return;
     sessionStorage.removeItem("ask");
     const { text, method, namespaces, options, once } = JSON.parse(written);
-    const model = session.models.find((one) => one.method === method);
-    if (!model || !isAble(model)) return;
+    const model = ableModel(method);
+    if (!model) return;
     this.composer.setModel(model);
     if (once) this.setOnce(once);
     if (namespaces) this.composer.set("namespaces", namespaces);
     for (const [name, value] of Object.entries(options || {})) this.composer.set(name, value);
-    this.composer.showModel();
+    this.composer.show();
     this.composer.setText(text);
   }
 
@@ -139,6 +141,12 @@ class ChatScreen {
     const views = turns.map((turn) => this.viewOf(runOf(turn)?.turn ?? turn).node);
     const earlier = from ? button(tn("chat.earlier", Math.min(SHOWN, from)), { kind: "quiet", onclick: () => this.showEarlier() }) : null;
     this.turns.replaceChildren(...views);
+    this.showLog(earlier);
+  }
+
+  showLog(earlier = null) {
+    this.column.classList.remove("fresh");
+    this.start.replaceChildren();
     this.log.replaceChildren(h("div", { class: "earlier" }, earlier), this.turns);
   }
 
@@ -155,12 +163,26 @@ class ChatScreen {
   viewOf(turn) {
     const view = new AnswerView(turn, {
       // What sums up an article is no question for the method that is chosen now.
-      retry: (options) => this.again(turn, turn.question, options ?? (turn.options.recommend ? {} : undefined)),
+      retry: (options) => this.again(turn, options ?? (turn.options.recommend ? {} : undefined)),
       edit: () => this.edit(turn),
       source: (number) => this.panel.show(turn, number),
     });
     this.views.set(turn.place, view);
+    this.offer(view);
     return view;
+  }
+
+  async finish(view) {
+    await view.finish();
+    this.offer(view);
+  }
+
+  /** Tells under an answer from which source it is, and offers the others. */
+  offer(view) {
+    view.node.querySelector(".instead")?.remove();
+    const { turn } = view;
+    const offered = insteadOf(turn, (model) => this.replace(turn, model, commonOptions(model, turn.options)));
+    if (offered) view.node.append(offered);
   }
 
   /** Goes on with answers that had not ended when this screen, or the page, was left. */
@@ -170,38 +192,25 @@ class ChatScreen {
       view.awaited = true;
       const run = runOf(view.turn) ?? (await takeUp(view.turn, (turn) => this.messages(turn), view, this.left.signal));
       if (run) this.wait(run, view);
-      else if (!this.left.signal.aborted) view.finish();
+      else if (!this.left.signal.aborted) this.finish(view);
     }
   }
 
   showEmpty() {
-    const model = this.composer.model;
-    const cards = choices().map((one) =>
-      h(
-        "button",
-        { type: "button", class: "method-card", "aria-pressed": String(one === model), disabled: !isAble(one), onclick: () => this.composer.setModel(one) },
-        h("span", { class: "method-name" }, methodName(one)),
-        h("span", { class: "method-about" }, methodAbout(one)),
-      ),
-    );
-    const questions = model ? examples(model) : [];
-    this.log.replaceChildren(
-      h(
-        "div",
-        { class: "empty" },
-        h("h1", {}, t("chat.hello")),
-        h("p", { class: "lead" }, t("chat.lead")),
-        h("div", { class: "method-cards", role: "group", "aria-label": t("method.title") }, cards),
-        model ? h("p", { class: "method-line", "aria-hidden": "true" }, methodAbout(model)) : null,
-        model && has(`needs.${model.method}`) ? h("p", { class: "muted" }, t(`needs.${model.method}`), " ", h("a", { href: "#/library" }, t("nav.library"))) : null,
-        questions.length
-          ? h("div", { class: "examples" }, h("h2", { class: "label" }, t("chat.try")), questions.map((question) => h("button", { type: "button", class: "example", onclick: () => this.ask(question) }, h("span", {}, question), icon("right"))))
-          : null,
-      ),
+    const { composer } = this;
+    const { model } = composer;
+    this.column.classList.add("fresh");
+    this.log.replaceChildren(h("div", { class: "empty" }, h("h1", {}, t("chat.hello")), h("p", { class: "lead" }, t("chat.lead"))));
+    const questions = composer.on.size ? [...composer.on].map((one) => examples({ method: one })[0]).filter(Boolean) : model ? examples(model) : [];
+    const needs = model && has(`needs.${model.method}`) ? [t(`needs.${model.method}`), " ", h("a", { href: "#/library" }, t("nav.library")), "."] : [];
+    this.start.replaceChildren(
+      h("p", { class: "asked muted small", role: "status" }, composer.about, " ", needs),
+      questions.length ? h("div", { class: "examples" }, h("h2", { class: "label" }, t("chat.try")), questions.map((question) => h("button", { type: "button", class: "example", onclick: () => this.ask(question) }, h("span", {}, question), icon("right")))) : "",
     );
   }
 
-  async ask(question) {
+  /** Asks a question, of whom is chosen, or of `model` with `options`. */
+  async ask(question, { model, options } = { model: this.composer.model, options: { ...this.composer.sent, ...this.once } }) {
     if (this.busy) return;
     this.setBusy(true);
     const chat = await this.chatFor(question).catch(() => toast(t("history.full"), "bad"));
@@ -211,7 +220,7 @@ class ChatScreen {
       return;
     }
     this.count = await countTurns(chat.id);
-    const turn = newTurn(chat.id, this.count, question, this.composer.model, { ...this.composer.options, ...this.once });
+    const turn = newTurn(chat.id, this.count, question, model, options);
     this.setOnce(null);
     this.count += 1;
     await keep(turn);
@@ -221,7 +230,7 @@ class ChatScreen {
   }
 
   add(turn) {
-    if (!this.turns.isConnected) this.log.replaceChildren(h("div", { class: "earlier" }), this.turns);
+    if (!this.turns.isConnected) this.showLog();
     const view = this.viewOf(turn);
     this.turns.querySelector(".now")?.classList.remove("now");
     view.node.classList.add("now");
@@ -234,7 +243,7 @@ class ChatScreen {
     const found = this.id && (await getChat(this.id));
     const chat = found || { id: newId(), title: question.slice(0, 120), created: Date.now() };
     chat.updated = Date.now();
-    chat.model = this.composer.model.id;
+    Object.assign(chat, this.composer.choice);
     await putChat(chat);
     if (!this.id) {
       this.id = chat.id;
@@ -257,7 +266,7 @@ class ChatScreen {
     await run.ended;
     this.run = null;
     this.setBusy(false);
-    await view.finish();
+    await this.finish(view);
     if (run.view === view) tell(run.turn);
   }
 
@@ -282,22 +291,18 @@ class ChatScreen {
     await this.cut(turn.place);
   }
 
-  /** Asks again with the method that is chosen now; with `options`, with the turn's own method and these. */
-  async again(turn, question, options) {
+  /** Asks again of whom is chosen now; with `options`, with the turn's own method and these. */
+  again(turn, options) {
+    if (!options) return this.replace(turn);
+    const model = session.models.find((one) => one.id === turn.model);
+    return model && this.replace(turn, model, { ...turn.options, ...options });
+  }
+
+  /** Asks the question of a turn anew, which is replaced with all later ones. */
+  async replace(turn, model, options) {
     if (this.busy) return;
-    const usual = { ...this.composer.options };
-    if (options) {
-      const model = session.models.find((one) => one.id === turn.model);
-      if (!model) return;
-      this.composer.setModel(model);
-      this.composer.options = { ...turn.options, ...options };
-      this.composer.showModel();
-    }
     await this.cut(turn.place);
-    await this.ask(question);
-    if (!options) return;
-    this.composer.options = usual;
-    this.composer.showModel();
+    await this.ask(turn.question, model && { model, options });
   }
 
   async cut(place) {

@@ -35,6 +35,11 @@ class Library {
       return;
     }
     this.showList();
+    // One collection alone is opened by itself.
+    if (!this.name && this.namespaces.length === 1) {
+      location.replace(`#/library/${encodeURIComponent(this.namespaces[0].name)}`);
+      return;
+    }
     const chosen = this.namespaces.find((one) => one.name === this.name);
     if (this.name && !chosen) this.body.replaceChildren(problem(new Error(t("library.unknown", { name: this.name }))));
     else if (chosen) this.showNamespace(chosen);
@@ -43,7 +48,7 @@ class Library {
 
   showList() {
     const items = this.namespaces.map((one) =>
-      h("a", { href: `#/library/${encodeURIComponent(one.name)}`, class: "name", "aria-current": one.name === this.name ? "page" : null }, foreign(one.name, "span", { class: "name-text" }), h("span", { class: "muted small" }, one.damage ? t("library.damaged") : tn("library.documents", one.documents || 0))),
+      h("a", { href: `#/library/${encodeURIComponent(one.name)}`, class: "name", "aria-current": one.name === this.name ? "page" : null }, foreign(titleOf(one), "span", { class: "name-text" }), h("span", { class: "muted small" }, one.damage ? t("library.damaged") : tn("library.documents", one.documents || 0))),
     );
     const make = this.mayChange ? button(t("library.create"), { icon: "plus", onclick: () => this.create() }) : null;
     this.list.replaceChildren(h("div", { class: "names-head" }, h("h1", {}, t("nav.library"))), ...items, ...(make ? [make] : []));
@@ -65,7 +70,7 @@ class Library {
   }
 
   create() {
-    const field = h("input", { type: "text", id: "ns-name", required: true, pattern: "[a-z0-9][a-z0-9_\\-]{0,62}", autocomplete: "off", spellcheck: "false", "aria-describedby": "ns-about ns-error" });
+    const field = h("input", { type: "text", id: "ns-name", required: true, maxlength: 200, dir: "auto", autocomplete: "off", "aria-describedby": "ns-about ns-error" });
     const error = h("p", { id: "ns-error", class: "error-text", role: "alert" });
     const form = h(
       "form",
@@ -78,9 +83,9 @@ class Library {
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       try {
-        await post("/v1/namespaces", { name: field.value.trim() });
+        const { name } = await post("/v1/namespaces", { title: field.value });
         node.close();
-        location.hash = `#/library/${encodeURIComponent(field.value.trim())}`;
+        location.hash = `#/library/${encodeURIComponent(name)}`;
       } catch (failure) {
         error.textContent = failure.message;
       }
@@ -90,23 +95,24 @@ class Library {
 
   showNamespace(namespace) {
     const address = `/v1/namespaces/${encodeURIComponent(namespace.name)}`;
-    this.documents = new Documents(address, namespace.name, this.mayChange);
+    const mayChange = this.mayChange && !namespace.sample;
+    this.documents = new Documents(address, namespace.name, mayChange);
     const entries = [
       { label: t("library.tab.documents"), make: () => this.documents.node },
       { label: t("library.tab.search"), make: () => searchView(namespace) },
     ];
-    if (this.mayChange) entries.push({ label: t("library.tab.add"), make: () => this.adding(address) });
+    if (mayChange) entries.push({ label: t("library.tab.add"), make: () => this.adding(address) });
     this.facts = h("p", { class: "muted small" }, factsOf(namespace));
     const remove = this.mayChange ? button(t("library.delete"), { icon: "trash", kind: "quiet", onclick: () => this.confirmDelete(namespace, address) }) : null;
     this.tabs = tabs(t("library.tabs"), entries);
-    this.body.replaceChildren(h("div", { class: "library-head" }, h("div", {}, foreign(namespace.name, "h2"), this.facts), remove), namespace.damage ? problem(new Error(namespace.damage)) : this.tabs);
+    this.body.replaceChildren(h("div", { class: "library-head" }, h("div", {}, foreign(titleOf(namespace), "h2"), this.facts), remove), namespace.damage ? problem(new Error(namespace.damage)) : this.tabs);
     this.documents.load();
-    if (!namespace.documents && this.mayChange) [...this.tabs.querySelectorAll("[role=tab]")].at(-1).click();
+    if (!namespace.documents && mayChange) [...this.tabs.querySelectorAll("[role=tab]")].at(-1).click();
   }
 
   confirmDelete(namespace, address) {
     const go = button(t("library.delete"), { icon: "trash", kind: "danger" });
-    const node = dialog(t("library.delete"), h("div", { class: "form" }, h("p", {}, t("library.delete.about", { name: plain(namespace.name), documents: count(namespace.documents || 0) })), h("div", { class: "row end" }, go)));
+    const node = dialog(t("library.delete"), h("div", { class: "form" }, h("p", {}, namespace.sample ? t("library.sample.delete") : t("library.delete.about", { name: plain(titleOf(namespace)), documents: count(namespace.documents || 0) })), h("div", { class: "row end" }, go)));
     go.addEventListener("click", async () => {
       try {
         await send(address, { method: "DELETE" });
@@ -175,7 +181,12 @@ class Library {
   }
 }
 
+function titleOf({ name, title, sample }) {
+  return sample ? t("library.sample") : title || name;
+}
+
 function factsOf(namespace) {
+  if (namespace.sample) return t("library.sample.about");
   return [tn("library.documents", namespace.documents || 0), tn("library.passages", namespace.passages || 0), bytes(namespace.bytes || 0), namespace.encoder].filter(Boolean).join(" · ");
 }
 

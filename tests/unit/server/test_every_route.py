@@ -292,12 +292,14 @@ async def _make(site: Site, name: str, who: str) -> dict[str, Any]:
 
 
 async def _seen(site: Site, who: str) -> list[str]:
-    return [one["name"] for one in (await site.json("GET", "/v1/namespaces", who))[1]["data"]]
+    listed = (await site.json("GET", "/v1/namespaces", who))[1]["data"]
+    return [one["name"] for one in listed if not one["sample"]]
 
 
 def _calls_on_annas(passage_id: str) -> list[tuple[str, str, dict[str, Any]]]:
     return [
         ("GET", "/v1/namespaces/annas", {}),
+        ("PATCH", "/v1/namespaces/annas", {"title": "Mine"}),
         ("GET", "/v1/namespaces/annas/documents", {}),
         ("GET", "/v1/namespaces/annas/documents/x", {}),
         ("DELETE", "/v1/namespaces/annas/documents/x", {}),
@@ -383,7 +385,8 @@ async def test_methods_are_told_what_their_key_reads(site: Site) -> None:
         owner = services.key_lookup.find(site.keys[who]).owner
         told[who] = (await services.with_namespaces(served, owner, asks))[0].namespaces
     assert told == {
-        "operator": None, "ben": frozenset({"common", "owns"}), "cleo": frozenset({"annas"}), "own": frozenset(),
+        "operator": None, "ben": frozenset({"common", "notes", "owns"}), "cleo": frozenset({"annas"}),
+        "own": frozenset(),
     }  # fmt: skip
     plain = await services.with_namespaces(services.find("scripted", OPERATOR), owner, asks)
     assert plain[0].namespaces == frozenset()

@@ -63,7 +63,7 @@ async def test_namespaces_in_files_are_looked_up_at_once(tmp_path: Path) -> None
     retrieval.namespaces.create("drugs", NamespaceSettings(encoder="hashing"))
 
     assert await retrieval.look_up(threading.get_ident) == threading.get_ident()
-    assert await PassageService(retrieval, SETTINGS).check_now(PassageQuery(), None) == ("drugs",)
+    assert await PassageService(retrieval, SETTINGS).check_now(PassageQuery(), frozenset({"drugs"})) == ("drugs",)
     await retrieval.close()
 
 

@@ -207,6 +207,24 @@ async def test_only_methods_of_the_key_are_asked_and_offered() -> None:
     }
 
 
+async def test_a_request_names_the_methods_that_are_asked() -> None:
+    """Of those that the key may use, and without the plain model where it is not among them."""
+    methods = _methods(direct=Small("direct"))
+    _, done = await _answered(methods, options={"methods": ["kg-rag", "clinfo"]}, card=GENERAL)
+    assert done.details["answered_by"] in ("kg-rag", "clinfo")
+    assert methods["medrag"].asked == methods["direct"].asked == []
+    assert "methods" not in methods["kg-rag"].asked[0].options
+    with pytest.raises(OptionInvalid, match=r"arrowhead\.methods, leaves"):
+        await _answered(_methods(), options={"methods": ["kg-rag"]}, methods=frozenset({"medrag"}))
+
+
+@pytest.mark.parametrize("methods", [[], "kg-rag", ["i-medrag"], [["kg-rag"]], [1]])
+async def test_what_auto_cannot_choose_from_is_refused(methods: object) -> None:
+    with pytest.raises(OptionInvalid, match="may choose from, of genegpt, kg-rag") as refused:
+        await _answered(_methods(), options={"methods": methods})
+    assert refused.value.param == "arrowhead.methods"
+
+
 async def test_options_go_to_the_methods_that_have_them() -> None:
     """Articles are read without namespaces, whose passages are searched beside them."""
     methods = _methods()

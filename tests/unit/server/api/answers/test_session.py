@@ -198,7 +198,7 @@ async def test_a_stream_goes_on_while_the_database_of_namespaces_is_slow(tmp_pat
         rest = [item async for item in events]
         assert isinstance(rest[-1].event, Done) and not checking.done()
     database.go.set()
-    with pytest.raises(NamespaceUnknown, match="there are: trials"):
+    with pytest.raises(NamespaceUnknown, match="there are: notes, trials"):
         await checking
     await services.close()
 

@@ -203,13 +203,17 @@ async def test_namespaces_of_others_do_not_exist(bench: Any) -> None:
 
 
 async def test_a_data_folder_without_namespaces_has_notes(bench: Any) -> None:
-    """Made at the first question, not listed among the operator's own, out of the way once there is one."""
+    """Made at the first question, not listed among the operator's own, by name alone once one has a document."""
     async with bench(chain(" Hm.", " Protamine [1]."), documents=()) as made:
         events = await made.ask(OPEN, k=2)
         assert made.retrieval.namespaces.names() == []
         assert "Heparin" in steps(events)[0] and " in notes by hybrid" in steps(events)[0]
+        made.retrieval.namespaces.create("empty", NamespaceSettings(encoder="hashing"))
+        assert " in notes by hybrid" in steps(await made.ask(OPEN, k=2))[0]
         fill(made.retrieval, "drugs", DRUGS)
-        assert " in drugs by hybrid" in steps(await made.ask(OPEN, k=2))[0]
+        assert " in drugs, empty by hybrid" in steps(await made.ask(OPEN, k=2))[0]
+        assert " in notes by hybrid" in steps(await made.ask(OPEN, k=2, namespaces=["notes"]))[0]
+        made.retrieval.namespaces.delete("notes")
         with pytest.raises(NamespaceUnknown):
             await made.ask(OPEN, namespaces=["notes"])
 
