@@ -179,7 +179,7 @@ def test_a_key_pushes_out_its_own(place: Place) -> None:
     assert left == ["resp_0", "resp_3", "resp_4", "resp_5"]
 
 
-@pytest.mark.parametrize("text", ["", "short", "é", f"{FIRST}\nno key"])
+@pytest.mark.parametrize("text", ["", "short", "é", f"{FIRST}\nno key"], ids=["empty", "short", "accent", "further"])
 def test_a_file_without_keys_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "keys").write_text(text)
     with pytest.raises(SettingsInvalid, match="responses_key_file"):
