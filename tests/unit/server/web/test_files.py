@@ -68,7 +68,7 @@ def test_the_first_reply_is_enough_for_a_first_sight() -> None:
     page = page_files().get(INDEX).content.decode()
 
     assert all((STATIC / name).read_text(encoding="utf-8") in page for name in STYLES)
-    assert ">Knowledge base</a>" in page and not re.search(r"\{[a-z.]+\}", page.split("</style>")[1])
+    assert ">Collections</a>" in page and not re.search(r"\{[a-z.]+\}", page.split("</style>")[1])
     assert "stylesheet" not in page
 
 
