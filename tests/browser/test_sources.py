@@ -161,7 +161,7 @@ def test_an_address_that_names_no_screen_shows_one(opened: Any, address: str) ->
     opened.goto(f"{opened.served}/#/{address}")
     opened.locator(".empty, .library-body .blank, .library-body .problem").first.wait_for()
 
-    assert opened.title() in ("Chat · Arrowhead", "Knowledge base · Arrowhead")
+    assert opened.title() in ("Chat · Arrowhead", "Collections · Arrowhead")
     assert opened.seen.complaints == []
 
 
