@@ -14,7 +14,7 @@ RULES = "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa
 # scroll by themselves, and for lines that end in dots or are out of sight on purpose.
 BEYOND = """[...document.querySelectorAll("body, body *")].filter((node) => {
   const { overflowX, textOverflow } = getComputedStyle(node);
-  const free = ".scroll, .tab-list, .nav, .names, .graph-picture, .word, input, textarea";
+  const free = ".scroll, .tab-list, .sources, .nav, .names, .graph-picture, .word, input, textarea";
   return node.clientWidth > 1 && node.scrollWidth > node.clientWidth + 1 && overflowX !== "visible" &&
     textOverflow !== "ellipsis" && !node.matches(free);
 }).map((node) => `${node.tagName} ${node.className}`)"""

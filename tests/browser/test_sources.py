@@ -159,7 +159,7 @@ def test_an_address_that_names_no_screen_shows_one(opened: Any, address: str) ->
     """Also one that cannot be decoded, or has a name that every object of JavaScript has."""
     opened.goto("about:blank")
     opened.goto(f"{opened.served}/#/{address}")
-    opened.locator(".empty, .library-body .blank, .library-body .problem").first.wait_for()
+    opened.locator(".empty, .library-body .tabs, .library-body .blank, .library-body .problem").first.wait_for()
 
     assert opened.title() in ("Chat · Arrowhead", "Collections · Arrowhead")
     assert opened.seen.complaints == []

@@ -60,10 +60,11 @@ export function commonOptions({ method }, { grounded, egress, namespaces }) {
 }
 
 function kept() {
+  const written = localStorage.getItem(CHOSEN);
   try {
-    return JSON.parse(localStorage.getItem(CHOSEN)) || {};
+    return JSON.parse(written) || {};
   } catch {
-    return {};
+    return { model: written }; // as earlier versions kept it
   }
 }
 
