@@ -50,6 +50,7 @@ FORMAT_UNKNOWN: Final = Fault(400, "invalid_value")
 UPLOAD_NOT_WRITTEN: Final = Fault(
     507, "upload_not_written", "free disk space where retrieval.data_dir lies, or mend the folder's rights"
 )
+PROOF_FAILED: Final = Fault(500, "proof_failed")
 KEY_REFUSED: Final = Fault(409, "key_refused", "`arrowhead key list` shows what there is")
 QUEUE_FULL: Final = Fault(429, "queue_full", "try again later", retryable=True)
 SERVER_FULL: Final = Fault(429, "server_overloaded", "try again later", retryable=True)

@@ -59,13 +59,13 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE")],
     key: Annotated[str | None, typer.Option(metavar="BASE64", help="public key that must have signed it")] = None,
 ) -> int:
-    from server.serving.egress_proof import ProofFailed
     from server.serving.egress_proof import check as checked
+    from server.serving.egress_proof import proof_failed
 
     try:
         statement = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ProofFailed(f"{file}: {error}") from None
+        raise proof_failed(f"{file}: {error}") from None
     checked(statement, key)
     _show(statement)
     if not key:

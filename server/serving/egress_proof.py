@@ -26,6 +26,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from models.errors import ArrowheadError
+from server.errors import PROOF_FAILED
 from server.serving.egress_watch import EVERY_S, Watch, is_outside
 from server.version import commit, installed_version
 
@@ -49,10 +50,6 @@ _WATCHERS: Final = (
 )
 
 
-class ProofFailed(ArrowheadError):
-    """Report that the server could not be asked, or that a statement is not what was signed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """State how a model or method answered; ``outcome`` is an error's code where it did not."""
@@ -62,11 +59,16 @@ class Asked:
     seconds: float
 
 
+def proof_failed(message: str) -> ArrowheadError:
+    """Return the error for a server that could not be asked, or a statement that is not what was signed."""
+    return ArrowheadError(message, PROOF_FAILED)
+
+
 def prove(environment: Mapping[str, str], key_file: Path) -> dict[str, Any]:
     """Return the signed statement; ``environment`` has the settings as variables.
 
     Raises:
-        ProofFailed: the server did not start, or ended.
+        ArrowheadError: ``PROOF_FAILED``, the server did not start, or ended.
     """
     with tempfile.TemporaryDirectory(prefix="arrowhead-proof-") as folder:
         watch = Watch(Path(folder))
@@ -102,18 +104,18 @@ def check(statement: object, public_key: str | None = None) -> None:
     """Check that a statement is as it was signed, by ``public_key`` where one is given.
 
     Raises:
-        ProofFailed: it is not.
+        ArrowheadError: ``PROOF_FAILED``, it is not.
     """
     if not isinstance(statement, dict) or statement.get("format") != FORMAT:
-        raise ProofFailed("this is no statement of arrowhead egress prove")
+        raise proof_failed("this is no statement of arrowhead egress prove")
     whole = {name: value for name, value in statement.items() if name != "signature"}
     if public_key and public_key != whole.get("public_key"):
-        raise ProofFailed("the statement was signed by another key")
+        raise proof_failed("the statement was signed by another key")
     try:
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(str(whole.get("public_key")), validate=True))
         key.verify(base64.b64decode(str(statement.get("signature")), validate=True), _bytes_of(whole))
     except (ValueError, InvalidSignature):
-        raise ProofFailed("the statement was changed after it was signed") from None
+        raise proof_failed("the statement was changed after it was signed") from None
 
 
 def _bytes_of(statement: Mapping[str, Any]) -> bytes:
@@ -130,7 +132,7 @@ def _key(file: Path) -> Ed25519PrivateKey:
         try:
             return Ed25519PrivateKey.from_private_bytes(file.read_bytes())
         except ValueError:
-            raise ProofFailed(f"{file} is no key of 32 bytes; move it away to have a new one made") from None
+            raise proof_failed(f"{file} is no key of 32 bytes; move it away to have a new one made") from None
     file.parent.mkdir(parents=True, exist_ok=True)
     key = Ed25519PrivateKey.generate()
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -186,7 +188,7 @@ def _wait(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> 
             pass  # it does not listen yet
         time.sleep(_EVERY_S)
     last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES:])
-    raise ProofFailed(f"the server did not become ready; the end of its log:\n{last}")
+    raise proof_failed(f"the server did not become ready; the end of its log:\n{last}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -213,7 +215,7 @@ def _ask(client: httpx.Client, model: str) -> Asked:
         reply = client.post("/v1/chat/completions", json=body)
         said = reply.json()
     except (httpx.TransportError, ValueError) as error:
-        raise ProofFailed(f"{model} did not answer: {error}") from None
+        raise proof_failed(f"{model} did not answer: {error}") from None
     outcome = said["error"]["code"] if reply.is_error else _outcome(said["choices"][0]["message"])
     return Asked(model, outcome, round(time.monotonic() - began, 2))
 
@@ -226,7 +228,7 @@ def _get(client: httpx.Client, path: str) -> Any:
     try:
         return client.get(path).raise_for_status().json()
     except (httpx.HTTPError, ValueError) as error:
-        raise ProofFailed(f"{path} did not answer: {error}") from None
+        raise proof_failed(f"{path} did not answer: {error}") from None
 
 
 def _free_port() -> int:

@@ -14,8 +14,9 @@ KEY = "reading-in-a-browser-1"
 
 
 @pytest.fixture(scope="module")
-def guarded(scripted_environment: dict[str, str]) -> Iterator[Served]:
-    with host(scripted_environment | {"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
+def guarded(scripted_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    own = {"ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path_factory.mktemp("guarded"))}
+    with host(scripted_environment | own | {"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
         yield server
 
 

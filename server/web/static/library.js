@@ -105,7 +105,7 @@ class Library {
     this.facts = h("p", { class: "muted small" }, factsOf(namespace));
     const remove = this.mayChange ? button(t("library.delete"), { icon: "trash", kind: "quiet", onclick: () => this.confirmDelete(namespace, address) }) : null;
     this.tabs = tabs(t("library.tabs"), entries);
-    this.body.replaceChildren(h("div", { class: "library-head" }, h("div", {}, foreign(titleOf(namespace), "h2"), this.facts), remove), namespace.damage ? problem(new Error(namespace.damage)) : this.tabs);
+    this.body.replaceChildren(h("div", { class: "library-head" }, h("div", {}, foreign(titleOf(namespace), "h2"), this.facts, this.mayChange ? null : h("p", { class: "muted small" }, t("library.read_only"))), remove), namespace.damage ? problem(new Error(namespace.damage)) : this.tabs);
     this.documents.load();
     if (!namespace.documents && mayChange) [...this.tabs.querySelectorAll("[role=tab]")].at(-1).click();
   }

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[3]
 ALLOWED = {
     "retrieval/ncbi/client/transport.py": {"httpx"},
     "server/cli/ask.py": {"urllib.request"},
-    # It encodes a form with it, and sends it by the transport.
+    # The command that asks the server which it started, on the loopback address.
+    "server/serving/egress_proof.py": {"httpx"},
     # The database that the settings name, for state that servers share.
     "server/state/database.py": {"psycopg"},
 }

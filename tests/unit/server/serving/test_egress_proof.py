@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from server.serving.egress_proof import NOTHING, ProofFailed, _key, check, signed
+from models.errors import ArrowheadError
+from server.serving.egress_proof import NOTHING, _key, check, signed
 
 STATEMENT = {"format": 1, "verdict": NOTHING, "left": [], "asked": [{"model": "m", "outcome": "answered"}]}
 
@@ -21,7 +22,7 @@ def test_a_statement_is_checked_as_it_was_written() -> None:
 
     check(read)
     check(read, read["public_key"])
-    with pytest.raises(ProofFailed, match="another key"):
+    with pytest.raises(ArrowheadError, match="another key"):
         check(read, signed(STATEMENT, Ed25519PrivateKey.generate())["public_key"])
 
 
@@ -30,13 +31,13 @@ def test_a_statement_is_checked_as_it_was_written() -> None:
     [{"verdict": "something left"}, {"left": [1]}, {"signature": "AAAA"}, {"signature": "ä"}, {"public_key": 1}],
 )
 def test_a_change_is_told(change: dict[str, Any]) -> None:
-    with pytest.raises(ProofFailed, match="changed"):
+    with pytest.raises(ArrowheadError, match="changed"):
         check(signed(STATEMENT, Ed25519PrivateKey.generate()) | change)
 
 
 @pytest.mark.parametrize("other", [None, [], {}, {"format": 9}])
 def test_another_file_is_no_statement(other: object) -> None:
-    with pytest.raises(ProofFailed, match="no statement"):
+    with pytest.raises(ArrowheadError, match="no statement"):
         check(other)
 
 
@@ -47,5 +48,5 @@ def test_the_key_is_made_once_and_for_its_owner(tmp_path: Path) -> None:
     assert _key(file).private_bytes_raw() == first.private_bytes_raw()
     assert file.stat().st_mode & 0o077 == 0
     file.write_bytes(b"short")
-    with pytest.raises(ProofFailed, match="no key"):
+    with pytest.raises(ArrowheadError, match="no key"):
         _key(file)

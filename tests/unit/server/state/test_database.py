@@ -40,7 +40,7 @@ def test_servers_that_start_at_once_make_the_tables_once(postgres: Postgres) -> 
         with ThreadPoolExecutor(6) as threads:
             list(threads.map(lambda _: Database(url).migrate(), range(6)))
     with Database(url).connection() as connection:
-        assert connection.execute(TABLES).fetchone() == (19,)
+        assert connection.execute(TABLES).fetchone() == (20,)
         assert connection.execute("SELECT number FROM arrowhead_key_changes").fetchall() == [(0,)]
         assert connection.execute("SELECT DISTINCT hostname FROM _yoyo_log").fetchall() == [("",)]
 

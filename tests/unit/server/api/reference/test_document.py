@@ -26,7 +26,15 @@ from server.api.reference.document import TAGS, example_for, layer_body, operati
 from server.api.responses.schemas import parse_responses
 from server.api.retrieval.decisions import DecisionsRequest
 from server.api.retrieval.embeddings import EmbeddingsRequest, RerankRequest
-from server.api.retrieval.schemas import MAX_INPUTS, DocumentsBody, NamespaceBody, QueryBody, RemoveBody, SearchBody
+from server.api.retrieval.schemas import (
+    MAX_INPUTS,
+    DocumentsBody,
+    NamespaceBody,
+    QueryBody,
+    RemoveBody,
+    SearchBody,
+    TitleBody,
+)
 from server.api.retrieval.search import _checked
 from server.api.retrieval.verify import VerifyRequest, _check
 from server.app import Application, create_app
@@ -267,6 +275,7 @@ MODELS = {
         DocumentsBody,
         RemoveBody,
         QueryBody,
+        TitleBody,
         RenderBody,
     )
 }
