@@ -102,12 +102,17 @@ def create_app(services: Services) -> Application:
         app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
+    _add_middleware(app, services, kept)
+    return app
+
+
+def _add_middleware(app: Application, services: Services, kept: KeptReplies) -> None:
+    """Add the layers around the routes, the innermost first."""
     app.add_middleware(KeepAnswers, replies=kept)
     access_control = AccessControl(services.settings.server, services.key_lookup, services.rates)
     app.add_middleware(
         SecurityMiddleware, access_control=access_control, body_timeout_s=services.settings.server.body_timeout_s
     )
-    return app
 
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:

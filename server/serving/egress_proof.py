@@ -148,6 +148,9 @@ def _server(environment: Mapping[str, str], folder: Path, watch: Watch) -> Itera
     own = {
         "XDG_DATA_HOME": str(folder / "data"),
         "XDG_STATE_HOME": str(folder / "state"),
+        # No state or passages that other servers share.
+        "ARROWHEAD_STATE__URL": "",
+        "ARROWHEAD_RETRIEVAL__STORAGE": "files",
         "ARROWHEAD_RETRIEVAL__DATA_DIR": str(folder / "namespaces"),
         "ARROWHEAD_AUDIT__PATH": str(folder / "audit.jsonl"),
         "ARROWHEAD_SERVER__KEYS_FILE": str(folder / "keys.json"),

@@ -81,7 +81,9 @@ async def count_tokens(request: Request) -> Response:
     body = parse_count(sent)
     services.find(body.model, request.state.principal)
     encode = services.lifecycle.get().tokenizer.encode
-    return JSONResponse({"input_tokens": sum(len(encode(turn.content)) for turn in body.conversation())})
+    texts = [turn.content for turn in body.conversation()]
+    counted = await services.compute(request.state.owner, lambda: sum(len(encode(text)) for text in texts))
+    return JSONResponse({"input_tokens": counted})
 
 
 def _answers(services: Services, body: MessageRequest, request: Request) -> Answers:
