@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import unusual_words
-from scripts.training.tasks.turned_questions import opposite_of, statement_of
+from scripts.training.tasks.turned_questions import lowered, opposite_of, statement_of
 from scripts.verifier.samples import capital
 
 _DO: Final = re.compile(r"^(?P<aux>Does|Do|Did|Can|Could|May|Might|Should|Will) (?P<rest>.+)\?$")
@@ -39,6 +40,17 @@ _UNITS: Final = (
 _NEGATED: Final = re.compile(
     r"\b(is|are|was|were|can|could|may|must|should|will|has|have) (?!not\b|no\b|never\b|to\b|an?\b|the\b)(?=\w)"
 )
+# What A is to B, B may be to A.
+_MUTUAL: Final = re.compile(
+    r"\b(?:interact\w*|associat\w*|correlat\w*|relat\w*|link\w*|bind\w*|bound|between|differ\w*|similar\w*|equal\w*|"
+    r"overlap\w*|same|both|compar\w*|together|versus|or|and)\b"
+)
+_DIRECTED: Final = re.compile(
+    r"(?P<verb>(?!represent|remain|play|show|contain|provide|involve|describe|help)\w+)(?P<by> by)? "
+    r"(?P<object>(?!with\b|to\b|in\b|as\b|that\b|not\b|from\b|on\b|for\b|by\b|means\b|one\b)[^,;:()]+?)"
+    r"(?=,| (?:in|with|for|during|after|by|from|among|at|within|through|via|under|when|which|that|to|on|as)\b|\.?$)"
+)
+_LONGEST_ROLE: Final = 6  # words
 _DENIAL: Final = re.compile(r"\b(is|are|was|were|can|could|may|must|should|will|did|does|do)( not|not) (?=\w)")
 
 
@@ -103,12 +115,21 @@ def negated(text: str, draw: random.Random) -> str:
     return _NEGATED.sub(r"\1 not ", text, count=1) if _NEGATED.search(text) else ""
 
 
+def denied(text: str, draw: random.Random) -> str:
+    """Return a statement said the other way round: denied, or without its denial; "" where it is no statement."""
+    del draw
+    found = statement_of(text)
+    return found.said(denied=not found.denied) if found else ""
+
+
 def turned(text: str, draw: random.Random) -> str:
     """Return the text with one word turned to its opposite, "" where it has none."""
     return opposite_of(text, draw)
 
 
-CONTRARY: Final[Sequence[Callable[[str, random.Random], str]]] = (with_other_number, with_other_unit, negated, turned)
+CONTRARY: Final[Sequence[Callable[[str, random.Random], str]]] = (
+    with_other_number, with_other_unit, negated, turned, denied,
+)  # fmt: skip
 
 
 def with_other_name(text: str, pool: Mapping[str, Sequence[str]], draw: random.Random) -> str:
@@ -121,6 +142,25 @@ def with_other_name(text: str, pool: Mapping[str, Sequence[str]], draw: random.R
     if other.casefold() == name.casefold() or other.casefold() in text.casefold():
         return ""
     return re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", other, text)
+
+
+def with_roles_exchanged(text: str) -> str:
+    """Return a statement whose subject and object have changed places.
+
+    "" where they are not told apart, or what is said may hold both ways round.
+    """
+    found = statement_of(text)
+    parts = _DIRECTED.match(found.rest) if found and found.form != "there" else None
+    if found is None or parts is None or _MUTUAL.search(text):
+        return ""
+    subject, target = found.subject, parts["object"]
+    if max(len(subject.split()), len(target.split())) > _LONGEST_ROLE or (parts["by"] is None and found.form == "be"):
+        return ""
+    if not names_in(subject) or not names_in(target):
+        return ""
+    first = lowered(subject)
+    rest = f"{parts['verb']}{parts['by'] or ''} {first}{found.rest[parts.end('object') :]}"
+    return replace(found, subject=capital(target), rest=rest).said(denied=found.denied)
 
 
 def with_more(text: str, other: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from scripts.training.tasks.turned_questions import reworded, statement_of, whether
-from scripts.verifier.claims import CONTRARY, names_in, shape, with_more, with_other_name
+from scripts.verifier.claims import CONTRARY, names_in, shape, with_more, with_other_name, with_roles_exchanged
 from scripts.verifier.samples import CONTRADICTS, NEITHER, SUPPORTS, Sample, asked_whether, with_neighbour
 from scripts.verifier.study_samples import cut
 from server.methods.shared.sentences import split_sentences
@@ -23,6 +23,7 @@ class EditSamples:
     def __init__(self, texts: Sequence[str], seed: str) -> None:
         lines = [one.line for text in texts for one in split_sentences(text)]
         self._lines = [line for line in dict.fromkeys(lines) if 30 <= len(line) <= _LONGEST]
+        self._directed = [line for line in self._lines if with_roles_exchanged(line)]
         pool = defaultdict[str, set[str]](set)
         for line in random.Random(seed).sample(self._lines, min(_POOLED, len(self._lines))):
             for word in names_in(line):
@@ -73,6 +74,12 @@ class EditSamples:
                     yield self._sample(asked, draw.choice(edits), CONTRADICTS, draw)
             elif other := with_other_name(asked, self._pool, draw):
                 yield self._sample(other, line, NEITHER, draw)
+
+    def roles(self, number: int, draw: random.Random) -> Iterator[Sample]:
+        """Yield sentences that say what one thing does to another, each with its claim and with the roles exchanged."""
+        for line in draw.sample(self._directed, min(number, len(self._directed))):
+            yield self._sample(asked_whether(self._said(line, draw), draw), line, SUPPORTS, draw)
+            yield self._sample(asked_whether(with_roles_exchanged(line), draw), line, NEITHER, draw)
 
     def _unsaid(self, claim: str, draw: random.Random) -> str:
         """Return a claim that has another name, or says something more, "" where neither can be made."""
