@@ -43,7 +43,7 @@ _NEGATED: Final = re.compile(
 # What A is to B, B may be to A.
 _MUTUAL: Final = re.compile(
     r"\b(?:interact\w*|associat\w*|correlat\w*|relat\w*|link\w*|bind\w*|bound|between|differ\w*|similar\w*|equal\w*|"
-    r"overlap\w*|same|both|compar\w*|together|versus|or|and)\b"
+    r"overlap\w*|same|both|compar\w*|together|versus)\b"
 )
 _DIRECTED: Final = re.compile(
     r"(?P<verb>(?!represent|remain|play|show|contain|provide|involve|describe|help)\w+)(?P<by> by)? "
@@ -156,7 +156,7 @@ def with_roles_exchanged(text: str) -> str:
     subject, target = found.subject, parts["object"]
     if max(len(subject.split()), len(target.split())) > _LONGEST_ROLE or (parts["by"] is None and found.form == "be"):
         return ""
-    if not names_in(subject) or not names_in(target):
+    if not names_in(f"{subject} {target}"):
         return ""
     first = lowered(subject)
     rest = f"{parts['verb']}{parts['by'] or ''} {first}{found.rest[parts.end('object') :]}"
