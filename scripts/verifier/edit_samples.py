@@ -22,17 +22,17 @@ class EditSamples:
 
     def __init__(self, texts: Sequence[str], seed: str) -> None:
         lines = [one.line for text in texts for one in split_sentences(text)]
-        self._lines = [line for line in dict.fromkeys(lines) if 30 <= len(line) <= _LONGEST]
-        self._directed = [line for line in self._lines if with_roles_exchanged(line)]
+        self.lines = [line for line in dict.fromkeys(lines) if 30 <= len(line) <= _LONGEST]
+        self._directed = [line for line in self.lines if with_roles_exchanged(line)]
         pool = defaultdict[str, set[str]](set)
-        for line in random.Random(seed).sample(self._lines, min(_POOLED, len(self._lines))):
+        for line in random.Random(seed).sample(self.lines, min(_POOLED, len(self.lines))):
             for word in names_in(line):
                 pool[shape(word)].add(word)
         self._pool = {kind: sorted(words) for kind, words in pool.items() if len(words) > 3}
 
     def draw(self, number: int, draw: random.Random) -> Iterator[Sample]:
         """Yield about a third each: what a sentence says, its contrary, and the same of another name."""
-        for line in draw.sample(self._lines, min(number, len(self._lines))):
+        for line in draw.sample(self.lines, min(number, len(self.lines))):
             claim, wanted = self._said(line, draw), draw.random()
             if wanted < 0.34:
                 yield self._sample(asked_whether(claim, draw), line, SUPPORTS, draw)
@@ -57,7 +57,7 @@ class EditSamples:
     def turned(self, number: int, draw: random.Random) -> Iterator[Sample]:
         """Yield questions of yes or no made of sentences, as many with the sentence denied or turned."""
         found = 0
-        for line in draw.sample(self._lines, len(self._lines)):
+        for line in draw.sample(self.lines, len(self.lines)):
             statement = statement_of(line)
             if statement is None:
                 continue
@@ -83,7 +83,7 @@ class EditSamples:
 
     def _unsaid(self, claim: str, draw: random.Random) -> str:
         """Return a claim that has another name, or says something more, "" where neither can be made."""
-        more = with_more(claim, draw.choice(self._lines)) if draw.random() < 0.5 else ""
+        more = with_more(claim, draw.choice(self.lines)) if draw.random() < 0.5 else ""
         return more or with_other_name(claim, self._pool, draw)
 
     def _said(self, line: str, draw: random.Random) -> str:
@@ -95,5 +95,5 @@ class EditSamples:
         return again.said(denied=statement.denied)
 
     def _sample(self, query: str, line: str, verdict: int, draw: random.Random) -> Sample:
-        evidence = with_neighbour(line, [draw.choice(self._lines)], draw, 0.12)
+        evidence = with_neighbour(line, [draw.choice(self.lines)], draw, 0.12)
         return Sample("edits", query, cut(evidence), int(verdict != NEITHER), verdict)

@@ -21,6 +21,9 @@ _OTHER_NAME: Final = 0.2
 _OTHER_LANGUAGE: Final = 0.35
 _TITLED: Final = 0.3
 _BESIDE: Final = 0.2
+_OTHER_FACT: Final = 0.08
+# The words of a question that are no names.
+_ASPECT: Final = re.compile(r"(?<![\w{])[^\W\d_-]{4,}")
 
 
 class FrameSamples:
@@ -35,7 +38,26 @@ class FrameSamples:
         """Yield questions of yes or no in English, of the frames that also teach the default model."""
         for _ in range(number):
             slots = random_slots(Names(Values(draw)), draw)
-            yield self._sample("frames", self._framed(draw.choice(self._frames), draw), slots, draw)
+            said, asked, verdict = self._framed(draw.choice(self._frames), draw)
+            if draw.random() < _OTHER_FACT and (other := self._figure(asked, draw)):
+                said, verdict = other, NEITHER
+            yield self._sample("frames", (said, asked, verdict), slots, draw)
+
+    def _figure(self, asked: str, draw: random.Random) -> str:
+        """Return a figure of what a question is about, which answers none of yes or no; "" where there is none."""
+        said = [said for one in self._facts for said in one["says"] if "{number}" in said]
+        fits = [one for one in said if any(f"{{{name}}}" in one for name in _SLOT.findall(asked))]
+        return draw.choice(fits) if fits else ""
+
+    def general(self, number: int, lines: Sequence[str], draw: random.Random) -> Iterator[Sample]:
+        """Yield questions for a name with real sentences that have their words but not the name."""
+        asks = [(asked, re.findall(_ASPECT, asked)) for one in self._facts for asked in one["asks"]]
+        of_word = {word: [line for line in lines if word in line.lower()] for _, words in asks for word in words}
+        fits = [(asked, word) for asked, words in asks for word in words if of_word[word]]
+        for _ in range(number):
+            asked, word = draw.choice(fits)
+            slots = random_slots(Names(Values(draw)), draw)
+            yield Sample("general", filled(asked, slots), draw.choice(of_word[word]), 0, NEITHER)
 
     def spoken(self, number: int, draw: random.Random) -> Iterator[Sample]:
         """Yield questions of yes or no in four languages, some about what held once."""

@@ -8,12 +8,14 @@ import pytest
 
 from scripts.verifier.claims import (
     claim_of,
+    denied,
     negated,
     shape,
     with_more,
     with_other_name,
     with_other_number,
     with_other_unit,
+    with_roles_exchanged,
 )
 
 DRAW = random.Random(1)
@@ -78,3 +80,24 @@ def test_a_claim_says_more_than_its_sentence() -> None:
     said = with_more("Milk is suitable for all children.", "Honey was found in four of the jars.")
     assert said == "Milk is suitable for all children, and was found in four of the jars."
     assert with_more("Four jars.", "Honey was found in four of the jars.") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        ("Dapsone inhibits GYPA in erythrocytes.", "GYPA inhibits dapsone in erythrocytes."),
+        ("Fabry disease is caused by variants of GLA.", "Variants of GLA is caused by fabry disease."),
+        ("Dapsone is associated with GYPA in erythrocytes.", ""),
+        ("There is no cure of Fabry disease in children.", ""),
+        ("Fourteen people were asked about their sleep.", ""),
+    ],
+)
+def test_what_acts_and_what_it_acts_on_change_places(text: str, edited: str) -> None:
+    """Or nothing, where both ways may hold."""
+    assert with_roles_exchanged(text) == edited
+
+
+def test_a_statement_is_denied_whole() -> None:
+    assert denied("Dapsone inhibits GYPA in erythrocytes.", DRAW) == "Dapsone does not inhibit GYPA in erythrocytes."
+    assert denied("Dapsone does not inhibit GYPA in cells.", DRAW) == "Dapsone inhibits GYPA in cells."
+    assert denied("Four jars.", DRAW) == ""

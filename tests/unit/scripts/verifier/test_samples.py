@@ -101,6 +101,23 @@ def test_what_people_wrote_is_supported_and_an_edit_of_it_is_not() -> None:
     assert all(one.verdict in (CONTRADICTS, NEITHER) for one in found[1:])
 
 
+def test_what_acts_on_what_is_asked_both_ways_round_and_told_one_way() -> None:
+    edits = EditSamples(
+        ["Dapsone inhibits GYPA in erythrocytes.", "Fourteen people were asked about their sleep."], "seed"
+    )
+    said, turned = edits.roles(9, random.Random(1))
+    assert (said.verdict, turned.verdict) == (SUPPORTS, NEITHER)
+    assert "GYPA inhibits dapsone in erythrocytes" in turned.query
+
+
+def test_a_sentence_with_the_words_of_a_question_and_not_its_name_is_beside_the_point() -> None:
+    lines = ["The half-life is long.", "Bioavailability is the share of a dose that reaches the circulation."]
+    found = list(FrameSamples().general(60, lines, random.Random(2)))
+    assert {one.verdict for one in found} == {NEITHER}
+    assert {one.relevance for one in found} == {0}
+    assert {one.evidence for one in found} == set(lines)
+
+
 def test_one_letter_is_wrong_in_a_misspelt_text() -> None:
     assert misspelt("12 34", random.Random(1)) == "12 34"
     for seed in range(20):
