@@ -7,8 +7,8 @@ Used by MedRAG, i-MedRAG and WeiseEule where the model cannot write, or on reque
 3. yes or no is read from them, by the model where it was trained to    ``_worded``
 4. a choice is the one whose statement they support                     ``_chosen``
 
-Where no sentence reaches the verifier's bar of quotes, the nearest one is shown as such, and the outcome is
-``not_found``; where none reaches that of answers, the quotes are ``partial``.
+Where no sentence reaches the verifier's bar of quotes, the outcome is ``not_found``, and the nearest one is shown as
+such if it reaches the bar of screening; where none reaches the bar of answers, the quotes are ``partial``.
 """
 
 from __future__ import annotations
@@ -253,7 +253,9 @@ def _about(one: JudgedSentence) -> str:
 
 
 def _nearest(reading: Reading, found: Sequence[RankedPassage]) -> Extract:
-    return Extract(reading.ranked[:1], found, "", "not_found", _NEAREST if reading.ranked else _NOTHING)
+    """Return the best sentence as the nearest one, where it has to do with the question at all."""
+    nearest = reading.ranked[:1] if reading.best >= reading.points.screen else ()
+    return Extract(nearest, found, "", "not_found", _NEAREST if nearest else _NOTHING)
 
 
 def _read_step(reading: Reading) -> str:

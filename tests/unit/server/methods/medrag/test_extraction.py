@@ -58,12 +58,19 @@ async def test_the_sentence_that_answers_is_quoted_with_its_passage(bench: Any, 
 async def test_what_no_passage_answers_is_not_found(bench: Any) -> None:
     """The nearest sentence is shown as such, with its source; it is not an answer."""
     async with bench() as made:
-        events = await made.ask("Which drug reverses the effects of amiodarone on the thyroid?", synthesis="extractive")
+        events = await made.ask("Protamine reverses heparin in which newborn cats?", synthesis="extractive")
     assert shown(events).startswith("Nothing that was found answers this question. Nearest: ")
     last = done(events)
     assert (last.outcome, last.details["abstained"]) == ("not_found", True)
     assert len(references(events)) == 1 and "Read, not cited:" in shown(events)
     assert all(event.is_ours for event in events if isinstance(event, TextDelta) and event.channel == "answer")
+
+
+async def test_what_has_nothing_to_do_with_the_question_is_not_shown_as_near(bench: Any) -> None:
+    async with bench() as made:
+        events = await made.ask("Which drug reverses the effects of amiodarone on the thyroid?", synthesis="extractive")
+    assert shown(events) == "Nothing that was found answers this question."
+    assert (done(events).outcome, references(events)) == ("not_found", [])
 
 
 async def test_yes_and_no_are_said_where_the_verifier_is_sure(bench: Any) -> None:
