@@ -1,6 +1,7 @@
 """Evaluate a method that reads a corpus (MedRAG, WeiseEule) on BioASQ's questions, through an endpoint.
 
     python scripts/evals/clinfo.py corpus FOLDER/corpus.jsonl.gz --xml corpus.xml
+    arrowhead namespace create bioasq
     arrowhead namespace add bioasq corpus.xml                      then: arrowhead serve
     python scripts/evals/bioasq.py FOLDER --model NAME:medrag --options '{"namespaces": ["bioasq"]}' --forms yesno
 
