@@ -142,6 +142,7 @@ _FIELDS: Final[Mapping[str, Any]] = {
     "namespaces": frozenset[str] | None,
     "methods": frozenset[str] | None,
     "documents": frozenset[str] | None,
+    "site_tools": tuple[str, ...],
 }
 
 

@@ -188,7 +188,8 @@ class Answers:
         self._asks = [replace(ask, salt=services.salt_for(ask.key_id)) for ask in asks]
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
         is_plain = served.name == DIRECT
-        self._egress = None if is_plain else services.egress
+        calls_nobody = is_plain and not any(ask.site_tools for ask in asks)
+        self._egress = None if calls_nobody else services.egress
         unsafe = is_plain or services.settings.server.answer_images == "on"
         self._safe = None if unsafe else [EventSanitizer() for _ in asks]
         self._addresses = [EventAddresses("") for _ in asks]
