@@ -21,6 +21,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
+
 from retrieval.storage.files import FILE_MODE, make_folder
 from server.egress.policy import NOTHING_LEFT
 from server.methods.base import (
@@ -31,12 +34,15 @@ from server.methods.base import (
     Event,
     Evidence,
     EvidenceRead,
+    Message,
     Retrieved,
+    Sampling,
     Step,
     TextDelta,
     ToolCalled,
     TranscriptDelta,
 )
+from server.tape import RecordingTape
 from server.types import id_of_digest
 
 log = logging.getLogger(__name__)
@@ -60,9 +66,10 @@ class TraceHead:
 
 
 class TraceRecorder:
-    """Collect the events of one answer into one JSON-serializable record."""
+    """Collect the events of one answer into one JSON-serializable record, and its look-ups on ``tape``."""
 
     def __init__(self, ask: AnswerRequest) -> None:
+        self.tape = RecordingTape()
         self._ask = ask
         self._spans: list[list[str]] = []
         self._calls: list[dict[str, Any]] = []
@@ -122,7 +129,38 @@ class TraceRecorder:
             "outcome": done.outcome if done else None,
             "support": done.support.record if done and done.support else None,
             "details": dict(done.details) if done else {},
+            "request": _request_record(self._ask),
+            "evidence": self.tape.packed(),
         }
+
+
+_FIELDS: Final[Mapping[str, Any]] = {
+    "messages": tuple[Message, ...],
+    "prompt": str | None,
+    "sampling": Sampling,
+    "options": dict[str, Any],
+    "namespaces": frozenset[str] | None,
+    "methods": frozenset[str] | None,
+    "documents": frozenset[str] | None,
+    "site_tools": tuple[str, ...],
+}
+
+
+def _request_record(ask: AnswerRequest) -> dict[str, Any] | None:
+    """Return what ``request_of`` makes a request of again, None for one with a client's own grammar or tools."""
+    if ask.grammar is not None or ask.tools is not None:
+        return None
+    return {name: to_jsonable_python(getattr(ask, name)) for name in _FIELDS}
+
+
+def request_of(record: Mapping[str, Any], request_id: str) -> AnswerRequest:
+    """Return the recorded request under a new id.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
+    known = {name: TypeAdapter(kind).validate_python(record.get(name)) for name, kind in _FIELDS.items()}
+    return AnswerRequest(request_id=request_id, **known)
 
 
 class TraceStore(Protocol):

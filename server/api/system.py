@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -15,7 +16,8 @@ from server.api.declarations import SSE_ENDS, Reply, errors, parameter
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.engine.lifecycle import State
 from server.error_mapping import RETRY_AFTER_S
-from server.errors import TRACE_UNKNOWN, RequestError
+from server.errors import TRACE_UNKNOWN, InvalidRequest, RequestError
+from server.exports import differences
 from server.exports.formats import FORMATS, check_export, export
 from server.observability.metrics import engine_kind
 from server.types import id_of_digest
@@ -82,6 +84,21 @@ class Trace(Reply):
     model: str
     created: int
     choices: list[dict[str, Any]]
+
+
+class Differences(Reply):
+    """Tell in what two answers differ.
+
+    ``differs`` has ``gone`` and ``new`` lines for each aspect that does: calls, evidence, answer, outcome. ``articles``
+    is null unless both are reviews of literature.
+    """
+
+    object: Literal["arrowhead.differences"]
+    since: str
+    trace_id: str
+    equal: bool
+    differs: dict[str, dict[str, list[str]]]
+    articles: dict[str, Any] | None
 
 
 class Stopped(Reply):
@@ -206,6 +223,26 @@ async def export_trace(request: Request, trace_id: str) -> Response:
     written = await services.compute(request.state.owner, lambda: export(text, form))
     headers = {"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{written.name}"'}
     return Response(written.data, media_type=written.media_type, headers=headers)
+
+
+@router.get(
+    "/v1/traces/{trace_id}/differences",
+    tags=["Answers"],
+    summary="Tell in what an answer differs from an earlier one, and which articles of a review are new, gone, changed",
+    openapi_extra={"parameters": [{**parameter("since", "query", {"type": "string"}), "required": True}]},
+    responses={200: {"model": Differences}, **errors(400, 404, 429)},
+)
+async def trace_differences(request: Request, trace_id: str) -> Response:
+    since = request.query_params.get("since")
+    if not since:
+        raise InvalidRequest("since: the id of the earlier answer", param="since")
+    before, after = await _trace(request, since), await _trace(request, trace_id)
+    services: Services = request.app.state.services
+    found = await services.compute(
+        request.state.owner, lambda: differences.trace_differences(json.loads(before), json.loads(after))
+    )
+    head = {"object": "arrowhead.differences", "since": since, "trace_id": trace_id}
+    return JSONResponse(head | found, headers={"Cache-Control": "no-store"})
 
 
 class _FollowedReply(Response):

@@ -46,8 +46,11 @@ Level = Literal["metadata", "request"]
 Decision = Literal["allowed", "refused", "withheld"]
 # open: first line of a file; torn: closes off a line that a killed process left unfinished; break: the log before this
 # line was not as its head says; gap: lines could not be written before this one. send: right before a call goes out,
-# reply: after it, shared: an equal call of another answer was under way and its reply was used.
-Event = Literal["open", "start", "stop", "send", "reply", "shared", "refused", "withheld", "torn", "break", "gap"]
+# reply: after it, shared: an equal call of another answer was under way and its reply was used. local: right before a
+# call of a tool on this machine.
+Event = Literal[
+    "open", "start", "stop", "send", "local", "reply", "shared", "refused", "withheld", "torn", "break", "gap"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

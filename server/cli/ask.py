@@ -24,6 +24,7 @@ from server.printable import for_json, for_log
 if TYPE_CHECKING:
     from urllib.error import HTTPError
 
+    from server.exports.differences import Difference
     from server.methods.base import AnswerRequest
     from server.settings.schema import Settings
     from server.wiring.services import ServedModel, Services
@@ -73,6 +74,122 @@ def ask(
     else:
         _ask_in_process(spec, settings)
     return 0
+
+
+@with_setting_flags(_FLAGS)
+def replay(
+    cli_settings: CommandLineSettings,
+    trace: Annotated[str, typer.Argument(help="file of a trace (or of ask --json), or the id of an answer")],
+    url: Annotated[
+        str | None, typer.Option(help="server that has the trace; unset: traces.dir of the settings")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="API key of that server")] = None,
+    choice: Annotated[int, typer.Option(min=0, help="which of several choices")] = 0,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="another model than the recorded one")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print what differs as JSON")] = False,
+) -> int:
+    import asyncio
+
+    from server.exports.differences import answer_differences
+    from server.settings.loading import SettingsInvalid
+
+    settings = cli_settings.load()
+    try:
+        recorded = _recorded_trace(trace, url, key, settings)
+        record = _choice_of(recorded, choice)
+        asked = model or str(recorded.get("model") or "")
+        question = Question(text=str(record.get("question", "")), model=asked or None, options={})
+        question, settings = _prepared(question, settings)
+        again, unrecorded = asyncio.run(_replayed(question, settings, record))
+    except ArrowheadError as error:
+        raise SettingsInvalid(f"{trace}: cannot be replayed: {error.message}") from error
+    found = answer_differences(record, again)
+    if as_json:
+        differs = {one.aspect: one.record for one in found}
+        told = {"trace": recorded.get("id"), "recorded_model": recorded.get("model"), "model": question.model}
+        _print_json({**told, "equal": not found, "differs": differs, "unrecorded": unrecorded, "answer": again})
+    else:
+        _print_differences(question, found, unrecorded)
+    return 1 if found else 0
+
+
+def _recorded_trace(trace: str, url: str | None, key: str | None, settings: Settings) -> dict[str, Any]:
+    """Return a trace by its file, its id at a server, or its id in the folder of the settings."""
+    import re
+    from pathlib import Path
+
+    from server.traces import FILE_NAME
+
+    path = Path(trace)
+    try:
+        if url:
+            base = url.rstrip("/").removesuffix("/v1")
+            found = _call(f"{base}/v1/traces/{trace}", key)
+        elif path.is_file():
+            found = json.loads(path.read_text(encoding="utf-8"))
+        elif settings.traces.dir is not None and re.fullmatch(r"[\w-]{1,80}", trace):
+            with (settings.traces.dir / FILE_NAME).open(encoding="utf-8") as lines:
+                found = next((json.loads(line) for line in lines if f'"id": "{trace}"' in line[:200]), None)
+        else:
+            found = None
+    except (OSError, ValueError) as error:
+        raise RequestError(str(error)) from error
+    if not isinstance(found, dict):
+        raise RequestError("there is no such file, nor such a trace in traces.dir; --url names a server that has it")
+    return found
+
+
+def _choice_of(trace: Mapping[str, Any], number: int) -> dict[str, Any]:
+    choices = trace.get("choices", [trace])
+    if not isinstance(choices, list) or not number < len(choices) or not isinstance(choices[number], dict):
+        raise RequestError(f"the trace has no choice {number}")
+    record: dict[str, Any] = choices[number]
+    if not record.get("request") or not record.get("evidence"):
+        raise RequestError(
+            "the trace has no recorded evidence: it is of an earlier version, of a request with tools or a grammar of "
+            "its client, or of an answer that read more than is recorded"
+        )
+    return record
+
+
+async def _replayed(
+    question: Question, settings: Settings, record: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Answer a recorded request from its record; return the new record, and the look-ups that were not recorded."""
+    from server.tape import ReplayingTape, use
+    from server.traces import TraceRecorder, request_of
+
+    try:
+        tape = ReplayingTape.of(record["evidence"])
+        request = request_of(record["request"], f"replay-{uuid.uuid4().hex}")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RequestError("the recorded evidence is damaged") from error
+    async with _loaded(question, settings, request) as (_, served, _):
+        recorder = TraceRecorder(request)
+        use(tape)
+        failure = None
+        try:
+            async with aclosing(served.method.answer(request)) as events:
+                async for event in events:
+                    recorder.feed(event)
+        except ArrowheadError as error:
+            failure = error.fault.code
+        return recorder.record(failure), tape.unrecorded
+
+
+def _print_differences(question: Question, found: Sequence[Difference], unrecorded: Sequence[str]) -> None:
+    from server.exports.differences import ASPECTS
+
+    _print(f"> {question.text}")
+    differing = {one.aspect: one for one in found}
+    for aspect in ASPECTS:
+        _print(f"{aspect}: {'differs' if aspect in differing else 'equal'}")
+        if aspect in differing:
+            for sign, lines in (("-", differing[aspect].gone), ("+", differing[aspect].new)):
+                for line in lines:
+                    _print(f"  {sign} {line}")
+    for look_up in unrecorded:
+        _print(f"not recorded: {look_up}")
 
 
 def options_of(texts: Sequence[str]) -> dict[str, Any]:
@@ -128,8 +245,9 @@ def _prepared(question: Question, settings: Settings) -> tuple[Question, Setting
     """Return both with the model that the question names, and set up the log."""
     from server.observability.observer import setup_logging
     from server.wiring.models import with_model
+    from server.wiring.services import AUTO_ID
 
-    if question.model:
+    if question.model and question.model != AUTO_ID:
         settings, name = with_model(settings, question.model)
         question = replace(question, model=name)
     log = settings.log
@@ -143,10 +261,12 @@ async def _answer_here(question: Question, settings: Settings) -> None:
 
 
 async def _record_here(question: Question, settings: Settings) -> dict[str, Any]:
+    from server.tape import use
     from server.traces import TraceRecorder
 
     async with _loaded(question, settings) as (_, served, request):
         recorder = TraceRecorder(request)
+        use(recorder.tape)
         async with aclosing(served.method.answer(request)) as events:
             async for event in events:
                 recorder.feed(event)
@@ -154,8 +274,10 @@ async def _record_here(question: Question, settings: Settings) -> dict[str, Any]
 
 
 @asynccontextmanager
-async def _loaded(question: Question, settings: Settings) -> AsyncIterator[tuple[Services, ServedModel, AnswerRequest]]:
-    """Load the model of a question whose options are valid, and close all at the end."""
+async def _loaded(
+    question: Question, settings: Settings, recorded: AnswerRequest | None = None
+) -> AsyncIterator[tuple[Services, ServedModel, AnswerRequest]]:
+    """Load the model of a question whose options are valid, or of a recorded request, and close all at the end."""
     from server.auth.authentication import ApiKeyLookup
     from server.wiring.bootstrap import Opened, build_services
     from server.wiring.state import open_database
@@ -163,7 +285,7 @@ async def _loaded(question: Question, settings: Settings) -> AsyncIterator[tuple
     services = build_services(settings, Opened(ApiKeyLookup(()), open_database(settings)))
     try:
         # Before the model is loaded, which takes long: a misspelt option fails at once.
-        served, request = _checked(question, services)
+        served, request = _checked(question, services, recorded)
         began = time.monotonic()
         services.start()
         await services.loaded()
@@ -176,11 +298,15 @@ async def _loaded(question: Question, settings: Settings) -> AsyncIterator[tuple
         await services.close()
 
 
-def _checked(question: Question, services: Services) -> tuple[ServedModel, AnswerRequest]:
+def _checked(
+    question: Question, services: Services, recorded: AnswerRequest | None
+) -> tuple[ServedModel, AnswerRequest]:
     from server.auth.authentication import OPERATOR
     from server.methods.base import AnswerRequest, Message, Sampling
 
     served = services.find(question.model or f"{services.lifecycle.card.name}:{question.method}", OPERATOR)
+    if recorded is not None:
+        return served, recorded
     request = AnswerRequest(
         request_id=f"ask-{uuid.uuid4().hex}",
         messages=(Message("user", question.text),),
@@ -195,9 +321,11 @@ async def _answer(question: Question, services: Services, served: ServedModel, r
     from server.egress.policy import NOTHING_LEFT
     from server.methods.base import CallReplied, Done, Evidence, Step
     from server.methods.shared.call_lines import call_line
+    from server.tape import use
     from server.traces import TraceRecorder
 
     recorder = TraceRecorder(request)
+    use(recorder.tape)
     references: list[dict[str, Any]] = []
     if not question.as_json:
         _print(f"> {question.text}")

@@ -73,6 +73,7 @@ def _application() -> typer.Typer:
     app.callback()(_arrowhead)
     app.command("serve", help="serve the OpenAI API")(serve)
     app.command("ask", help="answer one question")(ask.ask)
+    app.command("replay", help="answer again from what a trace recorded, and tell what differs")(ask.replay)
     app.add_typer(models.app, name="models")
     app.add_typer(namespaces.app, name="namespace")
     app.add_typer(search.index_app, name="index")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 FORMAT: Final = "arrowhead-review/1"
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?", re.ASCII)
 _MAX_BYTES: Final = 32 * 2**20
+_MAX_STORED: Final = 10
 
 _FLAGS = ALL_FLAGS - {"--host", "--port", "--trace-dir", "--model"}
+_ENDS: Final = ("before", "after")
 _NOT_WHOLE = frozenset({"call_failed", "cut"})
 
 app = verbs("questions whose literature is reviewed again: only what is new is told")
@@ -84,12 +86,55 @@ def run(
             raise RequestError(f"{name}: the literature could not be reviewed: {_reason(record)}; nothing is changed")
         news = news_of(saved, review)
         moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        store.write(with_run(saved, news, moment))
+        store.write(with_run(saved, news, moment, review))
     if as_json:
         print(json.dumps(_as_dict(saved, news, record), ensure_ascii=False, indent=2))
     else:
         _show(saved, news, record, review)
     return 0
+
+
+@app.command(help="tell which articles two runs have alone, and what changed in those of both")
+def diff(
+    name: Name,
+    before: Annotated[
+        int | None, typer.Option(metavar="RUN", help="the earlier run; default: the last but one")
+    ] = None,
+    after: Annotated[int | None, typer.Option(metavar="RUN", help="the later run; default: the last")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print it as JSON")] = False,
+) -> int:
+    from server.exports.differences import review_differences
+    from server.methods.shared.evidence_table import Review, review_of
+
+    store = _store()
+    store.read_path(name)
+    saved = store.read(name)
+    last = saved.runs if after is None else after
+    stored = {one["run"]: one for one in saved.stored}
+    pair = [stored.get(run) for run in (last - 1 if before is None else before, last)]
+    if pair[0] is None or pair[1] is None:
+        there = ", ".join(map(str, stored)) or "none"
+        raise RequestError(f"{name}: two stored runs are compared; there are: {there}; arrowhead review run {name}")
+    reviews = [review_of(one["details"] if one else {}) or Review() for one in pair]
+    found = review_differences(*reviews)
+    if as_json:
+        runs = {
+            place: {key: one[key] for key in ("run", "moment")} for place, one in zip(_ENDS, pair, strict=True) if one
+        }
+        print(json.dumps(runs | found, ensure_ascii=False, indent=2))
+    else:
+        _show_differences(found, [f"run {one['run']} ({one['moment']})" for one in pair if one])
+    return 0
+
+
+def _show_differences(found: Mapping[str, Any], runs: Sequence[str]) -> None:
+    print(f"{runs[0]} and {runs[1]}: {found['same']} articles are the same.")
+    for sign, kind in (("+", "new"), ("-", "gone"), ("~", "changed")):
+        for one in found[kind]:
+            reason = f": {one['reason']}" if one.get("reason") else ""
+            print(f"  {sign} {one['title']} ({one['uid']}){reason}")
+            for change in one.get("changes", ()):
+                print(f"      {change['what']}: {change['before'] or 'nothing'} -> {change['after'] or 'nothing'}")
 
 
 @app.command("list", help="list the saved questions")
@@ -134,6 +179,7 @@ class SavedReview:
     last_run: str = ""
     runs: int = 0
     known: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    stored: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +202,15 @@ def news_of(saved: SavedReview, review: Review) -> News:
     return News(tuple(row for row in review.rows if row.uid not in saved.known), notices)
 
 
-def with_run(saved: SavedReview, news: News, moment: str) -> SavedReview:
+def with_run(saved: SavedReview, news: News, moment: str, review: Review | None = None) -> SavedReview:
     """Return the saved review after a run at ``moment``; articles stay known, also those not found again."""
     known = {uid: dict(one) for uid, one in saved.known.items()}
     known |= {row.uid: {"title": row.title, "since": moment[:10], "retracted": False} for row in news.new}
     for uid, _ in news.retracted:
         known[uid]["retracted"] = True
-    return replace(saved, known=known, last_run=moment, runs=saved.runs + 1)
+    details = {} if review is None else review.details
+    stored = [*saved.stored, {"run": saved.runs + 1, "moment": moment, "details": details}]
+    return replace(saved, known=known, last_run=moment, runs=saved.runs + 1, stored=stored[-_MAX_STORED:])
 
 
 def _store() -> SavedReviews:

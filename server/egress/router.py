@@ -269,6 +269,14 @@ class Egress:
         await self._record_ahead(record)
         self._add(egress_context, request.host, request.classes)
 
+    async def record_local(self, egress_context: EgressContext, request: OutboundRequest) -> None:
+        """Record a request to a program of this machine that the operator named, right before it is made.
+
+        Raises:
+            NcbiRefusedByEgress: the log cannot be written.
+        """
+        await self._record_ahead(replace(_request_entry(egress_context, request), event="local"))
+
     async def record_reply(self, egress_context: EgressContext, request: OutboundRequest, reply: InboundReply) -> None:
         """Record the outcome of an authorized request in the audit log, right after the request ended."""
         with suppress(AuditFailed):  # already logged; the line before records what left

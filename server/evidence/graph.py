@@ -32,8 +32,10 @@ from retrieval.observer import NullObserver, Tracer
 from server.egress.policy import EgressContext
 from server.egress.router import Egress, InboundReply, OutboundRequest
 from server.evidence.encoders import EncoderPool
+from server.evidence.ncbi import admitted, through_tape
 from server.evidence.text_cache import DEFAULT_BYTES, TextCache
 from server.methods.base import AnswerRequest
+from server.tape import is_replaying, taped
 from server.types import EgressMode
 
 _SUMMARY: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esummary.fcgi?db=pubmed&retmode=json&id="
@@ -181,12 +183,13 @@ class GraphService:
         Raises:
             EgressRaised: the mode is above that of the request's key.
         """
-        return AnswerGraph(self, self._spoke, self._egress, self._egress.admit(ask.request_id, ask.key_id, egress))
+        return AnswerGraph(self, self._spoke, self._egress, admitted(self._egress, ask, egress))
 
     @property
     def place(self) -> GraphLocation:
         return self._place
 
+    @taped("links", Linked, lambda _, question, extractor=None: (question, extractor is not None), GraphError)
     async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
         """Link the question's mentions to nodes of the graph.
 
@@ -203,6 +206,7 @@ class GraphService:
             part.annotate(found=len(linked.mentions))
         return linked
 
+    @taped("broader", Mention | None, lambda _, text, mention: (text, mention), GraphError)
     async def broader(self, text: str, mention: Mention) -> Mention | None:
         return await (await self.opened()).linker.broader(text, mention)
 
@@ -270,7 +274,17 @@ class AnswerGraph:
         return " and ".join(self._used.values())
 
     async def neighbourhood(self, node: Node) -> Neighbourhood:
-        """Return the statements on a node and its neighbours.
+        """Return the statements on a node and its neighbours; raises as ``_found``."""
+        found = await self._found(node)
+        if is_replaying():
+            # The store of this machine may have other rows by now, so that the statements are encoded anew.
+            found = replace(found, statements=tuple(replace(one, row=_NO_ROW) for one in found.statements))
+        self._used[found.graph] = found.release
+        return found
+
+    @taped("graph", Neighbourhood, lambda self, node: node.node_id, GraphError)
+    async def _found(self, node: Node) -> Neighbourhood:
+        """Look up a node here and, where that is allowed, at SPOKE.
 
         Raises:
             GraphError or NcbiRefusedByEgress: SPOKE failed or was refused, and the
@@ -282,7 +296,6 @@ class AnswerGraph:
             if self._spoke is not None and not (self._asker.mode == "local-first" and local.statements):
                 found = await self._outside(self._spoke, node, local)
             part.annotate(source="here" if found is local else "spoke", found=len(found.statements))
-        self._used[found.graph] = found.release
         return found
 
     async def encode(self, question: str) -> Floats:
@@ -296,7 +309,7 @@ class AnswerGraph:
 
         An article without a record here, and one whose record cannot be read in time, is not among them.
         """
-        fetch = partial(self._egress.fetch_here, egress_context=self._asker)
+        fetch = through_tape(partial(self._egress.fetch_here, egress_context=self._asker), "here")
         session = NcbiSession(fetch, self._egress.site_of("local-first"))
         found: set[str] = set()
         with suppress(TimeoutError):

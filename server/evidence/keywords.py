@@ -18,7 +18,14 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.corpus.store.base import PassageFilter, PassageStore
-from retrieval.errors import INDEX_TOO_LARGE, IndexDamaged, IndexFault, NamespaceDamaged, NamespaceInvalid
+from retrieval.errors import (
+    INDEX_TOO_LARGE,
+    IndexDamaged,
+    IndexFault,
+    NamespaceDamaged,
+    NamespaceInvalid,
+    RetrievalError,
+)
 from retrieval.index.base import Ids
 from retrieval.lexical.keyword_frequency.index import KeywordIndex, Spelling, mentions_in, spellings_of
 from retrieval.lexical.keyword_frequency.pes2 import (
@@ -45,6 +52,7 @@ from server.methods.weiseeule.library import (
     Restriction,
     TextSearch,
 )
+from server.tape import taped
 
 _MOST_EXACT: Final = 200_000
 _AT_ONCE: Final = 500
@@ -79,6 +87,7 @@ class KeywordService:
     def open(self, ask: AnswerRequest) -> AllowedLibrary:
         return AllowedLibrary(self, self._passages, ask.namespaces)
 
+    @taped("keywords", KeywordsRanked, lambda _, search, __: search, RetrievalError)
     async def rank(self, search: KeywordSearch, allowed: frozenset[str] | None) -> KeywordsRanked:
         names = await self._passages.check_now(PassageQuery(namespaces=search.namespaces, k=search.k), allowed)
         began = time.monotonic()
@@ -104,6 +113,7 @@ class KeywordService:
             num_with_fixed=ranking.num_with_fixed,
         )
 
+    @taped("texts", Gathered, lambda _, search, __: search, RetrievalError)
     async def search(self, search: TextSearch, allowed: frozenset[str] | None) -> Gathered:
         names = await self._passages.check_now(
             PassageQuery(namespaces=search.namespaces, k=search.k, rerank=search.rerank), allowed
@@ -133,6 +143,7 @@ class KeywordService:
         searcher = self._retrieval.searcher
         return tuple(await self._retrieval.run(lambda: searcher.finish(question, list(found), options)))
 
+    @taped("suggested", tuple[QuestionKeyword, ...], lambda _, question, names, __: (question, names), RetrievalError)
     async def suggest(
         self, question: str, requested: Sequence[str], allowed: frozenset[str] | None
     ) -> tuple[QuestionKeyword, ...]:

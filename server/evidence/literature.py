@@ -29,6 +29,7 @@ from retrieval.errors import (
     NcbiError,
     NcbiMalformed,
     NcbiTimeout,
+    RetrievalError,
 )
 from retrieval.formats import pubmed_xml
 from retrieval.formats import records as formats
@@ -48,6 +49,7 @@ from server.egress.router import Egress
 from server.evidence.article_vectors import ArticleFinder, Limits
 from server.evidence.comparison import TextComparison
 from server.evidence.encoders import EncoderPool
+from server.evidence.ncbi import admitted, through_tape
 from server.evidence.passages import PassageService
 from server.methods.base import AnswerRequest, CallReplied, OptionInvalid
 from server.methods.clinfo.literature import Article, Fetched, Hear, Hits, Section
@@ -57,6 +59,7 @@ from server.methods.clinfo.screening import is_within_limits, text_of
 from server.methods.clinfo.stages import finished
 from server.methods.shared.call_lines import summary
 from server.methods.shared.passages import SentenceScores
+from server.tape import is_replaying, taped
 from server.types import EgressMode
 
 log = logging.getLogger(__name__)
@@ -94,7 +97,7 @@ class LiteratureService:
         self._comparison = TextComparison(encoders)
 
     def check(self, ask: AnswerRequest, options: ClinfoOptions) -> None:
-        mode = self._egress.admit(ask.request_id, ask.key_id, options.egress).mode
+        mode = admitted(self._egress, ask, options.egress).mode
         if "pubmed" in options.sources and mode == "off":
             raise OptionInvalid(
                 "arrowhead.sources: pubmed is another machine and egress is off for this request; ask for gateway or "
@@ -107,7 +110,7 @@ class LiteratureService:
             )
 
     def open(self, ask: AnswerRequest, options: ClinfoOptions, hear: Hear) -> tuple[EntrezSource, ...]:
-        requested = self._egress.admit(ask.request_id, ask.key_id, options.egress)
+        requested = admitted(self._egress, ask, options.egress)
         usual: tuple[SourceName, ...] = ("gateway",) if requested.mode == "off" else ("pubmed",)
         names = [name for name in options.sources or usual if name != "namespaces"]
         modes: dict[SourceName, EgressMode] = {"gateway": "off", "pubmed": requested.mode}
@@ -129,7 +132,8 @@ class LiteratureService:
             return SentenceScores()
         # Of PubMed's own record, the gateway may have another text.
         here = [one.pmid for one in articles if one.pmid and one.source in _GATEWAYS]
-        rows = await self._finder.rows(here) if self._finder and here else {}
+        # A replay compares the recorded texts, of which the stored vectors may be no longer.
+        rows = await self._finder.rows(here) if self._finder and here and not is_replaying() else {}
         known = [rows.get(one.pmid) if one.source in _GATEWAYS else None for one in articles]
         return await self._comparison.compare(question, [text_of(one) for one in articles], known)
 
@@ -161,7 +165,8 @@ class EntrezSource:
         # A date may lack its month or day, so that of the first year each article is read.
         first, last = options.first_day // 10_000 * 10_000, options.last_day
         limits = Limits(first, last, lambda record: is_within_limits(article_of(record, self.name), options))
-        return await self.finder.nearest(question, most, limits if limits_of(options) else None)
+        find = taped("articles", Hits, lambda *given: given[:2], RetrievalError)(self.finder.nearest)
+        return await find(question, most, limits if limits_of(options) else None)
 
     async def count(self, term: str) -> int:
         _, found = await self._ids("esearch", {"term": term, "retmax": "1"})
@@ -231,7 +236,7 @@ class EntrezSource:
         started = time.monotonic()
         raw: RawReply | None = None
         try:
-            raw = await self.egress.fetch(call, self.context)
+            raw = await through_tape(self.egress.fetch_for(self.context), self.context.mode)(call)
             # On a thread, since 200 records take longer than the event loop should be blocked.
             found = await asyncio.to_thread(read, raw) if raw.num_bytes > _SHORT else read(raw)
         except NcbiError as error:

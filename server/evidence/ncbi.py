@@ -10,13 +10,17 @@ import re
 from dataclasses import dataclass, field
 
 from models.decoding.types import CallHandler
+from retrieval.errors import NcbiError
 from retrieval.ncbi.calls.parameter_classes import organism_in
 from retrieval.ncbi.session import NcbiSession
 from retrieval.observer import NullObserver, Tracer
-from retrieval.types import Focus
+from retrieval.types import FetchCall, Focus, RawReply
+from server.egress.policy import EgressContext
 from server.egress.router import Egress
 from server.methods.base import AnswerRequest
 from server.methods.genegpt.method import GeneGptOptions
+from server.tape import taped, taped_now
+from server.types import EgressMode
 
 _FIELD = re.compile(
     r"\b(symbol|alias(es)?|called|known as|chromosomes?|located?|locations?|where|convert|ensembl|identifier|"
@@ -35,6 +39,21 @@ def asks_for_a_field(question: str) -> bool:
 def asks_for_places(question: str) -> bool:
     """Return whether map locations answer the question."""
     return bool(_PLACE.search(question))
+
+
+def through_tape(fetch: FetchCall, where: str) -> FetchCall:
+    """Return ``fetch`` as a look-up that is recorded; ``where`` tells routes of the same call apart."""
+    return taped("ncbi", RawReply, lambda call: (where, call), NcbiError)(fetch)
+
+
+def admitted(egress: Egress, ask: AnswerRequest, requested: EgressMode | None) -> EgressContext:
+    """Return the request's identity with its mode; a replay has the recorded mode, as nothing leaves for it.
+
+    Raises:
+        EgressRaised: the requested mode permits more than that of the request's key.
+    """
+    admit = taped_now("mode", EgressContext, lambda *given: given[2], NcbiError)(egress.admit)
+    return admit(ask.request_id, ask.key_id, requested)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +89,8 @@ class NcbiSessions:
         Raises:
             EgressRaised: the requested mode permits more than that of the request's key.
         """
-        context = self.egress.admit(ask.request_id, ask.key_id, options.egress)
-        fetch, site = self.egress.fetch_for(context), self.egress.site_of(context.mode)
+        context = admitted(self.egress, ask, options.egress)
+        fetch, site = through_tape(self.egress.fetch_for(context), context.mode), self.egress.site_of(context.mode)
         organism = options.organism or organism_in(question) or "human"
         summary = "none" if asks_for_a_field(question) else options.summaries
         about = Focus(organism=organism, summary=summary, places=asks_for_places(question))

@@ -20,7 +20,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import BM25, DENSE, MAX_K, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import FusedLists, Searcher, SearchOptions, default_retriever, target_of
 from retrieval.corpus.store.base import PassageFilter
-from retrieval.errors import NamespaceUnknown
+from retrieval.errors import NamespaceUnknown, RetrievalError
 from retrieval.index.backends.card import Card
 from retrieval.lexical.fusion import reciprocal_rank_fusion
 from retrieval.storage.database import SharedDatabase
@@ -31,6 +31,7 @@ from server.jobs.uploads import Uploads
 from server.methods.base import AnswerRequest, OptionInvalid
 from server.methods.shared.passages import Gathered, PassageQuery
 from server.settings.retrieval import RetrievalSettings
+from server.tape import taped, taped_now
 
 _T = TypeVar("_T")
 
@@ -119,6 +120,7 @@ class PassageService:
     def open(self, ask: AnswerRequest) -> AllowedPassages:
         return AllowedPassages(self, ask.namespaces, ask.documents)
 
+    @taped_now("namespaces", tuple[str, ...], lambda *_: "usual", RetrievalError)
     def names(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
         """Return the readable namespaces that are searched where none is named.
 
@@ -149,6 +151,7 @@ class PassageService:
             return own
         return tuple(name for name in known if name not in own)
 
+    @taped_now("checked", tuple[str, ...], lambda _, query, __: query, RetrievalError)
     def check(self, passage_query: PassageQuery, allowed: frozenset[str] | None) -> tuple[str, ...]:
         """Validate a request and return its namespaces.
 
@@ -180,6 +183,7 @@ class PassageService:
             raise OptionInvalid(f"arrowhead.k: at most {MAX_K} passages", param="arrowhead.k")
         return tuple(dict.fromkeys(passage_query.namespaces))
 
+    @taped("passages", Gathered, lambda _, queries, query, __: (queries, query), RetrievalError)
     async def find(
         self, queries: Sequence[str], passage_query: PassageQuery, allowed: frozenset[str] | None
     ) -> Gathered:

@@ -350,7 +350,8 @@ def _restricted(ask: AnswerRequest) -> AnswerRequest:
 def _ask_of(name: str, ask: AnswerRequest) -> AnswerRequest:
     """Return the request for one method: with its options; namespaces are searched for passages alone."""
     options = {key: value for key, value in ask.options.items() if name in _OPTIONS.get(key, ())}
-    return replace(ask, options=options, namespaces=frozenset() if name == "clinfo" else ask.namespaces)
+    namespaces = frozenset() if name == "clinfo" else ask.namespaces
+    return replace(ask, options=options, namespaces=namespaces, keeps_here=ask.options.get("egress") == "off")
 
 
 def _with_record(event: Event, choice: Choice, others: Sequence[Candidate]) -> Event:

@@ -108,6 +108,8 @@ class AnswerRequest:
     ones, always the names that there were when the request began. ``grammar`` and ``tools`` are for the plain model
     alone. ``salt`` is that of the prefix cache (``Services.salt_for``), None for the key's id. ``methods`` are those
     that Auto may choose from, None for all. ``documents``: ids of those whose passages may be read, None for all.
+    ``site_tools`` are the site's MCP servers whose tools the plain model may call. ``keeps_here``: nothing may leave
+    for it, whatever its key allows.
     """
 
     request_id: str
@@ -122,6 +124,8 @@ class AnswerRequest:
     salt: str | None = None
     methods: frozenset[str] | None = None
     documents: frozenset[str] | None = None
+    site_tools: tuple[str, ...] = ()
+    keeps_here: bool = False
 
     @property
     def cache_salt(self) -> str | None:

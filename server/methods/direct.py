@@ -38,6 +38,7 @@ from server.methods.base import (
     uses_chat_template,
 )
 from server.methods.shared.synthesis import chats, unable_to_chat
+from server.methods.shared.tool_loop import ToolBox, with_tools
 
 # OpenAI's default for completions; a chat answer may run to the end of the context.
 _COMPLETION_TOKENS = 16
@@ -48,19 +49,32 @@ class Direct:
 
     name = "direct"
 
-    def __init__(self, lifecycle: EngineLifecycle) -> None:
+    def __init__(self, lifecycle: EngineLifecycle, site: ToolBox | None = None) -> None:
         self._lifecycle = lifecycle
+        self._site = site
         self.description = lifecycle.card.description or f"{lifecycle.card.name}, without any method"
 
     def check(self, ask: AnswerRequest) -> None:
         for key in ask.options:
             raise OptionInvalid(f"arrowhead.{key}: the plain model has no such option", param=f"arrowhead.{key}")
+        known = self._site.names if self._site else ()
+        for name in ask.site_tools:
+            if name not in known:
+                there = ", ".join(known) or "none"
+                raise InvalidRequest(
+                    f"tools: this server knows no MCP server {name!r}; it knows: {there}", param="tools"
+                )
         if ask.prompt is None and not chats(self._lifecycle.card):
             raise OptionInvalid(unable_to_chat(self._lifecycle.card), param="model")
-        if ask.tools is not None:
+        if ask.tools is not None or ask.site_tools:
             self._tool_format(self._lifecycle.get())
 
-    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+    def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+        if self._site is not None and ask.site_tools:
+            return with_tools(self._answer, ask, self._site)
+        return self._answer(ask)
+
+    async def _answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         engine = self._lifecycle.get()
         form = self._tool_format(engine) if ask.tools else None
         # On a thread: a model's chat template is a program of somebody else's.

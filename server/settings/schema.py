@@ -20,6 +20,7 @@ from server.settings.egress import (
     GatewaySettings,
     NcbiSettings,
 )
+from server.settings.mcp import McpSettings
 from server.settings.model import LoopSettings, ModelSettings
 from server.settings.retrieval import GraphSettings, RetrievalSettings
 from server.settings.server import (
@@ -60,6 +61,7 @@ class Settings(BaseSettings):
     retrieval: RetrievalSettings = RetrievalSettings()
     verifier: VerifierSettings = VerifierSettings()
     graph: GraphSettings = GraphSettings()
+    mcp: McpSettings = McpSettings()
     traces: TraceSettings = TraceSettings()
     log: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
@@ -78,6 +80,12 @@ class Settings(BaseSettings):
                 f"graph.spoke_url: {self.graph.spoke_host} is another machine and egress.mode is off: "
                 "set egress.mode to ncbi to allow it, or use a loopback address"
             )
+        for name, host in self.mcp.hosts.items():
+            if not is_loopback(host) and (self.egress.mode == "off" or self.egress.service_url):
+                raise ValueError(
+                    f"mcp.servers: {name} is on {host}, another machine, and egress.mode is off or the egress service "
+                    "sends all calls: allow it, or use a server on this machine"
+                )
         if self.egress.mode == "off" and self.tracing.host and not is_loopback(self.tracing.host):
             raise ValueError(
                 f"tracing.endpoint: {self.tracing.host} is another machine and egress.mode is off: "

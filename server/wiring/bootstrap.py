@@ -32,6 +32,7 @@ from server.evidence.messages import MessageKinds, message_kinds
 from server.evidence.names import GraphNames
 from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
+from server.evidence.site_tools.look_ups import PassagesWithTools, SiteTools
 from server.evidence.verifier import VerifierService, verifier_service
 from server.methods.auto import Auto
 from server.methods.base import DIRECT, Method
@@ -62,6 +63,7 @@ from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import CALL_TIMEOUT_S, Ncbi, SiteNames, build_ncbi, store_synonyms
 from server.wiring.retrieval import build_retrieval, card_reserve, check_memory, engine_reserve
 from server.wiring.services import Components, Services
+from server.wiring.site_tools import site_tools
 from server.wiring.state import (
     job_queues,
     open_answer_state,
@@ -169,16 +171,19 @@ class _Evidence:
     messages: MessageKinds
     verifier: VerifierService
     parts: Tracer
+    tools: SiteTools | None
 
     @property
     def closers(self) -> tuple[Callable[[], Awaitable[None]], ...]:
         articles = () if self.articles is None else (self.articles.close,)
+        tools = () if self.tools is None else (self.tools.close,)
         return (
             self.retrieval.close,
             self.graph.close,
             self.names.close,
             self.messages.close,
             *articles,
+            *tools,
         )
 
 
@@ -203,6 +208,7 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
         message_kinds(settings.retrieval),
         verifier_service(settings.verifier, observer),
         observer,
+        site_tools(settings.mcp, ncbi.egress),
     )
 
 
@@ -250,9 +256,13 @@ def _methods(
     reader, rewriter = QuantityReader(Units()), GrammarRewriter(lifecycle)
     names = GraphNames(graph, SiteNames(()).is_ordinary)
     numbers = load_numbers()[settings.server.region] if settings.server.emergency_note == "on" else None
-    methods: dict[str, Method] = {DIRECT: Direct(lifecycle)}
+    methods: dict[str, Method] = {DIRECT: Direct(lifecycle, evidence.tools)}
     served = {method.name: for_model(method, lifecycle.card) for method in built}
-    auto = Auto(methods | served, lifecycle.card, gate, evidence.messages)
+    choices = methods | served
+    if evidence.tools is not None:
+        reading = MedRag(lifecycle, PassagesWithTools(passages, evidence.tools), gate, longest)
+        choices[reading.name] = for_model(reading, lifecycle.card)
+    auto = Auto(choices, lifecycle.card, gate, evidence.messages)
     for method in (auto, *served.values()):
         conversing = ConversationMethod(method, lifecycle, names)
         noted = NotedMethod(conversing, evidence.messages, numbers, only_reads=not lifecycle.card.is_general)

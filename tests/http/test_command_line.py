@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from command_line import arrowhead, arrowhead_process
 
@@ -41,6 +44,38 @@ def test_ask_at_a_running_server(environment: dict[str, str], running: Any) -> N
     for url in (running.url, f"{running.url}/v1"):
         done = arrowhead({"HOME": environment["HOME"]}, "ask", QUESTION, "--url", url)
         assert (done.returncode, done.stdout) == (0, TRANSCRIPT)
+
+
+def test_a_replay_answers_from_the_record_and_looks_nothing_up(environment: dict[str, str], tmp_path: Path) -> None:
+    """With NCBI out of reach the answer is equal; with another record, what differs is told."""
+    trace = json.loads(arrowhead(environment, "ask", QUESTION, "--json").stdout)
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    cut_off = environment | {"ARROWHEAD_NCBI__EUTILS_URL": "http://127.0.0.1:9"}
+    equal = arrowhead(cut_off, "replay", str(tmp_path / "trace.json"))
+    assert (equal.returncode, equal.stdout.splitlines()[1:]) == (
+        0,
+        ["calls: equal", "evidence: equal", "answer: equal", "outcome: equal"],
+    ), equal.stderr
+
+    other = zlib.decompress(base64.b64decode(trace["evidence"])).decode().replace("PSMB10", "PSMB9")
+    trace["evidence"] = base64.b64encode(zlib.compress(other.encode())).decode()
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    differs = arrowhead(cut_off, "replay", str(tmp_path / "trace.json"), "--json")
+    told = json.loads(differs.stdout)
+    assert (differs.returncode, told["equal"], told["unrecorded"]) == (1, False, [])
+    assert any("PSMB10" in line for line in told["differs"]["evidence"]["gone"])
+
+
+def test_a_replay_of_an_answer_of_a_running_server(
+    environment: dict[str, str], running: Any, client: openai.OpenAI
+) -> None:
+    messages: Any = [{"role": "user", "content": QUESTION}]
+    done = client.chat.completions.create(model="scripted:genegpt", messages=messages)
+    equal = arrowhead(environment, "replay", done.id, "--url", running.url)
+    assert equal.returncode == 0, equal.stdout + equal.stderr
+    missing = arrowhead(environment, "replay", "nothing")
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "cannot be replayed" in missing.stderr
 
 
 def test_ask_shows_control_characters_of_an_answer_escaped(environment: dict[str, str], tmp_path: Path) -> None:

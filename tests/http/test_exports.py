@@ -30,6 +30,23 @@ def test_each_format_is_a_file_with_its_type(client: openai.OpenAI, running: Any
             assert QUESTION in body.decode()
 
 
+def test_two_answers_of_a_key_are_compared(client: openai.OpenAI, running: Any) -> None:
+    """Equal ones are said to be; of others it is told in what they differ; both ids must be known."""
+    first, again = (client.chat.completions.create(**ASK).id for _ in range(2))
+    other = client.chat.completions.create(**ASK | {"extra_body": {"arrowhead": {"references": False}}}).id
+
+    def compared(earlier: str, later: str) -> tuple[int, Any]:
+        reply = fetch(f"{running.url}/v1/traces/{later}/differences?since={earlier}")
+        return reply.status, json.loads(reply.body)
+
+    assert compared(first, again)[1] | {"articles": None, "differs": {}, "equal": True} == compared(first, again)[1]
+    status, told = compared(first, other)
+    assert (status, told["equal"], told["since"]) == (200, False, first)
+    assert list(told["differs"]) == ["evidence", "answer"]
+    assert compared("unknown", again)[0] == 404
+    assert compared("", again)[1]["error"]["param"] == "since"
+
+
 @pytest.mark.parametrize("query", ["", "?format=pdf", "?format=", "?format=RIS"])
 def test_an_unknown_format_is_refused_by_name(running: Any, query: str) -> None:
     reply = fetch(f"{running.url}/v1/traces/x/export{query}")

@@ -65,6 +65,20 @@ def test_a_second_run_tells_nothing_that_the_first_one_told(reader: Reader, gate
     assert [one["uid"] for one in json.loads(third)["new"]] == ["30446595"]
     status, listed, _ = reader.run("list")
     assert "3 runs" in listed and QUESTION in listed
+    status, same, err = reader.run("diff", "mig", "--json")
+    assert status == 0, err
+    told = json.loads(same)
+    assert (told["before"]["run"], told["after"]["run"]) == (2, 3)
+    assert (told["new"], told["gone"], told["changed"]) == ([], [], [])
+    assert told["same"] > 0
+    kept = json.loads(path.read_text())
+    rows = kept["stored"][1]["details"]["evidence_table"]
+    rows[:] = [one for one in rows if one["uid"] != "30446595"]
+    path.write_text(json.dumps(kept))
+    status, shown, _ = reader.run("diff", "mig")
+    assert "run 2" in shown and "  + " in shown and "30446595" in shown
+    status, _, err = reader.run("diff", "mig", "--before", "7")
+    assert status == 1 and "there are: 1, 2, 3" in err
 
 
 def test_a_run_that_failed_changes_nothing(reader: Reader) -> None:

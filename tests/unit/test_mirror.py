@@ -20,6 +20,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/api/mcp/tools.py",
         "server/serving/mcp_stdio.py",
     ),
+    "tests/http/test_site_tools.py": ("server/wiring/site_tools.py",),
     "tests/http/test_vector_stores.py": (
         "server/api/answers/file_search.py",
         "server/api/files/files.py",

@@ -22,6 +22,7 @@ from server.error_mapping import error_reply
 from server.errors import AnswerTimeout, EgressRaised, InvalidRequest
 from server.methods.base import DIRECT, AnswerRequest, Done, Event, Method
 from server.observability.observer import AnswerMetrics, TokenCounts, log_answer, request_id, token_counts
+from server.tape import RecordingTape, use
 from server.traces import TraceHead, TraceRecorder
 from server.wiring.services import ServedModel, Services
 
@@ -135,14 +136,17 @@ def prompt_of(ask: AnswerRequest) -> str:
     return ask.request_id.rpartition("-")[0]
 
 
-async def run_all(method: Method, asks: Sequence[AnswerRequest]) -> AsyncGenerator[Indexed, None]:
-    """Yield the events of all answers as they occur.
+async def run_all(
+    method: Method, asks: Sequence[AnswerRequest], tapes: Sequence[RecordingTape | None] = ()
+) -> AsyncGenerator[Indexed, None]:
+    """Yield the events of all answers as they occur; each one's look-ups go on its tape.
 
     The first failure of an answer cancels the others and is raised.
     """
     queue: asyncio.Queue[Indexed | BaseException | None] = asyncio.Queue(maxsize=64)
 
     async def pump(index: int, ask: AnswerRequest) -> None:
+        use(tapes[index] if tapes else None)
         try:
             async with aclosing(method.answer(ask)) as events:
                 async for event in events:
@@ -184,7 +188,8 @@ class Answers:
         self._asks = [replace(ask, salt=services.salt_for(ask.key_id)) for ask in asks]
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
         is_plain = served.name == DIRECT
-        self._egress = None if is_plain else services.egress
+        calls_nobody = is_plain and not any(ask.site_tools for ask in asks)
+        self._egress = None if calls_nobody else services.egress
         unsafe = is_plain or services.settings.server.answer_images == "on"
         self._safe = None if unsafe else [EventSanitizer() for _ in asks]
         self._addresses = [EventAddresses("") for _ in asks]
@@ -224,6 +229,7 @@ class Answers:
             raise InvalidRequest(f"n: at most {MAX_CHOICES} choices are served at once", param="n")
         self._services.lifecycle.get()
         self._asks = await self._services.with_namespaces(self._served, self.head.owner, self._asks)
+        self._recorders = [TraceRecorder(ask) for ask in self._asks]
         self._served.method.check(self._asks[0])
 
     async def events(self) -> AsyncGenerator[Indexed, None]:
@@ -236,9 +242,10 @@ class Answers:
         """
         failure: str | None = "cancelled"
         self._tell_egress()
+        tapes = [recorder.tape for recorder in self._recorders]
         async with self._session.admitted(self._ticket(), self._deadline, self._account) as cancel_scope:
             try:
-                async with aclosing(cancel_scope.iterate(run_all(self._served.method, self._asks))) as merged:
+                async with aclosing(cancel_scope.iterate(run_all(self._served.method, self._asks, tapes))) as merged:
                     async for item in merged:
                         for event in self._fed(item):
                             yield Indexed(item.choice, event)
@@ -289,8 +296,9 @@ class Answers:
         return Ticket(self._asks[0].key_id, sum(tokens))
 
     async def _store(self, failure: str | None) -> None:
-        both = zip(self._recorders, self.choices, strict=True)
-        await self._services.traces.put(self.head, [recorder.record(failure, choice.left) for recorder, choice in both])
+        both = list(zip(self._recorders, self.choices, strict=True))
+        records = await asyncio.to_thread(lambda: [one.record(failure, choice.left) for one, choice in both])
+        await self._services.traces.put(self.head, records)
 
     def _tell_egress(self) -> None:
         """Tell what the person wrote: the identifiers in it may leave for the answer, those of a model may not."""

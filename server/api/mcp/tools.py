@@ -186,7 +186,8 @@ async def read_passage(request: Request, namespace: str, number: str) -> dict[st
 
 async def read_trace(request: Request, trace: str) -> dict[str, Any]:
     found: dict[str, Any] = await ask_route(request, "GET", f"/v1/traces/{quote(trace, safe='')}")
-    return found
+    # What replays need is packed, and much for an agent's model.
+    return found | {"choices": [choice | {"evidence": None} for choice in found["choices"]]}
 
 
 def _look_up(endpoint: Endpoint) -> Callable[[Request, Arguments], Awaitable[ToolReply]]:

@@ -29,6 +29,8 @@ from server.api.answers.rendering import (
     usage_object,
 )
 from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
+from server.api.answers.site_tools import TOOLS_SCHEMA as MCP_SCHEMA
+from server.api.answers.site_tools import take_site_tools
 from server.api.declarations import (
     ANSWER_ERRORS,
     GIVEN,
@@ -78,7 +80,7 @@ def _add_chat_rules(schema: Schema) -> None:
     require_with(schema, "top_logprobs", "logprobs")
     both = {"max_tokens": GIVEN, "max_completion_tokens": GIVEN}
     schema["allOf"].append({"not": {"required": list(both), "properties": both}})
-    schema["properties"]["tools"]["anyOf"].append(TOOLS_SCHEMA)
+    schema["properties"]["tools"]["anyOf"] += [TOOLS_SCHEMA, MCP_SCHEMA]
     schema["examples"] = [{"model": "model", "messages": [{"role": "user", "content": QUESTION}]}]
 
 
@@ -203,14 +205,15 @@ class ChatCompletionChunk(Reply):
 async def chat_completions(request: Request) -> Response:
     services: Services = request.app.state.services
     sent, search = take_file_search(await read_json(request, services.settings.server.max_body_bytes))
-    is_openai = services.lifecycle.may_serve_openai and search is None
+    sent, site = take_site_tools(sent)
+    is_openai = services.lifecycle.may_serve_openai and search is None and not site
     if is_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body = parse_chat(sent)
     renderer, options = renderer_for(request.headers, body.arrowhead or {})
     job = side_job(request.headers, body.messages[-1].text)
     scope = None if search is None else await scope_of(services, request.state.principal, search)
-    answers = _answers(services, body, request.state.principal, _Wanted(job, options, scope))
+    answers = _answers(services, body, request.state.principal, _Wanted(job, options, scope, site))
     answers.set_own_address(own_address(request, services.settings.server.allowed_hosts))
     await answers.check(request.headers.get(TIMEOUT_HEADER))
     decode = services.lifecycle.get().tokenizer.decode
@@ -222,11 +225,12 @@ async def chat_completions(request: Request) -> Response:
 
 
 class _Wanted(NamedTuple):
-    """Hold the side job that a chat client asks for, the options of the method, and the files that it searches."""
+    """Hold the side job that a chat client asks for, the options of the method, and what it searches and calls."""
 
     job: str | None
     options: Mapping[str, Any]
     scope: FileScope | None
+    site: tuple[str, ...]
 
 
 def _answers(services: Services, body: ChatRequest, principal: Principal, wanted: _Wanted) -> Answers:
@@ -239,6 +243,7 @@ def _answers(services: Services, body: ChatRequest, principal: Principal, wanted
         key_id=principal.key_id,
         grammar=body.grammar,
         tools=body.tool_use,
+        site_tools=wanted.site,
     )
     if wanted.scope is None:
         served = model_for(services, body.model, wanted.job, principal)

@@ -243,7 +243,7 @@ def require_plain(served: ServedModel, ask: AnswerRequest, model: str) -> None:
         return
     base, colon, _ = model.partition(":")
     plain = f"{base}, the plain model" if colon else "the plain model by its name"
-    if ask.tools is not None:
+    if ask.tools is not None or ask.site_tools:
         raise UnsupportedField(f"tools: a method makes its calls itself; ask {plain}", param="tools")
     if any(message.tool_calls or message.tool_call_id for message in ask.messages):
         raise UnsupportedField(f"messages: a method takes no calls of tools; ask {plain}", param="messages")

@@ -79,9 +79,11 @@ def title_of(found: RankedPassage) -> str:
 
 
 def url_of(found: RankedPassage) -> str:
-    """Return the document's URL, else the passage's own path on this server."""
+    """Return the document's URL, else the passage's own path on this server; "" of a tool's text, which is not kept."""
     if _ADDRESS.fullmatch(found.document.url):
         return found.document.url
+    if found.namespace.startswith("mcp:"):
+        return ""
     return f"/v1/passages/{found.namespace}/{found.passage.passage_id}"
 
 

@@ -41,7 +41,7 @@ def why_none(gathered: Gathered, context: Context) -> tuple[str, AnswerOutcome]:
 
 def searched(gathered: Gathered, place: int = 0) -> str:
     if not gathered.namespaces:
-        return "no namespace to search"
+        return "; ".join(("no namespace to search", *gathered.faults))
     found = gathered.lists[place]
     titles = [_marked_title(one) for one in found[:_MAX_TITLES]]
     best = f": {'; '.join(titles)}{' …' if len(found) > _MAX_TITLES else ''}" if titles else ""

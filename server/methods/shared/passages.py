@@ -35,7 +35,7 @@ class Gathered:
 
     ``lists`` has the passages of each query, best first. Empty ``namespaces`` means that the request may read none.
     ``rankers`` are the rankings that were fused; ``missing`` those of the paper that ``rrf-4`` lacks here.
-    ``expanded``: the names that were also searched for by synonyms.
+    ``expanded``: the names that were also searched for by synonyms. ``faults``: what of the site's tools failed.
     """
 
     namespaces: tuple[str, ...]
@@ -45,12 +45,13 @@ class Gathered:
     rankers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     expanded: tuple[NameInText, ...] = ()
+    faults: tuple[str, ...] = ()
 
     @property
     def way(self) -> str:
         """Return the retriever, of ``rrf-4`` with what it fused and what it lacks, and the names with synonyms."""
         names = ", ".join(one.name for one in self.expanded)
-        also = f", also by synonyms of {names}" if names else ""
+        also = (f", also by synonyms of {names}" if names else "") + "".join(f"; {fault}" for fault in self.faults)
         if self.retriever != RRF_4:
             return self.retriever + also
         lacking = f"; of the paper's four {', '.join(self.missing)} missing" if self.missing else ""

@@ -14,11 +14,16 @@ ALLOWED = {
     "server/cli/ask.py": {"urllib.request"},
     # The command that asks the server which it started, on the loopback address.
     "server/serving/egress_proof.py": {"httpx"},
+    # The site's own MCP servers, which the settings name: by the official SDK, after the egress policy.
+    "server/evidence/site_tools/client.py": {"httpx2", "mcp"},
+    # The command that speaks MCP for an agent on this machine, to the server that its user names.
+    "server/serving/mcp_stdio.py": {"httpx2", "mcp"},
     # The database that the settings name, for state that servers share.
     "server/state/database.py": {"psycopg"},
 }
 CLIENTS = {
-    "httpx", "httpcore", "requests", "urllib3", "aiohttp", "urllib.request", "http.client", "ftplib", "smtplib",
+    "httpx", "httpx2", "mcp.client", "mcp.Client",
+    "httpcore", "requests", "urllib3", "aiohttp", "urllib.request", "http.client", "ftplib", "smtplib",
     "telnetlib", "xmlrpc.client", "websockets", "websocket", "anyio", "paramiko", "huggingface_hub", "Bio.Entrez",
 }  # fmt: skip
 CALLS = {"create_connection", "connect", "connect_ex", "open_connection", "sendto", "getaddrinfo", "gethostbyname"}
@@ -109,6 +114,7 @@ def test_calls_reach_ncbi_through_the_router_alone() -> None:
     assert _calling(".client.cached") == {"server/egress/router.py": 2}
     assert _calling(".client.fetch") == {"server/egress/router.py": 2}
     assert _calling(".fetch_for").keys() == {
+        "server/evidence/literature.py",
         "server/evidence/ncbi.py",
         "server/jobs/corpus_changes.py",
         "server/wiring/ncbi.py",
@@ -126,4 +132,8 @@ def test_the_sender_has_four_users() -> None:
         "retrieval/graph/spoke/source.py",
         "server/observability/tracing.py",
     }
-    assert _calling("authorize_request").keys() == {"server/evidence/graph.py"}
+    # SPOKE's requests, and those to the site's MCP servers, which the SDK sends.
+    assert _calling("authorize_request").keys() == {
+        "server/evidence/graph.py",
+        "server/evidence/site_tools/look_ups.py",
+    }

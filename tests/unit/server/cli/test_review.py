@@ -118,3 +118,11 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RequestError, match="cannot be written"):
         SavedReviews(tmp_path / "file").add(saved())
+
+
+def test_only_the_newest_runs_are_stored() -> None:
+    """A review that runs each night does not grow without end."""
+    one, review = saved(), Review(rows=(row("1"),))
+    for _ in range(12):
+        one = with_run(one, news_of(one, review), MOMENT, review)
+    assert [run["run"] for run in one.stored] == list(range(3, 13))

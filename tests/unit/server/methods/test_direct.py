@@ -5,16 +5,25 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from site_mcp_server import NOTE, shelf
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
-from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
+from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
+from server.audit.log import AuditLog, AuditRecorder
+from server.egress.policy import EgressPolicy
+from server.egress.router import Destinations, Egress
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, Message, OptionInvalid, Sampling, TextDelta
+from server.evidence.site_tools.client import McpToolServer
+from server.evidence.site_tools.look_ups import SiteServer, SiteTools
+from server.methods.base import AnswerRequest, CallReplied, Done, Event, Message, OptionInvalid, Sampling, TextDelta
 from server.methods.direct import Direct
 from server.methods.shared.generation import PromptFormatter
+from server.settings.egress import EgressSettings
 
 CARD = ModelCard(name="OpenBioLLM-8B", source="owner/OpenBioLLM-8B")
 
@@ -124,3 +133,37 @@ async def test_a_slow_chat_template_holds_up_nobody() -> None:
 
     assert others_ran.is_set()
     await answering
+
+
+class ToolTokenizer(ByteTokenizer):
+    """Knows Hermes' calls of tools, and shows calls and replies as their texts."""
+
+    @property
+    def tool_template(self) -> str:
+        return "<tool_call>"
+
+    def encode_chat(self, messages: Any, *, add_generation_prompt: bool = True, tools: object = ()) -> list[int]:
+        return self.encode("".join(message["content"] for message in messages))
+
+
+async def test_a_model_with_tools_calls_those_of_the_sites_mcp_server(tmp_path: Path) -> None:
+    """A real server of the SDK: the call is made here, its reply read, and the answer is the model's."""
+    recorder = AuditRecorder(AuditLog(tmp_path / "audit.jsonl", level="metadata", max_bytes=10**6), "refuse")
+    nowhere: Any = None
+    egress = Egress(EgressPolicy.of(EgressSettings()), Destinations(nowhere, nowhere, nowhere), recorder)
+    client = McpToolServer("", 10.0, server=shelf())
+    site = SiteTools([SiteServer("shelf", client)], egress)
+    call = '<tool_call>\n{"name": "shelf__find", "arguments": {"question": "quorn fever"}}\n</tool_call>'
+    rules = [Rule(NOTE, "Zorbamide."), Rule("quorn fever?", call)]
+    card = replace(CARD, trained_for=("chat",))
+    engine = ScriptedEngine(card, EngineOptions(max_model_len=500), rules, tokenizer=ToolTokenizer())
+    lifecycle = EngineLifecycle(card, lambda: engine)
+    await lifecycle.load()
+    ask = AnswerRequest(request_id="r", messages=(Message("user", "What treats quorn fever?"),), site_tools=("shelf",))
+    method = Direct(lifecycle, site)
+    method.check(ask)
+    events = [event async for event in method.answer(ask)]
+    await client.close()
+    await engine.close()
+    assert shown(events, "answer").strip() == "Zorbamide." and done(events).finish_reason == "stop"
+    assert [event.record["text"] for event in events if isinstance(event, CallReplied)] == [NOTE]

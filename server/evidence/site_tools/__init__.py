@@ -1,0 +1,1 @@
+"""Let answers use the tools of the site's own MCP servers."""

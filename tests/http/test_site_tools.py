@@ -1,0 +1,101 @@
+"""A site's own MCP servers, real ones made with the SDK: Auto answers from what they find, and a dead one is a step."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from server_process import Served
+from site_mcp_server import NOTE
+from waiting import wait_until
+
+from models.catalog import EMBEDDED_NAME
+
+SCRIPT = Path(__file__).parents[1] / "data" / "site_mcp_server.py"
+QUESTION = "Which drug does this hospital use to treat quorn fever?"
+pytestmark = [pytest.mark.server, pytest.mark.weights]
+
+
+@pytest.fixture(scope="module")
+def shelf_url() -> Iterator[str]:
+    """A server over HTTP, in a process of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen([sys.executable, str(SCRIPT), str(port)], stdout=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}/mcp"
+    try:
+        wait_until(lambda: _answers(url), "the MCP server answers")
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, trust_env=False, timeout=5).status_code > 0
+    except httpx.HTTPError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def site(
+    host_with: Callable[..., AbstractContextManager[Served]],
+    embedded_settings: dict[str, str | None],
+    shelf_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Served, Path]]:
+    """Arrowhead with three servers: over HTTP, a command, and one that is not there."""
+    log = tmp_path_factory.mktemp("site") / "audit.jsonl"
+    servers = f"shelf={shelf_url},notes={sys.executable} {SCRIPT},dead=http://127.0.0.1:9/mcp"
+    own = {"ARROWHEAD_MCP__SERVERS": servers, "ARROWHEAD_MCP__TOOLS": "shelf/find,notes/find,dead/find"}
+    with host_with(embedded_settings | own | {"ARROWHEAD_AUDIT__PATH": str(log)}) as server:
+        yield server, log
+
+
+def test_auto_answers_from_what_the_sites_tools_find(site: tuple[Served, Path]) -> None:
+    """The quote is of the tool, the dead server a step, each call on the audit log, and nothing left."""
+    server, log = site
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=300, max_retries=0) as client:
+        reply: Any = client.chat.completions.create(
+            model="arrowhead", messages=[{"role": "user", "content": QUESTION}], extra_body={"arrowhead": {}}
+        )
+    message = reply.choices[0].message
+    assert NOTE.rstrip(".") in message.content
+    assert message.arrowhead["answered_by"] == "medrag"
+    assert message.arrowhead["egress"] == "no data left this machine"
+    trace = httpx.get(f"{server.url}/v1/traces/{reply.id}", trust_env=False).json()["choices"][0]
+    assert any("the tools of dead failed" in step for step in trace["steps"])
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    asked = {line["where"] for line in lines if line["event"] == "local" and line["endpoint"] == "mcp_find"}
+    assert asked == {"mcp:shelf", "mcp:notes"}
+    assert QUESTION not in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ({"server_label": "unknown"}, "it knows: shelf, notes, dead"),
+        ({"server_label": "shelf"}, "chat"),
+        ({"server_label": "shelf", "server_url": "https://x.example"}, "mcp.servers"),
+    ],
+    ids=["unknown", "a model without tools", "an address"],
+)
+def test_what_the_plain_model_cannot_use_is_refused(site: tuple[Served, Path], tool: dict[str, Any], said: str) -> None:
+    body = {
+        "model": EMBEDDED_NAME,
+        "messages": [{"role": "user", "content": "x"}],
+        "tools": [{"type": "mcp"} | tool],
+    }
+    reply = httpx.post(f"{site[0].url}/v1/chat/completions", json=body, trust_env=False, timeout=60)
+    assert (reply.status_code, said in reply.json()["error"]["message"]) == (422, True), reply.text
