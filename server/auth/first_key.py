@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import logging
 import secrets
 from typing import Final
 
@@ -15,6 +16,7 @@ from server.auth.authentication import ApiKeyLookup
 from server.errors import FIRST_KEY_NEEDED, SETUP_REFUSED, RequestError, Unauthorized
 from server.settings.server import ServerSettings, is_loopback
 
+log = logging.getLogger(__name__)
 MAX_TRIES: Final = 10
 _CODE_BYTES: Final = 10
 _GROUP: Final = 4
@@ -73,6 +75,7 @@ class FirstKey:
         given = code.upper().translate(_LIKE).encode()
         if not hmac.compare_digest(given, self.code.replace("-", "").encode()):
             self._tries_left -= 1
+            log.warning("a wrong code for the first key was given: tries_left=%d", self._tries_left)
             raise RequestError(f"code: it is wrong; {self._tries_left} tries are left", SETUP_REFUSED, param="code")
         self._is_over = True
 

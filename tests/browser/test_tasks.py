@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ from server.auth.keys import NewKey, Scopes
 TEXTS = json.loads((server_process.ROOT / "server/web/static/en.json").read_text(encoding="utf-8"))
 PDF = corpus_files.pdf("Protamine reverses heparin at once.", title="Heparin")
 MOST = 4
+GUIDE = (server_process.ROOT / "docs/web.md").read_text(encoding="utf-8").partition("\n## Tasks\n")[2]
+# The presses of each task, in the order of the guide, which is that of the tests.
+TOLD = [int(number) for number in re.findall(r"^\|.*\| (\d+) \|$", GUIDE.partition("\n## ")[0], re.MULTILINE)]
 
 
 @dataclass
@@ -80,8 +84,8 @@ def institution(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Institutio
 
 
 @pytest.fixture
-def person(institution: Institution, page: Any) -> Iterator[Person]:
-    """Signed in, before anything else was pressed; what was pressed is counted at the end."""
+def person(institution: Institution, page: Any, request: pytest.FixtureRequest) -> Iterator[Person]:
+    """Signed in, before anything else was pressed; what was pressed at the end is what the guide says."""
     page.goto(institution.url)
     page.locator("#key").fill(institution.key)
     page.locator("#key").press("Enter")
@@ -89,7 +93,9 @@ def person(institution: Institution, page: Any) -> Iterator[Person]:
     page.seen.complaints.clear()  # of the sign-in: the requests without a key
     somebody = Person(page)
     yield somebody
-    assert 0 < somebody.presses <= MOST
+    tasks = [name for name in vars(request.module) if name.startswith("test_a")]
+    assert len(tasks) == len(TOLD) == 12
+    assert somebody.presses == TOLD[tasks.index(request.node.name)] <= MOST
     assert page.seen.complaints == []
 
 

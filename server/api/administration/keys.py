@@ -35,7 +35,7 @@ _Names = Annotated[list[Annotated[str, Field(max_length=63)]], Field(max_length=
 
 
 class KeyScopes(Body):
-    """Limit a key; what is left out, or null, is not limited. Only ``may_administer`` must be given."""
+    """Limit a key; what is left out, or null, is not limited, but the right to administer is only given where named."""
 
     methods: _Names | None = None
     egress: EgressMode | None = None

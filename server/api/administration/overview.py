@@ -30,7 +30,7 @@ from server.wiring.services import Services
 
 router = APIRouter(tags=["Administration"])
 _MAX_JOBS: Final = 100
-_SHOWN_OF_JOB: Final = ("id", "kind", "namespace", "state", "cancelling", "created", "started", "finished", "progress")
+_SHOWN_OF_JOB: Final = ("id", "kind", "namespace", "state", "cancelling", "created", "started", "finished")
 
 
 class Overview(Reply):
@@ -64,7 +64,7 @@ async def get_overview(request: Request) -> Response:
     require_administration(request.state.principal)
     jobs = await services.retrieval.jobs.of(None)
     namespaces = await services.retrieval.run(lambda: _namespaces(services))
-    of_disk = await services.compute(request.state.owner, lambda: disk_use(services.settings))
+    of_disk = await services.compute(request.state.owner, lambda: _of_disk(services))
     fields: dict[str, Any] = {
         "object": "overview",
         "egress": _egress(services),
@@ -72,7 +72,6 @@ async def get_overview(request: Request) -> Response:
         "jobs": [_job(job) for job in jobs[:_MAX_JOBS]],
         **of_disk,
         "namespaces": namespaces,
-        "models": list(_models(services)),
     }
     return JSONResponse(fields, headers={"Cache-Control": "no-store"})
 
@@ -133,6 +132,10 @@ def _job(job: JobStatus) -> dict[str, Any]:
     told = job.as_dict()
     error = (told["error"] or {}).get("code")
     return {name: told[name] for name in _SHOWN_OF_JOB} | {"key_id": id_of_digest(job.spec.owner), "error": error}
+
+
+def _of_disk(services: Services) -> dict[str, Any]:
+    return {**disk_use(services.settings), "models": list(_models(services))}
 
 
 def disk_use(settings: Settings) -> dict[str, Any]:
