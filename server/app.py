@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.api import system
+from server.api.administration import keys, overview
 from server.api.answers.kept import KeepAnswers, KeptReplies
 from server.api.files import files, vector_stores
 from server.api.mcp import endpoint
@@ -57,7 +58,7 @@ class Application(FastAPI):
 _ROUTED: Final = (
     *(chat, completions, responses, stored, conversations, messages, models),
     *(embeddings, verify, decisions, search, namespaces),
-    *(stored_documents, documents, files, vector_stores, endpoint, system, document, web),
+    *(stored_documents, documents, files, vector_stores, endpoint, system, keys, overview, document, web),
 )
 
 
@@ -109,10 +110,9 @@ def create_app(services: Services) -> Application:
 def _add_middleware(app: Application, services: Services, kept: KeptReplies) -> None:
     """Add the layers around the routes, the innermost first."""
     app.add_middleware(KeepAnswers, replies=kept)
-    access_control = AccessControl(services.settings.server, services.key_lookup, services.rates)
-    app.add_middleware(
-        SecurityMiddleware, access_control=access_control, body_timeout_s=services.settings.server.body_timeout_s
-    )
+    server = services.settings.server
+    access_control = AccessControl(server, services.key_lookup, services.rates, services.first_key)
+    app.add_middleware(SecurityMiddleware, access_control=access_control, body_timeout_s=server.body_timeout_s)
 
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:

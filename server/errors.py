@@ -26,6 +26,8 @@ HOST_INVALID: Final = Fault(400, "invalid_host", "server.allowed_hosts lists fur
 FORBIDDEN_ORIGIN: Final = Fault(
     403, "origin_not_allowed", "server.cors_origins lists the web pages that may ask, as https://lab.example"
 )
+FIRST_KEY_NEEDED: Final = Fault(401, "first_key_needed")
+SETUP_REFUSED: Final = Fault(403, "setup_refused")
 NOT_GRANTED: Final = Fault(403, "not_granted", "`arrowhead key create` makes a key with other scopes")
 CHANGES_REFUSED: Final = Fault(
     403,

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ArrowheadError
 from server.auth.authentication import OPERATOR, ApiKeyLookup, Principal
+from server.auth.first_key import FirstKey
 from server.auth.rate_limits import RateLimiter
 from server.error_mapping import ANTHROPIC_PATHS, ErrorReply, error_reply
 from server.errors import BODY_TOO_SLOW, FORBIDDEN_ORIGIN, HEAD_TOO_LARGE, HOST_INVALID, RequestError, Unauthorized
@@ -128,6 +129,7 @@ _WEB_NAMES: Final = (
     "app.js answer.js api.js articles.js chat.js composer.js details.js dom.js evidence.js export.js fetching.js "
     "graph.js instead.js keys.js library.js literature.js reader.js run.js search.js share.js sources.js status.js "
     "store.js support.js texts.js theme.js uploads.js "
+    "admin.js setup.js "
     "texts.json icon.svg inter-latin.woff2 inter-greek.woff2 inter-LICENSE.txt"
 )
 WEB_FILES: Final = frozenset(_WEB_NAMES.split())
@@ -136,6 +138,8 @@ OPEN_PATHS: Final = frozenset(
     {"/", "/health", "/docs", *(f"/docs/{name}" for name in ("page.js", "page.svg", "swagger-ui.js", "swagger-ui.css"))}
     | {f"/web/{name}" for name in WEB_FILES}
 )
+# Needs the code of the first key in place of a key, as long as there is none.
+SETUP_PATH: Final = "/v1/setup"
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKENS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2000}", re.ASCII)
 _EXPOSED_HEADERS: Final = "x-request-id, retry-after, location, " + ", ".join(
@@ -149,8 +153,15 @@ class AccessControl:
     One instance per process, used from its event loop.
     """
 
-    def __init__(self, settings: ServerSettings, key_lookup: ApiKeyLookup, rates: RateLimiter) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        key_lookup: ApiKeyLookup,
+        rates: RateLimiter,
+        first_key: FirstKey | None = None,
+    ) -> None:
         self._key_lookup = key_lookup
+        self._first_key = first_key
         self._rates = rates
         self._is_local = is_loopback(settings.host)
         self._hosts = frozenset(name.lower() for name in (*settings.allowed_hosts, settings.host))
@@ -216,11 +227,15 @@ class AccessControl:
         A public path gets permissions too, but only for itself.
 
         Raises:
-            Unauthorized: there is no valid key.
+            Unauthorized: there is no valid key, or no key at all yet.
             KeyStoreError: the file of keys cannot be read.
         """
         if path in OPEN_PATHS or (self._is_local and not self._key_lookup.requires_key):
             return OPERATOR
+        if self._first_key is not None and self._first_key.is_needed:
+            if path == SETUP_PATH and self._first_key.is_open:
+                return OPERATOR
+            raise self._first_key.refusal()
         key = _key_of(path, headers)
         if not key:
             raise Unauthorized("a valid API key is required")

@@ -11,6 +11,7 @@ import argparse
 import io
 import sys
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,11 @@ import server_process
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from server.auth.authentication import FileKeyStore
+from server.auth.keys import NewKey, Scopes
+
 _HEIGHT: Final = 800
+_KEYED: Final = "admin"
 
 
 def main() -> int:
@@ -43,20 +48,41 @@ def main() -> int:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         with server_process.serve(page_server.home_environment(Path(home))) as server:
             page_screens.fill(server.url, browser)
-            for width in given.widths:
-                for name in given.only:
+            key = ""
+            # From its first key on, the server answers nothing without one: administration comes last.
+            for name in sorted(given.only, key=lambda name: name == _KEYED):
+                key = key or (make_keys(Path(home)) if name == _KEYED else "")
+                for width in given.widths:
                     path = given.folder / f"{name}-{width}.png"
-                    path.write_bytes(picture(browser, server.url, name, width, given.scheme))
+                    context = opened(browser, width, given.scheme, key)
+                    path.write_bytes(picture(context, server.url, name))
                     print(path)
         browser.close()
     return 0
 
 
-def picture(browser: Any, url: str, name: str, width: int, scheme: str) -> bytes:
-    """Return a screen as a PNG with a palette."""
+def make_keys(home: Path) -> str:
+    """Make keys as an institution has them, and return the administrator's secret."""
+    store = FileKeyStore(home / "data" / "arrowhead" / "keys.json")
+    secret, _ = store.create(NewKey(name="library", scopes=Scopes(may_administer=True)))
+    ends = datetime.now(UTC) + timedelta(days=90)
+    store.create(NewKey(name="Anna Berg", scopes=Scopes(requests_per_minute=60)))
+    store.create(NewKey(name="ward 4", expires=ends, scopes=Scopes(methods=("medrag", "clinfo"), may_change=False)))
+    return secret
+
+
+def opened(browser: Any, width: int, scheme: str, key: str) -> Any:
+    """Return a window; with a key, one that is signed in."""
     size = {"width": width, "height": _HEIGHT}
     context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", locale="en-GB")
     context.set_default_timeout(60_000)
+    if key:
+        context.add_init_script(f"sessionStorage.setItem('arrowhead-key', '{key}')")
+    return context
+
+
+def picture(context: Any, url: str, name: str) -> bytes:
+    """Return a screen as a PNG with a palette, and close its window."""
     page = context.new_page()
     page_screens.SCREENS[name](page, url)
     page.wait_for_timeout(300)

@@ -25,6 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from retrieval.storage.files import FileLock, make_folder, sync
 from server.auth.keys import (
+    Edit,
     KeySnapshot,
     KeyStore,
     KeyStoreError,
@@ -32,12 +33,13 @@ from server.auth.keys import (
     Scopes,
     StoredKey,
     Version,
+    changed,
     key_for,
     retained,
-    revoked,
+    revoking,
 )
 from server.errors import NOT_GRANTED, RequestError, Unauthorized
-from server.settings.loading import SettingsInvalid, keys_file, variable_name
+from server.settings.loading import keys_file
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
 from server.types import EgressMode, id_of_digest, key_digest
@@ -84,6 +86,10 @@ class Principal:
     def may_change(self) -> bool:
         return self.is_operator or self.scopes.may_change
 
+    @property
+    def may_administer(self) -> bool:
+        return self.is_operator or self.scopes.may_administer
+
 
 OPERATOR: Final = Principal(is_operator=True)
 
@@ -114,7 +120,7 @@ class ApiKeyLookup:
         """
         digests = [key_digest(secret) for secret in secrets]
         self._fixed = [_Entry(digest, Principal(owner=digest, is_operator=True)) for digest in digests]
-        self._store = store
+        self.store = store
         self._now = now
         self._version: Version | None = None
         self._problem: KeyStoreError | None = None
@@ -199,14 +205,14 @@ class ApiKeyLookup:
         return [key for key in self._stored if key.is_usable(now)]
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
+        if self.store is not None:
+            self.store.close()
 
     def _refresh(self) -> None:
-        if self._store is None:
+        if self.store is None:
             return
         try:
-            version = self._store.version()
+            version = self.store.version()
         except KeyStoreError as error:
             # The store could not be asked: nothing is known of it, also not whether it has changed since.
             self._is_known = False
@@ -218,7 +224,7 @@ class ApiKeyLookup:
             self._is_known = True
             # Set before the read, so that a damaged state is read once and not at every request.
             self._version = version
-            snapshot = self._store.read()
+            snapshot = self.store.read()
         except KeyStoreError as error:
             self._requires_key = True
             self._fail(error)
@@ -252,19 +258,14 @@ def require_change(principal: Principal) -> None:
         raise RequestError("this key reads namespaces and does not change them", NOT_GRANTED)
 
 
-def require_keys(settings: Settings, key_lookup: ApiKeyLookup) -> None:
-    """Check that a server that other machines can reach has at least one key.
+def require_administration(principal: Principal) -> None:
+    """Check that a key may administer the server.
 
     Raises:
-        SettingsInvalid: it has none.
+        RequestError: it may not.
     """
-    host = settings.server.host
-    if is_loopback(host) or key_lookup.fixed_ids or key_lookup.active:
-        return
-    raise SettingsInvalid(
-        f"{variable_name('server', 'host')} (server.host): {host} can be reached from other machines: make a key with "
-        "`arrowhead key create`, set server.api_keys, or listen on 127.0.0.1"
-    )
+    if not principal.may_administer:
+        raise RequestError("this key does not administer the server", NOT_GRANTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,12 +328,15 @@ class FileKeyStore:
             self._write(target, (*keys, key))
         return secret, key
 
-    def revoke(self, which: str) -> StoredKey:
+    def change(self, which: str, edit: Edit) -> StoredKey:
         with self._locked() as target:
             keys = self.known()
-            revoked_key = revoked(which, keys, self._now())
-            self._write(target, tuple(revoked_key if key.id == revoked_key.id else key for key in keys))
-        return revoked_key
+            edited = changed(which, keys, edit)
+            self._write(target, tuple(edited if key.id == edited.id else key for key in keys))
+        return edited
+
+    def revoke(self, which: str) -> StoredKey:
+        return self.change(which, revoking(self._now()))
 
     def _load(self) -> _FileRead | None:
         """Read and validate the file; return None if there is none.

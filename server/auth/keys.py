@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, Protocol
 
 from models.errors import ArrowheadError, Fault
 from server.errors import KEY_REFUSED, RequestError
@@ -36,7 +36,8 @@ class Scopes:
 
     ``methods`` are allowed by name, ``direct`` for the bare model; None for all. ``egress`` lowers the server's mode.
     ``namespaces`` that are listed may be read whatever their owner; None: all that belong to no other key. A key always
-    reads its own. ``may_change`` applies to the namespaces that it reads, and to new ones.
+    reads its own. ``may_change`` applies to the namespaces that it reads, and to new ones. ``may_administer`` allows
+    to make, change and revoke keys, and to see what all keys use.
 
     Raises:
         ScopeInvalid: a rate is out of range, or a list of names is empty, too long or malformed.
@@ -48,6 +49,7 @@ class Scopes:
     tokens_per_minute: int | None = None
     namespaces: tuple[str, ...] | None = None
     may_change: bool = True
+    may_administer: bool = False
 
     def __post_init__(self) -> None:
         for what, rate in (("requests", self.requests_per_minute), ("tokens", self.tokens_per_minute)):
@@ -70,9 +72,12 @@ MAX_KEPT: Final = 4000
 _SECRET_BYTES: Final = 32
 _NAME: Final = re.compile(r"\w[\w.@+ -]{0,62}\w|\w")
 _ID: Final = re.compile(r"[0-9a-f]{8}")
+_UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_PERIOD: Final = re.compile(r"([0-9]{1,5})([hdw])", re.ASCII)
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 # Identifies one state of a store.
 Version = tuple[int, ...]
+Edit = Callable[["StoredKey"], "StoredKey"]
 
 
 class KeyStoreError(ArrowheadError):
@@ -105,6 +110,13 @@ class StoredKey:
     def is_usable(self, now: datetime) -> bool:
         return self.revoked is None and (self.expires is None or now < self.expires)
 
+    def as_dict(self, now: datetime) -> dict[str, Any]:
+        """Return what may be shown of the key, for JSON."""
+        state = "active" if self.is_usable(now) else "expired" if self.revoked is None else "revoked"
+        moments = {"created": self.created, "expires": self.expires, "revoked": self.revoked}
+        times = {name: moment.isoformat() if moment else None for name, moment in moments.items()}
+        return {"id": self.id, "name": self.name, "state": state, **times, "scopes": asdict(self.scopes)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
@@ -117,6 +129,28 @@ class NewKey:
     expires: datetime | None = None
     scopes: Scopes = field(default_factory=Scopes)
     taken: Collection[str] = ()
+
+
+def expiry_of(text: str, now: datetime) -> datetime:
+    """Return the time of an expiry, written as 90d, 12h, 4w or a day or time in ISO 8601, in UTC to the second.
+
+    Raises:
+        ScopeInvalid: the text is no period or date, or the time is past.
+    """
+    try:
+        if period := _PERIOD.fullmatch(text):
+            expiry = now + int(period[1]) * _UNITS[period[2]]
+        else:
+            expiry = datetime.fromisoformat(text)
+            expiry = expiry if expiry.tzinfo else expiry.replace(tzinfo=UTC)
+        expiry = expiry.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ScopeInvalid(
+            f"expires {text[:70]}: write 90d, 12h, 4w, or a day as 2027-01-31", param="expires"
+        ) from None
+    if expiry <= now:
+        raise ScopeInvalid(f"expires {text[:70]}: is past", param="expires")
+    return expiry.replace(microsecond=0)
 
 
 class KeySnapshot(NamedTuple):
@@ -172,13 +206,16 @@ class KeyStore(Protocol):
             KeyStoreError: the keys cannot be read or written.
         """
 
-    def revoke(self, which: str) -> StoredKey:
-        """Revoke the key with this id or name, so that no server accepts it from then on.
+    def change(self, which: str, edit: Edit) -> StoredKey:
+        """Store what ``edit`` makes of the key with this id or name, with its id, digest and time of creation.
 
         Raises:
-            RequestError: there is no such key, or it is revoked already.
+            RequestError: as ``changed`` says.
             KeyStoreError: the keys cannot be read or written.
         """
+
+    def revoke(self, which: str) -> StoredKey:
+        """Revoke the key with this id or name, so that no server accepts it from then on; raises as ``change``."""
 
     def close(self) -> None:
         """Release what ``read`` holds; the store remains usable."""
@@ -190,13 +227,8 @@ def key_for(new_key: NewKey, keys: Sequence[StoredKey], now: datetime) -> tuple[
     Raises:
         RequestError: the name is invalid or that of a key that is not revoked, or there are ``MAX_ACTIVE`` such keys.
     """
-    if _NAME.fullmatch(new_key.name) is None or _ID.fullmatch(new_key.name):
-        raise RequestError(
-            f"{new_key.name[:70]!r} is no name of a key: letters, digits and . _ @ + - inside, up to 64", KEY_REFUSED
-        )
     active = [key for key in keys if key.revoked is None]
-    if any(key.name == new_key.name for key in active):
-        raise RequestError(f"there is a key {new_key.name} already; revoke it first", KEY_REFUSED)
+    _check_name(new_key.name, active)
     if len(active) >= MAX_ACTIVE:
         raise RequestError(f"there are {MAX_ACTIVE} keys; revoke some first", KEY_REFUSED)
     secret = _new_secret({key.id for key in keys} | set(new_key.taken))
@@ -208,17 +240,35 @@ def key_for(new_key: NewKey, keys: Sequence[StoredKey], now: datetime) -> tuple[
     return secret, key
 
 
-def revoked(which: str, keys: Sequence[StoredKey], now: datetime) -> StoredKey:
-    """Return the key with this id or name as revoked at ``now``.
+def _check_name(name: str, active: Sequence[StoredKey]) -> None:
+    if _NAME.fullmatch(name) is None or _ID.fullmatch(name):
+        raise RequestError(
+            f"{name[:70]!r} is no name of a key: letters, digits and . _ @ + - inside, up to 64", KEY_REFUSED
+        )
+    if any(key.name == name for key in active):
+        raise RequestError(f"there is a key {name} already; revoke it first", KEY_REFUSED)
+
+
+def changed(which: str, keys: Sequence[StoredKey], edit: Edit) -> StoredKey:
+    """Return what ``edit`` makes of the key with this id or name.
 
     Raises:
-        RequestError: there is no such key, or it is revoked already.
+        RequestError: there is no such key, it is revoked already, or its new name is invalid or that of another one.
     """
     found = [key for key in keys if which in (key.id, key.name)]
     usable = [key for key in found if key.revoked is None]
     if not usable:
         raise RequestError(f"the key {which[:70]} is revoked already" if found else f"no key {which[:70]}", KEY_REFUSED)
-    return replace(usable[0], revoked=now.replace(microsecond=0))
+    key = usable[0]
+    edited = edit(key)
+    if edited.name != key.name:
+        _check_name(edited.name, [one for one in keys if one.revoked is None])
+    return edited
+
+
+def revoking(now: datetime) -> Edit:
+    """Return the edit that revokes a key at ``now``."""
+    return lambda key: replace(key, revoked=now.replace(microsecond=0))
 
 
 def retained(keys: Sequence[StoredKey]) -> tuple[StoredKey, ...]:

@@ -63,9 +63,10 @@ class NamespaceAccess:
             require_change(principal)
 
     def _may_read(self, principal: Principal, name: str) -> bool:
-        return principal.is_operator or self.has_sample(principal, name) or principal.may_read(name, self._owner(name))
+        return principal.is_operator or self.has_sample(principal, name) or principal.may_read(name, self.owner(name))
 
-    def _owner(self, name: str) -> str:
+    def owner(self, name: str) -> str:
+        """Return the digest of the key that made a namespace, "" for an operator's, "?" where it cannot be read."""
         identity = self._namespaces.stores.identity(name)
         if identity is None:
             return _UNKNOWN

@@ -1,4 +1,4 @@
-"""Implement ``arrowhead key``: create, list and revoke API keys.
+"""Implement ``arrowhead key``: create, list, rename and revoke API keys.
 
 A running server applies a change at its next request.
 """
@@ -6,10 +6,9 @@ A running server applies a change at its next request.
 from __future__ import annotations
 
 import json
-import re
 import sys
-from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,15 +18,13 @@ from server.cli.options import ConfigFile, verbs
 from server.types import EgressMode
 
 if TYPE_CHECKING:
-    from server.auth.keys import KeyStore, Scopes, StoredKey
+    from server.auth.keys import KeyStore, NewKey, StoredKey
     from server.settings.schema import Settings
 
-_UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-_PERIOD: Final = re.compile(r"([0-9]{1,5})([hdw])", re.ASCII)
 _HEAD: Final = ("ID", "NAME", "STATE", "CREATED", "EXPIRES", "METHODS", "EGRESS", "RATE", "NAMESPACES")
 
 
-app = verbs("keys of clients: make, list, revoke")
+app = verbs("keys of clients: make, list, rename, revoke")
 
 
 def _opened(config: Path | None) -> tuple[Settings, KeyStore]:
@@ -38,47 +35,54 @@ def _opened(config: Path | None) -> tuple[Settings, KeyStore]:
     return settings, open_key_store(settings, open_database(settings))
 
 
-# Longer than forty lines by its options: typer reads them from this signature.
+_Methods = Annotated[
+    str | None, typer.Option(metavar="A,B", help="methods it may ask, 'direct' for the bare model; default: all")
+]
+_Egress = Annotated[EgressMode | None, typer.Option(help="lower the server's mode for it")]
+_Rate = Annotated[int | None, typer.Option(metavar="N", help="requests per minute; default: no limit")]
+_Tokens = Annotated[int | None, typer.Option(metavar="N", help="sampled tokens per minute; default: no limit")]
+_Namespaces = Annotated[
+    str | None,
+    typer.Option(
+        metavar="X,Y",
+        help="namespaces it reads, beside its own; '' for its own alone; default: all that belong to no other key",
+    ),
+]
+_ReadOnly = Annotated[bool, typer.Option("--read-only", help="it makes and changes no namespaces")]
+_Admin = Annotated[bool, typer.Option("--admin", help="it makes, changes and revokes keys, also on the page")]
+_Expires = Annotated[
+    str | None, typer.Option(metavar="WHEN", help="90d, 12h, 4w, or a day as 2027-01-31; default: never")
+]
+
+
 @app.command(help="make a key; its secret is printed once and not kept")
 def create(
     name: Annotated[str, typer.Option(help="whose it is, or for what")],
-    methods: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="methods it may ask, 'direct' for the bare model; default: all"),
-    ] = None,
-    egress: Annotated[EgressMode | None, typer.Option(help="lower the server's mode for it")] = None,
-    rate: Annotated[int | None, typer.Option(metavar="N", help="requests per minute; default: no limit")] = None,
-    tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="sampled tokens per minute; default: no limit")
-    ] = None,
-    namespaces: Annotated[
-        str | None,
-        typer.Option(
-            metavar="X,Y",
-            help="namespaces it reads, beside its own; '' for its own alone; default: all that belong to no other key",
-        ),
-    ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="it makes and changes no namespaces")] = False,
-    expires: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="90d, 12h, 4w, or a day as 2027-01-31; default: never")
-    ] = None,
+    methods: _Methods = None,
+    egress: _Egress = None,
+    rate: _Rate = None,
+    tokens: _Tokens = None,
+    namespaces: _Namespaces = None,
+    read_only: _ReadOnly = False,
+    admin: _Admin = False,
+    expires: _Expires = None,
     config: ConfigFile = None,
 ) -> int:
-    moment = _moment(expires, datetime.now(UTC)) if expires else None
-    scopes = _scopes(
-        methods=_known_methods(_listed(methods)),
-        egress=egress,
-        requests_per_minute=rate,
-        tokens_per_minute=tokens,
-        namespaces=_listed(namespaces),
-        may_change=not read_only,
-    )
-    from server.auth.keys import NewKey
     from server.types import key_id
 
+    limits = {
+        "methods": _known_methods(_listed(methods)),
+        "egress": egress,
+        "requests_per_minute": rate,
+        "tokens_per_minute": tokens,
+        "namespaces": _listed(namespaces),
+        "may_change": not read_only,
+        "may_administer": admin,
+    }
+    new_key = _new_key(name, expires, limits)
     settings, store = _opened(config)
     taken = [key_id(key.get_secret_value()) for key in settings.server.api_keys]
-    secret, key = store.create(NewKey(name=name, expires=moment, scopes=scopes, taken=taken))
+    secret, key = store.create(replace(new_key, taken=taken))
     # The secret alone on stdout: KEY=$(arrowhead key create --name …)
     print(secret)
     until = f", until {_format_time(key.expires)}" if key.expires else ""
@@ -102,19 +106,20 @@ def _known_methods(methods: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return methods
 
 
-def _scopes(**limits: Any) -> Scopes:
-    """Return the scopes with these limits.
+def _new_key(name: str, expires: str | None, limits: dict[str, Any]) -> NewKey:
+    """Return the description of a key.
 
     Raises:
-        SettingsInvalid: a scope is invalid.
+        SettingsInvalid: a scope or the expiry is invalid.
     """
-    from server.auth.keys import ScopeInvalid, Scopes
+    from server.auth.keys import NewKey, ScopeInvalid, Scopes, expiry_of
     from server.settings.loading import SettingsInvalid
 
     try:
-        return Scopes(**limits)
+        moment = expiry_of(expires, datetime.now(UTC)) if expires else None
+        return NewKey(name=name, expires=moment, scopes=Scopes(**limits))
     except ScopeInvalid as error:
-        raise SettingsInvalid(error.message) from error
+        raise SettingsInvalid(f"--{error.message}" if error.param else error.message) from error
 
 
 def _listed(text: str | None) -> tuple[str, ...] | None:
@@ -123,33 +128,12 @@ def _listed(text: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def _moment(text: str, now: datetime) -> datetime:
-    """Return the time of an expiry in UTC, to the second.
-
-    Raises:
-        SettingsInvalid: the text is no period or date, or the time is past.
-    """
-    from server.settings.loading import SettingsInvalid
-
-    try:
-        if period := _PERIOD.fullmatch(text):
-            expiry = now + int(period[1]) * _UNITS[period[2]]
-        else:
-            expiry = datetime.fromisoformat(text)
-            expiry = expiry if expiry.tzinfo else expiry.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise SettingsInvalid(f"--expires {text}: write 90d, 12h, 4w, or a day as 2027-01-31") from None
-    if expiry <= now:
-        raise SettingsInvalid(f"--expires {text}: is past")
-    return expiry.astimezone(UTC).replace(microsecond=0)
-
-
 @app.command("list", help="all keys, without their secrets")
 def list_keys(as_json: Annotated[bool, typer.Option("--json")] = False, config: ConfigFile = None) -> int:
     _, store = _opened(config)
     keys, now = store.known(), datetime.now(UTC)
     if as_json:
-        print(json.dumps([_as_dict(key, now) for key in keys], indent=1))
+        print(json.dumps([key.as_dict(now) for key in keys], indent=1))
         return 0
     rows = [_HEAD, *(_row(key, now) for key in keys)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
@@ -158,37 +142,37 @@ def list_keys(as_json: Annotated[bool, typer.Option("--json")] = False, config: 
     return 0
 
 
-def _as_dict(key: StoredKey, now: datetime) -> dict[str, Any]:
-    moments = {"created": key.created, "expires": key.expires, "revoked": key.revoked}
-    timestamps = {name: moment.isoformat() if moment else None for name, moment in moments.items()}
-    return {"id": key.id, "name": key.name, "state": _state(key, now), **timestamps, "scopes": asdict(key.scopes)}
-
-
 def _row(key: StoredKey, now: datetime) -> tuple[str, ...]:
     scopes = key.scopes
     rates = ((scopes.requests_per_minute, "requests"), (scopes.tokens_per_minute, "tokens"))
     namespaces = "all but others'" if scopes.namespaces is None else ",".join(scopes.namespaces) or "its own"
+    notes = ["read only"] * (not scopes.may_change) + ["administers"] * scopes.may_administer
     return (
         key.id,
         key.name,
-        _state(key, now),
+        key.as_dict(now)["state"],
         _format_time(key.created),
         _format_time(key.expires) if key.expires else "never",
         ",".join(scopes.methods) if scopes.methods else "all",
         scopes.egress or "the server's",
         ", ".join(f"{rate} {unit}/min" for rate, unit in rates if rate) or "no limit",
-        namespaces if scopes.may_change else f"{namespaces} (read only)",
+        f"{namespaces} ({', '.join(notes)})" if notes else namespaces,
     )
-
-
-def _state(key: StoredKey, now: datetime) -> str:
-    if key.revoked is not None:
-        return "revoked"
-    return "active" if key.is_usable(now) else "expired"
 
 
 def _format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+@app.command(help="give a key another name")
+def rename(
+    key: Annotated[str, typer.Argument(metavar="ID|NAME")],
+    name: Annotated[str, typer.Argument(metavar="NEW-NAME")],
+    config: ConfigFile = None,
+) -> int:
+    renamed = _opened(config)[1].change(key, lambda one: replace(one, name=name))
+    print(f"key {renamed.id} is {renamed.name} now")
+    return 0
 
 
 @app.command(help="take a key back")

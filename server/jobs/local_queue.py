@@ -193,9 +193,9 @@ class LocalJobQueue:
             raise RequestError("there is no such job, or it is no longer kept", JOB_UNKNOWN)
         return task
 
-    async def of(self, owner: str) -> list[JobStatus]:
+    async def of(self, owner: str | None) -> list[JobStatus]:
         with self._lock:
-            return [task.status for task in reversed(self._known.values()) if task.job.spec.owner == owner]
+            return [task.status for task in reversed(self._known.values()) if owner in (None, task.job.spec.owner)]
 
     async def wait(self, job: JobStatus, seconds: float) -> JobStatus:
         task = self._known.get(job.id)

@@ -256,8 +256,11 @@ class JobQueue(Protocol):
             RequestError: there is no such job, it is no longer stored, or it belongs to another key.
         """
 
-    async def of(self, owner: str) -> list[JobStatus]:
-        """Return the owner's jobs, newest first: all that have not ended, and the newest of the others."""
+    async def of(self, owner: str | None) -> list[JobStatus]:
+        """Return the owner's jobs, None for those of all, newest first.
+
+        They are all that have not ended, and the newest of the others.
+        """
 
     async def wait(self, job: JobStatus, seconds: float) -> JobStatus:
         """Return the job as soon as it has ended, or as it is after ``seconds``.

@@ -19,7 +19,7 @@ import uvicorn
 
 from models.engines.base import Engine
 from server.app import create_app
-from server.auth.authentication import access_lines, named_keys, require_keys
+from server.auth.authentication import access_lines, named_keys
 from server.egress.policy import EgressPolicy
 from server.printable import unescaped
 from server.serving.connections import configure_listener, with_slow_client_limits
@@ -111,13 +111,11 @@ def run_server(settings: Settings) -> int:
     It is 1 where the model could not be loaded or its restarts were exhausted.
 
     Raises:
-        SettingsInvalid: the address cannot be bound, or is open to other machines without a key; or another server
-            uses the data folder.
+        SettingsInvalid: the address cannot be bound, or another server uses the data folder.
         ArrowheadError: another error at start-up.
     """
     database = open_database(settings)
     key_lookup = open_key_lookup(settings, database)
-    require_keys(settings, key_lookup)
     protect_data(settings)  # after the check of the key file, which says whether others could write it
     listener = listen(settings.server)
     try:
@@ -247,6 +245,7 @@ def egress_lines(services: Services) -> str:
     policy = replace(policy, mode_of_key=key_lookup.mode_of)
     lines += [f"keys: {key_summary}"] if (key_summary := named_keys(key_lookup, policy.ceiling)) else []
     lines += access_lines(services.settings, key_lookup)
+    lines += [] if services.first_key is None else [services.first_key.invitation]
     return "\n".join(lines) + "\n"
 
 

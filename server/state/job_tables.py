@@ -279,9 +279,9 @@ async def find(connection: Connection, job_id: str) -> JobStatus | None:
     return status_of(row) if row else None
 
 
-async def of_owner(connection: Connection, owner: str) -> list[JobStatus]:
-    """Return the jobs of a key, newest first."""
-    sql = f"SELECT {_COLUMNS} FROM arrowhead_jobs WHERE owner = %s ORDER BY place DESC"
+async def of_owner(connection: Connection, owner: str | None) -> list[JobStatus]:
+    """Return the jobs of a key, None for those of all, newest first."""
+    sql = f"SELECT {_COLUMNS} FROM arrowhead_jobs WHERE owner = coalesce(%s, owner) ORDER BY place DESC"
     return [status_of(row) for row in await (await connection.execute(sql, (owner,))).fetchall()]
 
 

@@ -141,7 +141,7 @@ class PostgresJobQueue:
             raise RequestError("there is no such job, or it is no longer kept", JOB_UNKNOWN)
         return status
 
-    async def of(self, owner: str) -> list[JobStatus]:
+    async def of(self, owner: str | None) -> list[JobStatus]:
         async with self._database.pooled() as connection:
             return [self._shown(status) for status in await rows.of_owner(connection, owner)]
 

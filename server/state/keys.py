@@ -22,7 +22,18 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from server.auth.authentication import Principal
-from server.auth.keys import KeySnapshot, KeyStoreError, NewKey, StoredKey, Version, key_for, retained, revoked
+from server.auth.keys import (
+    Edit,
+    KeySnapshot,
+    KeyStoreError,
+    NewKey,
+    StoredKey,
+    Version,
+    changed,
+    key_for,
+    retained,
+    revoking,
+)
 from server.auth.rate_limits import MINUTE_S, Unit, rate_headers, refusal
 from server.errors import StateUnavailable
 from server.state.database import Database
@@ -41,6 +52,7 @@ _NUMBER: Final = "SELECT number FROM arrowhead_key_changes"
 _INSERT: Final = """
 INSERT INTO arrowhead_keys (id, digest, name, created, expires, scopes) VALUES (%s, %s, %s, %s, %s, %s)
 """
+_UPDATE: Final = "UPDATE arrowhead_keys SET name = %s, expires = %s, revoked = %s, scopes = %s WHERE id = %s"
 # Of more keys than this, the levels shown in the headers of the longest unused are forgotten.
 _MAX_KEYS: Final = 4096
 _UNITS: Final[tuple[Unit, Unit]] = ("requests", "tokens")
@@ -112,11 +124,15 @@ class PostgresKeyStore:
                 connection.execute("DELETE FROM arrowhead_keys WHERE id = ANY(%s)", (dropped,))
         return secret, key
 
-    def revoke(self, which: str) -> StoredKey:
+    def change(self, which: str, edit: Edit) -> StoredKey:
         with self._changing() as (connection, keys):
-            key = revoked(which, keys, self._now())
-            connection.execute("UPDATE arrowhead_keys SET revoked = %s WHERE id = %s", (key.revoked, key.id))
+            key = changed(which, keys, edit)
+            scopes = json.dumps(asdict(key.scopes))
+            connection.execute(_UPDATE, (key.name, key.expires, key.revoked, scopes, key.id))
         return key
+
+    def revoke(self, which: str) -> StoredKey:
+        return self.change(which, revoking(self._now()))
 
     def close(self) -> None:
         with self._lock:

@@ -91,6 +91,7 @@ class Permissions(Reply):
     methods: list[str]
     egress: str
     may_change_namespaces: bool
+    may_administer: bool
     max_upload_bytes: int
     max_k: int
     max_rendered: int
@@ -165,6 +166,7 @@ async def permissions(request: Request) -> Response:
         "methods": [served.name for served in services.models(principal)],
         "egress": policy.ceiling(principal.key_id),
         "may_change_namespaces": changes_allowed(services) and principal.may_change,
+        "may_administer": principal.may_administer,
         "max_upload_bytes": services.settings.retrieval.max_upload_bytes,
         "max_k": MAX_K,
         "max_rendered": MAX_RENDERED,

@@ -20,6 +20,7 @@ from retrieval.corpus.items import ReadOptions
 from retrieval.index.backends.card import CardUse
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.authentication import ApiKeyLookup, Principal
+from server.auth.first_key import first_key
 from server.auth.namespace_scopes import NamespaceAccess
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.egress.router import Egress
@@ -118,6 +119,7 @@ class Services:
         )
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
         self.key_lookup = components.key_lookup or ApiKeyLookup(secrets)
+        self.first_key = first_key(self.settings.server, self.key_lookup)
         self.rates = components.rates
         self.access = NamespaceAccess(components.retrieval.namespaces)
         self.observability = components.observability

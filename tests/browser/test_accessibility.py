@@ -13,7 +13,6 @@ import server_process
 from http_calls import Site
 
 TEXTS = json.loads((server_process.ROOT / "server/web/static/en.json").read_text(encoding="utf-8"))
-RULES = "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']})"
 SCREENS = ("", "literature", "articles", "library", "status")
 PDF = corpus_files.pdf("Protamine reverses heparin at once.", "", title="Heparin, with a picture")
 Checks = list[tuple[str, str, str, str]]
@@ -50,7 +49,7 @@ def check(request: Any, browser: Any, axe: str) -> Iterator[tuple[Any, Callable[
     def look(where: str) -> None:
         page.wait_for_timeout(200)
         page.evaluate(axe)
-        for one in page.evaluate(RULES)["violations"]:
+        for one in page.evaluate(page_screens.RULES)["violations"]:
             if one["impact"] in ("serious", "critical"):
                 found.append((where, one["impact"], one["id"], one["nodes"][0]["html"]))
 

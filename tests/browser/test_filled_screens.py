@@ -9,16 +9,6 @@ import page_screens
 import pytest
 from http_calls import Site
 
-RULES = "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']})"
-# Frames whose content goes beyond their side: but for tables, pictures of graphs, lists of tabs and the like, which
-# scroll by themselves, and for lines that end in dots or are out of sight on purpose.
-BEYOND = """[...document.querySelectorAll("body, body *")].filter((node) => {
-  const { overflowX, textOverflow } = getComputedStyle(node);
-  const free = ".scroll, .tab-list, .sources, .nav, .names, .graph-picture, .word, input, textarea";
-  return node.clientWidth > 1 && node.scrollWidth > node.clientWidth + 1 && overflowX !== "visible" &&
-    textOverflow !== "ellipsis" && !node.matches(free);
-}).map((node) => `${node.tagName} ${node.className}`)"""
-
 
 @pytest.fixture(scope="module")
 def filled(shipped: Any, browser: Any) -> Iterator[str]:
@@ -37,7 +27,7 @@ def test_a_filled_screen_fits_the_width(filled: str, page: Any, name: str, width
     page.wait_for_timeout(200)
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate(BEYOND) == []
+    assert page.evaluate(page_screens.BEYOND) == []
     assert page.seen.complaints == []
 
 
@@ -53,7 +43,7 @@ def test_axe_finds_nothing_serious_on_a_filled_screen(filled: str, browser: Any,
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_timeout(200)
-        violations = page.evaluate(RULES)["violations"]
+        violations = page.evaluate(page_screens.RULES)["violations"]
         bad = [one for one in violations if one["impact"] in ("serious", "critical")]
         found += [(scheme, one["id"], one["nodes"][0]["html"]) for one in bad]
     context.close()

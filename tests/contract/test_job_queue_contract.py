@@ -367,6 +367,7 @@ async def test_a_job_belongs_to_its_owner(queue: JobQueue) -> None:
     job = await queue.submit(spec(owner="me"), gate)
     assert (await queue.get(job.id, "me")).id == job.id
     assert await queue.of("you") == []
+    assert await queue.of(None) == await queue.of("me")
     assert await queue.busy() == {"ns"}
     for call in (queue.get, queue.cancel):
         for job_id, owner in ((job.id, "you"), (job.id, ""), ("job-unknown", "me")):

@@ -11,6 +11,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -117,6 +118,19 @@ def test_a_revoked_key_stays_known_by_its_id(store: KeyStore, clock: Clock) -> N
     assert (gone.id, gone.revoked) == (first.id, NOW + timedelta(hours=1))
     assert store.known() == (gone, second)
     assert store.revoke(second.id).id == second.id
+
+
+def test_a_changed_key_keeps_its_id_and_place(store: KeyStore, opened: Callable[[], KeyStore]) -> None:
+    """Name, scopes and expiry are stored; other processes read them, and the others are as they were."""
+    _, first = store.create(NewKey(name="anna"))
+    _, other = store.create(NewKey(name="ben"))
+    scopes = Scopes(methods=("direct",), may_administer=True)
+    edited = store.change("anna", lambda key: replace(key, name="anna b", scopes=scopes, expires=NOW))
+    assert edited == replace(first, name="anna b", scopes=scopes, expires=NOW)
+    assert opened().known() == (edited, other)
+    with pytest.raises(RequestError, match="there is a key ben already", check=KEY_REFUSED.is_of):
+        store.change(edited.id, lambda key: replace(key, name="ben"))
+    assert store.known() == (edited, other)
 
 
 @pytest.mark.parametrize(("which", "said"), [("nobody", "no key nobody"), ("anna", "revoked already")])

@@ -13,6 +13,16 @@ from retrieval.corpus.ingest.sample import NOTES_FILE, read_notes
 
 TEXTS: Final = json.loads((server_process.ROOT / "server/web/static/en.json").read_text(encoding="utf-8"))
 NAME: Final = "pharmacology"
+# Of axe-core.
+RULES: Final = "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']})"
+# Frames whose content goes beyond their side: but for tables, pictures of graphs, lists of tabs and the like, which
+# scroll by themselves, and for lines that end in dots or are out of sight on purpose.
+BEYOND: Final = """[...document.querySelectorAll("body, body *")].filter((node) => {
+  const { overflowX, textOverflow } = getComputedStyle(node);
+  const free = ".scroll, .tab-list, .sources, .nav, .names, .graph-picture, .word, input, textarea";
+  return node.clientWidth > 1 && node.scrollWidth > node.clientWidth + 1 && overflowX !== "visible" &&
+    textOverflow !== "ellipsis" && !node.matches(free);
+}).map((node) => `${node.tagName} ${node.className}`)"""
 # A browser prints it on one page.
 PRINTED: Final = (
     "<title>Notes on diuretics</title><style>body { font: 15px/1.5 serif } h2 { font-family: sans-serif }</style>"
@@ -177,10 +187,15 @@ def status(page: Any, url: str) -> None:
     page.locator(".status-card").nth(4).wait_for()
 
 
+def admin(page: Any, url: str) -> None:
+    page.goto(f"{url}/#/admin")
+    page.locator(".cards .card").nth(3).wait_for()
+
+
 SCREENS: Final[Mapping[str, Callable[[Any, str], None]]] = {
     one.__name__: one
     for one in (
         *(chat, answer, graph, keywords, review, evidence, source, articles, documents, add, search, counts, reader),
-        *(article, status),
+        *(article, status, admin),
     )
 }

@@ -219,17 +219,24 @@ def test_no_secret_and_no_question_is_in_the_log(site: Site) -> None:
 
 
 @pytest.mark.server
-def test_a_reachable_address_without_a_key_is_refused(operator: Operator, tmp_path: Path) -> None:
-    """With no file of keys, an empty one, and one whose keys are all revoked: status 2, and what to do."""
+def test_a_reachable_server_without_a_key_waits_for_its_code(
+    operator: Operator, tmp_path: Path, serve_with: Serve
+) -> None:
+    """With an empty file, or one whose keys are all revoked: what it printed makes the first key."""
     variables = operator.variables | {"ARROWHEAD_SERVER__KEYS_FILE": str(tmp_path / "keys.json")}
     lone = Operator(variables)
-    for step in range(2):
-        done = arrowhead_process(variables, "serve", "--host", "0.0.0.0", "--port", "0")
-        assert (done.returncode, "arrowhead key create" in done.stderr) == (2, True)
-        assert "0.0.0.0 can be reached from other machines" in done.stderr
-        if not step:
-            lone.create("gone")
-            lone.run("key", "revoke", "gone")
+    lone.create("gone")
+    lone.run("key", "revoke", "gone")
+    with serve_with(variables, "--host", "0.0.0.0") as server:
+        url = server.url.replace("0.0.0.0", "127.0.0.1")
+        (code,) = re.findall(r"^no key yet: .* ((?:[A-Z2-7]{4}-){3}[A-Z2-7]{4})$", server.log(), re.MULTILINE)
+        assert Calls(url, "wrong").call("GET", "/v1/models")[1]["error"]["code"] == "first_key_needed"
+        assert Calls(url).call("POST", "/v1/setup", {"code": "AAAA"})[0] == 403
+        status, made = Calls(url).call("POST", "/v1/setup", {"code": code})
+        assert (status, Calls(url, made["secret"]).call("GET", "/v1/models")[0]) == (201, 200)
+        assert Calls(url).call("POST", "/v1/setup", {"code": code})[1]["error"]["code"] == "invalid_api_key"
+        assert server.log().count(code) == 1 and made["secret"] not in server.log()
+    assert "administrator" in lone.run("key", "list").stdout
     (tmp_path / "keys.json").write_text("{")
     done = arrowhead_process(variables, "serve", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 1 and "is no file of keys, or is damaged" in done.stderr

@@ -18,6 +18,7 @@ const SCREENS = new Map([
   ["library", () => import("./library.js")],
   ["reader", () => import("./reader.js")],
   ["status", () => import("./status.js")],
+  ["admin", () => import("./admin.js")],
 ]);
 // Screens that the header has under another one.
 const PART_OF = new Map([["reader", "library"], ["articles", "literature"]]);
@@ -79,7 +80,9 @@ function markHere(name) {
 function header() {
   document.getElementById("skip").textContent = t("skip");
   document.getElementById("nav").setAttribute("aria-label", t("nav.label"));
-  document.getElementById("nav").replaceChildren(...IN_HEADER.map((name) => h("a", { href: `#/${name}`, "data-screen": name }, t(`nav.${name}`))));
+  const { may_administer: mayAdminister, needs_key: needsKey } = session.permissions || {};
+  const names = mayAdminister && needsKey ? [...IN_HEADER, "admin"] : IN_HEADER;
+  document.getElementById("nav").replaceChildren(...names.map((name) => h("a", { href: `#/${name}`, "data-screen": name }, t(`nav.${name}`))));
   const nodes = [languageChoice(), themeButton()];
   if (session.permissions) {
     const mode = session.ready?.egress || session.permissions.egress;
@@ -102,14 +105,15 @@ async function out(ended = false) {
   location.reload();
 }
 
-function login(wrong) {
+/** Shows a form in place of the screens. */
+function askFor(form) {
   turn += 1;
   leave?.();
   leave = null;
   main.className = "";
   // Without a key they lead nowhere.
   document.getElementById("nav").hidden = true;
-  main.replaceChildren(loginForm(entered, wrong));
+  main.replaceChildren(form);
 }
 
 function entered() {
@@ -127,7 +131,10 @@ async function begin() {
     if (error.status === 401) {
       removeShared();
       header();
-      login(hasKey() ? t("key.wrong") : history.state?.ended ? t("key.ended") : "");
+      if (error.code === "first_key_needed") {
+        const { setupForm } = await import("./setup.js");
+        askFor(setupForm(entered, error.message));
+      } else askFor(loginForm(entered, hasKey() ? t("key.wrong") : history.state?.ended ? t("key.ended") : ""));
       if (hasKey()) await signOut(true);
     } else {
       unreachable(error);
@@ -164,10 +171,17 @@ onChange(({ left }) => left && out());
 window.addEventListener("beforeunload", (event) => {
   if (!leaving && (unsent() || (isRunning() && !lasts()))) event.preventDefault();
 });
-window.addEventListener("language", () => {
+window.addEventListener("language", async () => {
+  const written = [...main.querySelectorAll("input[id], textarea[id]")].map(({ id, value, checked }) => ({ id, value, checked }));
   header();
-  if (session.permissions) show();
-  else begin();
+  await (session.permissions ? show() : begin());
+  // What was typed and not sent yet stands in the new screen too.
+  for (const { id, value, checked } of written) {
+    const field = document.getElementById(id);
+    if (!field || !main.contains(field) || field.type === "file" || (field.value === value && field.checked === checked)) continue;
+    Object.assign(field, { value, checked });
+    field.dispatchEvent(new Event("input"));
+  }
 });
 window.addEventListener("hashchange", () => session.permissions && show());
 document.getElementById("skip").addEventListener("click", (event) => {

@@ -49,7 +49,8 @@ function menu(label, entries) {
   return node;
 }
 
-async function copy(text) {
+/** Copies a text, and says whether the browser allowed it. */
+export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
     toast(t("copied"), "good");

@@ -101,7 +101,7 @@ function all({ version, namespaces, status }) {
         : [["–", ""]],
       t("status.tables.about"),
     ),
-    h("div", { class: "row wide-cell" }, languageChoice(), themeButton({ bare: false }), outside(`${location.origin}/docs`, h("span", { class: "button quiet" }, icon("info"), h("span", {}, t("status.api"))))),
+    h("div", { class: "row wide-cell" }, languageChoice(), themeButton({ bare: false }), mine.may_administer ? h("a", { class: "button quiet", href: "#/admin" }, icon("key"), h("span", {}, t("nav.admin"))) : null, outside(`${location.origin}/docs`, h("span", { class: "button quiet" }, icon("info"), h("span", {}, t("status.api"))))),
   ];
 }
 
@@ -110,7 +110,8 @@ function auditText({ recording, bytes: size, last }) {
   return t("status.audit.on", { bytes: bytes(size), last: last ? moment(last * 1000) : "–" });
 }
 
-function card(title, badges, rows, about = "") {
+/** Returns a card of facts: [[name, value]]. */
+export function card(title, badges, rows, about = "") {
   return h(
     "section",
     { class: "card status-card" },

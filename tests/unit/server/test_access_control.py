@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from refusals import refused_for
 from starlette.datastructures import Headers
 
 from server.auth.authentication import ApiKeyLookup, FileKeyStore, Principal
+from server.auth.first_key import MAX_TRIES, FirstKey
 from server.auth.keys import NewKey, Scopes
 from server.auth.rate_limits import LocalRateLimiter
-from server.errors import FORBIDDEN_ORIGIN, HOST_INVALID, RequestError, TooManyRequests, Unauthorized
-from server.middleware import AccessControl, host_name, is_same_origin, is_subresource
+from server.errors import FIRST_KEY_NEEDED, FORBIDDEN_ORIGIN, HOST_INVALID, RequestError, TooManyRequests, Unauthorized
+from server.middleware import SETUP_PATH, AccessControl, host_name, is_same_origin, is_subresource
 from server.settings.server import ServerSettings, origin_of
 
 KEY = "a-key-of-the-settings"
@@ -25,6 +27,23 @@ LISTED = "https://lab.example"
 
 def _door(*keys: str, host: str = "127.0.0.1", origins: tuple[str, ...] = (LISTED,)) -> AccessControl:
     return AccessControl(ServerSettings(host=host, cors_origins=origins), ApiKeyLookup(keys), LocalRateLimiter())
+
+
+def test_without_any_key_only_the_setup_is_open(tmp_path: Path) -> None:
+    """Every other path is told what to do, with and without a key; after ten wrong codes the setup is shut too."""
+    key_lookup = ApiKeyLookup((), FileKeyStore(tmp_path / "keys.json"))
+    settings = ServerSettings(host="0.0.0.0")
+    first = FirstKey(key_lookup)
+    access_control = AccessControl(settings, key_lookup, LocalRateLimiter(), first)
+    access_control.admit(SETUP_PATH, _headers())
+    for headers in (_headers(), _headers(authorization="Bearer ah-of-another-server")):
+        with pytest.raises(Unauthorized, match="this server has no key yet", check=FIRST_KEY_NEEDED.is_of):
+            access_control.admit("/v1/models", headers)
+    for _ in range(MAX_TRIES):
+        with suppress(RequestError):
+            first.claim("AAAA")
+    with pytest.raises(Unauthorized, match="10 wrong tries", check=FIRST_KEY_NEEDED.is_of):
+        access_control.admit(SETUP_PATH, _headers())
 
 
 def _headers(**fields: str) -> Headers:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI
+from in_process import HOST, Site
 from starlette.routing import Route
 
 from server.app import create_app
@@ -22,50 +21,8 @@ from server.middleware import OPEN_PATHS
 from server.settings.schema import Settings
 from server.wiring.bootstrap import build_services
 
-HOST = "127.0.0.1:8000"
 OPEN = "/health"
 _VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FOO")
-
-
-@dataclass(frozen=True)
-class Site:
-    """An application in this process. ``keys`` by whose they are."""
-
-    app: FastAPI
-    keys: dict[str, str]
-
-    async def send(
-        self, method: str, target: str, *headers: tuple[str, str], body: bytes = b"{}", host: str = HOST
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body; ``target`` reaches the application as it stands here."""
-        path, _, query = target.partition("?")
-        fields = [("host", host), ("content-type", "application/json"), *headers]
-        scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-            "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
-            "headers": [(name.encode(), value.encode("latin-1", "replace")) for name, value in fields],
-            "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8000), "state": {},
-        }  # fmt: skip
-        sent: list[Any] = []
-        parts = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-        async def receive() -> Any:
-            return next(parts, None) or await asyncio.Event().wait()
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await self.app(scope, receive, send)
-        reply = {name.decode(): value.decode("latin-1") for name, value in sent[0]["headers"]}
-        return sent[0]["status"], reply, b"".join(message.get("body", b"") for message in sent[1:])
-
-    def bearer(self, who: str) -> tuple[str, str]:
-        return ("authorization", f"Bearer {self.keys[who]}")
-
-    async def json(self, method: str, target: str, who: str, body: Any = None) -> tuple[int, Any]:
-        data = json.dumps(body if body is not None else {}).encode()
-        status, _, reply = await self.send(method, target, self.bearer(who), body=data)
-        return status, json.loads(reply)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -19,14 +19,12 @@ from server.auth.authentication import (
     Principal,
     access_lines,
     named_keys,
-    require_keys,
 )
 from server.auth.keys import KeyStoreError, NewKey, Scopes
 from server.cli.doctor import examine
 from server.egress.policy import EgressPolicy
 from server.errors import Unauthorized
 from server.settings.egress import EgressSettings
-from server.settings.loading import SettingsInvalid, keys_file
 from server.settings.schema import Settings
 from server.types import key_digest, key_id
 
@@ -207,7 +205,8 @@ def test_the_start_and_the_doctor_name_keys_by_their_ids(store: FileKeyStore) ->
     store.path.chmod(0o666)
     assert finding_of(settings)[0] == "fail"
     store.path.unlink()
-    assert finding_of(_settings(store.path, "0.0.0.0"))[0] == "fail"
+    status, detail = finding_of(_settings(store.path, "0.0.0.0"))
+    assert status == "warn" and "arrowhead key create" in detail
 
 
 def finding_of(settings: Settings) -> tuple[str, str]:
@@ -220,20 +219,3 @@ def _settings(path: Path, host: str, *keys: str) -> Settings:
     server = {"host": host, "keys_file": str(path), "api_keys": keys}
     # No weights to be checked.
     return Settings.model_validate({"server": server, "model": {"engine": "scripted", "script": "none.json"}})
-
-
-def test_an_address_of_others_needs_a_key_that_can_be_used(store: FileKeyStore) -> None:
-    """An empty store is none, nor are keys that are revoked or expired; the error says what to do."""
-    clock = Clock()
-    settings = _settings(store.path, "0.0.0.0")
-    assert keys_file(settings) == store.path
-    store.create(NewKey(name="gone"))
-    store.revoke("gone")
-    store.create(NewKey(name="past", expires=clock.now))
-    with pytest.raises(SettingsInvalid, match="arrowhead key create") as refused:
-        require_keys(settings, ApiKeyLookup((), store, clock))
-    assert refused.value.message.startswith("ARROWHEAD_SERVER__HOST (server.host): 0.0.0.0 can be reached")
-    require_keys(settings, ApiKeyLookup([FIXED], store, clock))
-    require_keys(_settings(store.path, "127.0.0.1"), ApiKeyLookup((), None))
-    store.create(NewKey(name="anna"))
-    require_keys(settings, ApiKeyLookup((), store, clock))

@@ -7,7 +7,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.auth.keys import MAX_ACTIVE, MAX_KEPT, NewKey, StoredKey, key_for, retained, revoked
+from server.auth.keys import (
+    MAX_ACTIVE,
+    MAX_KEPT,
+    NewKey,
+    ScopeInvalid,
+    Scopes,
+    StoredKey,
+    changed,
+    expiry_of,
+    key_for,
+    retained,
+    revoking,
+)
 from server.errors import KEY_REFUSED, RequestError
 from server.types import id_of_digest, key_digest
 
@@ -27,7 +39,7 @@ def test_the_number_of_usable_keys_is_bounded() -> None:
     keys = _keys(MAX_ACTIVE)
     with pytest.raises(RequestError, match="revoke some", check=KEY_REFUSED.is_of):
         key_for(NewKey(name="one more"), keys, NOW)
-    keys[5] = revoked("key 5", keys, NOW)
+    keys[5] = changed("key 5", keys, revoking(NOW))
     assert key_for(NewKey(name="one more"), keys, NOW)[1].name == "one more"
 
 
@@ -55,3 +67,42 @@ def test_a_key_is_the_digest_of_its_secret_and_its_times_have_zones() -> None:
             replace(key, **wrong)
     expiring = replace(key, expires=NOW)
     assert not expiring.is_usable(NOW) and expiring.is_usable(NOW - timedelta(seconds=1))
+
+
+def test_what_may_be_shown_of_a_key_has_no_digest() -> None:
+    (key,) = _keys(1)
+    told = key.as_dict(NOW)
+    assert (told["id"], told["state"], told["scopes"]["may_administer"]) == (key.id, "active", False)
+    assert key.digest not in str(told)
+    states = [one.as_dict(NOW)["state"] for one in (replace(key, expires=NOW), replace(key, revoked=NOW))]
+    assert states == ["expired", "revoked"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expiry"),
+    [
+        ("12h", NOW + timedelta(hours=12)),
+        ("4w", NOW + timedelta(weeks=4)),
+        ("2027-01-31", datetime(2027, 1, 31, tzinfo=UTC)),
+        ("2027-01-31T12:00:00+02:00", datetime(2027, 1, 31, 10, tzinfo=UTC)),
+    ],
+)
+def test_an_expiry_is_a_period_or_a_time(text: str, expiry: datetime) -> None:
+    assert expiry_of(text, NOW) == expiry
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0d", "99999w9", "2025-12-31", "9999-12-31T23:59:59-10:00"])
+def test_an_expiry_that_is_none_or_past_is_refused(text: str) -> None:
+    with pytest.raises(ScopeInvalid, match="expires"):
+        expiry_of(text, NOW)
+
+
+def test_a_renamed_key_has_a_name_of_its_own() -> None:
+    """Its own old one is no obstacle, that of another active key is; scopes are changed without a look at the name."""
+    keys = _keys(2)
+    assert changed("key 0", keys, lambda key: replace(key, name="anna")).name == "anna"
+    for name in ("key 1", "a/b", "12345678"):
+        with pytest.raises(RequestError, check=KEY_REFUSED.is_of):
+            changed("key 0", keys, lambda key, name=name: replace(key, name=name))  # type: ignore[misc]
+    scopes = Scopes(may_administer=True)
+    assert changed(keys[0].id, keys, lambda key: replace(key, scopes=scopes)).scopes == scopes

@@ -92,6 +92,7 @@ def _app(engine: Engine | None, needs_key: bool = True, name: str = "model") -> 
         settings=Settings(),
         observability=metrics_only(),
         key_lookup=ApiKeyLookup(("a-key-of-the-settings",) if needs_key else ()),
+        first_key=None,
         rates=LocalRateLimiter(),
         lifecycle=SimpleNamespace(card=ModelCard(name=name, source=".", prompt_form=form), get=get),
     )

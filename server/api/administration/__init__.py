@@ -1,0 +1,1 @@
+"""Serve what an administrator needs: keys, and what the server uses."""
