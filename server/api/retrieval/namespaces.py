@@ -288,6 +288,7 @@ def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[
         "sample": False,
         "created": found.created,
         "bytes": found.bytes_disk,
+        "storage": dict(found.storage),
         "damage": retrieval.uploads.conceal(found.damage) or None,
         "changing": found.name in busy,
     }
