@@ -312,10 +312,10 @@ class Namespaces:
         with self._store_writer(name) as writer:
             writer.set_meta(key, value)
 
-    def forget_skipped(self, name: str) -> None:
-        """Remove the list of what could not be read; what was read stays. Raises as ``note``."""
+    def forget_skipped(self, name: str, file: str = "") -> None:
+        """Remove what could not be read of a file, or of all, from the list. Raises as ``note``."""
         with self._store_writer(name) as writer:
-            writer.forget_skipped("")
+            writer.forget_skipped(file)
 
     @contextlib.contextmanager
     def _store_writer(self, name: str) -> Iterator[PassageWriter]:
