@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from models.errors import ArrowheadError
-from retrieval.corpus.ingest.add import ChangeHooks
 from retrieval.corpus.ingest.folder import FolderReader, Listing, Plan, known_files, listing_of, plan_of, read_files
 from retrieval.corpus.items import ReadOptions
 from retrieval.corpus.namespaces.registry import TITLE, Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.store.base import log_name
 from retrieval.errors import NAMESPACE_EXISTS, CorpusError
+from server.jobs.corpus_changes import watch_of
 from server.jobs.queue import Job, JobQueue, JobSpec, Outcome
 
 log = logging.getLogger(__name__)
@@ -161,12 +161,12 @@ class FolderFollower:
 
     def _perform(self, name: str, plan: Plan, listing: Listing, job: Job) -> Outcome:
         """Do a plan, on the thread of a job."""
-        watch = ChangeHooks(cancelled=job.is_cancelled)
-        reader = FolderReader(self._with.namespaces, name, self._folders[name], watch)
-        removed = reader.remove(plan.removed) if plan.removed else 0
+        reader = FolderReader(self._with.namespaces, name, self._folders[name], watch_of(job))
+        if plan.removed:
+            reader.remove(plan.removed)
         files = {file: listing.files[file] for file in plan.changed}
         read_files(reader, files, ReadOptions(), self._with.max_bytes)
-        return Outcome({"files": len(files), "removed": removed}, job.is_cancelled())
+        return Outcome({"files": len(files), "added": 0, **reader.counts}, job.is_cancelled())
 
     def _show(self, name: str, **fields: Any) -> None:
         self._states[name] = replace(self._states[name], **fields)

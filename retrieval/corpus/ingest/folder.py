@@ -11,12 +11,13 @@ import json
 import os
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from retrieval.corpus.ingest.add import ChangeHooks, add_items, remove, try_file
+from retrieval.corpus.ingest.add import ChangeHooks, Progress, add_items, remove, try_file
 from retrieval.corpus.items import ReadOptions, SkippedRecord
 from retrieval.corpus.namespaces.registry import Namespaces
 
@@ -27,6 +28,7 @@ _MAX_DEPTH: Final = 20
 _BLOCK: Final = 1 << 20
 _SAVED_EACH: Final = 20
 _UNREAD: Final = "!"
+_COUNTED: Final = ("added", "changed", "unchanged", "passed")
 # Of programs that are still writing.
 _DRAFTS: Final = (".part", ".partial", ".crdownload", ".download", ".tmp")
 
@@ -141,21 +143,20 @@ class FolderReader:
         self._namespaces = namespaces
         self._name = name
         self._root = root
-        self._watch = watch
+        self.watch = watch
+        # Its progress is that of files, which each file's own would replace.
+        self._quiet = ChangeHooks(cancelled=watch.cancelled)
         self._known = known_files(namespaces, name)
+        self.counts = Counter[str]()
 
-    def is_cancelled(self) -> bool:
-        return self._watch.cancelled()
-
-    def remove(self, files: Sequence[str]) -> int:
-        """Remove the documents of files that are no longer there; return how many."""
+    def remove(self, files: Sequence[str]) -> None:
+        """Remove the documents of files that are no longer there."""
         ids = [document for file in files for document in self._from_file(file)]
         for file in files:
             self._known.pop(file, None)
             self._namespaces.forget_skipped(self._name, label_of(file))
         self._remove(ids)
         self.save()
-        return len(ids)
 
     def _from_file(self, file: str) -> list[str]:
         with self._namespaces.using(self._name) as namespace:
@@ -165,7 +166,8 @@ class FolderReader:
         """Remove documents; other files that may have them too are read again."""
         if not ids:
             return
-        remove(self._namespaces, self._name, ids, self._watch)
+        remove(self._namespaces, self._name, ids, self._quiet)
+        self.counts["withdrawn"] += len(ids)
         gone = frozenset(ids)
         self._known = {
             file: known
@@ -193,10 +195,11 @@ class FolderReader:
     def _take(self, file: str, copy: Path, found: Known, options: ReadOptions) -> None:
         """Add the documents of a file, and remove those of its earlier content that it has no longer."""
         stored: set[str] = set()
-        watch = replace(self._watch, stored=stored.add)
+        watch = replace(self._quiet, stored=stored.add)
         result = try_file(self._namespaces, self._name, copy, options, watch)
         if result.report.cancelled:
             return
+        self.counts.update({name: getattr(result.report, name) for name in _COUNTED})
         own = f"sha256:{found.digest}"
         left = [] if result.refused else [one for one in self._from_file(file) if one not in stored and one != own]
         self._remove(left)
@@ -223,8 +226,9 @@ def read_files(reader: FolderReader, files: Mapping[str, Stamp], options: ReadOp
     """
     try:
         for number, (file, stamp) in enumerate(files.items(), 1):
-            if reader.is_cancelled():
+            if reader.watch.cancelled():
                 return
+            reader.watch.progress(_progress(number - 1, len(files)))
             try:
                 if stamp.size > max_bytes:
                     reader.refuse(file, stamp, f"larger than {max_bytes} bytes (retrieval.max_upload_bytes)")
@@ -238,6 +242,10 @@ def read_files(reader: FolderReader, files: Mapping[str, Stamp], options: ReadOp
                 reader.save()
     finally:
         reader.save()
+
+
+def _progress(done: int, of: int) -> Progress:
+    return Progress(read=done, indexed=0, waiting=0, passed=0, seconds=0.0, expected=of, arrived=done)
 
 
 class Unfinished(Exception):

@@ -76,14 +76,14 @@ def guess_kind(path: Path) -> str:
         head = _head(source.chunks())
         if not head.strip():
             raise DocumentUnreadable(f"{path}: the file is empty: choose one that has text")
+        if head.startswith(_ZIP):  # a PDF may stand within, as it is
+            if kind := package_kind(path):
+                return kind
+            raise _refusal(path, "a damaged zip file, or one of another program: save it as PDF, Word or Excel")
         if _PDF in head[:_PDF_WITHIN]:
             return "pdf"
         if path.suffix.lower() == ".pdf":
             raise DocumentUnreadable(f"{path}: is called a PDF and is none; name the reader if it is something else")
-        if head.startswith(_ZIP):
-            if kind := package_kind(path):
-                return kind
-            raise _refusal(path, "a damaged zip file, or one of another program: save it as PDF, Word or Excel")
         if is_tar(source):
             return _of_archive(source)
     try:

@@ -131,7 +131,7 @@ def test_a_word_document_is_told_from_another_archive(tmp_path: Path) -> None:
     docx.Document().save(str(tmp_path / "a.bin"))
     assert guess_reader(tmp_path / "a.bin") == "docx"
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
-        archive.writestr("a.txt", "x")
+        archive.writestr("a.pdf", b"%PDF-1.4 not packed")
     assert guess_reader(tmp_path / "b.zip") == ARCHIVE
     with zipfile.ZipFile(tmp_path / "c.odt", "w") as archive:
         archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
