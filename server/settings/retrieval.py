@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from server.settings.base import COMMA_LIST, SettingsGroup, is_unencrypted_to_public, web_address
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 
 
 class GraphSettings(SettingsGroup):
@@ -67,6 +70,27 @@ class RetrievalSettings(SettingsGroup):
     max_upload_bytes: int = Field(default=268_435_456, ge=1024, description="largest file that is sent to a namespace")
     max_jobs: int = Field(default=64, ge=1, le=10_000, description="changes that may wait; more are refused with 429")
     max_jobs_per_key: int = Field(default=32, ge=1, le=10_000, description="of them, those of one key")
+
+    folders: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
+        default=(), description="folders of this server that namespaces follow; name=/path,name=/path"
+    )
+
+    @field_validator("folders")
+    @classmethod
+    def _named_folders(cls, pairs: tuple[str, ...]) -> tuple[str, ...]:
+        split = [one.partition("=") for one in pairs]
+        for one, (name, _, path) in zip(pairs, split, strict=True):
+            if not _NAMESPACE.fullmatch(name) or not path.startswith(("/", "~/")):
+                raise ValueError(f"{one!r} is not name=/path, with a name of small letters, digits, _ and -")
+        for values in ([name for name, _, _ in split], [path for _, _, path in split]):
+            if len(set(values)) < len(values):
+                raise ValueError("a namespace, or a folder, is there twice")
+        return pairs
+
+    @property
+    def followed(self) -> dict[str, Path]:
+        """Return the folder that each namespace follows, by its name."""
+        return {name: Path(path) for name, _, path in (one.partition("=") for one in self.folders)}
 
     @field_validator("encoder_urls")
     @classmethod

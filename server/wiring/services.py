@@ -31,6 +31,7 @@ from server.evidence.passages import PassageService, Retrieval
 from server.evidence.verification import Verification, verify
 from server.evidence.verifier import VerifierService, verifier_service
 from server.jobs.corpus_changes import CorpusChanges
+from server.jobs.followed_folders import FolderFollower, Followed
 from server.jobs.stored_files import StoredFiles
 from server.jobs.vector_stores import JOB_KIND, VectorStores
 from server.methods.base import AUTO, DIRECT, NAMESPACE_METHODS, AnswerRequest, Method
@@ -117,6 +118,9 @@ class Services:
         self.changes = CorpusChanges(
             namespaces, ReadOptions(), components.egress, {JOB_KIND: self.vector_stores.perform}
         )
+        chosen = components.settings.retrieval
+        followed = Followed(namespaces, components.retrieval.jobs, chosen.encoder, chosen.max_upload_bytes)
+        self.folders = FolderFollower(chosen.followed, followed)
         secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
         self.key_lookup = components.key_lookup or ApiKeyLookup(secrets)
         self.first_key = first_key(self.settings.server, self.key_lookup)
@@ -291,6 +295,7 @@ class Services:
         """Clear up after killed processes, then do the jobs that another server, or an earlier one here, left."""
         await self.retrieval.sweep()
         self.retrieval.jobs.start(self.changes.perform)
+        self.folders.start()
         self._sweeping = asyncio.create_task(self._sweep(), name="expiry")
 
     async def _sweep(self) -> None:
@@ -329,6 +334,7 @@ class Services:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
         await self.lifecycle.close()
+        await self.folders.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)

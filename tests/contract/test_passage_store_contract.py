@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -494,3 +495,25 @@ def test_records_that_were_passed_over_can_be_asked_for(store: PassageStore, wri
     with writer.transaction():
         writer.record_skipped(SkippedRecord("a.xml", 7, "no PMID"))
     assert store.passed() == [SkippedRecord("a.xml", 7, "no PMID")]
+
+
+def test_what_was_passed_over_is_forgotten_by_file_or_as_a_whole(store: PassageStore, writer: PassageWriter) -> None:
+    """With the files of an archive, none of another file whose name begins alike."""
+    names = ("a.zip", "a.zip/b.pdf", "a.zipped", "c.xml")
+    with writer.transaction():
+        for name in names:
+            writer.record_skipped(SkippedRecord(name, 1, "damaged"))
+        writer.forget_skipped("a.zip")
+    assert [record.file for record in store.passed()] == ["a.zipped", "c.xml"]
+    with writer.transaction():
+        writer.forget_skipped("")
+    assert store.passed() == []
+
+
+def test_documents_are_found_by_the_file_that_brought_them(store: PassageStore, writer: PassageWriter) -> None:
+    """Those of an archive's files too."""
+    for document, file in (("PMID:1", "a.zip/b.nbib"), ("PMID:2", "a.zip"), ("PMID:3", "a.zipped")):
+        plain = reading(document, f"Words of {document}.")
+        _put(writer, replace(plain, document=replace(plain.document, provenance=file)))
+    assert store.from_file("a.zip") == ["PMID:1", "PMID:2"]
+    assert store.from_file("a.zip/b.nbib") == ["PMID:1"]

@@ -57,6 +57,7 @@ def fill(url: str, browser: Any) -> None:
     site.create(NAME)
     site.done(site.upload(NAME, "diuretics.pdf", printed))
     site.add(NAME, WIDE)
+    site.upload(NAME, "cut off in the middle.pdf", printed[:2000], wait=60)
     notes = [*read_notes(NOTES_FILE.read_text(encoding="utf-8"))]
     site.add(NAME, *({"id": f"note-{n}", "title": one.document.title, "text": one.text} for n, one in enumerate(notes)))
     query = {"keywords": ["migraine"], "limit": 5}
@@ -147,6 +148,11 @@ def documents(page: Any, url: str) -> None:
     page.locator(".document").nth(3).wait_for()
 
 
+def unread(page: Any, url: str) -> None:
+    documents(page, url)
+    page.locator(".unread summary").click()
+
+
 def add(page: Any, url: str) -> None:
     documents(page, url)
     page.get_by_role("tab", name=TEXTS["library.tab.add"]).click()
@@ -196,6 +202,6 @@ SCREENS: Final[Mapping[str, Callable[[Any, str], None]]] = {
     one.__name__: one
     for one in (
         *(chat, answer, graph, keywords, review, evidence, source, articles, documents, add, search, counts, reader),
-        *(article, status, admin),
+        *(article, status, admin, unread),
     )
 }

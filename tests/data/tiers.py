@@ -42,6 +42,7 @@ _ORDER: Final = ("long", "vllm", "clients", "browser", "weights", "server")
 # An uploaded file is read and a chat template rendered in a process of its own, which imports little.
 _QUICK_CHILDREN: Final = (
     "retrieval.corpus.readers.child",
+    "retrieval.corpus.readers.archive",
     "retrieval/corpus/readers/pdf_child.py",
     "odd_reader_child",
     "template_child.py",

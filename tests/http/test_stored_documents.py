@@ -146,3 +146,32 @@ def test_an_upload_without_text_says_what_would_help(site: Site) -> None:
     status, reply = site.upload("lib", "c.pdf", pdf("", ""), wait=60)
     assert status == 422 and "ocr=eng" in reply["error"]["message"]
     assert site.upload("lib", "c.pdf", pdf("words"), ocr="e/../g")[1]["error"]["param"] == "ocr"
+
+
+def test_what_was_not_read_is_told_by_document_and_by_file(site: Site) -> None:
+    """A page without text makes its document one that is read in part; a file that is none is listed until it is."""
+    site.create("odd")
+    site.done(site.upload("odd", PAPER, pdf("TP53 is a gene.", ""), wait=60))
+    site.done(site.upload("odd", "b.md", b"# On fever\n\nwords", wait=60))
+    assert site.upload("odd", "c.pdf", b"%PDF-1.4 nothing", wait=60)[0] == 422
+    _, listed = site.call("GET", "/v1/namespaces/odd/documents")
+    shown = [(one["title"], one["status"], one["unread"]) for one in listed["data"]]
+    assert shown == [("On fever", "ready", 0), ("A paper (1)", "partly_read", 1)]
+    _, unread = site.call("GET", "/v1/namespaces/odd/unread")
+    page, file = unread["data"]
+    assert (page["file"], page["line"], page["reason"].partition(";")[0]) == (PAPER, None, "page 2: no text")
+    assert (file["file"], file["line"], unread["total"]) == ("c.pdf", None, 2)
+    assert file["reason"].startswith("the PDF is damaged")
+
+    site.done(site.upload("odd", "c.pdf", pdf("It is whole now."), wait=60))
+    assert [one["file"] for one in site.call("GET", "/v1/namespaces/odd/unread")[1]["data"]] == [PAPER]
+    assert site.call("DELETE", "/v1/namespaces/odd/unread")[1]["data"] == []
+    _, listed = site.call("GET", "/v1/namespaces/odd/documents")
+    assert {one["status"] for one in listed["data"]} == {"ready"}
+
+
+def test_the_storage_of_a_namespace_is_told_by_its_parts(site: Site) -> None:
+    """Originals, texts and indices are all of it."""
+    _, found = site.call("GET", "/v1/namespaces/lib")
+    assert found["storage"].keys() == {"originals", "texts", "indices"}
+    assert all(found["storage"].values()) and sum(found["storage"].values()) == found["bytes"]

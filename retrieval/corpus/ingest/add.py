@@ -17,7 +17,9 @@ from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, SkippedRecord,
 from retrieval.corpus.namespaces.namespace import COMMIT, Namespace
 from retrieval.corpus.namespaces.originals import Originals
 from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.readers.archive import unpacked
 from retrieval.corpus.readers.isolated import reading
+from retrieval.corpus.readers.office.package import ARCHIVE
 from retrieval.corpus.readers.registry import READING_VERSION, reader
 from retrieval.corpus.store.base import PassageStore, PassageWriter
 from retrieval.errors import CorpusError, DocumentUnknown, DocumentUnreadable, NamespaceInvalid
@@ -153,26 +155,32 @@ def try_file(
     """
     reader(options.kind or "text")
     options = replace(options, retrieved=options.retrieved or datetime.now(UTC).date().isoformat())
-    file, run = path.name, None
-    try:
-        with namespaces.writing(name) as (namespace, writer):
-            run = _Run(namespace, writer, watch)
+    with namespaces.writing(name) as (namespace, writer):
+        run = _Run(namespace, writer, watch)
+        try:
             already = _take_file(run, path, options)
             run.index()
-            return FileResult(file, replace(run.result(), already=already))
-    except DocumentUnreadable as error:
-        return FileResult(file, ChangeReport() if run is None else run.result(), error)
+        except DocumentUnreadable as error:
+            run.refuse(path, options, error)
+            return FileResult(path.name, run.result(), error)
+        return FileResult(path.name, replace(run.result(), already=already))
 
 
-def _take_file(run: _Run, path: Path, options: ReadOptions) -> bool:
+def _take_file(run: _Run, path: Path, options: ReadOptions, *, is_member: bool = False) -> bool:
     """Write the file's documents; return True where this very file was added before, which is then not read."""
     with reading(path, options, run.cancelled) as file:
+        if file.kind == ARCHIVE:
+            if is_member:
+                raise DocumentUnreadable(f"{path}: an archive within an archive is not read: unpack it first")
+            return _take_archive(run, path, options)
         digest = sha256_of(path)
         kind = _RECOGNIZED if file.kind == _PDF and options.ocr else file.kind
         kinds = (_PDF, _RECOGNIZED) if kind == _PDF else (kind,)
         already = any(run.store.is_finished((digest, f"{name}/{READING_VERSION}")) for name in kinds)
         if not already:
-            run.take(file.items)
+            label = _label(path, options)
+            run.forget_skipped(label)
+            run.take(replace(one, file=label) if isinstance(one, SkippedRecord) else one for one in file.items)
     if not run.stopped:
         if file.kind == _PDF:
             run.originals.keep(path, digest)
@@ -180,6 +188,41 @@ def _take_file(run: _Run, path: Path, options: ReadOptions) -> bool:
             run.finish((digest, path.name, f"{kind}/{READING_VERSION}"), options.retrieved)
             run.originals.prune(run.store.known)
     return already
+
+
+def _take_archive(run: _Run, path: Path, options: ReadOptions) -> bool:
+    """Take each file of an archive, as ARCHIVE/NAME; return True where all were added before.
+
+    Raises:
+        DocumentUnreadable: the archive cannot be unpacked, or none of its files can be read.
+    """
+    label = _label(path, options)
+    run.forget_skipped(label)
+    already: list[bool] = []
+    first: DocumentUnreadable | None = None
+    with unpacked(path) as members:
+        for member in members:
+            if run.stopped:
+                break
+            own = replace(options, kind="", provenance=f"{label}/{member.name}")
+            try:
+                if member.reason:
+                    raise DocumentUnreadable(member.reason)
+                already.append(_take_file(run, member.path, own, is_member=True))
+            except DocumentUnreadable as error:
+                first = first or error
+                run.refuse(member.path, own, error)
+    if already or run.stopped:
+        return all(already) and first is None
+    why = (
+        "it is empty" if first is None else f"none of its {len(members)} files can be read; the first: {first.message}"
+    )
+    raise DocumentUnreadable(f"{path}: {why}")
+
+
+def _label(path: Path, options: ReadOptions) -> str:
+    """Return the name under which what could not be read of a file is listed: that of its documents' provenance."""
+    return options.provenance or path.name
 
 
 def add_items(namespaces: Namespaces, name: str, items: Iterable[Item], watch: ChangeHooks = NO_HOOKS) -> ChangeReport:
@@ -207,6 +250,9 @@ def remove(
         found = [find_document(run.store, document) for document in document_ids]
         with writer.transaction():
             writer.forget_sources()
+            for stored in filter(None, map(run.store.stored_document, found)):
+                if stored.name:  # a file of its own
+                    writer.forget_skipped(stored.document.provenance)
         run.take(iter([Withdrawn(document_id) for document_id in dict.fromkeys(found)]))
         run.originals.prune(run.store.known)
         run.index()
@@ -265,6 +311,17 @@ class _Run:
         """Record that a file, by its (digest, name, kind), was read to its end."""
         with self._writer.transaction():
             self._writer.finish_source(source, day, {"added": self.counts["added"], "passed": self.passed})
+
+    def forget_skipped(self, file: str) -> None:
+        """Remove what could not be read of a file, which is read anew."""
+        with self._writer.transaction():
+            self._writer.forget_skipped(file)
+
+    def refuse(self, path: Path, options: ReadOptions, error: DocumentUnreadable) -> None:
+        """Record why a file could not be read, or not to its end."""
+        reason = error.message.removeprefix(f"{path}: ")
+        with self._writer.transaction():
+            self._put(SkippedRecord(_label(path, options), 0, reason))
 
     def take(self, items: Iterator[Item]) -> None:
         """Write documents, and index whenever the journal has enough entries.

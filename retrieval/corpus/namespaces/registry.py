@@ -18,6 +18,7 @@ from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.namespaces.dense import FURTHER, fingerprint_key, folder_name, require_tokens
 from retrieval.corpus.namespaces.follower import Follower
 from retrieval.corpus.namespaces.namespace import TEXTS, TOKENS, Namespace
+from retrieval.corpus.namespaces.originals import FOLDER as ORIGINALS
 from retrieval.corpus.namespaces.settings import (
     VECTORS,
     Backends,
@@ -46,7 +47,8 @@ TITLE: Final = "title"
 class Description:
     """Describe a namespace.
 
-    ``counts`` is None, and ``damage`` gives the reason, where the store cannot be read. ``bytes_disk``: all its files.
+    ``counts`` is None, and ``damage`` gives the reason, where the store cannot be read. ``storage``: bytes of
+    its ``originals``, ``texts`` and ``indices`` on this disk.
     ``recalls``: recall at 10 of the vectors of each encoder, by its id, as it was measured when they were indexed; None
     where it is not known. ``title``: how people call it, "" for none.
     """
@@ -55,10 +57,14 @@ class Description:
     settings: NamespaceSettings | None
     counts: Counts | None
     created: str
-    bytes_disk: int
+    storage: Mapping[str, int]
     damage: str = ""
     recalls: Mapping[str, float | None] = field(default_factory=dict)
     title: str = ""
+
+    @property
+    def bytes_disk(self) -> int:
+        return sum(self.storage.values())
 
     @property
     def recall(self) -> float | None:
@@ -152,7 +158,7 @@ class Namespaces:
         Raises:
             NamespaceUnknown: no namespace has this name.
         """
-        size = _size(self.root / checked_name(name))
+        sizes = _sizes(self.root / checked_name(name))
         try:
             with self._leased(name) as namespace:
                 store = namespace.store
@@ -161,12 +167,12 @@ class Namespaces:
                     settings=namespace.settings,
                     counts=store.counts(),
                     created=store.meta("created"),
-                    bytes_disk=size,
+                    storage=sizes,
                     recalls=namespace.recalls(),
                     title=store.meta(TITLE),
                 )
         except NamespaceDamaged as error:
-            return Description(name=name, settings=None, counts=None, created="", bytes_disk=size, damage=error.message)
+            return Description(name=name, settings=None, counts=None, created="", storage=sizes, damage=error.message)
 
     @contextlib.contextmanager
     def using(self, name: str) -> Iterator[Namespace]:
@@ -303,6 +309,16 @@ class Namespaces:
         Raises:
             NamespaceBusy and the like, as ``writing``.
         """
+        with self._store_writer(name) as writer:
+            writer.set_meta(key, value)
+
+    def forget_skipped(self, name: str, file: str = "") -> None:
+        """Remove what could not be read of a file, or of all, from the list. Raises as ``note``."""
+        with self._store_writer(name) as writer:
+            writer.forget_skipped(file)
+
+    @contextlib.contextmanager
+    def _store_writer(self, name: str) -> Iterator[PassageWriter]:
         self.require(name)
         with (
             self.writer_lock(name),
@@ -310,7 +326,7 @@ class Namespaces:
             contextlib.closing(namespace.writer()) as writer,
             writer.transaction(),
         ):
-            writer.set_meta(key, value)
+            yield writer
 
     def empty_index(self, name: str, target: Target) -> None:
         """Remove an index and mark it for a rebuild by the next change or ``catch_up``.
@@ -467,10 +483,12 @@ def _check_removal(name: str, encoder: str, settings: NamespaceSettings) -> None
     raise NamespaceInvalid(message, param="encoder")
 
 
-def _size(folder: Path) -> int:
-    """Return the size of all files in bytes, without those that a writer removes meanwhile."""
-    size = 0
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the bytes of all files by their parts, without those that a writer removes meanwhile."""
+    sizes = dict.fromkeys(("originals", "texts", "indices"), 0)
     for path in folder.rglob("*"):
+        place = path.relative_to(folder).parts
+        part = "originals" if place[0] == ORIGINALS else "texts" if len(place) == 1 else "indices"
         with contextlib.suppress(OSError):
-            size += path.stat().st_size if path.is_file() else 0
-    return size
+            sizes[part] += path.stat().st_size if path.is_file() else 0
+    return sizes

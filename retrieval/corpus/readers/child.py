@@ -3,7 +3,8 @@
 A damaged or hostile file may take any time and memory inside a library, where no check of ours runs; the process
 contains the damage. Arguments: file, options as JSON, bytes of address space, seconds of processor time. Output:
 {"kind"}, then {"document"}, {"withdrawn"} or {"skipped"} for each item, at the end {"end": true}; or {"error": kind,
-"detail": text}. Of a PDF only the kind is written, as ``pdf`` reads it in a process of its own.
+"detail": text}. Of a PDF and a zip archive only the kind is written: ``pdf`` and ``archive`` read them in processes of
+their own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from retrieval.corpus.items import Item, ParsedDocument, ReadOptions, Withdrawn
+from retrieval.corpus.readers.office.package import ARCHIVE
 from retrieval.corpus.readers.registry import guess_reader, reader
 from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 
@@ -46,7 +48,7 @@ def _limit(memory: int, seconds: int) -> None:
 def _read(path: Path, options: ReadOptions) -> None:
     kind = options.kind or guess_reader(path)
     _say(kind=kind)
-    if kind != "pdf":
+    if kind not in ("pdf", ARCHIVE):
         for item in reader(kind)(path, options):
             _say_item(item)
     _say(end=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.corpus.items import unreadable_file
-from retrieval.corpus.readers import word
+from retrieval.corpus.readers.office.package import ARCHIVE, package_kind
 from retrieval.corpus.readers.plain import UndecodedText, decode_text
 from retrieval.corpus.readers.tables import COLUMNS, delimiter_of
 from retrieval.errors import DocumentUnreadable
@@ -28,10 +28,14 @@ FORMS: Final = {
     "cord19": "CORD-19 JSON",
     "table": "CSV or TSV with named columns",
     "ris": "RIS",
+    "bib": "BibTeX (.bib)",
     "html": "HTML",
     "docx": "Word (.docx)",
+    "pptx": "PowerPoint (.pptx)",
+    "xlsx": "Excel (.xlsx)",
     "pdf": "PDF",
     "text": "Markdown and plain text",
+    ARCHIVE: "a zip archive of such files",
 }
 _ROOTS: Final = {
     "PubmedArticleSet": "pubmed",
@@ -53,6 +57,7 @@ _JSON: Final = re.compile(
 )
 _NBIB: Final = re.compile(r"\s*PMID- ?[0-9]")
 _RIS: Final = re.compile(r"\s*TY  ?- ?[A-Z]{3,6}\s*\n[A-Z][A-Z0-9]  ?-")
+_BIB: Final = re.compile(r"\s*@[A-Za-z]+\s*\{[^\s,{}=]+,\s*[A-Za-z_-]+\s*=")
 _PDF: Final = b"%PDF-"
 _PDF_WITHIN: Final = 1024
 _ZIP: Final = b"PK\x03\x04"
@@ -71,14 +76,14 @@ def guess_kind(path: Path) -> str:
         head = _head(source.chunks())
         if not head.strip():
             raise DocumentUnreadable(f"{path}: the file is empty: choose one that has text")
+        if head.startswith(_ZIP):  # a PDF may stand within, as it is
+            if kind := package_kind(path):
+                return kind
+            raise _refusal(path, "a damaged zip file, or one of another program: save it as PDF, Word or Excel")
         if _PDF in head[:_PDF_WITHIN]:
             return "pdf"
         if path.suffix.lower() == ".pdf":
             raise DocumentUnreadable(f"{path}: is called a PDF and is none; name the reader if it is something else")
-        if head.startswith(_ZIP):
-            if word.is_word(path):
-                return "docx"
-            raise _refusal(path, "a zip archive; unpack it")
         if is_tar(source):
             return _of_archive(source)
     try:
@@ -124,6 +129,8 @@ def _of_text(head: bytes, path: Path) -> str:
         return "nbib"
     if _RIS.match(text):
         return "ris"
+    if suffix == ".bib" or _BIB.match(text):
+        return "bib"
     if kind := _of_json(text):
         return kind
     if _JSON.match(text) and _is_json(text):

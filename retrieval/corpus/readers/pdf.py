@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from typing import Any, Final, NoReturn
 
 from retrieval.corpus.items import NO_OPTIONS, Item, PdfLimits, ReadOptions, SkippedRecord, TextBuilder, sha256_of
 from retrieval.corpus.readers import pdf_child
-from retrieval.corpus.readers.pdf_layout import PdfLine, PdfPage, in_columns, page_texts
+from retrieval.corpus.readers.pdf_layout import PdfLine, PdfPage, in_columns, page_texts, title_of
 from retrieval.errors import DOCUMENT_TOO_LARGE, CorpusError, DocumentUnknown, DocumentUnreadable
 from retrieval.formats.english import printed_text
 from retrieval.passages import Document
@@ -33,8 +34,12 @@ _MAX_PAGE_BYTES: Final = 64 * 2**20
 _MAX_CHARS: Final = 500_000
 _OCR_TEMPORARY_BYTES: Final = 256 * 2**20
 BY_OCR: Final = "text recognized by OCR"
-# Titles that programs put into a PDF where its author gave none.
-_NO_TITLE: Final = frozenset(("", "untitled", "title", "document"))
+# Titles that programs put into a PDF where its author gave none: these, and the name of the file that it was made from.
+_NO_TITLE: Final = re.compile(
+    r"(?:untitled|title|document|microsoft (?:word|powerpoint|excel) - .*"
+    r"|\S+\.(?:docx?|pptx?|xlsx?|odt|rtf|dvi|tex|pdf|indd|qxd))?",
+    re.IGNORECASE,
+)
 _MAX_LINE: Final = 16 * 2**20
 _GRACE_S: Final = 10.0
 # A wider gap, in heights of letters, is one between columns.
@@ -241,13 +246,20 @@ def read(
         yield SkippedRecord(path.name, page, f"page {page}: {reason}")
     document = Document(
         document_id=f"sha256:{digest}",
-        title=found.title if found.title.casefold() not in _NO_TITLE else path.stem,
+        title=_title(path, found),
         source="pdf",
         licence=options.licence,
         provenance=options.provenance or str(path),
         retrieved=options.retrieved,
     )
     yield text.reading(document)
+
+
+def _title(path: Path, found: _Pages) -> str:
+    """Return the title of a PDF's properties, else the one that its first page shows, else the file's name."""
+    if not _NO_TITLE.fullmatch(found.title) and found.title.casefold() != path.stem.casefold():
+        return found.title
+    return (title_of(found.lines[1]) if 1 in found.lines else "") or path.stem
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -36,6 +36,11 @@ _COLUMN_CHARS: Final = 30
 _FILLED: Final = 0.75
 _WIDEST: Final = 1.7
 _INDENT: Final = 36.0  # points
+# A title is in the largest letters of its page, and in larger ones than most of its text.
+_LARGER: Final = 1.15
+_SAME_SIZE: Final = 0.04
+_FEWEST_LETTERS: Final = 4
+_LONGEST_TITLE: Final = 300
 
 
 class PdfLine(NamedTuple):
@@ -77,6 +82,27 @@ def page_texts(pages: Mapping[int, PdfPage]) -> dict[int, str]:
     }
     known = words_of(line for lines in texts.values() for line in lines)
     return {number: "\n".join(join_broken_words(filter(None, lines), known)) for number, lines in texts.items()}
+
+
+def title_of(page: PdfPage) -> str:
+    """Return the title that a first page shows: its lines in the largest letters; "" where it has none that stand out.
+
+    Single letters that are larger still (initials, marks of a journal) are none.
+    """
+    rows = [row for row in _rows(page.lines) if sum(map(str.isalpha, _text(row))) >= _FEWEST_LETTERS]
+    sizes = Counter[float]()
+    for row in rows:
+        sizes[_size(row)] += len(_text(row))
+    if not sizes or (largest := max(sizes)) < _LARGER * sizes.most_common(1)[0][0]:
+        return ""
+    first = next(place for place, row in enumerate(rows) if _size(row) >= largest * (1 - _SAME_SIZE))
+    lines = list(takewhile(lambda row: _size(row) >= largest * (1 - _SAME_SIZE), rows[first:]))
+    title = " ".join(join_broken_words([_text(row) for row in lines], words_of(map(_text, rows)))).strip()
+    return title if len(title) <= _LONGEST_TITLE else ""
+
+
+def _size(row: Row) -> float:
+    return max(line.size for line in row)
 
 
 def _rows(lines: Sequence[PdfLine]) -> list[Row]:

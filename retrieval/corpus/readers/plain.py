@@ -134,8 +134,9 @@ def _with_line_ends(text: str) -> str:
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     """Yield one document, after a record of its encoding where that is another than UTF-8.
 
-    In Markdown (by file name suffix) headings are sections; the first one of level 1 is the title. In plain text, words
-    that a line end breaks are joined and ligatures are letters: programs that take text from pages leave them.
+    In Markdown (by file name suffix) headings are sections; the first one of level 1, else the first, is the title. In
+    plain text, words that a line end breaks are joined and ligatures are letters: programs that take text from pages
+    leave them.
     """
     with unreadable_file():
         content_bytes = file_bytes(path)
@@ -163,10 +164,10 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
 
 
 def _markdown(content: str, text: TextBuilder) -> str:
-    """Add the sections to ``text`` and return the title, "" where there is no heading of level 1."""
+    """Add the sections to ``text`` and return the title: the first heading of level 1, else the first heading."""
     path: list[str] = []
     lines: list[str] = []
-    title, fence = "", ""
+    title, first, fence = "", "", ""
 
     def close() -> None:
         text.add("\n".join(lines).strip("\n"), path_of(path[1:] if path[:1] == [title] else path))
@@ -185,9 +186,9 @@ def _markdown(content: str, text: TextBuilder) -> str:
         del path[len(heading[1]) - 1 :]
         path.extend([""] * (len(heading[1]) - 1 - len(path)))
         path.append(words)
-        title = title or (words if len(heading[1]) == 1 else "")
+        title, first = title or (words if len(heading[1]) == 1 else ""), first or words
     close()
-    return title
+    return title or first
 
 
 def _without_closing_marks(words: str) -> str:

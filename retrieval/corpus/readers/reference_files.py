@@ -1,4 +1,4 @@
-"""Read the files of reference managers: PubMed's own export (.nbib, MEDLINE) and RIS, each record with its abstract."""
+"""Read the files of reference managers, each record with its abstract: PubMed's export (.nbib), RIS and BibTeX."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ _RIS_START: Final = re.compile(r"TY  ?- ?")
 _RIS_END: Final = re.compile(r"ER  ?-")
 _DOI: Final = re.compile(r"(10\.[0-9]{4,9}/\S+?)(?: \[doi\])?", re.ASCII)
 _LANGUAGE_ABSTRACT: Final = re.compile(r"^(?:Publisher|Abstract from the publisher): ")
-_RIS_TYPES: Final = {
+_TYPES: Final = {
+    "article": "journal article",
+    "inbook": "book chapter",
+    "incollection": "book chapter",
+    "book": "textbook",
     "JOUR": "journal article",
     "EJOUR": "journal article",
     "CHAP": "book chapter",
@@ -121,36 +125,76 @@ def read_ris(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
         except Exception as error:  # whatever the library raises for a record that it cannot read
             yield SkippedRecord(path.name, line, f"no record of RIS ({type(error).__name__})")
             continue
-        yield _reference_item(path.name, line, dict(fields), options)
+        yield _reference_item((path.name, line), "ris", dict(fields), options)
 
 
-def _reference_item(file: str, line: int, fields: dict[str, Any], options: ReadOptions) -> Item:
+def read_bib(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
+    """Yield a document for each entry that has a title or an abstract; formulas stay as LaTeX writes them."""
+    import bibtexparser
+    from bibtexparser.middlewares import LatexDecodingMiddleware
+    from bibtexparser.model import DuplicateBlockKeyBlock, Entry
+
+    with unreadable_file():
+        text, _ = read_decoded(path)
+    decoding = [LatexDecodingMiddleware()]
+    library = bibtexparser.parse_string(text, append_middleware=decoding)
+    blocks: list[Any] = [*library.entries, *library.failed_blocks]
+    for block in sorted(blocks, key=lambda one: one.start_line or 0):
+        place = (path.name, (block.start_line or 0) + 1)
+        again: Any = block
+        if isinstance(block, DuplicateBlockKeyBlock):  # another work, as a rule, under a key that is there already
+            again = next(iter(bibtexparser.parse_string(block.raw or "", append_middleware=decoding).entries), None)
+        if isinstance(again, Entry):
+            yield _reference_item(place, "bib", _bib_fields(again), options)
+        else:
+            yield SkippedRecord(*place, f"no entry of BibTeX: {type(block.error).__name__}")
+
+
+def _bib_fields(entry: Any) -> dict[str, Any]:
+    """Return the fields of an entry under the names that records of RIS have."""
+    found = {name.lower(): " ".join(str(field.value).split()) for name, field in entry.fields_dict.items()}
+    pmid = found.get("pmid", "") or (found.get("eprint", "") if found.get("eprinttype") == "pubmed" else "")
+    return {
+        "title": found.get("title", ""),
+        "abstract": found.get("abstract", ""),
+        "doi": found.get("doi", ""),
+        "accession_number": f"PMID:{pmid}",
+        "urls": [found.get("url", "")],
+        "authors": re.split(r"\s+and\s+", found.get("author", "")),
+        "journal_name": found.get("journal", "") or found.get("journaltitle", "") or found.get("booktitle", ""),
+        "date": found.get("date", "") or found.get("year", ""),
+        "type_of_reference": entry.entry_type.lower(),
+    }
+
+
+def _reference_item(place: tuple[str, int], kind: str, fields: dict[str, Any], options: ReadOptions) -> Item:
+    """Return the document of a reference at (file, line)."""
     title = strings(_named(fields, "title", "primary_title", "translated_title"))
     abstract = str(_named(fields, "abstract", "notes_abstract")).strip()
     if not title and not abstract:
-        return SkippedRecord(file, line, "a reference with a title or an abstract was expected")
+        return SkippedRecord(*place, "a reference with a title or an abstract was expected")
     doi = found[1] if (found := _DOI.search(f"{strings(fields.get('doi'))} ")) else ""
     pmid = next((number for key in ("accession_number", "custom2") if (number := _pmid(fields, key))), "")
     document_id, address = paper_ids("", pmid, doi)
     if not document_id:
-        document_id = f"RIS:{hashlib.sha256(f'{title} {abstract}'.encode()).hexdigest()[:16]}"
+        document_id = f"{kind.upper()}:{hashlib.sha256(f'{title} {abstract}'.encode()).hexdigest()[:16]}"
         address = next((url for url in _all(fields.get("urls")) if url.startswith(("http://", "https://"))), "")
     document = Document(
         document_id=document_id,
         title=title,
-        source="ris",
+        source=kind,
         url=address,
         authors=_all(_named(fields, "authors", "first_authors")),
         journal=strings(_named(fields, "journal_name", "secondary_title", "alternate_title3", "alternate_title1")),
         date=first_date(strings(str(_named(fields, "date", "publication_year", "year")))),
-        types=document_types([_RIS_TYPES.get(strings(fields.get("type_of_reference")), "")]),
+        types=document_types([_TYPES.get(strings(fields.get("type_of_reference")), "")]),
         licence=options.licence,
-        provenance=options.provenance or file,
+        provenance=options.provenance or place[0],
         retrieved=options.retrieved,
     )
     text = TextBuilder()
     text.add(abstract)
-    return text.reading(document, line)
+    return text.reading(document, place[1])
 
 
 def _named(fields: dict[str, Any], *names: str) -> Any:

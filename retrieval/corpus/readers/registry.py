@@ -17,16 +17,16 @@ from retrieval.corpus.readers import (
     reference_files,
     tables,
     web_page,
-    word,
 )
 from retrieval.corpus.readers.guess import guess_kind
+from retrieval.corpus.readers.office import slides, word, workbook
 from retrieval.errors import DocumentUnreadable, NamespaceInvalid
 from retrieval.formats.sources import Source
 from retrieval.formats.untrusted_input import DeclaredXml, refuse_declarations
 
 # Of the texts that the readers give. It grows where a reader gives another one for the same file, so that a file that
 # was added before is read again when it is added again.
-READING_VERSION: Final = 2
+READING_VERSION: Final = 3
 _LFS: Final = b"version https://git-lfs.github.com/spec/"
 
 
@@ -65,8 +65,11 @@ READERS: Final[Mapping[str, Reader]] = MappingProxyType(
             ("cord19", json_corpora.read_cord19),
             ("table", tables.read),
             ("ris", reference_files.read_ris),
+            ("bib", reference_files.read_bib),
             ("html", web_page.read),
             ("docx", word.read),
+            ("pptx", slides.read),
+            ("xlsx", workbook.read),
             ("pdf", pdf.read),
             ("text", plain.read),
         )

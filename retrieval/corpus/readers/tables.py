@@ -57,6 +57,11 @@ def delimiter_of(lines: list[str]) -> str:
     return ""
 
 
+def is_header(header: list[str]) -> bool:
+    """Return whether the cells of a row name a column of texts or titles, and further ones."""
+    return len(header) > 1 and _has_text(header)
+
+
 def _has_text(header: list[str]) -> bool:
     return bool({"text", "title"} & _places(header).keys())
 
@@ -83,7 +88,6 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     csv.field_size_limit(_MAX_CELL)
     rows = csv.reader(io.StringIO(text), delimiter=delimiter)
     header = next(rows)
-    places = _places(header)
     while True:
         line = rows.line_num + 1
         try:
@@ -95,14 +99,14 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
             return
         if not any(map(str.strip, cells)):
             continue
-        if len(cells) > len(header):
-            yield SkippedRecord(path.name, line, f"{len(cells)} columns, {len(header)} expected")
-            continue
-        row = {field: cells[at].strip() for field, at in places.items() if at < len(cells)}
-        yield _row_item(path, line, row, options)
+        yield row_item(path, line, header, cells, options)
 
 
-def _row_item(path: Path, line: int, row: Mapping[str, str], options: ReadOptions) -> Item:
+def row_item(path: Path, line: int, header: list[str], cells: list[str], options: ReadOptions) -> Item:
+    """Return the document of a row under its header, known by its PMID, PMC number, DOI, id, or else its line."""
+    if len(cells) > len(header):
+        return SkippedRecord(path.name, line, f"{len(cells)} columns, {len(header)} expected")
+    row = {field: cells[at].strip() for field, at in _places(header).items() if at < len(cells)}
     title, text = " ".join(row.get("title", "").split()), row.get("text", "")
     if not title and not text:
         return SkippedRecord(path.name, line, "neither title nor text")

@@ -59,6 +59,8 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
         raise DocumentUnreadable(f"{path}: {error}") from None
     if not len(text):
         raise DocumentUnreadable(f"{path}: the page holds no words")
+    if title == path.stem:  # as converters name a page after its file
+        title = first
     yield text.reading(_document(path, about, (title or first or path.stem), options))
 
 

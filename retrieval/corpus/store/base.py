@@ -225,6 +225,9 @@ class PassageStore(Protocol):
     def files_named(self, name: str) -> list[str]:
         """Return the ids of the documents that came as a file of this name."""
 
+    def from_file(self, file: str) -> list[str]:
+        """Return the ids of the documents whose provenance is a file, or one within an archive of this name."""
+
     def passage_ids(self) -> Ids:
         """Return the ids of all passages, by document and their order in it."""
 
@@ -316,6 +319,9 @@ class PassageWriter(Protocol):
 
     def record_skipped(self, passed: SkippedRecord) -> None:
         """Store a skipped record for the report, up to a maximum number of them."""
+
+    def forget_skipped(self, file: str) -> None:
+        """Remove the skipped records of a file, and of those in the archive of this name; "" removes all."""
 
     def forget_sources(self) -> None:
         """Allow unchanged files to be added again.

@@ -238,6 +238,13 @@ class PostgresPassageStore:
         sql = "SELECT document_id FROM arrowhead_documents WHERE namespace = %s AND file_name = %s ORDER BY number"
         return [str(row[0]) for row in self._rows(sql, self._of.id, name)]
 
+    def from_file(self, file: str) -> list[str]:
+        sql = (
+            "SELECT document_id FROM arrowhead_documents WHERE namespace = %s "
+            "AND (provenance = %s OR starts_with(provenance, %s)) ORDER BY number"
+        )
+        return [str(row[0]) for row in self._rows(sql, self._of.id, file, f"{file}/")]
+
     def passage_ids(self) -> Ids:
         sql = "SELECT passage_id FROM arrowhead_passages WHERE namespace = %s ORDER BY document, start, passage_id"
         return _ids(self._rows(sql, self._of.id))

@@ -367,6 +367,12 @@ class PostgresPassageWriter:
             self._of.id, passed.file, passed.line, passed.reason, self._of.id, _MAX_PASSED,
         )  # fmt: skip
 
+    def forget_skipped(self, file: str) -> None:
+        sql = (
+            "DELETE FROM arrowhead_skipped_records WHERE namespace = %s AND (%s IN ('', file) OR starts_with(file, %s))"
+        )
+        self._run(sql, self._of.id, file, f"{file}/")
+
     def forget_sources(self) -> None:
         self._run("DELETE FROM arrowhead_sources WHERE namespace = %s", self._of.id)
 

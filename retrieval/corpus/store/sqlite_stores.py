@@ -266,6 +266,10 @@ class SqlitePassageStore:
         sql = f"SELECT d.document_id FROM document d WHERE {_NAME} = ? AND ? <> '' ORDER BY d.number"
         return [str(document_id) for (document_id,) in self._query(sql, (name, name))]
 
+    def from_file(self, file: str) -> list[str]:
+        sql = "SELECT document_id FROM document WHERE provenance = ? OR substr(provenance, 1, ?) = ? ORDER BY number"
+        return [str(document_id) for (document_id,) in self._query(sql, (file, len(file) + 1, f"{file}/"))]
+
     def passage_ids(self) -> Ids:
         rows = self._query("SELECT passage_id FROM passage ORDER BY document, start, passage_id")
         return np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))

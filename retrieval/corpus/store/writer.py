@@ -198,6 +198,10 @@ class SqlitePassageWriter:
         sql = "INSERT OR REPLACE INTO passed SELECT ?, ?, ? WHERE (SELECT count(*) FROM passed) < ?"
         self._connection.execute(sql, (passed.file, passed.line, passed.reason, _MAX_PASSED))
 
+    def forget_skipped(self, file: str) -> None:
+        sql = "DELETE FROM passed WHERE ? IN ('', file) OR substr(file, 1, ?) = ?"
+        self._connection.execute(sql, (file, len(file) + 1, f"{file}/"))
+
     def forget_sources(self) -> None:
         self._connection.execute("DELETE FROM source")
 

@@ -25,6 +25,7 @@ from server.auth.authentication import Principal, require_change
 from server.auth.namespace_scopes import owner_metadata
 from server.errors import CHANGES_REFUSED, EncoderUnknown, InvalidRequest, RequestError
 from server.evidence.passages import Retrieval
+from server.jobs.followed_folders import follows_object
 from server.settings.server import is_loopback
 from server.wiring.services import Services
 
@@ -57,6 +58,16 @@ def changes_allowed(services: Services) -> bool:
     return is_loopback(services.settings.server.host) if allowed is None else allowed
 
 
+class FollowsReply(Reply):
+    """Describe the folder of this server that a namespace follows; only operators are told its whole path."""
+
+    folder: str
+    files: int
+    waiting: int
+    checked: int | None
+    problem: str | None
+
+
 class Namespace(Reply):
     """Describe a namespace; ``sample``: it comes with the package and is not changed."""
 
@@ -64,6 +75,7 @@ class Namespace(Reply):
     name: str
     title: str = ""
     sample: bool = False
+    follows: FollowsReply | None = None
 
 
 class NamespaceList(Reply):
@@ -114,7 +126,8 @@ async def create_namespace(request: Request) -> Response:
     notes = owner_metadata(request.state.principal) | ({TITLE: body.title} if body.title else {})
     name = await retrieval.run(lambda: _created(retrieval.namespaces, body, settings, notes))
     busy = await retrieval.jobs.busy()
-    return JSONResponse(await retrieval.run(lambda: _describe(retrieval, name, busy)), status_code=201)
+    described = await retrieval.run(lambda: _describe(services, request.state.principal, name, busy))
+    return JSONResponse(described, status_code=201)
 
 
 @router.patch(
@@ -135,7 +148,7 @@ async def change_namespace(request: Request, name: str) -> Response:
 
     await retrieval.run(work)
     busy = await retrieval.jobs.busy()
-    return JSONResponse(await retrieval.run(lambda: _describe(retrieval, name, busy)))
+    return JSONResponse(await retrieval.run(lambda: _describe(services, request.state.principal, name, busy)))
 
 
 @router.post(
@@ -166,6 +179,11 @@ async def delete_namespace(request: Request, name: str) -> Response:
     require_changes(request)
     retrieval = services.retrieval
     await retrieval.run(lambda: services.access.require(request.state.principal, name))
+    if services.folders.state(name) is not None:
+        raise NamespaceInvalid(
+            f"{name} follows a folder of this server: take it out of retrieval.folders, and start the server again",
+            param="name",
+        )
     if name in await retrieval.jobs.busy():
         raise NamespaceBusy(f"namespace {name} has jobs that run or wait: cancel them first", param="name")
     await retrieval.run(lambda: retrieval.namespaces.delete(name))
@@ -242,12 +260,18 @@ def _describe_all(services: Services, principal: Principal, busy: frozenset[str]
         found.append(_sample_object(sample))
     for name in services.access.names(principal):
         with suppress(NamespaceUnknown):  # deleted since
-            found.append(_describe(services.retrieval, name, busy))
+            found.append(_describe(services, principal, name, busy))
     return found
 
 
-def _describe(retrieval: Retrieval, name: str, busy: frozenset[str]) -> dict[str, Any]:
-    return _namespace_object(retrieval, retrieval.namespaces.describe(name), busy)
+def _describe(services: Services, principal: Principal, name: str, busy: frozenset[str]) -> dict[str, Any]:
+    found = services.retrieval.namespaces.describe(name)
+    return _namespace_object(services.retrieval, found, busy) | _follows(services, principal, name)
+
+
+def _follows(services: Services, principal: Principal, name: str) -> dict[str, Any]:
+    state = services.folders.state(name)
+    return {"follows": state and follows_object(state, with_path=principal.is_operator)}
 
 
 def _describe_fully(services: Services, principal: Principal, name: str, busy: frozenset[str]) -> dict[str, Any]:
@@ -259,7 +283,8 @@ def _describe_fully(services: Services, principal: Principal, name: str, busy: f
     found = retrieval.namespaces.describe(name)
     queries = [] if found.damage else queries_of(retrieval.namespaces, name)
     records = [asdict(saved.query) | {"day": saved.day, "count": saved.count} for saved in queries]
-    return _namespace_object(retrieval, found, busy) | {"queries": records}
+    described = _namespace_object(retrieval, found, busy) | _follows(services, principal, name)
+    return described | {"queries": records}
 
 
 def _sample_object(sample: Sample) -> dict[str, Any]:
@@ -288,6 +313,7 @@ def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[
         "sample": False,
         "created": found.created,
         "bytes": found.bytes_disk,
+        "storage": dict(found.storage),
         "damage": retrieval.uploads.conceal(found.damage) or None,
         "changing": found.name in busy,
     }

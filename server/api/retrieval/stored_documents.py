@@ -1,8 +1,9 @@
-"""Serve the documents of a namespace at ``/v1/namespaces/{name}/documents``: list, open, show pages, remove one."""
+"""Serve the documents of a namespace: list, open, show pages, remove one; and what could not be read of its files."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import asdict
 from pathlib import Path
@@ -12,9 +13,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from retrieval.corpus.ingest.add import find_document
+from retrieval.corpus.items import SkippedRecord
 from retrieval.corpus.namespaces.originals import Originals
 from retrieval.corpus.readers.pdf import MAX_WIDTH, MIN_WIDTH
-from retrieval.corpus.store.base import StoredDocument
+from retrieval.corpus.store.base import PassageStore, StoredDocument
 from retrieval.errors import DocumentUnknown
 from retrieval.passages import Passage
 from server.api.declarations import CHANGE_ERRORS, Reply, Schema, errors, parameter
@@ -30,6 +32,8 @@ _BINARY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary
 router = APIRouter(tags=["Namespaces"])
 _MAX_LISTED: Final = 200
 _MAX_PASSAGES: Final = 1000
+_MAX_UNREAD: Final = 10_000  # as many as a store keeps
+_MAX_UNREAD_LISTED: Final = 1000
 _MAX_QUERY: Final = 500
 _MAX_WORDS: Final = 20
 _WIDTH: Final = 1000
@@ -54,6 +58,25 @@ class StoredDocumentReply(Reply):
     passages: int
     pages: int
     has_file: bool
+    status: Literal["ready", "waiting", "partly_read"]
+    unread: int
+
+
+class UnreadPart(Reply):
+    """Name a file, or a part of one, that could not be read; ``line`` is None where the reason says which."""
+
+    object: Literal["unread"]
+    file: str
+    line: int | None
+    reason: str
+
+
+class UnreadList(Reply):
+    """List what could not be read, by file; ``total`` may be more than are listed."""
+
+    object: Literal["list"]
+    data: list[UnreadPart]
+    total: int
 
 
 class StoredDocumentList(Reply):
@@ -110,11 +133,42 @@ async def list_documents(request: Request, name: str) -> Response:
             store, originals = namespace.store, Originals(namespace.folder)
             found = store.documents(words, limit + 1, int(before))
             total = store.count_documents(words)
-        data = [_described(one, originals) for one in found[:limit]]
+            unread = _unread_counts(store)
+        data = [_described(one, originals, unread) for one in found[:limit]]
         following = str(found[limit - 1].place) if len(found) > limit else None
         return {"object": "list", "data": data, "total": total, "next": following}
 
     return JSONResponse(await _read(request, name, work))
+
+
+@router.get(
+    "/v1/namespaces/{name}/unread",
+    summary="List what could not be read of the files of a namespace",
+    responses={200: {"model": UnreadList}, **_READ_ERRORS},
+)
+async def list_unread(request: Request, name: str) -> Response:
+    """Return files, pages and records that were left out, each with the reason, until they are read or forgotten."""
+    _fields(request)
+
+    def work(services: Services) -> dict[str, Any]:
+        with services.retrieval.namespaces.using(name) as namespace:
+            found = namespace.store.passed(_MAX_UNREAD)
+        data = [_unread(one) for one in found[:_MAX_UNREAD_LISTED]]
+        return {"object": "list", "data": data, "total": len(found)}
+
+    return JSONResponse(await _read(request, name, work))
+
+
+@router.delete(
+    "/v1/namespaces/{name}/unread",
+    summary="Forget what could not be read",
+    responses={200: {"model": UnreadList}, **CHANGE_ERRORS},
+)
+async def forget_unread(request: Request, name: str) -> Response:
+    """Empty the list; documents and files stay as they are."""
+    services = await opened(request, name)
+    await services.retrieval.run(lambda: services.retrieval.namespaces.forget_skipped(name))
+    return JSONResponse({"object": "list", "data": [], "total": 0})
 
 
 @router.get(
@@ -198,7 +252,7 @@ async def get_document(request: Request, name: str, document: str) -> Response:
             if stored is None:
                 raise DocumentUnknown(f"there is no document {document[:200]!r}", param="document")
             passages = store.document_passages(document_id, limit + 1, offset)
-            described = _described(stored, Originals(namespace.folder))
+            described = _described(stored, Originals(namespace.folder), _unread_counts(store))
         data = [_passage(one) for one in passages[:limit]]
         return described | {"data": data, "has_more": len(passages) > limit}
 
@@ -254,8 +308,15 @@ def _original(services: Services, name: str, document: str) -> Path:
     return path
 
 
-def _described(stored: StoredDocument, originals: Originals) -> dict[str, Any]:
+def _unread_counts(store: PassageStore) -> Counter[str]:
+    """Return how many parts of each file could not be read."""
+    return Counter(record.file for record in store.passed(_MAX_UNREAD))
+
+
+def _described(stored: StoredDocument, originals: Originals, unread_counts: Counter[str]) -> dict[str, Any]:
     document = stored.document
+    # Of a file with many documents nobody can tell which of them a part would have been.
+    unread = (unread_counts[document.provenance] or unread_counts[stored.name]) if stored.name else 0
     return {
         "id": document.document_id,
         "object": "document",
@@ -274,8 +335,16 @@ def _described(stored: StoredDocument, originals: Originals) -> dict[str, Any]:
         "passages": stored.passages,
         "pages": stored.pages,
         "waiting": stored.waiting,
+        "status": "waiting" if any(stored.waiting.values()) else "partly_read" if unread else "ready",
+        "unread": unread,
         "has_file": originals.path(document.document_id) is not None,
     }
+
+
+def _unread(record: SkippedRecord) -> dict[str, Any]:
+    in_reason = record.reason.startswith(f"page {record.line}: ")  # of a PDF
+    line = None if in_reason else record.line or None
+    return {"object": "unread", "file": record.file, "line": line, "reason": record.reason}
 
 
 def _passage(passage: Passage) -> dict[str, Any]:

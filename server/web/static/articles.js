@@ -9,7 +9,7 @@ import { kindChoice, subnav } from "./literature.js";
 import { begin, keep, newTurn, runOf, takeUp, tell } from "./run.js";
 import { SourcePanel, fileOf } from "./sources.js";
 import { getChat, getTurns, listChats, newId, putChat } from "./store.js";
-import { t, tn } from "./texts.js";
+import { t, titleOf, tn } from "./texts.js";
 
 const EARLIER = 20;
 
@@ -94,7 +94,7 @@ class Articles {
 
   async showPlaces() {
     try {
-      this.place.append(...(await get("/v1/namespaces")).data.map((one) => h("option", { value: one.name }, plain(one.name))));
+      this.place.append(...(await get("/v1/namespaces")).data.map((one) => h("option", { value: one.name }, plain(titleOf(one)))));
     } catch {
       // everywhere is left to choose
     }

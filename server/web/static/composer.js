@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { button, dialog, foreign, h, icon } from "./dom.js";
 import { session } from "./keys.js";
-import { has, t, tn } from "./texts.js";
+import { has, t, titleOf, tn } from "./texts.js";
 
 const CHOSEN = "method";
 const ORDER = ["auto", "genegpt", "kg-rag", "medrag", "i-medrag", "clinfo", "weiseeule", "direct"];
@@ -250,14 +250,15 @@ export class Composer {
     }
     if (!names.length) return h("p", { class: "muted" }, t("options.no_namespaces"));
     const chosen = new Set(this.options.namespaces || []);
-    const boxes = names.map(({ name, title, sample }) => {
+    const boxes = names.map((one) => {
+      const { name } = one;
       const box = h("input", { type: "checkbox", checked: chosen.has(name) });
       box.addEventListener("change", () => {
         if (box.checked) chosen.add(name);
         else chosen.delete(name);
         this.set("namespaces", chosen.size ? [...chosen] : undefined);
       });
-      return h("label", { class: "check" }, box, foreign(sample ? t("library.sample") : title || name));
+      return h("label", { class: "check" }, box, foreign(titleOf(one)));
     });
     return h("fieldset", {}, h("legend", {}, t("options.namespaces")), h("p", { class: "muted small" }, t("options.namespaces.about")), boxes);
   }

@@ -163,7 +163,7 @@ export class JobItem {
     else this.bar.removeAttribute("value");
     const parts = [
       progress.expected ? t("add.arrived", { n: count(progress.arrived), of: count(progress.expected) }) : tn("library.documents", progress.read || 0),
-      t("add.indexed", { n: count(progress.indexed || 0), of: count(total) }),
+      total ? t("add.indexed", { n: count(progress.indexed || 0), of: count(total) }) : "",
       progress.documents_per_s ? t("add.rate", { n: count(progress.documents_per_s) }) : "",
       progress.arrived < progress.expected && progress.remaining_s != null ? leftOf(progress.remaining_s) : "",
     ];
@@ -209,7 +209,7 @@ function sumsOf(result) {
   const sum = (rows, name) => rows.reduce((number, one) => number + (one[name] || 0), 0);
   const sums = Object.fromEntries(["added", "changed", "unchanged", "passed"].map((name) => [name, sum(changes, name)]));
   for (const name of ["known", "full_texts", "missing"]) sums[name] = sum(queries, name);
-  const reasons = changes.flatMap((one) => one.first_passed || []).map((one) => one.reason);
+  const reasons = changes.flatMap((one) => one.first_passed || []).map((one) => (!result.file || one.file === result.file ? one.reason : `${one.file}: ${one.reason}`));
   const ignored = queries.flatMap((one) => one.words_not_found || []);
   const days = queries.flatMap((one) => one.unlisted_days || []);
   const [found, taken] = ["counted", "listed"].map((name) => sum(queries, name));

@@ -1,14 +1,18 @@
-// The knowledge base: namespaces, their documents, files and PubMed queries that fill them, and searches.
+// The collections: their list, and one of them with its documents, its search, and the files and queries that fill it.
 
 import { get, post, send } from "./api.js";
-import { button, bytes, count, dialog, foreign, h, icon, outside, plain, tabs, toast } from "./dom.js";
+import { Documents } from "./documents.js";
+import { button, bytes, count, dialog, foreign, h, icon, moment, plain, tabs, toast } from "./dom.js";
 import { Fetching, JobItem, follow } from "./fetching.js";
 import { session } from "./keys.js";
 import { searchView } from "./search.js";
-import { t, tn } from "./texts.js";
+import { t, titleOf, tn } from "./texts.js";
 import { sendLater, takeOver } from "./uploads.js";
 
-const LISTED = 50;
+const EVERY_MS = 15_000;
+
+// The name that the sample has, unless a collection took it.
+const SAMPLE = "notes";
 
 /** Shows the namespaces, one of them opened where it is named. */
 export function show(main, [name]) {
@@ -50,8 +54,20 @@ class Library {
     const items = this.namespaces.map((one) =>
       h("a", { href: `#/library/${encodeURIComponent(one.name)}`, class: "name", "aria-current": one.name === this.name ? "page" : null }, foreign(titleOf(one), "span", { class: "name-text" }), h("span", { class: "muted small" }, one.damage ? t("library.damaged") : tn("library.documents", one.documents || 0))),
     );
-    const make = this.mayChange ? button(t("library.create"), { icon: "plus", onclick: () => this.create() }) : null;
-    this.list.replaceChildren(h("div", { class: "names-head" }, h("h1", {}, t("nav.library"))), ...items, ...(make ? [make] : []));
+    const make = button(t("library.create"), { icon: "plus", onclick: () => this.create() });
+    const restore = button(t("library.sample.restore"), { icon: "retry", kind: "quiet", onclick: () => this.restoreSample() });
+    const hasSample = this.namespaces.some((one) => one.sample || one.name === SAMPLE);
+    this.list.replaceChildren(h("div", { class: "names-head" }, h("h1", {}, t("nav.library"))), ...items, ...(this.mayChange ? [make, ...(hasSample ? [] : [restore])] : []));
+  }
+
+  async restoreSample() {
+    try {
+      const { name } = await post("/v1/sample", {});
+      this.namespaces = (await get("/v1/namespaces")).data;
+      location.hash = `#/library/${encodeURIComponent(name)}`;
+    } catch (error) {
+      toast(error.message, "bad");
+    }
   }
 
   showEmpty() {
@@ -70,27 +86,43 @@ class Library {
   }
 
   create() {
-    const field = h("input", { type: "text", id: "ns-name", required: true, maxlength: 200, dir: "auto", autocomplete: "off", "aria-describedby": "ns-about ns-error" });
+    this.askTitle(t("library.create"), t("library.create"), "", async (title, node) => {
+      const { name } = await post("/v1/namespaces", { title });
+      node.close();
+      location.hash = `#/library/${encodeURIComponent(name)}`;
+    });
+  }
+
+  rename(namespace, address) {
+    this.askTitle(t("library.rename"), t("library.rename"), titleOf(namespace), async (title, node) => {
+      await send(address, { method: "PATCH", body: { title } });
+      await this.load();
+      node.close();
+      this.body.querySelector(".library-head .button")?.focus();
+    });
+  }
+
+  /** Asks for a title, and does with it what is to be done; a fault is shown beside the field. */
+  askTitle(heading, go, written, done) {
+    const field = h("input", { type: "text", id: "ns-name", required: true, maxlength: 200, value: written, dir: "auto", autocomplete: "off", "aria-describedby": "ns-about ns-error" });
     const error = h("p", { id: "ns-error", class: "error-text", role: "alert" });
     const form = h(
       "form",
       { class: "form" },
       h("div", { class: "field" }, h("label", { for: "ns-name" }, t("library.name")), field, h("p", { id: "ns-about", class: "muted small" }, t("library.name.about"))),
       error,
-      h("div", { class: "row end" }, button(t("library.create"), { kind: "primary", type: "submit" })),
+      h("div", { class: "row end" }, button(go, { kind: "primary", type: "submit" })),
     );
-    const node = dialog(t("library.create"), form);
+    const node = dialog(heading, form);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       try {
-        const { name } = await post("/v1/namespaces", { title: field.value });
-        node.close();
-        location.hash = `#/library/${encodeURIComponent(name)}`;
+        await done(field.value, node);
       } catch (failure) {
         error.textContent = failure.message;
       }
     });
-    field.focus();
+    field.select();
   }
 
   showNamespace(namespace) {
@@ -102,12 +134,34 @@ class Library {
       { label: t("library.tab.search"), make: () => searchView(namespace) },
     ];
     if (mayChange) entries.push({ label: t("library.tab.add"), make: () => this.adding(address) });
-    this.facts = h("p", { class: "muted small" }, factsOf(namespace));
-    const remove = this.mayChange ? button(t("library.delete"), { icon: "trash", kind: "quiet", onclick: () => this.confirmDelete(namespace, address) }) : null;
+    this.facts = h("div", { class: "muted small" }, factsOf(namespace));
+    const rename = mayChange ? button(t("library.rename"), { icon: "edit", kind: "quiet", onclick: () => this.rename(namespace, address) }) : null;
+    const remove = this.mayChange && !namespace.follows ? button(t("library.delete"), { icon: "trash", kind: "quiet", onclick: () => this.confirmDelete(namespace, address) }) : null;
     this.tabs = tabs(t("library.tabs"), entries);
-    this.body.replaceChildren(h("div", { class: "library-head" }, h("div", {}, foreign(titleOf(namespace), "h2"), this.facts, this.mayChange ? null : h("p", { class: "muted small" }, t("library.read_only"))), remove), namespace.damage ? problem(new Error(namespace.damage)) : this.tabs);
+    this.body.replaceChildren(h("div", { class: "library-head" }, h("div", {}, foreign(titleOf(namespace), "h2"), this.facts, this.mayChange ? null : h("p", { class: "muted small" }, t("library.read_only"))), h("div", { class: "row" }, rename, remove)), namespace.damage ? problem(new Error(namespace.damage)) : this.tabs);
     this.documents.load();
-    if (!namespace.documents && mayChange) [...this.tabs.querySelectorAll("[role=tab]")].at(-1).click();
+    if (namespace.follows) this.watch(namespace);
+    else if (!namespace.documents && mayChange) [...this.tabs.querySelectorAll("[role=tab]")].at(-1).click();
+  }
+
+  /** Shows what became of a followed folder, as long as this screen is open. */
+  watch(namespace) {
+    const timer = setInterval(async () => {
+      if (document.hidden) return;
+      const before = JSON.stringify([namespace.documents, namespace.follows.waiting]);
+      namespace = (await this.refresh().catch(() => null)) ?? namespace;
+      if (before !== JSON.stringify([namespace.documents, namespace.follows?.waiting])) this.documents.load();
+    }, EVERY_MS);
+    this.controller.signal.addEventListener("abort", () => clearInterval(timer));
+  }
+
+  /** Loads what the list and the head show; returns the collection that is shown. */
+  async refresh() {
+    this.namespaces = (await get("/v1/namespaces")).data;
+    this.showList();
+    const now = this.namespaces.find((one) => one.name === this.name);
+    if (now) this.facts.replaceChildren(...factsOf(now));
+    return now;
   }
 
   confirmDelete(namespace, address) {
@@ -174,98 +228,23 @@ class Library {
     const ended = await follow(job, item, this.controller.signal);
     if (!ended) return;
     this.documents.load();
-    this.namespaces = (await get("/v1/namespaces")).data;
-    this.showList();
-    const now = this.namespaces.find((one) => one.name === this.name);
-    if (now) this.facts.textContent = factsOf(now);
+    await this.refresh();
   }
 }
 
-function titleOf({ name, title, sample }) {
-  return sample ? t("library.sample") : title || name;
-}
-
+/** Returns lines on a collection: how much it holds, where its bytes are, which folder it follows. */
 function factsOf(namespace) {
-  if (namespace.sample) return t("library.sample.about");
-  return [tn("library.documents", namespace.documents || 0), tn("library.passages", namespace.passages || 0), bytes(namespace.bytes || 0), namespace.encoder].filter(Boolean).join(" · ");
+  if (namespace.sample) return [h("p", {}, t("library.sample.about"))];
+  const { storage = {}, follows } = namespace;
+  const parts = Object.fromEntries(Object.entries(storage).map(([name, size]) => [name, bytes(size)]));
+  const facts = [tn("library.documents", namespace.documents || 0), tn("library.passages", namespace.passages || 0), namespace.encoder].filter(Boolean).join(" · ");
+  return [h("p", {}, facts), h("p", {}, t("library.storage", { all: bytes(namespace.bytes || 0), ...parts })), ...(follows ? followLines(follows) : [])];
 }
 
-/** Lists documents, by name and by PMID. */
-class Documents {
-  constructor(address, name, mayChange) {
-    this.address = address;
-    this.name = name;
-    this.mayChange = mayChange;
-    this.field = h("input", { type: "search", placeholder: t("documents.search"), "aria-label": t("documents.search") });
-    this.rows = h("div", { class: "documents" });
-    this.total = h("p", { class: "muted small", role: "status" });
-    const form = h("form", { class: "row nowrap" }, this.field, button(t("search.go"), { icon: "search", type: "submit" }));
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.load();
-    });
-    this.node = h("div", { class: "form" }, form, this.total, this.rows);
-  }
-
-  async load(before = "") {
-    const words = this.field.value.trim().replace(/^pmid:?\s*/i, "");
-    const query = new URLSearchParams({ limit: LISTED, ...(words && { query: words }), ...(before && { before }) });
-    this.asked = query;
-    try {
-      const found = await get(`${this.address}/documents?${query}`);
-      if (this.asked !== query) return; // another search began meanwhile: its reply may have come first
-      const items = found.data.map((one) => this.row(one));
-      if (before) this.rows.lastChild.remove();
-      else this.rows.replaceChildren();
-      this.rows.append(...items);
-      if (found.next) this.rows.append(button(t("documents.more"), { kind: "quiet", onclick: () => this.load(found.next) }));
-      this.total.textContent = found.total ? tn("library.documents", found.total) : /^\d{4,9}$/.test(words) ? t("documents.no_pmid", { pmid: words }) : words ? t("documents.no_match") : t("documents.none");
-    } catch (error) {
-      if (this.asked === query) this.total.textContent = error.message;
-    }
-  }
-
-  row(one) {
-    const address = `#/reader/${encodeURIComponent(this.name)}/${encodeURIComponent(one.id)}`;
-    const facts = [(one.authors || []).length ? `${one.authors[0]}${one.authors.length > 1 ? " et al." : ""}` : "", one.journal, one.date, one.name].filter(Boolean).join(" · ");
-    return h(
-      "div",
-      { class: "document" },
-      h(
-        "div",
-        { class: "document-text" },
-        h("a", { href: address, class: "document-title" }, foreign(one.title || one.name || one.id)),
-        h("p", { class: "muted small" }, foreign(facts || one.id)),
-      ),
-      h(
-        "div",
-        { class: "row" },
-        one.retracted_by?.length ? h("span", { class: "badge bad" }, t("retracted")) : null,
-        one.corrected_by?.length ? h("span", { class: "badge warn" }, t("documents.corrected")) : null,
-        Object.values(one.waiting || {}).some(Boolean) ? h("span", { class: "badge warn" }, t("documents.waiting")) : null,
-        one.pages ? h("span", { class: "badge" }, tn("documents.pages", one.pages)) : null,
-        h("span", { class: "badge" }, tn("library.passages", one.passages)),
-        one.url ? outside(one.url, h("span", { class: "unseen" }, t("source.open")), icon("open")) : null,
-        this.mayChange ? button(t("documents.remove", { title: plain(one.title || one.id).slice(0, 60) }), { icon: "trash", bare: true, kind: "quiet", onclick: (event) => this.remove(one, event.currentTarget) }) : null,
-      ),
-    );
-  }
-
-  async remove(one, trigger) {
-    const go = button(t("documents.remove_short"), { icon: "trash", kind: "danger" });
-    const node = dialog(t("documents.remove_short"), h("div", { class: "form" }, h("p", {}, foreign(one.title || one.name || one.id)), h("div", { class: "row end" }, go)));
-    go.addEventListener("click", async () => {
-      node.close();
-      trigger.disabled = true;
-      try {
-        await send(`${this.address}/documents/${encodeURIComponent(one.id)}?wait=30`, { method: "DELETE" });
-        this.load();
-      } catch (error) {
-        toast(error.message, "bad");
-        trigger.disabled = false;
-      }
-    });
-  }
+function followLines({ folder, files, waiting, checked, problem }) {
+  const facts = [tn("follow.files", files), waiting ? tn("follow.waiting", waiting) : "", checked ? t("follow.checked", { time: moment(checked * 1000) }) : ""];
+  const fault = problem ? h("p", { class: "error-text" }, icon("warn"), " ", foreign(t("follow.problem", { problem: plain(problem) }))) : null;
+  return [h("p", {}, t("follow.about"), " ", foreign(folder, "code"), " ", facts.filter(Boolean).join(" · ")), ...(fault ? [fault] : [])];
 }
 
 function problem(error) {

@@ -4,7 +4,7 @@ import { get, send } from "./api.js";
 import { isAble } from "./composer.js";
 import { announce, button, count, foreign, h, icon, outside, plain } from "./dom.js";
 import { modelOf } from "./keys.js";
-import { t, tn } from "./texts.js";
+import { t, titleOf, tn } from "./texts.js";
 
 // Of the width that fits the screen.
 const ZOOMS = [0.75, 1, 1.25, 1.6, 2.2];
@@ -35,7 +35,8 @@ class Reader {
     this.body = h("div", { class: "reader-body", tabindex: "0", role: "region", "aria-label": t("reader.body") });
     this.bar = h("div", { class: "reader-bar", role: "toolbar", "aria-label": t("reader.tools") });
     this.menu = h("div", { class: "selection-menu", role: "toolbar", "aria-label": t("reader.selection"), hidden: true });
-    main.replaceChildren(h("div", { class: "reader" }, h("div", { class: "reader-head" }, h("a", { href: `#/library/${encodeURIComponent(namespace)}`, class: "button quiet" }, icon("left"), foreign(namespace)), h("div", { class: "reader-title" }, this.title, this.facts)), this.bar, this.body, this.menu));
+    this.place = h("span", {}, foreign(namespace));
+    main.replaceChildren(h("div", { class: "reader" }, h("div", { class: "reader-head" }, h("a", { href: `#/library/${encodeURIComponent(namespace)}`, class: "button quiet" }, icon("left"), this.place), h("div", { class: "reader-title" }, this.title, this.facts)), this.bar, this.body, this.menu));
     this.onSelect = () => this.showMenu();
     document.addEventListener("selectionchange", this.onSelect);
     this.onKey = (event) => {
@@ -53,6 +54,7 @@ class Reader {
   }
 
   async load() {
+    get(`/v1/namespaces/${encodeURIComponent(this.namespace)}`).then((one) => this.place.replaceChildren(foreign(titleOf(one))), () => {}); // its name stays
     try {
       this.document = await get(this.address);
     } catch (error) {

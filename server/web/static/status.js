@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { bytes, count, foreign, h, icon, moment, outside } from "./dom.js";
 import { loadReady, session } from "./keys.js";
-import { t } from "./texts.js";
+import { t, titleOf } from "./texts.js";
 import { languageChoice, themeButton } from "./theme.js";
 
 const EVERY_MS = 5000;
@@ -86,7 +86,7 @@ function all({ version, namespaces, status }) {
       t("nav.library"),
       [],
       namespaces.length
-        ? namespaces.map((one) => [h("a", { href: `#/library/${encodeURIComponent(one.name)}` }, foreign(one.name)), one.damage ? foreign(one.damage) : t("status.size", { documents: count(one.documents || 0), bytes: bytes(one.bytes || 0) })])
+        ? namespaces.map((one) => [h("a", { href: `#/library/${encodeURIComponent(one.name)}` }, foreign(titleOf(one))), one.damage ? foreign(one.damage) : t("status.size", { documents: count(one.documents || 0), bytes: bytes(one.bytes || 0) })])
         : [[t("status.none"), h("a", { href: "#/library" }, t("library.create"))]],
     ),
     card(t("status.gateway"), [], status ? Object.entries(status.gateway).map(([name, number]) => [foreign(name), count(number)]) : [["–", ""]], t("status.gateway.about")),

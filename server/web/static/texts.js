@@ -28,6 +28,11 @@ export function tn(key, number, values = {}) {
   return t(`${key}.${form}`, { n: new Intl.NumberFormat(lang).format(number), ...values });
 }
 
+/** Returns how people call a collection. */
+export function titleOf({ name, title, sample }) {
+  return sample ? t("library.sample") : title || name;
+}
+
 /** Returns whether the catalogue has words for a key. */
 export function has(key) {
   return key in catalogue;

@@ -260,6 +260,8 @@ def _calls_on_annas(passage_id: str) -> list[tuple[str, str, dict[str, Any]]]:
         ("GET", "/v1/namespaces/annas/documents", {}),
         ("GET", "/v1/namespaces/annas/documents/x", {}),
         ("DELETE", "/v1/namespaces/annas/documents/x", {}),
+        ("GET", "/v1/namespaces/annas/unread", {}),
+        ("DELETE", "/v1/namespaces/annas/unread", {}),
         ("GET", "/v1/namespaces/annas/documents/x/file", {}),
         ("GET", "/v1/namespaces/annas/documents/x/pages/1.png", {}),
         ("GET", "/v1/namespaces/annas/documents/x/pages/1/text", {}),

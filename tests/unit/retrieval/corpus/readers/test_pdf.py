@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from corpus_files import encrypted_pdf, parsed_documents, pdf, saved_pdf, swelling_pdf
+from corpus_files import drawn_pdf, encrypted_pdf, parsed_documents, pdf, saved_pdf, swelling_pdf
 
 from retrieval.corpus.items import PdfLimits, ReadOptions, SkippedRecord
 from retrieval.corpus.readers import pdf as pdf_reader
@@ -24,6 +24,30 @@ def test_every_page_has_its_number(tmp_path: Path) -> None:
     ]
     assert found.document.title == "On p53"
     assert found.document.provenance == str(path)
+
+
+_TITLE = "BT /F1 20 Tf 72 700 Td (Aspirin in fever:) Tj 0 -22 Td (a trial) Tj ET "
+_BODY = "BT /F1 10 Tf 72 600 Td (Aspirin lowered the fever of twelve children.) Tj ET"
+_INITIAL = "BT /F1 40 Tf 60 600 Td (A) Tj ET "
+
+
+@pytest.mark.parametrize(
+    ("drawn", "of_properties", "title"),
+    [
+        (_TITLE + _BODY, "", "Aspirin in fever: a trial"),
+        (_INITIAL + _TITLE + _BODY, "Microsoft Word - paper final.doc", "Aspirin in fever: a trial"),
+        (_TITLE + _BODY, "manuscript_v3.dvi", "Aspirin in fever: a trial"),
+        (_TITLE + _BODY, "paper", "Aspirin in fever: a trial"),
+        (_TITLE + _BODY, "Fever and aspirin", "Fever and aspirin"),
+        (_BODY, "", "paper"),
+    ],
+)
+def test_the_title_is_that_of_the_properties_or_the_first_page(
+    tmp_path: Path, drawn: str, of_properties: str, title: str
+) -> None:
+    """The name of a file is no title, its own least of all, but where the document shows none."""
+    path = saved_pdf(tmp_path / "paper.pdf", drawn_pdf(drawn, title=of_properties))
+    assert parsed_documents(list(pdf_reader.read(path)))[0].document.title == title
 
 
 def test_a_pdf_that_only_forbids_printing_is_read(tmp_path: Path) -> None:

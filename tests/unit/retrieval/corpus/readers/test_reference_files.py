@@ -8,7 +8,7 @@ from corpus_files import parsed_documents
 from ncbi_files import saved
 
 from retrieval.corpus.items import SkippedRecord
-from retrieval.corpus.readers.reference_files import read_nbib, read_ris
+from retrieval.corpus.readers.reference_files import read_bib, read_nbib, read_ris
 
 NBIB = """
 PMID- 90000006
@@ -80,3 +80,28 @@ def test_ris_is_read_reference_by_reference(tmp_path: Path) -> None:
     assert (document.date, document.journal, document.types) == (20200503, "J Test", ("journal article",))
     assert isinstance(second, SkippedRecord) and second.line == 11
     assert parsed_documents([third])[0].document.document_id == "PMID:123"
+
+
+BIB = r"""Exported today.
+@string{jt = "J Test"}
+@article{doe2020, title = {{TP53} and M\"uller cells at $10^{6}$}, author = {Doe, Jane and Lee, Ann}, journal = jt,
+  year = 2020, doi = {10.1000/x}, abstract = {Aspirin lowered fever by 5 \%.}}
+@book{doe2020, title = "Another work", pmid = 123}
+@misc{empty, author = {Nobody}}
+@article{cut, title = {x}
+@misc{last, title = {Last}}
+"""
+
+
+def test_bibtex_is_read_entry_by_entry(tmp_path: Path) -> None:
+    """Accents are letters, formulas stay as they are; two works under one key are two, and what is none is named."""
+    first, second, third, fourth, *rest = read_bib(saved(tmp_path / "a.bib", BIB))
+    (found,) = parsed_documents([first])
+    document = found.document
+    assert (document.document_id, document.title) == ("DOI:10.1000/x", "TP53 and Müller cells at $10^{6}$")
+    assert (document.authors, document.journal, document.date) == (("Doe, Jane", "Lee, Ann"), "J Test", 20200000)
+    assert (found.text, document.types) == ("Aspirin lowered fever by 5 %.", ("journal article",))
+    assert parsed_documents([second])[0].document.document_id == "PMID:123"
+    assert isinstance(third, SkippedRecord) and third.line == 6
+    assert isinstance(fourth, SkippedRecord) and fourth.line == 7
+    assert [one.document.title for one in parsed_documents(rest)] == ["Last"]

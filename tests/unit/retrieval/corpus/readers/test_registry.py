@@ -14,6 +14,7 @@ from ncbi_files import pubmed_record, pubmed_set, saved
 
 from retrieval.corpus.readers import plain
 from retrieval.corpus.readers.guess import FORMS
+from retrieval.corpus.readers.office.package import ARCHIVE
 from retrieval.corpus.readers.registry import READERS, guess_reader, reader
 from retrieval.errors import DocumentUnreadable
 
@@ -29,6 +30,12 @@ def test_markdown_headings_are_sections_but_not_in_code(tmp_path: Path) -> None:
         ("Doses > Child", "2 mg\n```sh\n# no heading\n```"),
         ("End", "Done."),
     ]
+
+
+def test_without_a_heading_of_level_one_the_first_is_the_title(tmp_path: Path) -> None:
+    """It stays a section."""
+    (found,) = parsed_documents(list(plain.read(saved(tmp_path / "paper.md", "## Doses\n5 mg\n## End\nDone.\n"))))
+    assert found.document.title == "Doses"
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfea", b"\x7fELF\x01\xff\x02", b"a\0b", b"\n \n", b"\xa4"])
@@ -68,6 +75,8 @@ def test_a_text_keeps_its_case_and_its_file_is_its_id(tmp_path: Path) -> None:
         ("pmid,title,abstract\n1,T,A\n", "table"),
         ("\nPMID- 1\nTI  - T\n", "nbib"),
         ("TY  - JOUR\nTI  - T\nER  - \n", "ris"),
+        ("@article{a1,\n  title = {T}\n}\n", "bib"),
+        ("@alice and @bob {wrote, together}", "text"),
         ("<!DOCTYPE html><html></html>", "html"),
         ("\n<HTML><body>", "html"),
         (pdf("Hello"), "pdf"),
@@ -114,7 +123,7 @@ def test_a_pointer_is_no_text_for_any_reader(tmp_path: Path) -> None:
 
 def test_every_reader_is_among_the_forms_that_a_refusal_lists() -> None:
     """In words."""
-    assert FORMS.keys() == READERS.keys()
+    assert FORMS.keys() == {*READERS, ARCHIVE}
 
 
 def test_a_word_document_is_told_from_another_archive(tmp_path: Path) -> None:
@@ -122,9 +131,12 @@ def test_a_word_document_is_told_from_another_archive(tmp_path: Path) -> None:
     docx.Document().save(str(tmp_path / "a.bin"))
     assert guess_reader(tmp_path / "a.bin") == "docx"
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
-        archive.writestr("a.txt", "x")
-    with pytest.raises(DocumentUnreadable, match="a zip archive; unpack it"):
-        guess_reader(tmp_path / "b.zip")
+        archive.writestr("a.pdf", b"%PDF-1.4 not packed")
+    assert guess_reader(tmp_path / "b.zip") == ARCHIVE
+    with zipfile.ZipFile(tmp_path / "c.odt", "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
+    with pytest.raises(DocumentUnreadable, match="of another program: save it as PDF, Word or Excel"):
+        guess_reader(tmp_path / "c.odt")
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\1\2\3", b"<!DOCTYPE html><html></html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 64])

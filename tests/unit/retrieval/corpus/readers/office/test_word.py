@@ -10,7 +10,8 @@ import pytest
 from corpus_files import parsed_documents, slices
 from docx.oxml import parse_xml
 
-from retrieval.corpus.readers import word
+from retrieval.corpus.readers.office import word
+from retrieval.corpus.readers.office.package import MAIN_PARTS, package_kind
 from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 
 MATH = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
@@ -55,18 +56,33 @@ def test_headings_powers_formulas_and_tables_are_read(tmp_path: Path) -> None:
 def test_a_package_that_is_no_document_is_refused(tmp_path: Path) -> None:
     """Damaged, empty, or one that would swell."""
     path = tmp_path / "a.docx"
+    part_name = next(iter(MAIN_PARTS))
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(word.MAIN_PART, "<x/>")
-    assert word.is_word(path)
+        archive.writestr(part_name, "<x/>")
+    assert package_kind(path) == "docx"
     with pytest.raises(DocumentUnreadable, match="damaged"):
         list(word.read(path))
     docx.Document().save(str(path))
     with pytest.raises(DocumentUnreadable, match="no words"):
         list(word.read(path))
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open(word.MAIN_PART, "w") as part:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open(part_name, "w") as part:
         for _ in range(520):
             part.write(b"\0" * 2**20)
     with pytest.raises(DocumentUnreadable, check=DOCUMENT_TOO_LARGE.is_of):
         list(word.read(path))
     path.write_bytes(b"PK\x03\x04 cut")
-    assert not word.is_word(path)
+    assert package_kind(path) == ""
+
+
+def test_the_title_is_that_of_the_document(tmp_path: Path) -> None:
+    """Of its properties, else its first heading; what Word and libraries put there is none."""
+    path = tmp_path / "paper.docx"
+    document = docx.Document()
+    document.core_properties.title = "Word Document"
+    document.add_heading("Aspirin in fever", 2)
+    document.add_paragraph("It fell.")
+    document.save(str(path))
+    assert parsed_documents(list(word.read(path)))[0].document.title == "Aspirin in fever"
+    document.core_properties.title = "A trial of aspirin"
+    document.save(str(path))
+    assert parsed_documents(list(word.read(path)))[0].document.title == "A trial of aspirin"

@@ -6,36 +6,24 @@ python-docx opens the package. Its paragraphs leave formulas and tracked inserti
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, TextBuilder, path_of, sha256_of
-from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
+from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, TextBuilder, path_of
+from retrieval.corpus.readers.office.package import local_name as _local
+from retrieval.corpus.readers.office.package import office_document, opened
+from retrieval.errors import DocumentUnreadable
 from retrieval.formats.mathml import GAP, NUMBER_GAP
 from retrieval.formats.notation import lowered, plain, raised, without_marks
 from retrieval.formats.table_grid import SEPARATOR
 from retrieval.formats.tables import is_number
-from retrieval.passages import Document
 
-MAIN_PART: Final = "word/document.xml"
-_MAX_UNPACKED: Final = 512 * 2**20
 _MAX_DEPTH: Final = 100
 _MAX_SPAN: Final = 200
 _HEADING: Final = re.compile(r"heading ([1-9])")
 _LEFT_OUT: Final = frozenset(("del", "moveFrom", "pPr", "rPr", "tblPr", "tblGrid", "instrText", "txbxContent"))
 _VALUE: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}val"
-_NO_TITLE: Final = ("", "untitled", "word document")
-
-
-def is_word(path: Path) -> bool:
-    """Return whether a file is a package of Word's."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return MAIN_PART in archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError):
-        return False
 
 
 def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
@@ -46,40 +34,25 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     """
     import docx
 
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(info.file_size for info in archive.infolist()) > _MAX_UNPACKED:
-                raise DocumentUnreadable(f"{path}: it unpacks to more than {_MAX_UNPACKED} bytes", DOCUMENT_TOO_LARGE)
+    text = TextBuilder()
+    with opened(path, "Word document"):
         package = docx.Document(str(path))
-        core = package.core_properties
-        about = (core.title or "", core.author or "")
+        about = (package.core_properties.title or "", package.core_properties.author or "")
         styles = {style.style_id: (style.name or "").lower() for style in package.styles}
-        text = TextBuilder()
-        heading = _add_body(text, package.element.body, styles)
-    except DocumentUnreadable:
-        raise
-    except Exception as error:  # whatever the library raises for a file it cannot read
-        raise DocumentUnreadable(f"{path}: the Word document is damaged ({type(error).__name__})") from None
+        shown = _add_body(text, package.element.body, styles)
     if not len(text):
         raise DocumentUnreadable(f"{path}: the Word document holds no words")
-    title, author = about
-    document = Document(
-        document_id=f"sha256:{sha256_of(path)}",
-        title=heading or ("" if title.strip().lower() in _NO_TITLE else " ".join(title.split())) or path.stem,
-        source="docx",
-        authors=(author,) if author and author != "python-docx" else (),
-        licence=options.licence,
-        provenance=options.provenance or str(path),
-        retrieved=options.retrieved,
-    )
-    yield text.reading(document)
+    yield text.reading(office_document(path, "docx", shown, about, options))
 
 
-def _add_body(text: TextBuilder, body: Any, styles: dict[str, str]) -> str:
-    """Add paragraphs and tables under their headings, and return the title that the document shows, "" for none."""
+def _add_body(text: TextBuilder, body: Any, styles: dict[str, str]) -> tuple[str, str]:
+    """Add paragraphs and tables under their headings; return the title that the document shows, and its first heading.
+
+    Each is "" where there is none.
+    """
     path: list[str] = []
     blocks: list[str] = []
-    title = ""
+    title = first = ""
     for block in _blocks(body):
         words = _block_text(block)
         style = _style_of(block, styles)
@@ -90,10 +63,11 @@ def _add_body(text: TextBuilder, body: Any, styles: dict[str, str]) -> str:
             text.add("\n".join(blocks), path_of(path))
             blocks, level = [], int(heading[1])
             path = [*path[: level - 1], *[""] * (level - 1 - len(path)), " ".join(words.split())]
+            first = first or path[-1]
         elif words:
             blocks.append(words)
     text.add("\n".join(blocks), path_of(path))
-    return title
+    return title, first
 
 
 def _blocks(parent: Any) -> Iterator[Any]:
@@ -132,10 +106,6 @@ def _is_merged_with_above(cell: Any) -> bool:
 def _columns_of(cell: Any) -> int:
     number = next((part.get(_VALUE) or "" for part in cell.iter() if _local(part) == "gridSpan"), "")
     return min(max(int(number), 1), _MAX_SPAN) if is_number(number) else 1
-
-
-def _local(element: Any) -> str:
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
 def _pieces(element: Any, depth: int) -> Iterator[str]:

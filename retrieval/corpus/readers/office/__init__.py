@@ -1,0 +1,1 @@
+"""Read documents of Word, PowerPoint and Excel, and tell their packages from other zip archives."""
