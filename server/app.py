@@ -46,12 +46,8 @@ class Application(FastAPI):
         return AccessLogMiddleware(super().build_middleware_stack(), self.state.services.observability)
 
     def openapi(self) -> dict[str, Any]:
-        """Return the document of the server as it runs now."""
-        return self.describe(document.running_of(self.state.services))
-
-    def describe(self, running: document.Running) -> dict[str, Any]:
-        """Return the document; thread-safe, as it reads nothing of the services."""
-        return document.completed(super().openapi(), self.routes, running)
+        """Return the document."""
+        return document.completed(super().openapi(), self.routes, needs_key=self.state.services.key_lookup.requires_key)
 
 
 # In the order in which the description of the API has them.

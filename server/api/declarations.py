@@ -1,7 +1,7 @@
 """Declare, beside routes and models, what FastAPI cannot read from their code.
 
-Handlers read bodies, headers and query parameters themselves, for speed and for their own error texts; pydantic has no
-word for rules over several fields.
+Handlers read bodies, headers and query parameters themselves, for speed and for their own error texts. Rules over
+several fields are told by these texts alone.
 """
 
 from __future__ import annotations
@@ -84,11 +84,9 @@ ANSWER_ERRORS: Final = errors(404, 413, 422, 429, 499, 500, 502, 503, 504)
 RETRIEVAL_ERRORS: Final = errors(404, 413, 422, 429, 500, 503)
 CHANGE_ERRORS: Final = RETRIEVAL_ERRORS | errors(409, 507)
 
+MODEL: Final = "arrowhead"
 QUESTION: Final = "What is the official gene symbol of LMP10?"
 OPTIONS: Final = "options of the method, e.g. max_calls, references, egress; GET /v1/models names the methods"
-GIVEN: Final[Schema] = {"not": {"type": "null"}}
-HAS_TEXT: Final[Schema] = {"pattern": r"\S"}
-HAS_WORDS: Final[Schema] = {"pattern": r"\w"}
 
 
 def with_unused(schema: Schema, neutral: Mapping[str, Sequence[Any]], ignored: Iterable[str] = ()) -> None:
@@ -100,27 +98,3 @@ def with_unused(schema: Schema, neutral: Mapping[str, Sequence[Any]], ignored: I
         if name not in schema["properties"]
     }
     schema["properties"] |= {name: {"description": "accepted, changes nothing"} for name in sorted(ignored)}
-
-
-def require_with(schema: Schema, field: str, needed: str) -> None:
-    """Add the rule that ``field`` needs ``needed`` to be true."""
-    condition = {"required": [field], "properties": {field: GIVEN}}
-    then = {"required": [needed], "properties": {needed: {"const": True}}}
-    schema.setdefault("allOf", []).append({"if": condition, "then": then})
-
-
-def exactly_one(*names: str) -> list[Any]:
-    """Return the ``oneOf`` by which one of the fields is given."""
-    return [{"required": [name], "properties": {name: GIVEN}} for name in names]
-
-
-def user_message() -> Schema:
-    """Return the schema of a user's message with text, of which a chat contains at least one."""
-    text = {"type": "string"} | HAS_TEXT
-    part = {"type": "object", "properties": {"text": text}, "required": ["text"]}
-    content = {"anyOf": [text, {"type": "array", "contains": part}]}
-    return {
-        "type": "object",
-        "properties": {"role": {"const": "user"}, "content": content},
-        "required": ["role", "content"],
-    }

@@ -196,31 +196,6 @@ def _update_vectors(store: GatewayStore, vectors: ArticleVectors, *, tokens: boo
         vectors.close()
 
 
-@app.command("blast-database", help="make a BLAST database from FASTA files")
-def blast_database(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="small letters, digits, - and _")],
-    files: Annotated[list[Path], typer.Argument(metavar="FASTA")],
-    molecule: Annotated[Molecule, typer.Option()],
-    title: str = "",
-    tax_id: Annotated[int | None, typer.Option(help="of all sequences, where they are of one organism")] = None,
-    default: Annotated[bool, typer.Option("--default", help="answers for NCBI's usual names (nt, nr)")] = False,
-    data: DataFolder = None,
-) -> int:
-    from retrieval.gateway.blast.databases.build import build_blast_database
-
-    database = build_blast_database(
-        files,
-        _data_dir(data) / "blast",
-        name=name,
-        title=title or name,
-        molecule=molecule,
-        taxids=tax_id,
-        default=default,
-    )
-    print(f"{database.name}: {database.sequences or 0:,} sequences, {database.letters or 0:,} letters")
-    return 0
-
-
 @app.command(help="what the store holds, and of each table source, date, entries and licence")
 def status(data: DataFolder = None) -> int:
     from retrieval.formats.records import DATABASES

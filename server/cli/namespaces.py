@@ -365,13 +365,13 @@ def verify_namespace(name: Name, config: ConfigFile = None) -> int:
     return 0 if report.whole else 1
 
 
-@app.command("export", help="write it to a folder or a .tar")
+@app.command("export", help="write it to one file, as JSON lines in gzip")
 def export_namespace(name: Name, target: Path, config: ConfigFile = None) -> int:
     from retrieval.corpus.transfer import export
 
     with opened(config) as (_, retrieval):
-        parts = export(retrieval.namespaces, name, target)
-    print(f"{target}: {len(parts)} parts, {sum(part.bytes for part in parts):,} bytes")
+        size = export(retrieval.namespaces, name, target)
+    print(f"{target}: {size:,} bytes")
     return 0
 
 

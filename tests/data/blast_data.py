@@ -7,17 +7,17 @@ import contextlib
 import random
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from retrieval.gateway.blast.databases.build import build_blast_database
 from retrieval.gateway.blast.service import BlastService
 from retrieval.gateway.http_reply import Reply
 
 needs_blast = pytest.mark.skipif(
-    any(shutil.which(name) is None for name in ("blastn", "blastp", "makeblastdb", "blastdbcmd", "blast_formatter")),
+    any(shutil.which(name) is None for name in ("blastn", "blastp", "makeblastdb", "blast_formatter")),
     reason="ncbi-blast+ is not installed",
 )
 CODONS = {
@@ -40,9 +40,16 @@ def residues(length: int, seed: int) -> str:
     return random_letters("ACDEFGHIKLMNPQRSTVWY", length, seed)
 
 
-def write_fasta(path: Path, entries: Mapping[str, str]) -> Path:
-    path.write_text("".join(f">{title}\n{letters}\n" for title, letters in entries.items()))
-    return path
+def make_database(target: Path, entries: Mapping[str, str], *, molecule: str = "nucl", taxids: str = "") -> None:
+    """The database ``target``, as makeblastdb makes it; ``taxids``: lines of an accession and its number."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command = ["makeblastdb", "-in", "-", "-dbtype", molecule, "-parse_seqids", "-out", target.name]
+    command += ["-title", f"Some {target.name}"]
+    if taxids:
+        (target.parent / "taxids").write_text(taxids)
+        command += ["-taxid_map", "taxids"]
+    fasta = "".join(f">{title}\n{letters}\n" for title, letters in entries.items())
+    subprocess.run(command, input=fasta, cwd=target.parent, check=True, capture_output=True, text=True)
 
 
 GENE, PROTEIN = bases(600, 1), residues(300, 2)
@@ -53,7 +60,7 @@ def coding(protein: str) -> str:
 
 
 def make_site(folder: Path) -> None:
-    """Databases "genes" (three, two of them human) and "proteins" (two, the default) in ``folder/blast``."""
+    """Databases "genes" (three, two of them human) and "proteins" (two) in ``folder/blast``."""
     genes = {
         "NM_000001.1 Homo sapiens gene one (ONE), mRNA": GENE,
         "NM_000002.1 Mus musculus gene two (Two), mRNA": bases(600, 3),
@@ -63,23 +70,9 @@ def make_site(folder: Path) -> None:
         "sp|P00001|ONE_HUMAN Protein one OS=Homo sapiens OX=9606 GN=ONE": PROTEIN,
         "sp|P00002|TWO_MOUSE Protein two OS=Mus musculus OX=10090 GN=Two": residues(300, 4),
     }
-    build_blast_database(
-        [write_fasta(folder / "genes.fasta", genes)],
-        folder / "blast",
-        name="genes",
-        title="Some genes",
-        molecule="nucl",
-        taxids={"NM_000001": 9606, "NM_000002.1": 10090, "NM_000003": 9606},
-    )
-    build_blast_database(
-        [write_fasta(folder / "proteins.fasta", proteins)],
-        folder / "blast",
-        name="proteins",
-        title="Two proteins",
-        molecule="prot",
-        taxids="uniprot",
-        default=True,
-    )
+    of_genes = "NM_000001.1 9606\nNM_000002.1 10090\nNM_000003.1 9606\n"
+    make_database(folder / "blast" / "genes" / "genes", genes, taxids=of_genes)
+    make_database(folder / "blast" / "proteins", proteins, molecule="prot", taxids="P00001 9606\nP00002 10090\n")
 
 
 def running_in(folder: Path) -> list[int]:
@@ -101,7 +94,7 @@ def script(folder: Path, name: str, body: str) -> None:
 
 async def put(service: BlastService, query: str, **more: str) -> str:
     """The RID of an accepted search."""
-    page = await service.answer({"CMD": "Put", "PROGRAM": "blastn", "DATABASE": "nt", "QUERY": query, **more})
+    page = await service.answer({"CMD": "Put", "PROGRAM": "blastn", "DATABASE": "sample", "QUERY": query, **more})
     match = _RID.search(page.body)
     assert match is not None, page.body
     return match[1]
@@ -109,7 +102,7 @@ async def put(service: BlastService, query: str, **more: str) -> str:
 
 async def refusal(service: BlastService, query: str, **more: str) -> str:
     """Why a search is not accepted."""
-    page = await service.answer({"CMD": "Put", "PROGRAM": "blastn", "DATABASE": "nt", "QUERY": query, **more})
+    page = await service.answer({"CMD": "Put", "PROGRAM": "blastn", "DATABASE": "sample", "QUERY": query, **more})
     found = re.search(r'<p class="error">(.*?)</p>', page.body, re.DOTALL)
     assert found is not None and re.search(r"RID = *\n", page.body), page.body
     return found[1]

@@ -66,7 +66,7 @@ def test_a_namespace_from_its_making_to_its_end(arrowhead: Shell, tmp_path: Path
     for_name = ("search", "interleukin-6", "--retriever", "bm25")
     assert "IL-6 drives" in arrowhead(*for_name, "--expand") and arrowhead(*for_name, "--no-expand") == ""
 
-    target = str(tmp_path / "notes.tar")
+    target = str(tmp_path / "notes.gz")
     arrowhead("namespace", "export", "notes", target)
     arrowhead("namespace", "delete", "notes", "--yes")
     assert arrowhead("namespace", "list") == ""

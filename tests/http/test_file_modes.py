@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import stat
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -59,16 +58,13 @@ class Machine:
         assert done.returncode == 0, done.stderr
 
     def commands(self) -> None:
-        """What writes data: keys, the gateway's store and databases, graphs, namespaces with all their indices."""
-        genes, graph, fasta, notes = (self.inputs / name for name in ("gene_info", "het.json", "own.fa", "notes.jsonl"))
+        """What writes data: keys, the gateway's store, graphs, namespaces with all their indices."""
+        genes, graph, notes = (self.inputs / name for name in ("gene_info", "het.json", "notes.jsonl"))
         genes.write_text(f"{GENE_HEAD}\n{gene_row()}\n")
         write_hetionet(graph)
-        fasta.write_text(">s1 one\nACGTACGTACGTAGCTAGCTAGCTAGC\n")
         notes.write_bytes(snippets(0, 50))
         self.run("key", "create", "--name", "clinic")
         self.run("gateway", "import", "gene_info", str(genes))
-        if shutil.which("makeblastdb"):
-            self.run("gateway", "blast-database", "own", str(fasta), "--molecule", "nucl")
         self.run("graph", "import", "hetionet", str(graph))
         self.run("namespace", "create", "notes")
         self.run("namespace", "add", "notes", str(notes))

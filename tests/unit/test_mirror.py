@@ -135,7 +135,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/retrieval/formats/test_pmc_jats.py": ("retrieval/formats/xml_records.py",),
     "tests/unit/retrieval/formats/test_pubmed_xml.py": ("retrieval/formats/items.py",),
-    "tests/unit/retrieval/gateway/blast/databases/test_catalog.py": ("retrieval/gateway/blast/databases/build.py",),
     "tests/unit/retrieval/gateway/blast/test_blast.py": (
         "retrieval/gateway/blast/results/formats.py",
         "retrieval/gateway/blast/results/placing.py",

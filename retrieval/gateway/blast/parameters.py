@@ -3,7 +3,8 @@
 Every value is checked and rewritten: client input never becomes an argument itself. Unknown parameters are ignored, as
 at NCBI; known ones that are not supported here are rejected by name. QUERY has bare letters or FASTA, one sequence or
 several, checked for their molecule. Pure functions, no I/O.
-Source: https://blast.ncbi.nlm.nih.gov/doc/blast-help/urlapi.html; pairs of gap costs as blast+ 2.12 lists them.
+Scores and gap costs for which BLAST has no statistics are refused by blast+ itself, in the search.
+Source: https://blast.ncbi.nlm.nih.gov/doc/blast-help/urlapi.html
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, Literal
 
 from retrieval.formats.tables import is_number
@@ -38,26 +38,6 @@ _WRONG_MOLECULE: Final = {
 }
 _NAMES: Final = {"nucl": "Nucleotide", "prot": "Protein"}
 _URACIL: Final = str.maketrans("Uu", "Tt")
-Pair = tuple[int, int]  # existence and extension of a gap; or reward and penalty
-# By reward and penalty: the listed costs, the least of the "more stringent" ones last.
-_NUCLEOTIDE: Final[Mapping[Pair, tuple[Pair, ...]]] = MappingProxyType(
-    {
-        (1, -2): ((1, 2), (0, 2), (3, 1), (2, 1), (1, 1), (2, 2)),
-        (1, -3): ((1, 2), (0, 2), (2, 1), (1, 1), (2, 2)),
-        (1, -4): ((1, 2), (0, 2), (2, 1), (1, 1), (2, 2)),
-        (1, -5): ((3, 3),),
-        (2, -3): ((4, 4), (2, 4), (0, 4), (3, 3), (6, 2), (5, 2), (4, 2), (2, 2), (6, 4)),
-        (2, -5): ((2, 4), (0, 4), (4, 2), (2, 2), (4, 4)),
-        (2, -7): ((2, 4), (0, 4), (4, 2), (2, 2), (4, 4)),
-        (3, -2): ((5, 5),),
-        (3, -4): ((6, 3), (5, 3), (4, 3), (6, 2), (5, 2), (4, 2), (6, 3)),
-        (4, -5): ((6, 5), (5, 5), (4, 5), (3, 5), (12, 8)),
-        (5, -4): ((10, 6), (8, 6), (25, 10)),
-        (1, -1): ((3, 2), (2, 2), (1, 2), (0, 2), (4, 1), (3, 1), (2, 1), (4, 2)),
-    }
-)
-_NO_LINEAR: Final = frozenset({(1, -1), (3, -2), (3, -4), (5, -4)})
-_USUAL: Final = (5, 2)
 PROGRAMS: Final[Mapping[str, tuple[Molecule, Molecule]]] = {  # of the query, of the database
     "blastn": ("nucl", "nucl"),
     "blastp": ("prot", "prot"),
@@ -78,63 +58,7 @@ _REFUSED: Final = (
 )  # fmt: skip
 _SHORT_EXPECT: Final = {"blastn": "1000", "blastp": "50000"}
 _GENETIC_CODES: Final = frozenset((*range(1, 7), *range(9, 17), *range(21, 32), 33))
-
-
-def _pairs(text: str) -> frozenset[Pair]:
-    return frozenset((int(a), int(b)) for a, b in (pair.split(",") for pair in text.split()))
-
-
-_PROTEIN: Final[Mapping[str, frozenset[Pair]]] = MappingProxyType(
-    {
-        "BLOSUM45": _pairs("13,3 12,3 11,3 10,3 16,2 15,2 14,2 13,2 12,2 19,1 18,1 17,1 16,1"),
-        "BLOSUM50": _pairs("13,3 12,3 11,3 10,3 9,3 16,2 15,2 14,2 13,2 12,2 19,1 18,1 17,1 16,1 15,1"),
-        "BLOSUM62": _pairs("11,2 10,2 9,2 8,2 7,2 6,2 13,1 12,1 11,1 10,1 9,1"),
-        "BLOSUM80": _pairs("25,2 13,2 9,2 8,2 7,2 6,2 11,1 10,1 9,1"),
-        "BLOSUM90": _pairs("9,2 8,2 7,2 6,2 11,1 10,1 9,1"),
-        "PAM30": _pairs("7,2 6,2 5,2 10,1 9,1 8,1 15,3 14,2 14,1 13,3"),
-        "PAM70": _pairs("8,2 7,2 6,2 11,1 10,1 9,1 11,2 12,3"),
-        "PAM250": _pairs("15,3 14,3 13,3 12,3 11,3 17,2 16,2 15,2 14,2 13,2 21,1 20,1 19,1 18,1 17,1"),
-    }
-)
-
-
-def check_protein_costs(matrix: str, costs: Pair | None) -> None:
-    """Check that BLAST has statistics for a matrix and gap costs.
-
-    Raises:
-        ValueError: the matrix is unknown or has no statistics for these costs; the message is for the user.
-    """
-    if matrix not in _PROTEIN:
-        raise ValueError(f"Error: MATRIX must be one of {', '.join(_PROTEIN)}")
-    if costs is not None and costs not in _PROTEIN[matrix]:
-        known = ", ".join(f"{a} {b}" for a, b in sorted(_PROTEIN[matrix], reverse=True))
-        raise ValueError(f"Error: GAPCOSTS {costs[0]} {costs[1]} are not supported for {matrix}; supported are {known}")
-
-
-def check_nucleotide_scores(scores: Pair, costs: Pair | None, *, linear: bool) -> Pair | None:
-    """Return the gap costs to pass to blast+, None for the program's own.
-
-    ``linear``: the program's own costs are megablast's linear ones.
-
-    Raises:
-        ValueError: BLAST has no statistics for the scores or costs; the message is for the user.
-    """
-    known = _NUCLEOTIDE.get(scores)
-    if known is None:
-        pairs = ", ".join(f"{a},{b}" for a, b in _NUCLEOTIDE)
-        raise ValueError(f"Error: NUCL_REWARD,NUCL_PENALTY {scores[0]},{scores[1]} are not supported; use {pairs}")
-    has_own = scores not in _NO_LINEAR if linear else _supported(known, _USUAL)
-    if costs is None or (linear and costs == (0, 0)):
-        return None if has_own else known[-1]
-    if not _supported(known, costs):
-        listed = ", ".join(f"{a} {b}" for a, b in dict.fromkeys(known))
-        raise ValueError(f"Error: GAPCOSTS {costs[0]} {costs[1]} are not supported; use one of {listed}")
-    return costs
-
-
-def _supported(known: tuple[Pair, ...], costs: Pair) -> bool:
-    least = known[-1]
-    return costs in known or (costs[0] >= least[0] and costs[1] >= least[1])
+_MATRICES: Final = ("BLOSUM45", "BLOSUM50", "BLOSUM62", "BLOSUM80", "BLOSUM90", "PAM30", "PAM70", "PAM250")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,35 +196,32 @@ def _query_range(params: Mapping[str, str]) -> list[str]:
     return ["-query_loc", f"{first or 1}-{last or _LAST}"]
 
 
-def _gap_costs(params: Mapping[str, str]) -> tuple[int, int] | None:
-    text = " ".join(params.get("GAPCOSTS", "").replace(",", " ").split())
-    if not text:
-        return None
-    parts = text.split(" ")
+def _gap_costs(params: Mapping[str, str]) -> list[str]:
+    parts = params.get("GAPCOSTS", "").replace(",", " ").split()
+    if not parts:
+        return []
     if len(parts) != 2 or not all(is_number(part, 3) for part in parts):
         raise ValueError('Error: GAPCOSTS must be two whole numbers like "5 2"')
-    return int(parts[0]), int(parts[1])
+    return ["-gapopen", parts[0], "-gapextend", parts[1]]
 
 
 def _nucleotide(program: Program, params: Mapping[str, str]) -> list[str]:
     reward, penalty = _integer(params, "NUCL_REWARD", 1, 100), _integer(params, "NUCL_PENALTY", -100, -1)
     defaults = {"megablast": (1, -2), "blastn-short": (1, -3)}.get(program.task, (2, -3))
     scores = (reward or defaults[0], penalty or defaults[1])
-    costs = check_nucleotide_scores(scores, _gap_costs(params), linear=program.task == "megablast")
     arguments = ["-reward", str(scores[0]), "-penalty", str(scores[1])] if reward or penalty else []
-    arguments += ["-gapopen", str(costs[0]), "-gapextend", str(costs[1])] if costs else []
     identity = _integer(params, "PERC_IDENT", 0, 100)
-    return arguments + ([] if identity is None else ["-perc_identity", str(identity)])
+    return arguments + _gap_costs(params) + ([] if identity is None else ["-perc_identity", str(identity)])
 
 
 def _protein(program: Program, params: Mapping[str, str]) -> list[str]:
     if params.get("PERC_IDENT", "").strip():
         raise ValueError(f"Error: PERC_IDENT is not available for {program.name}")
     matrix = (params.get("MATRIX", "") or params.get("MATRIX_NAME", "")).strip().upper()
-    costs = _gap_costs(params) if program.name != "tblastx" else None
-    check_protein_costs(matrix or ("PAM30" if program.task == "blastp-short" else "BLOSUM62"), costs)
+    if matrix and matrix not in _MATRICES:
+        raise ValueError(f"Error: MATRIX must be one of {', '.join(_MATRICES)}")
     arguments = ["-matrix", matrix] if matrix else []
-    arguments += ["-gapopen", str(costs[0]), "-gapextend", str(costs[1])] if costs else []
+    arguments += _gap_costs(params) if program.name != "tblastx" else []
     threshold = _integer(params, "THRESHOLD", 1, 999)
     arguments += [] if threshold is None else ["-threshold", str(threshold)]
     return arguments + _composition(program, params) + _genetic_codes(program, params)

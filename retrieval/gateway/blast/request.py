@@ -59,7 +59,7 @@ def choose_database(text: str, program: Program, found: Discovery, sample: Blast
     if problem := found.problems.get(name):
         raise ValueError(f"Error: {problem.message}")
     if name in USUAL_NAMES[molecule]:
-        substitute = _default(found.databases.values(), molecule) or (sample if molecule == "nucl" else None)
+        substitute = _only(found.databases.values(), molecule) or (sample if molecule == "nucl" else None)
         if substitute is not None:
             return substitute
     if exact is not None:
@@ -68,9 +68,9 @@ def choose_database(text: str, program: Program, found: Discovery, sample: Blast
     raise ValueError(f"Error: database {shown(text)} was not found; available here: {_listed(found, sample)}")
 
 
-def _default(databases: Iterable[BlastDatabase], molecule: Molecule) -> BlastDatabase | None:
-    marked = sorted((d for d in databases if d.default and d.molecule == molecule), key=lambda d: d.name)
-    return marked[0] if marked else None
+def _only(databases: Iterable[BlastDatabase], molecule: Molecule) -> BlastDatabase | None:
+    of_molecule = [database for database in databases if database.molecule == molecule]
+    return of_molecule[0] if len(of_molecule) == 1 else None
 
 
 def _listed(found: Discovery, sample: BlastDatabase | None) -> str:
@@ -215,6 +215,6 @@ def _organisms(text: str, database: BlastDatabase, taxid_of: TaxidOf) -> tuple[s
     limit = organism_limit(text, taxid_of)
     if not limit.taxids:
         return ()
-    if database.taxids is False:
+    if not database.taxids:
         raise ValueError(f"Error: ENTREZ_QUERY: the sequences of database {database.name} do not name their organisms")
     return ("-negative_taxids" if limit.excluded else "-taxids", ",".join(map(str, limit.taxids)))

@@ -7,13 +7,14 @@ reports count positions on the whole records.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import math
 import secrets
 import shutil
 import string
-import tempfile
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,10 +23,15 @@ from typing import Final
 
 from retrieval.errors import BlastFailed, GatewayDataError
 from retrieval.formats.records import SequenceSegment
-from retrieval.gateway.blast.databases.build import build_blast_database
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, Discovery, discover_databases, read_database
 from retrieval.gateway.blast.parameters import shown
-from retrieval.gateway.blast.process import RunLimits, missing_programs
+from retrieval.gateway.blast.process import (
+    RunLimits,
+    environment,
+    error_message,
+    missing_programs,
+    with_parent_death_signal,
+)
 from retrieval.gateway.blast.request import BlastQuery, TaxidOf, known_taxid, read_put
 from retrieval.gateway.blast.results import pages as render
 from retrieval.gateway.blast.results.formats import (
@@ -35,14 +41,13 @@ from retrieval.gateway.blast.results.formats import (
     search_database,
 )
 from retrieval.gateway.http_reply import HTML, Reply
-from retrieval.storage.files import make_folder, recover_all
+from retrieval.storage.files import create_draft, make_folder, replace_folder
 
 _BUILD_TIMEOUT_S: Final = 120.0
-_TEMPORARY: Final = ".fasta-"
 _SAMPLE_NAME: Final = "sample"
 _SAMPLE_TITLE: Final = "Arrowhead sample of nucleotide records"
 log = logging.getLogger(__name__)
-_PROGRAMS = ("blastn", "makeblastdb", "blastdbcmd", "blast_formatter")
+_PROGRAMS = ("blastn", "makeblastdb", "blast_formatter")
 _RID_LETTERS: Final = string.digits + string.ascii_uppercase
 _RID_LENGTH: Final = 16  # 36^16 values: a RID cannot be guessed
 _TOO_MANY: Final = "Error: too many searches are waiting, try again later"
@@ -86,9 +91,7 @@ class BlastEngine:
         self._options = options
 
     def prepare(self) -> None:
-        """Remove what killed builders left, and log what cannot be searched."""
-        for root in self._roots:
-            recover_all(root)
+        """Log what cannot be searched."""
         if reason := missing_programs(_PROGRAMS):
             log.warning("BLAST searches will fail: %s", reason)
         for problem in discover_databases(self._roots).problems.values():
@@ -312,21 +315,16 @@ class BlastService:
 class SampleDatabase:
     """Search the sample.
 
-    The database is built on first use from ``segments`` in ``directory``, and again if one of its files is missing or
-    it was made of other segments.
+    The database is built on first use from ``segments``, in a folder of ``directory`` that is named by their digest,
+    and again if one of its files is missing.
     """
 
     def __init__(self, segments: Sequence[SequenceSegment], directory: Path) -> None:
         self._segments: Mapping[str, SequenceSegment] = {f"s{n}": segment for n, segment in enumerate(segments)}
-        self._directory = directory
+        self._fasta = "".join(f">{key} {one.title}\n{one.sequence}\n" for key, one in self._segments.items())
+        digest = hashlib.sha256(self._fasta.encode()).hexdigest()[:16]
         self._build_lock = asyncio.Lock()
-        self.database = BlastDatabase(
-            name=_SAMPLE_NAME,
-            title=_SAMPLE_TITLE,
-            molecule="nucl",
-            folder=directory / _SAMPLE_NAME,
-            taxids=True,
-        )
+        self.database = BlastDatabase(name=_SAMPLE_NAME, molecule="nucl", folder=directory / digest)
 
     @property
     def is_empty(self) -> bool:
@@ -343,38 +341,39 @@ class SampleDatabase:
         return await search_database(replace(query, database=database), threads, limits, self._segments)
 
     def _made(self) -> BlastDatabase:
-        fasta = "".join(f">{key} {one.title}\n{one.sequence}\n" for key, one in self._segments.items())
+        folder = self.database.folder
+        with contextlib.suppress(GatewayDataError):
+            return read_database(folder, _SAMPLE_NAME, "nucl")
         try:
-            found = read_database(self.database.folder)
-            if [source.sha256 for source in found.sources] == [hashlib.sha256(fasta.encode()).hexdigest()]:
-                return found
-        except GatewayDataError:
-            pass
-        return self._built(fasta)
-
-    def _remove_leftovers(self) -> None:
-        """Remove the folders of killed processes; an active process has modified its folder recently."""
-        for folder in self._directory.glob(f"{_TEMPORARY}*"):
-            if time.time() - folder.stat().st_mtime > 2 * _BUILD_TIMEOUT_S:
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _built(self, text: str) -> BlastDatabase:
-        try:
-            make_folder(self._directory)
-            self._remove_leftovers()
-            with tempfile.TemporaryDirectory(dir=self._directory, prefix=_TEMPORARY) as folder:
-                fasta = Path(folder) / "segments.fasta"
-                fasta.write_bytes(text.encode())
-                return build_blast_database(
-                    [fasta],
-                    self._directory,
-                    name=self.database.name,
-                    title=self.database.title,
-                    molecule="nucl",
-                    taxids={key: segment.tax_id for key, segment in self._segments.items()},
-                    timeout_s=_BUILD_TIMEOUT_S,
-                )
+            make_folder(folder.parent)
+            draft = create_draft(folder)
+            try:
+                self._build(draft)
+                replace_folder(draft, folder)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+            return read_database(folder, _SAMPLE_NAME, "nucl")
         except GatewayDataError as error:
             raise BlastFailed(error.message) from error
         except OSError as error:
             raise BlastFailed(f"the sample's BLAST database cannot be written: {error.strerror}") from error
+
+    def _build(self, draft: Path) -> None:
+        organisms = "".join(f"{key} {segment.tax_id}\n" for key, segment in self._segments.items())
+        (draft / "taxids").write_text(organisms, encoding="ascii")
+        arguments = ["makeblastdb", "-in", "-", "-dbtype", "nucl", "-parse_seqids", "-taxid_map", "taxids"]
+        arguments += ["-title", _SAMPLE_TITLE, "-out", _SAMPLE_NAME]
+        try:
+            subprocess.run(
+                with_parent_death_signal(arguments),
+                input=self._fasta.encode(),
+                cwd=draft,
+                env=environment(),
+                check=True,
+                capture_output=True,
+                timeout=_BUILD_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BlastFailed(f"makeblastdb ran longer than {_BUILD_TIMEOUT_S:g} s") from error
+        except subprocess.CalledProcessError as error:
+            raise BlastFailed(f"makeblastdb failed: {error_message(error.stderr)}") from error

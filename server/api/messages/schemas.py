@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from server.api.declarations import OPTIONS, QUESTION, Reply, Schema, user_message, with_unused
+from server.api.declarations import MODEL, OPTIONS, QUESTION, Reply, Schema, with_unused
 from server.api.http_io import Body, first_error
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, AnswerRecord, TopP, is_neutral
 from server.errors import InvalidRequest, UnsupportedField
@@ -51,16 +51,9 @@ class TextBlock(Body):
 _Text = Annotated[str, Field(max_length=MAX_TEXT)] | list[TextBlock]
 
 
-def _add_passed_over(schema: Schema) -> None:
-    blocks = schema["properties"]["content"]["anyOf"][1]
-    own = {"type": "object", "properties": {"type": {"enum": sorted(PASSED_OVER)}}, "required": ["type"]}
-    blocks["items"] = {"anyOf": [blocks["items"], own | {"description": "of an earlier answer: passed over"}]}
-
-
 class Turn(Body):
     """Provide a message of the user or an earlier answer."""
 
-    model_config = ConfigDict(json_schema_extra=_add_passed_over)
     role: Literal["user", "assistant"]
     content: _Text
 
@@ -73,17 +66,16 @@ class Thinking(Body):
     display: Literal["summarized", "omitted"] | None = None
 
 
-def _add_unused(schema: Schema) -> None:
+def _describe(schema: Schema) -> None:
     with_unused(schema, {name: values for name, (values, _) in NEUTRAL.items()}, IGNORED)
-    schema["properties"]["messages"]["contains"] = user_message()
     length = {"max_tokens": 64} if "max_tokens" in schema["properties"] else {}
-    schema["examples"] = [{"model": "model", "messages": [{"role": "user", "content": QUESTION}]} | length]
+    schema["examples"] = [{"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]} | length]
 
 
 class CountRequest(Body):
     """Ask how many tokens messages have, before what a method adds to them."""
 
-    model_config = ConfigDict(json_schema_extra=_add_unused)
+    model_config = ConfigDict(json_schema_extra=_describe)
     model: str = Field(min_length=1, max_length=512)
     messages: list[Turn] = Field(min_length=1, max_length=MAX_MESSAGES)
     system: _Text | None = None

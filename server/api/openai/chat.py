@@ -33,21 +33,22 @@ from server.api.answers.site_tools import TOOLS_SCHEMA as MCP_SCHEMA
 from server.api.answers.site_tools import take_site_tools
 from server.api.declarations import (
     ANSWER_ERRORS,
-    GIVEN,
     KEEP,
+    MODEL,
     QUESTION,
     SSE_ENDS,
     TIMEOUT,
     Reads,
     Reply,
     Schema,
-    require_with,
     streamed,
-    user_message,
+    with_unused,
 )
 from server.api.http_io import Chunk, RawRoute, cancel_on_disconnect, first_error, read_json, stream_reply
 from server.api.openai.schemas import (
+    IGNORED,
     MAX_MESSAGES,
+    NEUTRAL,
     AnswerRecord,
     ChatMessage,
     Choice,
@@ -55,7 +56,6 @@ from server.api.openai.schemas import (
     Generation,
     Tools,
     Usage,
-    add_rules,
     answer_schema,
     check_stream_options,
     refuse_other_parts,
@@ -74,23 +74,17 @@ router = APIRouter(route_class=RawRoute, tags=["Answers"])
 _PARTS = frozenset({"text", "refusal"})
 
 
-def _add_chat_rules(schema: Schema) -> None:
-    """Add to the JSON schema what ``parse_chat`` checks."""
-    add_rules(schema)
-    require_with(schema, "top_logprobs", "logprobs")
-    both = {"max_tokens": GIVEN, "max_completion_tokens": GIVEN}
-    schema["allOf"].append({"not": {"required": list(both), "properties": both}})
+def _describe(schema: Schema) -> None:
+    with_unused(schema, NEUTRAL, IGNORED)
     schema["properties"]["tools"]["anyOf"] += [TOOLS_SCHEMA, MCP_SCHEMA]
-    schema["examples"] = [{"model": "model", "messages": [{"role": "user", "content": QUESTION}]}]
+    schema["examples"] = [{"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}]
 
 
 class ChatRequest(Generation):
     """Request a chat completion."""
 
-    model_config = ConfigDict(json_schema_extra=_add_chat_rules)
-    messages: list[ChatMessage] = Field(
-        min_length=1, max_length=MAX_MESSAGES, json_schema_extra={"contains": user_message()}
-    )
+    model_config = ConfigDict(json_schema_extra=_describe)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)

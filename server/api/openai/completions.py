@@ -17,15 +17,16 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from server.api.answers.rendering import Choice, CompletionLogprobs, Decode, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
-from server.api.declarations import ANSWER_ERRORS, GIVEN, HAS_TEXT, SSE_ENDS, TIMEOUT, Reads, Reply, Schema, streamed
+from server.api.declarations import ANSWER_ERRORS, MODEL, SSE_ENDS, TIMEOUT, Reads, Reply, Schema, streamed, with_unused
 from server.api.http_io import Chunk, RawRoute, cancel_on_disconnect, first_error, read_json, stream_reply
 from server.api.openai.schemas import (
+    IGNORED,
     MAX_TEXT,
+    NEUTRAL,
     AnswerRecord,
     Finish,
     Generation,
     Usage,
-    add_rules,
     check_stream_options,
     require_plain,
     served_fields,
@@ -40,22 +41,16 @@ from server.wiring.services import Services
 router = APIRouter(route_class=RawRoute, tags=["Answers"])
 
 
-def _add_completion_rules(schema: Schema) -> None:
-    """Add to the JSON schema what ``parse_completion`` checks."""
-    add_rules(schema)
-    both = {"echo": {"const": True}, "logprobs": GIVEN}
-    schema["allOf"].append({"not": {"required": list(both), "properties": both}})
-    schema["examples"] = [{"model": "model", "prompt": "The official gene symbol of LMP10 is"}]
+def _describe(schema: Schema) -> None:
+    with_unused(schema, NEUTRAL, IGNORED)
+    schema["examples"] = [{"model": MODEL, "prompt": "The official gene symbol of LMP10 is"}]
 
 
 class CompletionRequest(Generation):
     """Request completions of one prompt or several."""
 
-    model_config = ConfigDict(json_schema_extra=_add_completion_rules)
-    prompt: (
-        Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_TEXT)]
-        | Annotated[list[Annotated[str, Field(json_schema_extra=HAS_TEXT)]], Field(min_length=1, max_length=64)]
-    )
+    model_config = ConfigDict(json_schema_extra=_describe)
+    prompt: Annotated[str, Field(max_length=MAX_TEXT)] | Annotated[list[str], Field(min_length=1, max_length=64)]
     logprobs: int | None = Field(default=None, ge=0, le=20)
     echo: bool | None = Field(default=None, description="repeats the prompt in front of the text; not with logprobs")
 

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
 from models.engines.base import Engine
-from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, errors, exactly_one, with_unused
+from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, errors, with_unused
 from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
 from server.auth.authentication import Principal
@@ -128,10 +128,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _add_rules(schema: Schema) -> None:
-    """Add to the JSON schema what ``_parse`` checks."""
+def _describe(schema: Schema) -> None:
     with_unused(schema, NEUTRAL)
-    schema["oneOf"] = exactly_one("prompt", "messages")
     schema["examples"] = [{"prompt": "PSMB10"}]
 
 
@@ -141,7 +139,7 @@ class TokenizeRequest(Body):
     ``add_special_tokens`` None: a prompt gets them, a chat those of its template.
     """
 
-    model_config = ConfigDict(json_schema_extra=_add_rules)
+    model_config = ConfigDict(json_schema_extra=_describe)
     model: str | None = None
     prompt: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None

@@ -23,9 +23,6 @@ from models.types import Grammar
 from server.api.declarations import (
     OPTIONS,
     Reply,
-    Schema,
-    require_with,
-    with_unused,
 )
 from server.api.http_io import Body
 from server.api.vllm_passthrough.checks import LONGEST, check_shape
@@ -419,12 +416,6 @@ class Generation(Body):
             stop=self.stops,
             logprobs=logprobs,
         )
-
-
-def add_rules(schema: Schema) -> None:
-    """Add to the JSON schema what ``served_fields`` and ``check_stream_options`` check."""
-    with_unused(schema, NEUTRAL, IGNORED)
-    require_with(schema, "stream_options", "stream")
 
 
 _Request = TypeVar("_Request", bound=Generation)

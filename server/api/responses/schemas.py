@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from server.api.answers.file_search import TOOLS_SCHEMA
-from server.api.declarations import HAS_TEXT, OPTIONS, QUESTION, Reply, Schema, user_message, with_unused
+from server.api.declarations import MODEL, OPTIONS, QUESTION, Reply, Schema, with_unused
 from server.api.http_io import Body, first_error
 from server.api.openai.schemas import (
     MAX_MESSAGES,
@@ -152,31 +152,18 @@ class Fields(Body):
     arrowhead: dict[str, Any] | None = Field(default=None, description=OPTIONS)
 
 
-def _add_rules(schema: Schema) -> None:
-    """Add to the JSON schema what ``parse_responses`` checks."""
+def _describe(schema: Schema) -> None:
     with_unused(schema, {name: values for name, (values, _) in NEUTRAL.items()}, IGNORED)
-    schema["properties"]["reasoning"]["type"] = ["object", "null"]
     schema["properties"]["tools"] = {"anyOf": [{"enum": [None, []]}, TOOLS_SCHEMA]}
-    items = schema["properties"]["input"]["anyOf"][1]
-    passed = {"anyOf": [{"enum": sorted(SKIPPED)}, {"pattern": f"^{CLIENTS_OWN}"}]}
-    own = {"type": "object", "properties": {"type": {"type": "string"} | passed}, "required": ["type"]}
-    items["items"] = {"anyOf": [items["items"], own | {"description": "of an earlier reply: passed over"}]}
-    condition = {"properties": {"top_logprobs": {"type": "integer", "minimum": 1}}, "required": ["top_logprobs"]}
-    named = {"include": {"type": "array", "contains": {"const": LOGPROBS}}}
-    schema["allOf"] = [{"if": condition, "then": {"properties": named, "required": ["include"]}}]
-    schema["examples"] = [{"model": "model", "input": QUESTION}]
+    schema["properties"]["input"]["anyOf"][1]["items"] = {"description": "a message, or an item of an earlier reply"}
+    schema["examples"] = [{"model": MODEL, "input": QUESTION}]
 
 
 class ResponseRequest(Fields):
     """Request a response of the Responses API."""
 
-    model_config = ConfigDict(json_schema_extra=_add_rules)
-    input: (
-        Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_TEXT)]
-        | Annotated[
-            list[ResponseMessage], Field(max_length=MAX_MESSAGES, json_schema_extra={"contains": user_message()})
-        ]
-    )
+    model_config = ConfigDict(json_schema_extra=_describe)
+    input: Annotated[str, Field(max_length=MAX_TEXT)] | Annotated[list[ResponseMessage], Field(max_length=MAX_MESSAGES)]
 
 
 class ResponseUsage(Reply):

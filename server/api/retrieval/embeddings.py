@@ -47,7 +47,7 @@ def _add_tokens(schema: Schema) -> None:
 class EmbeddingsRequest(Body):
     """Embed texts."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "encoder", "input": "PSMB10 is a gene."}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "minilm", "input": "PSMB10 is a gene."}]})
     model: str
     input: _Text | Annotated[list[_Text], Field(min_length=1)] = Field(json_schema_extra=_add_tokens)
     encoding_format: Literal["float", "base64"] | None = None

@@ -9,11 +9,10 @@ import re
 from datetime import date
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from retrieval.corpus.search.ranking import MAX_K, Retriever, rankers_of, retriever_names
+from retrieval.corpus.search.ranking import MAX_K, Retriever, rankers_of
 from retrieval.errors import NamespaceInvalid
-from server.api.declarations import GIVEN, HAS_WORDS, exactly_one
 from server.api.openai.schemas import MAX_TEXT
 from server.types import EgressMode
 
@@ -91,18 +90,12 @@ def _retriever(value: str) -> str:
     return value
 
 
-# Names without PubMed's syntax, alternatives with a slash between.
-_NAME_IN_QUERY: Final = r'[^"\[\]()/\x00-\x1f\x7f]*\w[^"\[\]()/\x00-\x1f\x7f]*'
-_KEYWORD: Final = f"^{_NAME_IN_QUERY}(/{_NAME_IN_QUERY})*$"
-_RETRIEVERS: Final[dict[str, JsonValue]] = {
-    "anyOf": [{"enum": list(retriever_names())}, {"pattern": r"^((bm25|pes2)\+)?dense:[a-z][a-z0-9/-]*$"}]
-}
-Query = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=HAS_WORDS), AfterValidator(words)]
+Query = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(words)]
 Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_text)]
 Line = Annotated[str, Field(max_length=2000), AfterValidator(_text)]
 Title = Annotated[str, Field(max_length=200), AfterValidator(_title)]
-Day = Annotated[str, Field(json_schema_extra={"pattern": r"^\d{4}-?\d\d-?\d\d$"}), AfterValidator(_day)]
-Keyword = Annotated[str, Field(max_length=200, json_schema_extra=HAS_WORDS), AfterValidator(words)]
+Day = Annotated[str, AfterValidator(_day)]
+Keyword = Annotated[str, Field(max_length=200), AfterValidator(words)]
 DocumentId = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_text)]
 Types = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_text)]], Field(max_length=100)
@@ -139,14 +132,12 @@ class SearchBody(Body):
     which PES2 ranks.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": exactly_one("query", "queries"), "examples": [{"query": "asthma"}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"query": "asthma"}]})
     query: Query | None = None
     queries: Annotated[list[Query], Field(min_length=1)] | None = None
     namespaces: Literal["all"] | Annotated[list[str], Field(min_length=1, max_length=1000)] | None = None
     k: int = Field(default=10, ge=1)
-    retriever: Annotated[Retriever, Field(json_schema_extra=_RETRIEVERS), AfterValidator(_retriever)] | None = None
+    retriever: Annotated[Retriever, AfterValidator(_retriever)] | None = None
     late: int | None = Field(default=None, ge=0, le=MAX_K)
     rerank: int = Field(default=0, ge=0, le=MAX_K)
     expand: bool = False
@@ -170,16 +161,8 @@ class NamespaceBody(Body):
     interaction.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"name": "mine"}, {"title": "Trials of 2026"}],
-            "anyOf": [
-                {"required": ["name"], "properties": {"name": GIVEN}},
-                {"required": ["title"], "properties": {"title": HAS_WORDS}},
-            ],
-        }
-    )
-    name: Annotated[str, Field(json_schema_extra={"pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"})] | None = None
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "mine"}, {"title": "Trials of 2026"}]})
+    name: str | None = None
     title: Title = ""
     encoder: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     words: Literal["tantivy", "none"] = "tantivy"
@@ -193,11 +176,6 @@ class NamespaceBody(Body):
 class DocumentBody(Body):
     """Add one document; ``date`` is a day, a month (2020-01) or a year."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [{"required": [part], "properties": {part: HAS_WORDS}} for part in ("title", "text")]
-        }
-    )
     id: Annotated[DocumentId, AfterValidator(_own_id)]
     title: Line = ""
     text: Text = ""
@@ -254,18 +232,10 @@ class QueryBody(UpdateBody):
     all results, else the newest. ``full_text`` adds PMC's full texts where they are open access.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"term": "asthma"}],
-            "oneOf": [
-                {"required": ["term"], "properties": {"term": GIVEN, "keywords": {"maxItems": 0}}},
-                {"required": ["keywords"], "properties": {"term": {"type": "null"}, "keywords": {"minItems": 1}}},
-            ],
-        }
-    )
-    term: Annotated[str, Field(max_length=100_000, json_schema_extra=HAS_WORDS), AfterValidator(words)] | None = None
+    model_config = ConfigDict(json_schema_extra={"examples": [{"term": "asthma"}]})
+    term: Annotated[str, Field(max_length=100_000), AfterValidator(words)] | None = None
     keywords: Annotated[
-        list[Annotated[str, Field(max_length=500, json_schema_extra={"pattern": _KEYWORD}), AfterValidator(words)]],
+        list[Annotated[str, Field(max_length=500), AfterValidator(words)]],
         Field(max_length=50),
     ] = []
     with_reviews: bool = True

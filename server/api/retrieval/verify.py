@@ -13,7 +13,7 @@ from models.verifiers.base import Judgement
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.errors import NamespaceUnknown
 from server.api.answers.session import TIMEOUT_HEADER, deadline_of
-from server.api.declarations import HAS_WORDS, RETRIEVAL_ERRORS, TIMEOUT, Reads, Reply, errors, exactly_one
+from server.api.declarations import RETRIEVAL_ERRORS, TIMEOUT, Reads, Reply, errors
 from server.api.http_io import cancel_on_disconnect, parse_body, read_json
 from server.api.retrieval.schemas import MAX_INPUTS, Body, words
 from server.auth.authentication import Principal
@@ -25,8 +25,8 @@ router = APIRouter(tags=["Retrieval"])
 MAX_QUERY: Final = 4000
 # Of all pieces together.
 MAX_CHARS: Final = 200_000
-Query = Annotated[str, Field(max_length=MAX_QUERY, json_schema_extra=HAS_WORDS), AfterValidator(words)]
-_Text = Annotated[str, Field(max_length=MAX_CHARS, json_schema_extra=HAS_WORDS), AfterValidator(words)]
+Query = Annotated[str, Field(max_length=MAX_QUERY), AfterValidator(words)]
+_Text = Annotated[str, Field(max_length=MAX_CHARS), AfterValidator(words)]
 _PASSAGE: Final = r"^[1-9][0-9]{0,18}$"
 _MAX_ID: Final = 2**63 - 1
 
@@ -49,10 +49,7 @@ class VerifyRequest(Body):
     """Ask what pieces of evidence say of a claim, or of a question of yes or no."""
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": exactly_one("question", "claim"),
-            "examples": [{"claim": "PSMB10 is a gene.", "evidence": ["PSMB10, also LMP10, is a gene."]}],
-        }
+        json_schema_extra={"examples": [{"claim": "PSMB10 is a gene.", "evidence": ["PSMB10, also LMP10, is a gene."]}]}
     )
     model: str = ""
     question: Query | None = None

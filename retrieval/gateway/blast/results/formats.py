@@ -170,10 +170,10 @@ async def _without_unknown_organisms(query: BlastQuery, threads: int, limits: Ru
     Excluding organisms that the database does not contain excludes nothing.
 
     Raises:
-        BlastFailed: the query requires the organisms, or the database is not known to have taxonomy IDs.
+        BlastFailed: the query requires the organisms.
     """
     arguments = list(query.arguments)
-    if "-negative_taxids" not in arguments or not query.database.taxids:
+    if "-negative_taxids" not in arguments:
         raise BlastFailed(f"database {query.database.name} has no sequence of the organism that ENTREZ_QUERY names")
     at = arguments.index("-negative_taxids")
     return await run_program(_work(replace(query, arguments=(*arguments[:at], *arguments[at + 2 :])), threads), limits)

@@ -94,9 +94,9 @@ async def test_a_stretch_with_one_changed_letter_is_found_at_its_place_on_the_re
 async def test_the_sample_says_that_it_is_the_sample(
     service: BlastService, segments: Sequence[SequenceSegment]
 ) -> None:
-    """nt was asked for; every form names what was searched, and the two structured ones agree."""
+    """Every form names what was searched, and the two structured ones agree."""
     query = _segment(segments, "NG_029218.1").sequence
-    rid = await put(service, f">a <b> title\n{query}\n>other\n{'ACGT' * 30}", DATABASE="nt", MEGABLAST="on")
+    rid = await put(service, f">a <b> title\n{query}\n>other\n{'ACGT' * 30}", MEGABLAST="on")
     await finished(service, rid)
     assert "<BlastOutput_db>sample</BlastOutput_db>" in (await get(service, rid, "XML")).body
     assert "Database: Arrowhead sample of nucleotide records" in (await get(service, rid, "Text")).body
@@ -169,7 +169,7 @@ async def test_the_hit_list_is_limited_and_best_first(
 
 
 @needs_blast
-@pytest.mark.parametrize("database", ["nt", "genes"])
+@pytest.mark.parametrize("database", ["sample", "genes"])
 async def test_no_hit_is_said_in_both_formats(service: BlastService, database: str) -> None:
     """A sequence that is nowhere: ThereAreHits=no, NCBI's sentence, and XML without hits."""
     rid = await put(service, "ACGT" * 30, MEGABLAST="on", DATABASE=database)

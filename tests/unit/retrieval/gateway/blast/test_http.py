@@ -52,8 +52,8 @@ def test_qblast_finds_a_nucleotide_sequence(url: str) -> None:
     assert list(record[0][0].coordinates[0]) == [50, 250]
 
 
-def test_qblast_finds_a_protein_in_the_default_database(url: str) -> None:
-    """nr stands for the site's proteins, and the reply says so."""
+def test_qblast_finds_a_protein_in_the_only_database(url: str) -> None:
+    """nr stands for the site's only proteins, and the reply says so."""
     with Blast.qblast("blastp", "nr", PROTEIN[50:150], url_base=url) as stream:
         records = Blast.parse(stream)
         (record,) = list(records)

@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from blast_data import bases, needs_blast, residues, script, write_fasta
+from blast_data import bases, make_database, needs_blast, residues, script
 
 from retrieval.errors import BlastFailed
-from retrieval.gateway.blast.databases.build import build_blast_database
 from retrieval.gateway.blast.process import ProgramRun, RunLimits, run_program
 
 LIMITS = RunLimits(wall_s=120.0, cpu_s=120)
@@ -67,10 +66,9 @@ async def test_a_program_that_reads_nothing_does_not_hang(tmp_path: Path) -> Non
 async def test_blast_runs_within_half_a_gigabyte_and_fails_cleanly_without_memory(tmp_path: Path, program: str) -> None:
     """The limit does not break it, and its end is an error and not a hang."""
     letters, molecule = (bases, "nucl") if program == "blastn" else (residues, "prot")
-    fasta = write_fasta(tmp_path / "x.fasta", {f"s{n}": letters(5000, n) for n in range(40)})
-    build_blast_database([fasta], tmp_path, name="some", title="Some", molecule=molecule)  # type: ignore[arg-type]
+    make_database(tmp_path / "some", {f"s{n}": letters(5000, n) for n in range(40)}, molecule=molecule)
     work = ProgramRun(
-        [program, "-db", "some", "-query", "-", "-outfmt", "6"], f">q\n{letters(900, 7)}\n".encode(), tmp_path / "some"
+        [program, "-db", "some", "-query", "-", "-outfmt", "6"], f">q\n{letters(900, 7)}\n".encode(), tmp_path
     )
     enough = RunLimits(wall_s=120.0, cpu_s=120, memory_bytes=512 * 1024 * 1024)
     assert (await run_program(work, enough)).startswith(b"q\ts7\t100.000\t900")
