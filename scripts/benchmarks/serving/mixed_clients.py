@@ -47,7 +47,7 @@ FULL: Final = 429
 FAULT: Final = 500
 
 
-@dataclass(slots=True)
+@dataclass
 class User:
     """One key with its SDKs; ``word`` stands in all that it sends, ``made`` are paths of what it made."""
 
