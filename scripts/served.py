@@ -61,7 +61,8 @@ def served(
         log = folder / "server.log"
         with running(command, environment(folder, settings or {}), log) as child:
             made = Served(f"http://127.0.0.1:{port}", child.pid, log)
-            wait_until_ready(child, f"{made.url}/ready", start_s, log)
+            key = (settings or {}).get("SERVER__API_KEYS", "").partition(",")[0]
+            wait_until_ready(child, f"{made.url}/ready", start_s, log, key)
             yield made
 
 
@@ -81,19 +82,20 @@ def running(command: Sequence[str], environ: Mapping[str, str], log: Path) -> It
             child.wait()
 
 
-def wait_until_ready(child: subprocess.Popen[bytes], url: str, start_s: float, log: Path) -> None:
+def wait_until_ready(child: subprocess.Popen[bytes], url: str, start_s: float, log: Path, key: str = "") -> None:
     """Raises NotServed."""
     until = time.monotonic() + start_s
-    while not is_ready(url):
+    while not is_ready(url, key):
         if child.poll() is not None or time.monotonic() > until or _has_failed(url):
             said = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
             raise NotServed(f"the server was not ready within {start_s:.0f} s:\n{said}")
         time.sleep(0.2)
 
 
-def is_ready(url: str) -> bool:
+def is_ready(url: str, key: str = "") -> bool:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        return httpx.get(url, timeout=5, trust_env=False).status_code == 200
+        return httpx.get(url, headers=headers, timeout=5, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
 

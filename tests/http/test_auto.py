@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -74,3 +75,12 @@ def test_a_key_is_answered_by_its_own_methods(
         assert "could not be judged: the verifier has-this cannot be loaded" in message.reasoning_content
         with pytest.raises(openai.UnprocessableEntityError, match="Auto has no such option"):
             _ask(client, GENE, extra_body={"arrowhead": {"mask": "full"}})
+
+
+def test_the_pages_example_runs(embedded_model: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """That of docs/openai-api.md, as it stands but for the address."""
+    page = (Path(__file__).parents[2] / "docs" / "openai-api.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    exec(compile(program.replace("http://127.0.0.1:8000", embedded_model.url), "openai-api.md", "exec"), {})
+    shown = capsys.readouterr().out
+    assert "rotamine" in shown and shown.splitlines()[-1].startswith("answered chatcmpl-")

@@ -57,6 +57,8 @@ def test_the_streamed_message_is_the_whole_one(messages: Any) -> None:
     assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
     assert _steady(streamed) == _steady(_ask(messages, thinking={"type": "adaptive"}))
     assert streamed.content[1].type == "web_search_tool_result"
+    searches = streamed.usage.server_tool_use
+    assert (searches.web_search_requests, searches.arrowhead["answer"]) == (2, "PSMB10")
     assert "thinking" in {block.type for block in streamed.content}
 
 

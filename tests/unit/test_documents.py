@@ -121,3 +121,13 @@ def test_the_tables_of_figures_are_those_of_their_files(page: str) -> None:
         shown = [row for table in tables(part.partition("\n## ")[0]) for row in table]
         faults += [f"{link}: {row}" for row in shown if not any(set(row) <= own for own in rows)]
     assert faults == []
+
+
+@pytest.mark.parametrize("page", ["decisions", "files", "mcp", "messages", "openai-api", "stored-responses", "verify"])
+def test_the_page_of_an_interface_is_short_and_begins_with_an_example(page: str) -> None:
+    """At most 60 lines, the first code a program or commands; a test over HTTP runs it."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    assert re.search(r"^```(python|bash)$", "\n".join(text.splitlines()[:12]), re.MULTILINE)
+    tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "http").glob("test_*.py")]
+    assert any(f'"{page}.md"' in test for test in tests)

@@ -40,13 +40,14 @@ from scripts.served import served
 
 KEYS: Final = 5
 TIMEOUT_S: Final = 300.0
+START_S: Final = 900.0
 TRIES: Final = 40
 LONGEST_WAIT_S: Final = 10.0
 FULL: Final = 429
 FAULT: Final = 500
 
 
-@dataclass(slots=True)
+@dataclass
 class User:
     """One key with its SDKs; ``word`` stands in all that it sends, ``made`` are paths of what it made."""
 
@@ -119,10 +120,10 @@ async def messages(user: User) -> str:
 
 async def mcp_tools(user: User) -> str:
     headers = {"Authorization": f"Bearer {user.key}"}
-    async with httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
-        async with Client(streamable_http_client(f"{user.url}/mcp", http_client=http)) as client:
-            found = await client.call_tool("ncbi_esearch", {"db": "gene", "term": "LMP10"})
-            passages = await client.call_tool("search", {"query": user.question})
+    http = httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_S, trust_env=False)
+    async with http, Client(streamable_http_client(f"{user.url}/mcp", http_client=http)) as client:
+        found = await client.call_tool("ncbi_esearch", {"db": "gene", "term": "LMP10"})
+        passages = await client.call_tool("search", {"query": user.question})
     for one in (found, passages):
         code = (one.structured_content or {}).get("error", {}).get("code", "") if one.is_error else ""
         if code == "queue_full":
@@ -269,6 +270,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--model", default="arrowhead", help="which model the chats ask")
+    parser.add_argument("--serve", default="", help="which model is served, by default that of a fresh install")
     asked = parser.parse_args()
     keys = [f"key-{number}-{secrets.token_hex(8)}" for number in range(KEYS)]
     with tempfile.TemporaryDirectory() as folder:
@@ -276,7 +278,8 @@ def main() -> int:
         sealing.write_bytes(base64.urlsafe_b64encode(secrets.token_bytes(32)))
         sealing.chmod(0o600)
         settings = {"SERVER__API_KEYS": ",".join(keys), "STATE__RESPONSES_KEY_FILE": str(sealing)}
-        with served(settings=settings) as server:
+        settings |= {"MODEL__NAME": asked.serve} if asked.serve else {}
+        with served(settings=settings, start_s=START_S) as server:
             is_clean = asyncio.run(load(server.url, keys, asked.clients, asked.model))
             log = server.log.read_text(encoding="utf-8", errors="replace")
     for line in [line for line in log.splitlines() if "Traceback" in line or " ERROR " in line][:20]:

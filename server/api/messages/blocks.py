@@ -67,6 +67,10 @@ class MessageBlocks:
         return wires
 
     @property
+    def num_searches(self) -> int:
+        return sum(block["type"] == "server_tool_use" for block in self.content)
+
+    @property
     def _writes_answer(self) -> bool:
         return self._open is not None and self._open["type"] == "text"
 

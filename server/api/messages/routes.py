@@ -149,8 +149,11 @@ class _Message:
 
     def _last(self) -> Iterator[Chunk]:
         yield from self._blocks.end()
-        ended = {"delta": self._stopped, "usage": self._usage, "arrowhead": self._choice.extra}
-        yield {"type": "message_delta", **ended}
+        extra = self._choice.extra
+        # Of this event the SDK's final message keeps known members alone, those with what is unknown in them.
+        searches = {"web_search_requests": self._blocks.num_searches, "web_fetch_requests": 0, "arrowhead": extra}
+        usage = self._usage | {"server_tool_use": searches}
+        yield {"type": "message_delta", "delta": self._stopped, "usage": usage, "arrowhead": extra}
         yield {"type": "message_stop"}
 
     def _head(self) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from server.api.answers.site_tools import take_site_tools
 def test_the_servers_are_taken_out_of_the_body() -> None:
     tools = [{"type": "mcp", "server_label": "a"}, {"type": "mcp", "server_label": "b", "require_approval": "never"}]
     assert take_site_tools({"model": "m", "tools": tools, "tool_choice": "auto"}) == ({"model": "m"}, ("a", "b"))
-    for body in ({"model": "m"}, {"tools": [{"type": "function"}]}, [], None, {"tools": "mcp"}):
+    others: list[Any] = [{"model": "m"}, {"tools": [{"type": "function"}]}, [], None, {"tools": "mcp"}]
+    for body in others:
         assert take_site_tools(body) == (body, ())
 
 
