@@ -29,6 +29,8 @@ from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey, Scopes
 
 _HEIGHT: Final = 800
+# For a machine that does other work too.
+_PATIENCE_MS: Final = 300_000
 _KEYED: Final = "admin"
 
 
@@ -75,7 +77,7 @@ def opened(browser: Any, width: int, scheme: str, key: str) -> Any:
     """Return a window; with a key, one that is signed in."""
     size = {"width": width, "height": _HEIGHT}
     context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", locale="en-GB")
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(_PATIENCE_MS)
     if key:
         context.add_init_script(f"sessionStorage.setItem('arrowhead-key', '{key}')")
     return context

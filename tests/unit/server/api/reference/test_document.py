@@ -17,6 +17,7 @@ from openapi_spec_validator import validate
 from models.catalog import ModelCard, PromptForm
 from models.engines.base import OpenAiLayer, ServesOpenAi
 from models.errors import ENGINE_LOADING, ArrowheadError, EngineUnavailable
+from server.api.administration.keys import KeyBody, KeyChange, SetupBody
 from server.api.http_io import parse_body
 from server.api.messages.schemas import parse_count, parse_message
 from server.api.openai.chat import parse_chat
@@ -278,6 +279,9 @@ MODELS = {
         QueryBody,
         TitleBody,
         RenderBody,
+        KeyBody,
+        KeyChange,
+        SetupBody,
     )
 }
 
