@@ -2,7 +2,7 @@
 
     python scripts/dev/screenshots.py FOLDER [--widths 390 1280] [--scheme light] [--only review source]
 
-A server is started for it. Debian's Chromium and Playwright (extra dev) are needed. Pictures have 256 colours.
+A server is started for it. Debian's Chromium and Playwright (extra dev) are needed. Pictures have 64 colours.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from server.auth.keys import NewKey, Scopes
 _HEIGHT: Final = 800
 # For a machine that does other work too.
 _PATIENCE_MS: Final = 300_000
+_COLOURS: Final = 64
 _KEYED: Final = "admin"
 
 
@@ -91,7 +92,7 @@ def picture(context: Any, url: str, name: str) -> bytes:
     shown = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     context.close()
     packed = io.BytesIO()
-    shown.quantize(256).save(packed, "PNG", optimize=True)
+    shown.quantize(_COLOURS, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
     return packed.getvalue()
 
 
