@@ -2,7 +2,7 @@
 
     python scripts/dev/screenshots.py FOLDER [--widths 390 1280] [--scheme light] [--only review source]
 
-A server is started for it. Debian's Chromium and Playwright (extra dev) are needed. Pictures have 256 colours.
+A server is started for it. Debian's Chromium and Playwright (extra dev) are needed. Pictures have 64 colours.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey, Scopes
 
 _HEIGHT: Final = 800
+# For a machine that does other work too.
+_PATIENCE_MS: Final = 300_000
+_COLOURS: Final = 64
 _KEYED: Final = "admin"
 
 
@@ -75,7 +78,7 @@ def opened(browser: Any, width: int, scheme: str, key: str) -> Any:
     """Return a window; with a key, one that is signed in."""
     size = {"width": width, "height": _HEIGHT}
     context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", locale="en-GB")
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(_PATIENCE_MS)
     if key:
         context.add_init_script(f"sessionStorage.setItem('arrowhead-key', '{key}')")
     return context
@@ -89,7 +92,7 @@ def picture(context: Any, url: str, name: str) -> bytes:
     shown = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     context.close()
     packed = io.BytesIO()
-    shown.quantize(256).save(packed, "PNG", optimize=True)
+    shown.quantize(_COLOURS, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
     return packed.getvalue()
 
 

@@ -65,7 +65,7 @@ def fill(url: str, browser: Any) -> None:
 
 
 def _answered(page: Any) -> None:
-    page.locator(".turn .answer[aria-busy=false] .tools").last.wait_for(timeout=60_000)
+    page.locator(".turn .answer[aria-busy=false] .tools").last.wait_for()
 
 
 def choose(page: Any, method: str) -> None:

@@ -111,7 +111,7 @@ def test_version_names_the_installed_one_and_its_licence(capsys: pytest.CaptureF
     ("words", "said"),
     [
         ([], "Missing command"),
-        (["key", "fly"], "invalid choice: 'fly' (choose from create, list, revoke)"),
+        (["key", "fly"], "invalid choice: 'fly' (choose from create, list, rename, revoke)"),
         (["search"], "Missing argument"),
         (["key", "list", "--colour"], "No such option"),
         (["search", "x", "-k", "many"], "'-k'"),

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from models.errors import ArrowheadError
+from server.api.administration.keys import KeyBody, KeyChange, SetupBody
 from server.api.http_io import parse_body
 from server.api.messages.schemas import parse_count, parse_message
 from server.api.openai.chat import parse_chat
@@ -135,6 +136,9 @@ MODELS = {
         QueryBody,
         TitleBody,
         RenderBody,
+        KeyBody,
+        KeyChange,
+        SetupBody,
     )
 }
 
