@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -238,6 +240,66 @@ def test_a_document_and_a_namespace_are_removed_after_asking(shipped: Any, page:
     page.get_by_role("button", name=TEXTS["library.delete"]).click()
     page.get_by_role("dialog").get_by_role("button", name=TEXTS["library.delete"]).click()
     page.wait_for_url("**/#/library")
-    page.locator(".names").wait_for()
+    page.get_by_role("link", name="short").wait_for(state="detached")
 
-    assert page.get_by_role("link", name="short").count() == 0
+
+def test_an_archive_is_added_and_what_could_not_be_read_of_it_is_listed(shipped: Any, page: Any) -> None:
+    """Each document has its status; the list is cleared by keyboard, and with it the mark of the document."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("set/zebras.md", "# On zebras\n\nZebras have stripes.")
+        archive.writestr("set/scan.pdf", corpus_files.pdf("A page with text.", "", title="Partly scanned"))
+        archive.writestr("set/odd.bin", b"\0\1")
+    site = Site(shipped.url)
+    site.create("zoo")
+    page.goto(f"{shipped.url}/#/library/zoo")
+    page.locator("#files").set_input_files(
+        files=[{"name": "all.zip", "mimeType": "application/zip", "buffer": packed.getvalue()}]
+    )
+    ended = page.locator(".job", has_text="2 documents added")
+    ended.wait_for(timeout=120_000)
+    assert "all.zip/set/odd.bin: " in ended.inner_text()
+    page.get_by_role("tab", name=TEXTS["library.tab.documents"]).click()
+    partly = page.locator(".document", has_text="Partly scanned")
+    assert TEXTS["documents.unread.one"].format(n=1) in partly.inner_text()
+    assert TEXTS["documents.ready"] in page.locator(".document", has_text="On zebras").inner_text()
+
+    summary = page.locator(".unread summary")
+    assert summary.inner_text() == TEXTS["unread.title.many"].format(n=2)
+    summary.press("Enter")
+    assert "page 2: no text" in page.locator(".unread li", has_text="all.zip/set/scan.pdf").inner_text()
+    page.get_by_role("button", name=TEXTS["unread.forget"]).press("Enter")
+    page.locator(".unread").wait_for(state="detached")
+    partly.get_by_text(TEXTS["documents.ready"]).wait_for()
+    assert page.seen.complaints == []
+    site.call("DELETE", "/v1/namespaces/zoo")
+
+
+def test_a_collection_gets_another_title_and_screens_show_it(shipped: Any, page: Any) -> None:
+    """By keyboard; the list of articles' places and the status have titles, too."""
+    site = Site(shipped.url)
+    site.create("plain")
+    site.add("plain", {"id": "a", "title": "On zebras", "text": "Zebras have stripes."})
+    page.goto(f"{shipped.url}/#/library/plain")
+    page.get_by_role("button", name=TEXTS["library.rename"]).press("Enter")
+    page.locator("#ns-name").fill("Полосатые")
+    page.locator("#ns-name").press("Enter")
+    page.get_by_role("heading", name="Полосатые").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == TEXTS["library.rename"]
+    page.locator(".document-title").click()
+    page.locator(".reader-head a", has_text="Полосатые").wait_for()
+    page.goto(f"{shipped.url}/#/articles")
+    page.locator("#a-place option", has_text="Полосатые").wait_for(state="attached")
+    page.goto(f"{shipped.url}/#/status")
+    page.get_by_role("link", name="Полосатые").wait_for()
+    assert page.seen.complaints == []
+    site.call("DELETE", "/v1/namespaces/plain")
+
+
+def test_the_sample_is_removed_and_brought_back(shipped: Any, page: Any) -> None:
+    page.goto(f"{shipped.url}/#/library/notes")
+    page.get_by_role("button", name=TEXTS["library.delete"], exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name=TEXTS["library.delete"]).click()
+    page.get_by_role("button", name=TEXTS["library.sample.restore"]).press("Enter")
+    page.get_by_role("heading", name=TEXTS["library.sample"]).wait_for()
+    assert page.get_by_role("button", name=TEXTS["library.sample.restore"]).count() == 0

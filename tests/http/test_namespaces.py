@@ -15,6 +15,7 @@ from corpus_files import pdf
 from http_calls import Site, snippets
 from ncbi_files import pubmed_record, pubmed_set
 from pubmed_server import Pubmed, serve_pubmed
+from waiting import wait_until
 
 SETTINGS = {"ARROWHEAD_RETRIEVAL__ENCODER": "hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
 Serve = Callable[..., AbstractContextManager[Any]]
@@ -238,3 +239,29 @@ def test_the_sample_is_removed_and_brought_back(site: Site) -> None:
     assert site.call("GET", "/v1/namespaces/notes")[0] == 404
     assert site.call("POST", "/v1/sample", {})[1]["sample"] is True
     assert site.call("GET", "/v1/namespaces/notes")[1]["documents"] > 90
+
+
+def test_a_followed_folder_is_told_and_its_namespace_goes_with_the_setting_alone(
+    host_with: Serve, tmp_path: Path
+) -> None:
+    """The namespace is made with the title of the folder; one that is not there is a problem, not an end."""
+    folder = tmp_path / "my papers"
+    folder.mkdir()
+    (folder / "a.md").write_text("# On wombats\n\nWombats dig burrows.")
+    settings = SETTINGS | {
+        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path / "namespaces"),
+        "ARROWHEAD_RETRIEVAL__FOLDERS": f"papers={folder},gone={tmp_path}/gone",
+    }
+    with host_with(settings) as server:
+        site = Site(server.url)
+        wait_until(lambda: site.call("GET", "/v1/namespaces/papers")[1].get("documents"), "the file is read")
+        _, found = site.call("GET", "/v1/namespaces/papers")
+        assert (found["title"], found["follows"]["folder"]) == ("my papers", str(folder))
+        assert (found["follows"]["files"], found["follows"]["problem"]) == (1, None)
+        (listed,) = site.call("GET", "/v1/namespaces/papers/documents")[1]["data"]
+        assert (listed["title"], listed["name"]) == ("On wombats", "a.md")
+        assert "cannot be read" in site.call("GET", "/v1/namespaces/gone")[1]["follows"]["problem"]
+        status, refused = site.call("DELETE", "/v1/namespaces/papers")
+        assert (status, "retrieval.folders" in refused["error"]["message"]) == (422, True)
+        site.create("own")
+        assert site.call("GET", "/v1/namespaces/own")[1]["follows"] is None

@@ -11,6 +11,7 @@ from typing import Any, Final
 from retrieval.corpus.items import ReadOptions, sha256_of
 from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 from retrieval.formats.notation import lowered, raised
+from retrieval.formats.untrusted_input import DeclaredXml, refuse_declarations
 from retrieval.passages import Document
 
 ARCHIVE: Final = "zip"
@@ -22,6 +23,8 @@ MAIN_PARTS: Final = {
 # The first file of OpenDocument and EPUB, and one of every package of Office.
 _PACKAGES: Final = ("mimetype", "[Content_Types].xml")
 _MAX_UNPACKED: Final = 512 * 2**20
+_BLOCK: Final = 1 << 16
+_XML: Final = (".xml", ".rels")
 # What programs put in where nobody wrote a title or a name.
 _NO_TITLE: Final = frozenset(("", "untitled", "word document", "powerpoint presentation"))
 _NO_AUTHOR: Final = frozenset(("", "python-docx", "openpyxl"))
@@ -40,16 +43,22 @@ def package_kind(path: Path) -> str:
 
 @contextlib.contextmanager
 def opened(path: Path, what: str) -> Iterator[None]:
-    """Check the size of a package, and translate what its library raises in the block.
+    """Check a package, and translate what its library raises in the block.
 
     Raises:
-        DocumentUnreadable: it is damaged or encrypted; it would unpack to more than 512 MiB.
+        DocumentUnreadable: it is damaged or encrypted, has XML with declarations, or would unpack to more than 512 MiB.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(info.file_size for info in archive.infolist()) > _MAX_UNPACKED:
                 raise DocumentUnreadable(f"{path}: it unpacks to more than {_MAX_UNPACKED} bytes", DOCUMENT_TOO_LARGE)
+            for info in archive.infolist():
+                if info.filename.endswith(_XML):
+                    with archive.open(info) as part:
+                        refuse_declarations(iter(lambda: part.read(_BLOCK), b""))
         yield
+    except DeclaredXml as error:
+        raise DocumentUnreadable(f"{path}: {error}") from None
     except (DocumentUnreadable, MemoryError):
         raise
     except Exception as error:  # whatever the library raises for a file it cannot read

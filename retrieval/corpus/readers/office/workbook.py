@@ -31,8 +31,9 @@ def read(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
     import openpyxl
 
     text, shown, found = TextBuilder(), "", False
-    with opened(path, "workbook"):
-        book = openpyxl.load_workbook(path, data_only=True, rich_text=True, keep_links=False)
+    # By its name alone, the library would refuse one that is called otherwise.
+    with opened(path, "workbook"), path.open("rb") as file:
+        book = openpyxl.load_workbook(file, data_only=True, rich_text=True, keep_links=False)
         about = (book.properties.title or "", book.properties.creator or "")
         several = len(book.worksheets) > 1
         for sheet in book.worksheets:
