@@ -308,7 +308,7 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
 
     def _can_be_held(self, params: GenerateParams) -> bool:
         grammar = params.grammar
-        # vLLM keeps the state of a grammar over a reply, and behind a call that must be its first one.
+        # vLLM keeps a grammar's state over a reply, where a resume begins it anew: in free text both are the same.
         is_free = grammar is None or (bool(grammar.triggers) and not self._options.reasoning_parser)
         return params.pause_at is not None and is_free
 
