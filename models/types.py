@@ -5,6 +5,7 @@ Frozen, free of torch, safe to import anywhere.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final, Literal
@@ -29,6 +30,17 @@ class Grammar:
     spec: str
     param: str = "grammar"
 
+    @property
+    def triggers(self) -> tuple[str, ...]:
+        """Return the strings that end the free text of a structural tag, () for a grammar without free text."""
+        if self.kind != "structural_tag":
+            return ()
+        try:
+            form = json.loads(self.spec)["format"]
+            return tuple(form["triggers"]) if form["type"] == "triggered_tags" else ()
+        except (ValueError, KeyError, TypeError):
+            return ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateParams:
@@ -40,7 +52,9 @@ class GenerateParams:
     prompt's tokens that the model wrote itself, earlier in an answer with inserted text; None where the prompt is all
     given and nothing will be inserted. ``logprobs`` is the number of alternatives to report
     beside each sampled token (0 reports the sampled one alone, None reports nothing). ``cache_salt`` separates
-    prefix caches that must not be shared. Higher ``priority`` goes first where the engine schedules by priority.
+    prefix caches that must not be shared. ``pause_at`` is the one of ``stop`` behind which the answer may go on with
+    inserted text: until then an engine may keep the sequence, which ``abort`` of the answer's id frees. Higher
+    ``priority`` goes first where the engine schedules by priority.
     ``stop_on_repetition`` ends a text that repeats itself with ``length`` and the stop reason ``REPETITION``; what
     ``written`` has at the end of the prompt counts as its beginning.
     """
@@ -57,6 +71,7 @@ class GenerateParams:
     written: tuple[int, ...] | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    pause_at: str | None = None
     ignore_eos: bool = False
     logprobs: int | None = None
     grammar: Grammar | None = None

@@ -71,7 +71,7 @@ def arguments() -> set[str]:
     card = ModelCard(name="m", source="owner/m")
     lora = (LoraAdapter("a", Path()),)
     options = EngineOptions(kv_cache_bytes=2**30, quantization="fp8", lora_adapters=lora, max_num_seqs=2)
-    on_gpu = EngineOptions(device="cuda:1", max_num_seqs=2)
+    on_gpu = EngineOptions(device="cuda:1", max_num_seqs=2, hold_during_calls_s=1.0)
     names = set(engine_arguments(card, options, "cpu")) | set(padding_arguments(2))
     names |= set(engine_arguments(card, on_gpu, "cuda", lambda _: [DeviceMemory(1, 80 * 2**30, 80 * 2**30)]))
     try:

@@ -357,6 +357,7 @@ class CallLoop:
             # The same seed would repeat the same random numbers.
             seed=None if params.seed is None else params.seed + ordinal,
             stop=tuple(dict.fromkeys((*self._stops(), *self._stop_by_ending))),
+            pause_at=self._request.syntax.closer,
             grammar=first_grammar or params.grammar,
             written=self._transcript.sampled_ids(),
         )

@@ -32,6 +32,16 @@ async def run(engine: Engine, request: LoopRequest, handler: CallHandler) -> Asy
     Raises:
         UnsupportedParam, EngineUnavailable or another ModelError: from the engine, at any segment.
     """
+    try:
+        async with aclosing(_events(engine, request, handler)) as events:
+            async for event in events:
+                yield event
+    finally:
+        # An engine may keep the sequence while a call is made, for a part that then never comes.
+        await engine.abort(request.request_id)
+
+
+async def _events(engine: Engine, request: LoopRequest, handler: CallHandler) -> AsyncGenerator[LoopEvent, None]:
     loop = CallLoop(request, engine.tokenizer, engine.max_model_len)
     timer = _Timer(request.limits.total_timeout_s)
     action: Generate | Fetch | Finish = loop.begin()

@@ -272,6 +272,9 @@ class EngineOptions:
     stood before. The texts stay the same. None: the transformers engine chooses, and vLLM drafts nothing, since it has
     no ``min_p`` and ``logit_bias`` beside drafts.
 
+    ``hold_during_calls_s`` is how long vLLM keeps a sequence whose call is being answered, to continue it in place: for
+    hybrids, whose prefix cache is coarse. 0: it resumes by the prefix cache.
+
     ``remote`` is for the remote engine alone, which needs it.
     """
 
@@ -294,6 +297,7 @@ class EngineOptions:
     max_lora_rank: int = 16
     batch_invariant: bool = False
     draft_tokens: int | None = None
+    hold_during_calls_s: float = 0.0
     remote: RemoteOptions | None = None
 
     def __post_init__(self) -> None:

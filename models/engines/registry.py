@@ -38,6 +38,9 @@ def create_engine(kind: EngineKind, card: ModelCard, options: EngineOptions) -> 
             return VllmEngine(card, options)
         case "remote":
             _refuse(
+                options, ("hold_during_calls_s",), "needs vLLM in this process: set engine to vllm, or leave it unset"
+            )
+            _refuse(
                 options, _OF_REPLICAS, "is a setting of the replicas: leave {name} unset, and give it to vllm serve"
             )
             from models.engines.remote_engine.engine import RemoteEngine
@@ -81,7 +84,11 @@ def _refuse_for_transformers(options: EngineOptions, card: ModelCard) -> None:
             "model.adapter, or set engine to vllm",
             param="lora_adapters",
         )
-    _refuse(options, _OF_VLLM, "is served by the vllm engine alone: set engine to vllm, or leave {name} unset")
+    _refuse(
+        options,
+        (*_OF_VLLM, "hold_during_calls_s"),
+        "is served by the vllm engine alone: set engine to vllm, or leave {name} unset",
+    )
 
 
 _OF_VLLM: Final = ("quantization", "tensor_parallel_size", "gpu_memory_utilization", "batch_invariant")

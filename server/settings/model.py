@@ -61,6 +61,9 @@ class ModelSettings(SettingsGroup):
     draft_tokens: int | None = Field(
         default=None, ge=0, le=64, description="tokens drafted from earlier text; unset: 12, and none with vLLM"
     )
+    hold_during_calls_s: float = Field(
+        default=0.0, ge=0, le=600, description="vLLM, hybrids: how long a sequence is kept while its call is answered"
+    )
     batch_invariant: bool = Field(
         default=False, description="on vLLM: answers that do not depend on what runs beside them, slower; needs a GPU"
     )

@@ -140,6 +140,7 @@ def engine_options(model: ModelSettings, device_reserve_bytes: int = 0) -> Engin
         max_lora_rank=model.max_lora_rank,
         batch_invariant=model.batch_invariant,
         draft_tokens=model.draft_tokens,
+        hold_during_calls_s=model.hold_during_calls_s,
         remote=None if model.url is None else _remote(model, model.url),
     )
 

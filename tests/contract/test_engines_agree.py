@@ -19,9 +19,10 @@ import pytest_asyncio
 from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request
 from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
-from models.decoding.grammar import forced_call_grammar
+from models.decoding.grammar import call_grammar, forced_call_grammar
 from models.decoding.types import Call, CallFinished, CallReply, CallSyntax, LoopDone, LoopEvent, LoopLimits
 from models.engines.base import Engine, EngineOptions, RemoteOptions
+from models.engines.registry import create_engine
 from models.engines.remote_engine.engine import RemoteEngine
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import GenerateParams, Grammar
@@ -165,6 +166,38 @@ async def test_a_resume_computes_the_reply_and_at_most_one_block(vllm_based: Eng
     first = usage.prompt_tokens - usage.cached_tokens
     assert computed - first <= sum(replies) + len(replies) * vllm_based.block_size
     assert usage.computed_tokens == computed + usage.sampled_tokens
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def holding_engine(real_model: Path) -> AsyncIterator[Engine]:
+    """vLLM that keeps a sequence while its call is answered."""
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("the vLLM package is not installed")
+    options = EngineOptions(
+        dtype="float32", device="cpu", max_num_seqs=4, kv_cache_bytes=128 * 2**20, hold_during_calls_s=60.0
+    )
+    engine = create_engine("vllm", card_from_request(ModelRequest(source=str(real_model))), options)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+async def test_a_kept_sequence_writes_what_a_resumed_one_does(
+    holding_engine: Engine, vllm_engine: Engine, constrained: bool
+) -> None:
+    """Also under the grammar of calls, whose state vLLM keeps; each resume computes its reply and one token."""
+    for question in QUESTIONS:
+        ours, theirs = [
+            done(await events_of(engine, question, call_grammar(CALLS, engine.tokenizer) if constrained else None))
+            for engine in (holding_engine, vllm_engine)
+        ]
+        usage = ours.usage
+
+        assert ours.spans == theirs.spans
+        assert (ours.finish_reason, ours.stop_reason) == (theirs.finish_reason, theirs.stop_reason)
+        resumed = usage.computed_tokens - usage.sampled_tokens - usage.prompt_tokens + usage.cached_tokens
+        assert resumed == usage.injected_tokens + usage.segments - 1
 
 
 @pytest.mark.long

@@ -5,7 +5,6 @@ The route is ``POST /inference/v1/generate`` of ``vllm serve --enable-scale-out`
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -204,29 +203,18 @@ def replays(params: GenerateParams, text: str) -> bool:
     """
     if params.frequency_penalty or params.presence_penalty or (params.seed is not None and params.temperature > 0):
         return True
-    return binds_whole_output(params) or any(trigger in text for trigger in _triggers(params))
+    triggers = params.grammar.triggers if params.grammar is not None else ()
+    return binds_whole_output(params) or any(trigger in text for trigger in triggers)
 
 
 def binds_whole_output(params: GenerateParams) -> bool:
     """Return whether a grammar holds for the whole output, so that no rest of it can be sampled alone."""
-    return params.grammar is not None and not _triggers(params)
+    return params.grammar is not None and not params.grammar.triggers
 
 
 def is_repeatable(params: GenerateParams) -> bool:
     """Return whether the same request gives the same tokens again."""
     return params.temperature == 0 or params.seed is not None
-
-
-def _triggers(params: GenerateParams) -> tuple[str, ...]:
-    """Return the strings that end the free text of a structural tag, () for a grammar without free text."""
-    grammar = params.grammar
-    if grammar is None or grammar.kind != "structural_tag":
-        return ()
-    try:
-        form = json.loads(grammar.spec)["format"]
-        return tuple(form["triggers"]) if form["type"] == "triggered_tags" else ()
-    except (ValueError, KeyError, TypeError):
-        return ()
 
 
 def _usage(usage: Mapping[str, Any] | None) -> Usage | None:

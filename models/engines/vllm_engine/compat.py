@@ -195,6 +195,11 @@ def tokens_input(prompt_ids: list[int], cache_salt: str | None) -> Any:
     return load("tokens_input")(prompt_ids, cache_salt=cache_salt)
 
 
+def streaming_input(prompt: Any, params: Any) -> Any:
+    """Build one input of a session, from what ``tokens_input`` and ``sampling_params`` return."""
+    return load("StreamingInput")(prompt=prompt, sampling_params=params)
+
+
 def sampling_params(grammar: Grammar | None, fields: dict[str, Any]) -> Any:
     """Build vLLM's sampling parameters: deltas of token ids, no text."""
     structured = None

@@ -10,7 +10,7 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from threading import Thread
@@ -26,6 +26,7 @@ from models.engines.vllm_engine.child_reaper import ProcessReaper
 from models.engines.vllm_engine.launch import DeviceQuery, query_devices
 from models.engines.vllm_engine.openai_layer import InstrumentedClient, build_layer
 from models.engines.vllm_engine.sampling_fields import check_beside_drafts, check_penalties, sampling_fields
+from models.engines.vllm_engine.sessions import Part, Sessions, pausing_ids
 from models.engines.vllm_engine.stream import LatestSchedulerStats, VllmStream
 from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
 from models.files import first_line
@@ -63,6 +64,8 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         self._instrumented_client: InstrumentedClient | None = None
         self._layer: OpenAiLayer | None = None
         self._starting = asyncio.Lock()
+        self._sessions: Sessions | None = None
+        self._pauses: dict[str, frozenset[int]] = {}
 
     @property
     def name(self) -> str:
@@ -101,6 +104,8 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         client, self._client = self._client, None
         self._tokenizer = self._layer = self._instrumented_client = None
         self._scheduler.forget()
+        if self._sessions is not None:
+            await self._sessions.close()
         if client is not None:
             if not client.errored:
                 await client.abort(list(self._open))
@@ -151,6 +156,8 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
 
     async def abort(self, request_id: str) -> None:
         client = self._client
+        if self._sessions is not None:
+            await self._sessions.release(request_id)
         if client is None or request_id not in self._open:
             return
         self._open[request_id].aborted = True
@@ -162,7 +169,7 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
     ) -> AsyncIterator[Delta]:
         stream = self._admit(prompt_ids, params, request_id)
         try:
-            async with aclosing(self._submit(list(prompt_ids), params, request_id)) as outputs:
+            async with aclosing(await self._submit(list(prompt_ids), params, request_id)) as outputs:
                 async for output in outputs:
                     delta = stream.abort() if stream.aborted else stream.advance(output)
                     if stream.finished and not output.finished:
@@ -211,6 +218,9 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         self._client, self._tokenizer = client, tokenizer
         self._slots = int(client.vllm_config.scheduler_config.max_num_seqs)
         self._check_tables = vllm_compat.table_check(client)
+        if self._options.hold_during_calls_s:
+            # Those that are held take places of those that run.
+            self._sessions = Sessions(self._options.hold_during_calls_s, max(self._slots // 2, 1))
         self._log_start()
 
     def _log_start(self) -> None:
@@ -265,22 +275,58 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         stream = self._open[request_id] = VllmStream(prompt_ids, params, self.tokenizer)
         return stream
 
-    def _submit(self, prompt_ids: list[int], params: GenerateParams, request_id: str) -> AsyncGenerator[Any, None]:
-        room = self.max_model_len - len(prompt_ids)
-        fields = sampling_fields(params, room, self.tokenizer.eos_token_ids)
-        sampling = vllm_compat.sampling_params(params.grammar, fields)
-        self._check_tables(sampling)
+    async def _submit(
+        self, prompt_ids: list[int], params: GenerateParams, request_id: str
+    ) -> AsyncGenerator[Any, None]:
+        if self._sessions is not None and self._can_be_held(params):
+            part = await self._part(prompt_ids, params, request_id)
+            return self._sessions.outputs(part, self._open[request_id])
+        sampling = self._sampling(params, self.max_model_len - len(prompt_ids))
+        prompt = vllm_compat.tokens_input(prompt_ids, params.cache_salt)
+        return self._begin(prompt, sampling, params, request_id)
+
+    def _begin(self, prompt: Any, sampling: Any, params: GenerateParams, request_id: str) -> AsyncGenerator[Any, None]:
+        """Begin a request of one prompt, or of a generator of a session's inputs."""
         outputs: AsyncGenerator[Any, None] = self._running_client().generate(
-            vllm_compat.tokens_input(prompt_ids, params.cache_salt),
+            prompt,
             sampling,
             request_id,
             # vLLM serves the smallest number first.
             priority=-params.priority,
             lora_request=self._adapter,
-            # A grammar applies from the first token on, also to a reasoning model.
-            reasoning_ended=True if self._options.reasoning_parser else None,
+            # A grammar applies from the first token on, also to a reasoning model. Sessions cannot be told so.
+            reasoning_ended=True if self._options.reasoning_parser and params.grammar is not None else None,
         )
         return outputs
+
+    def _sampling(self, params: GenerateParams, room: int, pauses: Collection[int] = ()) -> Any:
+        fields = sampling_fields(params, room, self.tokenizer.eos_token_ids)
+        fields["stop_token_ids"] = sorted({*fields["stop_token_ids"], *pauses})
+        sampling = vllm_compat.sampling_params(params.grammar, fields)
+        self._check_tables(sampling)
+        return sampling
+
+    def _can_be_held(self, params: GenerateParams) -> bool:
+        grammar = params.grammar
+        # vLLM keeps a grammar's state over a reply, where a resume begins it anew: in free text both are the same.
+        is_free = grammar is None or (bool(grammar.triggers) and not self._options.reasoning_parser)
+        return params.pause_at is not None and is_free
+
+    async def _part(self, prompt_ids: list[int], params: GenerateParams, request_id: str) -> Part:
+        stop = params.pause_at or ""
+        if stop not in self._pauses:
+            self._pauses[stop] = await asyncio.to_thread(pausing_ids, self.tokenizer, stop)
+        pauses, room = self._pauses[stop], self.max_model_len - len(prompt_ids)
+
+        def make_input(ids: list[int], most: int, stops: frozenset[int]) -> Any:
+            sampling = self._sampling(replace(params, max_tokens=most), room, stops)
+            return vllm_compat.streaming_input(vllm_compat.tokens_input(ids, params.cache_salt), sampling)
+
+        def start(inputs: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+            return self._begin(inputs, self._sampling(params, room, pauses), params, request_id)
+
+        answer, _, ordinal = request_id.rpartition("-s")
+        return Part(prompt_ids, params, answer if ordinal.isdigit() else request_id, pauses, make_input, start)
 
     def _count(self, stream: VllmStream, num_prompt_tokens: int) -> None:
         total, cached = self._finished, stream.num_cached_tokens

@@ -190,6 +190,11 @@ def engine_arguments(
         UnsupportedParam: the block size or the number of devices does not exist here.
     """
     _check_device(options.device, device_type)
+    if options.hold_during_calls_s and options.draft_tokens:
+        raise UnsupportedParam(
+            "hold_during_calls_s: not beside draft_tokens: what was drafted behind a call would stay in the sequence",
+            param="hold_during_calls_s",
+        )
     arguments: dict[str, Any] = {
         "model": card.source,
         "revision": card.revision,
@@ -207,6 +212,9 @@ def engine_arguments(
         "use_tqdm_on_load": False,
         "dtype": _dtype(card, options, device_type),
     }
+    if options.hold_during_calls_s:
+        # A step that is begun before the last one's token is known would advance a hybrid's state beyond the call.
+        arguments["async_scheduling"] = False
     if options.kv_cache_bytes is not None:
         arguments["kv_cache_memory_bytes"] = options.kv_cache_bytes
     if options.quantization is not None:

@@ -47,6 +47,7 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "FlexibleArgumentParser": ("vllm.utils.argparse_utils",),
     "tokens_input": ("vllm.inputs.engine",),
+    "StreamingInput": ("vllm.engine.protocol",),
     "SamplingParams": ("vllm.sampling_params",),
     "RequestOutputKind": ("vllm.sampling_params",),
     "StructuredOutputsParams": ("vllm.sampling_params",),

@@ -98,6 +98,10 @@ class VllmStream:
         self.aborted = False  # from outside; the next output is the last
         self.finished = False
 
+    @property
+    def stop_reason(self) -> str | None:
+        return self._stream.stop_reason
+
     def advance(self, output: Any) -> Delta:
         """Return the delta of one output.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,6 +14,7 @@ from models.catalog import ModelCard
 from models.decoding.types import Call, CallFinished, CallStarted, LoopDone, LoopLimits, TextSampled
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
+from models.types import Delta, GenerateParams
 
 PARTS = ("A ", "α€ ", "x[1]->y ", "c.35G->A ", "]->", "[https://other]->", "\n\n", "->", "[https://ncbi/", "STOP", "]")
 TEXT = st.lists(st.sampled_from(PARTS), max_size=6).map("".join)
@@ -46,6 +47,30 @@ def script_or_end(transcript: str, text: str) -> str:
     """Follow the transcript where the sequence agrees with it; calls it did not foresee end it."""
     whole = "Q\n" + transcript
     return whole[len(text) :] if whole.startswith(text) else ""
+
+
+def test_an_answer_that_ends_frees_what_an_engine_has_kept_of_it() -> None:
+    """By the answer's own id; each part names the arrow behind which it may go on."""
+
+    class Keeping(ScriptedEngine):
+        def __init__(self) -> None:
+            super().__init__(ModelCard(name="m", source="m"), EngineOptions(), [Rule("", "[https://ncbi/1]->")])
+            self.pauses: list[str | None] = []
+            self.freed: list[str] = []
+
+        def generate(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> AsyncIterator[Delta]:
+            self.pauses.append(params.pause_at)
+            return super().generate(prompt_ids, params, request_id)
+
+        async def abort(self, request_id: str) -> None:
+            self.freed.append(request_id)
+
+    engine = Keeping()
+    request = replace(make_request(engine), limits=LoopLimits(max_calls=1))
+    play(engine, request, Replies("[reply]"))
+
+    assert set(engine.pauses) == {"]->"}
+    assert engine.freed == [request.request_id]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ CARD = ModelCard(name="m", source="owner/m")
         {"quantization": "fp8"},
         {"tensor_parallel_size": 2},
         {"gpu_memory_utilization": 0.5},
+        {"hold_during_calls_s": 5.0},
     ],
 )
 def test_the_transformers_engine_refuses_what_vllm_alone_does(given: dict[str, Any]) -> None:
@@ -30,6 +31,12 @@ def test_the_transformers_engine_refuses_what_vllm_alone_does(given: dict[str, A
     with pytest.raises(UnsupportedParam, match=f"^{name} is served by the vllm engine alone") as caught:
         create_engine("transformers", CARD, EngineOptions(**given))
     assert caught.value.param == name
+
+
+def test_replicas_keep_no_sequence() -> None:
+    """Their wire has no sessions."""
+    with pytest.raises(UnsupportedParam, match="hold_during_calls_s needs vLLM in this process"):
+        create_engine("remote", CARD, EngineOptions(hold_during_calls_s=5.0))
 
 
 def test_the_transformers_engine_takes_one_of_several_adapters() -> None:

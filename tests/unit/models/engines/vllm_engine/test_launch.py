@@ -78,6 +78,15 @@ def test_batch_invariance_is_a_setting(local: ModelCard) -> None:
         engine_arguments(local, wanted, "cpu")
 
 
+def test_no_step_runs_ahead_of_a_sequence_that_is_kept(local: ModelCard) -> None:
+    """A hybrid's state could not go back before a token that was computed; what drafts add could not be taken away."""
+    kept = EngineOptions(hold_during_calls_s=5.0)
+    assert engine_arguments(local, kept, "cuda", roomy)["async_scheduling"] is False
+    assert "async_scheduling" not in engine_arguments(local, EngineOptions(), "cuda", roomy)
+    with pytest.raises(UnsupportedParam, match="not beside draft_tokens"):
+        engine_arguments(local, replace(kept, draft_tokens=4), "cpu")
+
+
 def test_the_hub_is_offline_unless_the_card_allows_downloads(local: ModelCard, remote: ModelCard) -> None:
     """A local model never makes the hub client ask for anything."""
     assert environment(local, EngineOptions(), {})["HF_HUB_OFFLINE"] == "1"
