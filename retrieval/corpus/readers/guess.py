@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from retrieval.corpus.items import unreadable_file
 from retrieval.corpus.readers import word
+from retrieval.corpus.readers.labels import dailymed
 from retrieval.corpus.readers.plain import UndecodedText, decode_text
 from retrieval.corpus.readers.tables import COLUMNS, delimiter_of
 from retrieval.errors import DocumentUnreadable
@@ -23,6 +24,7 @@ FORMS: Final = {
     "pmc": "JATS (PMC, publishers)",
     "statpearls": "Bookshelf XML",
     "bioc": "BioC (JSON, XML)",
+    "dailymed": "DailyMed's labels (SPL, also as .zip)",
     "medrag": "MedRAG's JSON lines",
     "beir": "BEIR's JSON lines",
     "cord19": "CORD-19 JSON",
@@ -78,6 +80,8 @@ def guess_kind(path: Path) -> str:
         if head.startswith(_ZIP):
             if word.is_word(path):
                 return "docx"
+            if dailymed.holds_labels(path):
+                return "dailymed"
             raise _refusal(path, "a zip archive; unpack it")
         if is_tar(source):
             return _of_archive(source)
@@ -119,6 +123,8 @@ def _of_text(head: bytes, path: Path) -> str:
     if root:
         if root in _ROOTS:
             return _ROOTS[root]
+        if root == dailymed.ROOT and dailymed.NAMESPACE in text:
+            return "dailymed"
         raise _refusal(path, f"XML of an unknown kind (<{root[:40]}>)")
     if _NBIB.match(text):
         return "nbib"
