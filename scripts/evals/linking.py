@@ -2,14 +2,16 @@
 
     python scripts/evals/linking.py [--names disease_name_with_id.csv] [--failures]
     python scripts/evals/linking.py --names disease_name_with_id.csv --questions FOLDER [--failures]
+    python scripts/evals/linking.py --natural questions_dev.jsonl [--failures]
 
 scripts/evals/questions/linking.tsv has natural questions, each with the names of the nodes that it names ("a|b":
 either; "*a": may be linked, need not), and texts that name none. Half ("build") were at hand when rules were made; the
 others ("held") were written before and run after. The graph is that of the package (``--sample``: the small one of the
 tests), the nodes of scripts/evals/questions/linking_nodes.tsv, and those of ``--names`` (columns disease_name,
-disease_id). ``--questions``:
-KG-RAG's question sets as JSON Lines instead, with the nodes of ``--names`` as the graph. A name that the graph lacks is
-not asked for; what is linked in its place is wrong.
+disease_id), with the names of the shipped terminology (``--plain``: without). ``--questions``: KG-RAG's question sets
+as JSON Lines instead, with the nodes of ``--names`` as the graph. A name that the graph lacks is not asked for; what
+is linked in its place is wrong. ``--natural``: questions as JSON Lines (id, question) whose names are in
+scripts/evals/questions/trust_names.tsv; concepts that the graph lacks count as well.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import csv
 import gzip
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,9 +34,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from models.encoders.base import Floats
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
+from retrieval.graph.linking.dictionary_lookup.terms import term_names
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.store.catalog import SHIPPED_FILES
 from retrieval.graph.types import Linked, LinkOptions, NameOf, Node, Statement
+from retrieval.terminology.concepts import shipped_terminology
 from scripts.evals.harness.records import Row, rows_of
 from scripts.evals.harness.tables import markdown_table
 
@@ -49,6 +54,7 @@ class Asked:
     text: str
     required: tuple[frozenset[str], ...]
     allowed: frozenset[str] = frozenset()
+    with_concepts: bool = False
 
 
 class NodeStore:
@@ -118,7 +124,7 @@ class Score:
 
     def count(self, known: set[str], asked: Asked, linked: Linked) -> None:
         wanted = [names for names in asked.required if names & known]
-        found = [mention.node for mention in linked.mentions]
+        found = [mention.node for mention in (*linked.mentions, *(linked.concepts if asked.with_concepts else ()))]
         names = [{one.casefold() for one in (node.name, *node.synonyms)} for node in found]
         hits = sum(any(want & own for own in names) for want in wanted)
         right = sum(any(own & want for want in (*asked.required, asked.allowed)) for own in names)
@@ -139,10 +145,21 @@ class Score:
 
 def natural_questions() -> Iterator[Asked]:
     for row in _table(_QUESTIONS / "linking.tsv", "\t"):
-        entities = [one for one in (row["names"] or "").split(";") if one]
-        required = tuple(frozenset(one.casefold().split("|")) for one in entities if not one.startswith("*"))
-        allowed = frozenset(one[1:].casefold() for one in entities if one.startswith("*"))
-        yield Asked(row["half"], row["text"], required, allowed)
+        yield Asked(row["half"], row["text"], *_labels(row["names"] or ""))
+
+
+def labelled_questions(path: Path) -> Iterator[Asked]:
+    """Yield the questions of a file that ``trust_names.tsv`` labels by their number; of a conversation none."""
+    labels = {row["id"]: row["names"] or "" for row in _table(_QUESTIONS / "trust_names.tsv", "\t")}
+    for row in rows_of(path):
+        if (number := str(row["id"])) in labels and isinstance(row["question"], str):
+            yield Asked("natural", row["question"], *_labels(labels[number]), with_concepts=True)
+
+
+def _labels(text: str) -> tuple[tuple[frozenset[str], ...], frozenset[str]]:
+    entities = text.split(";") if text else []
+    required = tuple(frozenset(one.casefold().split("|")) for one in entities if not one.startswith("*"))
+    return required, frozenset(one[1:].casefold() for one in entities if one.startswith("*"))
 
 
 def published_questions(folder: Path) -> Iterator[Asked]:
@@ -197,13 +214,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--names", type=Path)
     parser.add_argument("--questions", type=Path, help="folder of KG-RAG's sets, in place of the natural questions")
     parser.add_argument("--sample", action="store_true", help="with the small graph of the tests")
+    parser.add_argument("--natural", type=Path, help="questions_dev.jsonl, in place of the natural questions")
+    parser.add_argument("--plain", action="store_true", help="the graph's own names alone")
     parser.add_argument("--failures", action="store_true", help="print each question that is not read as it should be")
     given = parser.parse_args(arguments)
     store = store_of(given.names, None if given.questions else _SAMPLE if given.sample else SHIPPED_FILES[0])
-    linker = Linker(build_dictionary(store))
+    names = None if given.plain else term_names(shipped_terminology(), Path(tempfile.gettempdir()) / "arrowhead-names")
+    begun = time.perf_counter()
+    linker = Linker(build_dictionary(store, names=names))
+    print(f"built in {time.perf_counter() - begun:.1f} s")
     options = LinkOptions(method="dictionary", max_entities=16)
-    asked = published_questions(given.questions) if given.questions else natural_questions()
-    scores = asyncio.run(measure(linker, store.known, asked, options))
+    asked = natural_questions()
+    known = store.known
+    if given.questions or given.natural:
+        asked = published_questions(given.questions) if given.questions else labelled_questions(given.natural)
+    if given.natural and names is not None:
+        known = known | {name.casefold() for term in names.terminology.terms() for name in term.names}
+    scores = asyncio.run(measure(linker, known, asked, options))
     columns = ("set", "questions", "first", "entities found", "right links", "false links", "not told", "ms")
     rows = [(name, *score.cells()) for name, score in scores.items()]
     print(f"{len(store.nodes)} nodes\n\n{markdown_table(columns, rows)}")

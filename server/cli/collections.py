@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from server.cli.options import ConfigFile
+from server.cli.options import ConfigFile, verbs
 
 if TYPE_CHECKING:
     from server.evidence.collections import Pace
@@ -14,10 +15,17 @@ if TYPE_CHECKING:
 _UNITS = (("days", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
+app = verbs("literature that can be added")
+
+
+@app.callback(invoke_without_command=True)
 def collections(
+    context: typer.Context,
     time: Annotated[bool, typer.Option("--time", help="measure this machine for some seconds first")] = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
+    if context.invoked_subcommand is not None:
+        return
     from server.evidence import collections as listed
 
     pace = _measured(config) if time else None
@@ -34,7 +42,27 @@ def collections(
             f"Measured now: {pace.articles:,.0f} articles a second into the gateway's store, shorter than PubMed's own,"
         )
         print(f"and {pace.tokens:,.0f} tokens a second into vectors, which take most of a namespace's time.")
-    return 0
+
+
+@app.command(help="take in files of one; the same command goes on after a stop")
+def add(
+    name: Annotated[str, typer.Argument(metavar="COLLECTION")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE")],
+    config: ConfigFile = None,
+) -> int:
+    from server.cli import gateway, namespaces
+    from server.evidence import collections as listed
+
+    known = {one.name: one for one in listed.collections()}
+    if name not in known:
+        raise typer.BadParameter(f"there is no {name[:40]!r}; there are {', '.join(known)}", param_hint="COLLECTION")
+    if known[name].into_gateway:
+        return gateway.import_files(known[name].reader, files)
+    with namespaces.opened(config) as (_, retrieval):
+        is_new = name not in retrieval.namespaces.names()
+    if is_new:
+        namespaces.create(name, config=config)
+    return namespaces.add(name, files, kind=known[name].reader, config=config)
 
 
 def _measured(config: ConfigFile) -> Pace:

@@ -77,7 +77,7 @@ def _application() -> typer.Typer:
     app.add_typer(models.app, name="models")
     app.add_typer(namespaces.app, name="namespace")
     app.add_typer(search.index_app, name="index")
-    app.command("collections", help="literature that can be added")(collections.collections)
+    app.add_typer(collections.app, name="collections")
     app.command("search", help="search namespaces", cls=search.SearchCommand)(search.search)
     app.command("verify", help="hold each sentence of a text against evidence")(verify.verify)
     app.add_typer(review.app, name="review")

@@ -131,12 +131,12 @@ def _report(chosen: Retriever, lists: FusedLists, named: tuple[NameInText, ...])
 
 
 def names_in(settings: Settings, query: str) -> tuple[NameInText, ...]:
-    """Return the names of genes and diseases in a query that the gateway's store has, with their synonyms."""
+    """Return the names of genes, diseases and drugs in a query, with their synonyms."""
     import asyncio
 
-    from server.wiring.ncbi import store_synonyms
+    from server.wiring.ncbi import query_names
 
-    names = store_synonyms(settings)
+    names = query_names(settings)
     try:
         return names.named_in(query)
     finally:

@@ -26,7 +26,11 @@ _TEXTS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collection:
-    """Describe one collection; ``articles`` or ``tokens`` is what there is to read, 0 where it is not known."""
+    """Describe one collection; ``articles`` or ``tokens`` is what there is to read, 0 where it is not known.
+
+    ``reader``: of its files, "" for that which each file needs; ``into_gateway``: whether they go into the gateway's
+    store and not into a namespace of the collection's name.
+    """
 
     name: str
     what: str
@@ -37,6 +41,8 @@ class Collection:
     resume: str
     articles: int = 0
     tokens: int = 0
+    reader: str = ""
+    into_gateway: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from models.decoding.types import Call
 from models.encoders.base import Encoder, Floats, PassageText
 from retrieval.errors import GRAPH_NODE_UNKNOWN, GraphError, NcbiRefusedByEgress
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
+from retrieval.graph.linking.dictionary_lookup.terms import term_names
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.spoke.source import CallOutcome, OutboundCall, SpokeSource
@@ -29,6 +30,7 @@ from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.types import GraphStore, Linked, LinkOptions, Mention, Neighbourhood, Node, Statement
 from retrieval.ncbi.session import NcbiSession
 from retrieval.observer import NullObserver, Tracer
+from retrieval.terminology.concepts import shipped_terminology
 from server.egress.policy import EgressContext
 from server.egress.router import Egress, InboundReply, OutboundRequest
 from server.evidence.encoders import EncoderPool
@@ -236,7 +238,8 @@ class GraphService:
         encoder = self._pool.encoder(self._place.encoder)
         store = open_or_build(self._place.root, self._place.name, encoder)
         try:
-            linker = Linker(build_dictionary(store))
+            names = term_names(shipped_terminology(), self._place.root)
+            linker = Linker(build_dictionary(store, names=names))
         except BaseException:
             store.close()
             raise

@@ -17,7 +17,6 @@ from models.engines.base import Engine, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.errors import NcbiRefusedByEgress
-from retrieval.gateway.query.synonyms import StoreSynonyms
 from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions, SpokeSource
 from retrieval.ncbi.client.transport import HttpSender
 from retrieval.observer import Tracer
@@ -32,6 +31,7 @@ from server.evidence.messages import MessageKinds, message_kinds
 from server.evidence.names import GraphNames
 from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
+from server.evidence.query_names import QueryNames
 from server.evidence.site_tools.look_ups import PassagesWithTools, SiteTools
 from server.evidence.verifier import VerifierService, verifier_service
 from server.methods.auto import Auto
@@ -60,7 +60,7 @@ from server.settings.server import is_loopback
 from server.state.database import Database
 from server.wiring.articles import article_finder
 from server.wiring.models import adapter_names, choose_card, engine_options
-from server.wiring.ncbi import CALL_TIMEOUT_S, Ncbi, SiteNames, build_ncbi, store_synonyms
+from server.wiring.ncbi import CALL_TIMEOUT_S, Ncbi, SiteNames, build_ncbi, query_names
 from server.wiring.retrieval import build_retrieval, card_reserve, check_memory, engine_reserve
 from server.wiring.services import Components, Services
 from server.wiring.site_tools import site_tools
@@ -166,7 +166,7 @@ class _Evidence:
     retrieval: Retrieval
     passages: PassageService
     graph: GraphService
-    names: StoreSynonyms
+    names: QueryNames
     articles: ArticleFinder | None
     messages: MessageKinds
     verifier: VerifierService
@@ -191,7 +191,7 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
     observer = observability.observer
     open_jobs = job_queues(settings, opened.database, opened.home)
     passages = open_passage_database(settings, opened.database)
-    names = store_synonyms(settings)
+    names = query_names(settings)
     retrieval = build_retrieval(settings.retrieval, namespaces_dir(settings), observer, open_jobs, passages)
     retrieval = replace(retrieval, names=names)
     if retrieval.card is not None:

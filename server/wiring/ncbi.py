@@ -25,6 +25,7 @@ from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
 from retrieval.graph.linking.dictionary_lookup.names import LEAST_WORD, ordinary_words
 from retrieval.graph.linking.dictionary_lookup.names import Vocabulary as WordList
+from retrieval.graph.linking.dictionary_lookup.terms import term_names
 from retrieval.graph.store.catalog import open_graph
 from retrieval.graph.store.reader import GraphNames
 from retrieval.ncbi.calls.parameter_classes import is_organism
@@ -35,6 +36,7 @@ from retrieval.ncbi.client.client import CallClient, ClientConfig, NcbiClient, R
 from retrieval.ncbi.client.service import ServiceClient, ServiceConfig
 from retrieval.ncbi.client.transport import AsgiApp, Connection, HttpSender, Message, Receive, Send, SendLimits
 from retrieval.observer import NullObserver, RetrievalObserver
+from retrieval.terminology.concepts import shipped_terminology
 from retrieval.types import FetchCall, KnownName, KnownNames, NameKind
 from server.audit.chain import AuditRecord
 from server.audit.log import AuditLog, AuditRecorder
@@ -42,6 +44,7 @@ from server.auth.authentication import ApiKeyLookup
 from server.egress.policy import EgressPolicy
 from server.egress.recognition.vocabulary import PERSON_NAMES
 from server.egress.router import Destination, DestinationPair, Destinations, Egress, Knowledge
+from server.evidence.query_names import QueryNames
 from server.settings.loading import SettingsInvalid, audit_path, gateway_dir, graphs_dir, variable_name, xdg_dir
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
@@ -346,9 +349,10 @@ async def fill_gateway(settings: Settings) -> None:
             log.info("human genes added to the gateway's store: number=%d", number)
 
 
-def store_synonyms(settings: Settings) -> StoreSynonyms:
-    """Return the names of genes and diseases of the gateway's store, which is opened at the first look-up."""
-    return StoreSynonyms(lambda: open_store(gateway_dir(settings)), SiteNames(()).is_ordinary)
+def query_names(settings: Settings) -> QueryNames:
+    """Return the names of the gateway's genes and of the shipped terminology, which are opened at the first look-up."""
+    genes = StoreSynonyms(lambda: open_store(gateway_dir(settings)), SiteNames(()).is_ordinary)
+    return QueryNames(genes, lambda: term_names(shipped_terminology(), graphs_dir(settings)))
 
 
 def site_names(store: GatewayStore, graphs: Path, graph: str) -> SiteNames:

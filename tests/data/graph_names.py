@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from models.encoders.base import Floats
+from retrieval.graph.linking.dictionary_lookup.terms import TermNames, term_names
 from retrieval.graph.types import NameOf, Node, Statement
+from retrieval.terminology.concepts import shipped_terminology
 
 
 class NamesStore:
@@ -60,3 +63,9 @@ def read_diseases(file: Path) -> NamesStore:
             again = f"#{seen[identifier]}" if seen[identifier] > 1 else ""
             nodes.append(node("Disease", identifier + again, row["disease_name"]))
     return NamesStore(nodes)
+
+
+@lru_cache(maxsize=1)
+def shipped_names() -> TermNames:
+    """Return the names of the shipped terminology, which takes some seconds once."""
+    return term_names(shipped_terminology())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.corpus.items import unreadable_file
+from retrieval.corpus.readers.labels import dailymed
 from retrieval.corpus.readers.office.package import ARCHIVE, package_kind
 from retrieval.corpus.readers.plain import UndecodedText, decode_text
 from retrieval.corpus.readers.tables import COLUMNS, delimiter_of
@@ -23,6 +24,7 @@ FORMS: Final = {
     "pmc": "JATS (PMC, publishers)",
     "statpearls": "Bookshelf XML",
     "bioc": "BioC (JSON, XML)",
+    "dailymed": "DailyMed's labels (SPL, also as .zip)",
     "medrag": "MedRAG's JSON lines",
     "beir": "BEIR's JSON lines",
     "cord19": "CORD-19 JSON",
@@ -78,7 +80,7 @@ def guess_kind(path: Path) -> str:
             raise DocumentUnreadable(f"{path}: the file is empty: choose one that has text")
         if head.startswith(_ZIP):  # a PDF may stand within, as it is
             if kind := package_kind(path):
-                return kind
+                return "dailymed" if kind == ARCHIVE and dailymed.holds_labels(path) else kind
             raise _refusal(path, "a damaged zip file, or one of another program: save it as PDF, Word or Excel")
         if _PDF in head[:_PDF_WITHIN]:
             return "pdf"
@@ -124,6 +126,8 @@ def _of_text(head: bytes, path: Path) -> str:
     if root:
         if root in _ROOTS:
             return _ROOTS[root]
+        if root == dailymed.ROOT and dailymed.NAMESPACE in text:
+            return "dailymed"
         raise _refusal(path, f"XML of an unknown kind (<{root[:40]}>)")
     if _NBIB.match(text):
         return "nbib"

@@ -19,6 +19,7 @@ from retrieval.corpus.readers import (
     web_page,
 )
 from retrieval.corpus.readers.guess import guess_kind
+from retrieval.corpus.readers.labels import dailymed
 from retrieval.corpus.readers.office import slides, word, workbook
 from retrieval.errors import DocumentUnreadable, NamespaceInvalid
 from retrieval.formats.sources import Source
@@ -60,6 +61,7 @@ READERS: Final[Mapping[str, Reader]] = MappingProxyType(
             ("pmc", ncbi_xml.read_pmc),
             ("statpearls", ncbi_xml.read_statpearls),
             ("bioc", bioc.read),
+            ("dailymed", dailymed.read),
             ("medrag", json_corpora.read_medrag),
             ("beir", json_corpora.read_beir),
             ("cord19", json_corpora.read_cord19),

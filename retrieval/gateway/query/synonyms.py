@@ -1,7 +1,6 @@
-"""Find the names of genes and diseases in a text, and their synonyms in the gateway's store.
+"""Find the names of human genes in a text, and their synonyms in the gateway's store.
 
-Genes are those of humans by symbol, alias, full name and other designations; diseases are MedGen's concepts, whose
-synonyms contain MeSH's entry terms, where a site has imported them. A name that means two records has no synonyms.
+Genes are found by symbol, alias, full name and other designations. A name that means two genes has no synonyms.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Final, Literal
 
 from models.errors import ArrowheadError
 from models.function_words import FUNCTION_WORDS
-from retrieval.formats.records import Concept, Database, Gene, Record
+from retrieval.formats.records import Gene
 from retrieval.gateway.query.conditions import whole
 from retrieval.gateway.store.reader import EDGE, PART, GatewayStore, decode, words_of
 from retrieval.types import MAX_NAME_CHARS, NameInText, same
@@ -48,20 +47,12 @@ _GENE_WORDS: Final = frozenset(
 # Letters that symbols use in place of Greek ones.
 _GREEK: Final = {"alpha": "a", "beta": "b", "gamma": "g", "delta": "d", "epsilon": "e", "kappa": "k"}
 _SPELLED: Final = re.compile(r"(\w[\s-]?)(" + "|".join(_GREEK) + ")")
-# Headings that are a part of most names of diseases.
-_GENERIC: Final = frozenset(
-    re.findall(
-        r"\w+",
-        "cancer carcinoma complication deficiency disease disorder infection inflammation injury malignancy neoplasm "
-        "pain poisoning recurrence symptom syndrome tumor tumour wound",
-    )
-)
-_COLUMNS: Final[Mapping[Database, str]] = {"gene": "sym alias name designation", "medgen": "title synonym"}
+_COLUMNS: Final = "sym alias name designation"
 _Kind = Literal["symbol", "alias", "name"]
 
 
 class StoreSynonyms:
-    """Know the genes and diseases of the gateway's store, which is opened at the first look-up.
+    """Know the genes of the gateway's store, which is opened at the first look-up.
 
     Safe from many threads. A store that cannot be opened means that no name is known, which the log says once.
     """
@@ -94,13 +85,13 @@ class StoreSynonyms:
         A symbol or alias is one in gene notation alone: with a digit, or in capitals in a text that is not.
         """
         spans = _places(text)
-        records = self._records("gene", spans), self._records("medgen", spans)
+        records = self._records(spans)
         found: list[tuple[int, NameInText]] = []
         taken: set[int] = set()
         for span in sorted(spans, key=lambda one: (-one.size, one.first)):
             if taken.intersection(range(span.first, span.first + span.size)):
                 continue
-            synonyms = self._synonyms_of(span, *records)
+            synonyms = self._synonyms_of(span, records)
             if synonyms:
                 taken.update(range(span.first, span.first + span.size))
                 found.append((span.first, NameInText(span.text, synonyms[:MAX_SYNONYMS])))
@@ -109,21 +100,12 @@ class StoreSynonyms:
             distinct.setdefault(_key(one.name), one)
         return tuple(distinct.values())[:MAX_NAMES]
 
-    def _synonyms_of(
-        self, span: _WordSpan, genes: Mapping[str, list[Record]], diseases: Mapping[str, list[Record]]
-    ) -> tuple[str, ...]:
-        known = [one for key in span.keys for one in genes.get(key, ()) if isinstance(one, Gene)]
-        gene = self._gene_at(span, list({one.gene_id: one for one in known}.values()))
-        if gene is not None:
-            names = (gene.symbol, gene.official_symbol, gene.name, *self._own_aliases(gene))
-            return _others(span.text, names)
-        if span.text.lower().removesuffix("s") in _GENERIC:
+    def _synonyms_of(self, span: _WordSpan, genes: Mapping[str, list[Gene]]) -> tuple[str, ...]:
+        known = {one.gene_id: one for key in span.keys for one in genes.get(key, ())}
+        gene = self._gene_at(span, list(known.values()))
+        if gene is None:
             return ()
-        concepts = [one for one in diseases.get(span.key, ()) if isinstance(one, Concept)]
-        if len(concepts) != 1 or (span.size == 1 and len(span.text) <= _SHORT_NAME and not span.in_notation):
-            return ()
-        names = (concepts[0].name, *concepts[0].synonyms)
-        return _others(span.text, [one for one in names if len(one) >= _MIN_CHARS])
+        return other_names(span.text, (gene.symbol, gene.official_symbol, gene.name, *self._own_aliases(gene)))
 
     def _gene_at(self, span: _WordSpan, genes: Sequence[Gene]) -> Gene | None:
         """Return the gene that a part of a text means, by the strongest kind of name that one gene alone has."""
@@ -149,11 +131,10 @@ class StoreSynonyms:
             for alias in gene.aliases
             if self._is_telling(alias) and not (alias.isalpha() and (len(alias) <= _SHORT_ALIAS or alias.islower()))
         ]
-        others = self._find("gene", "sym alias", [words_of(alias) for alias in telling])
         shared = {
             _key(name)
-            for one in others
-            if isinstance(one, Gene) and one.gene_id != gene.gene_id
+            for one in self._find("sym alias", [words_of(alias) for alias in telling])
+            if one.gene_id != gene.gene_id
             for name in (one.symbol, one.official_symbol, *one.aliases)
         }
         return [alias for alias in telling if _key(alias) not in shared]
@@ -171,29 +152,28 @@ class StoreSynonyms:
         is_word = name.islower() and name.isalpha() and self._is_ordinary(name)
         if not words or len(name) > MAX_NAME_CHARS or is_word or {EDGE, PART}.intersection(words):
             return None
-        genes = [one for one in self._find("gene", "sym alias", [words]) if isinstance(one, Gene)]
+        genes = self._find("sym alias", [words])
         found = [gene for gene in genes if any(same(name, one) for one in (gene.symbol, *gene.aliases))]
         official = [gene for gene in found if same(name, gene.symbol)]
         return (official or found)[0] if len(official or found) == 1 else None
 
-    def _records(self, db: Database, spans: Sequence[_WordSpan]) -> dict[str, list[Record]]:
-        """Return the records of a database that have a name of a text, by the name's key."""
+    def _records(self, spans: Sequence[_WordSpan]) -> dict[str, list[Gene]]:
+        """Return the genes that have a name of a text, by the name's key."""
         phrases = list(dict.fromkeys(words for span in spans for words in span.spellings))
-        found: dict[str, list[Record]] = {}
-        for record in self._find(db, _COLUMNS[db], phrases):
-            for key in {_key(name) for name in _all_names(record)}:
-                found.setdefault(key, []).append(record)
+        found: dict[str, list[Gene]] = {}
+        for gene in self._find(_COLUMNS, phrases):
+            for key in {_key(name) for name in _all_names(gene)}:
+                found.setdefault(key, []).append(gene)
         return found
 
-    def _find(self, db: Database, columns: str, phrases: Sequence[tuple[str, ...]]) -> list[Record]:
-        """Return the records, of human genes and of concepts, that have one of these whole values."""
+    def _find(self, columns: str, phrases: Sequence[tuple[str, ...]]) -> list[Gene]:
+        """Return the human genes that have one of these whole values."""
         store = self._opened() if phrases else None
         if store is None:
             return []
-        only = "AND t.human = 1" if db == "gene" else ""
         sql = (
-            f"SELECT t.body FROM {db}_index AS i JOIN {db} AS t ON t.uid = i.rowid "
-            f"WHERE i.{db}_index MATCH ? {only} LIMIT {_MAX_READ * min(len(phrases), _AT_ONCE)}"
+            "SELECT t.body FROM gene_index AS i JOIN gene AS t ON t.uid = i.rowid "
+            f"WHERE i.gene_index MATCH ? AND t.human = 1 LIMIT {_MAX_READ * min(len(phrases), _AT_ONCE)}"
         )
         bodies: dict[bytes, None] = {}
         try:
@@ -203,8 +183,8 @@ class StoreSynonyms:
         except ArrowheadError as error:
             log.warning("names are not looked up: cause=%s", type(error).__name__)
             return []
-        records = [decode(db, body) for body in bodies]
-        return [one for one in records if not isinstance(one, Gene) or not one.status]
+        records = [decode("gene", body) for body in bodies]
+        return [one for one in records if isinstance(one, Gene) and not one.status]
 
     def _opened(self) -> GatewayStore | None:
         with self._lock:
@@ -342,14 +322,8 @@ def _names(gene: Gene, kind: _Kind) -> tuple[str, ...]:
             return (gene.name, *gene.designations)
 
 
-def _all_names(record: Record) -> Iterator[str]:
-    match record:
-        case Gene():
-            yield from (record.symbol, record.official_symbol, *record.aliases, record.name, *record.designations)
-        case Concept():
-            yield from (record.name, *record.synonyms)
-        case _:
-            return
+def _all_names(gene: Gene) -> tuple[str, ...]:
+    return (gene.symbol, gene.official_symbol, *gene.aliases, gene.name, *gene.designations)
 
 
 def _word_set(name: str) -> frozenset[str]:
@@ -358,7 +332,7 @@ def _word_set(name: str) -> frozenset[str]:
     return frozenset(word.removesuffix("'s").removesuffix("s") for word in words)
 
 
-def _others(name: str, names: Iterable[str]) -> tuple[str, ...]:
+def other_names(name: str, names: Iterable[str]) -> tuple[str, ...]:
     """Return the names that say something else than ``name``: not its words in another order or with more words."""
     own = _word_set(name)
     found: dict[str, str] = {}

@@ -189,7 +189,7 @@ def build_queries(question: str, linked: Linked | None, most: int) -> tuple[Quer
 def clauses_in(question: str, linked: Linked | None = None) -> tuple[Clause, ...]:
     """Return what a question is about, in its order: linked names, then the runs of content words between them."""
     spans: list[tuple[int, int, Clause]] = []
-    for mention in linked.mentions if linked else ():
+    for mention in (*linked.mentions, *linked.concepts) if linked else ():
         written = question[mention.start : mention.end]
         names = [written, mention.node.name, *mention.node.synonyms]
         clean = tuple(dict.fromkeys(name for name in map(clean_name, names) if name))[:_MAX_NAMES]

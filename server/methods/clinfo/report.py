@@ -27,6 +27,7 @@ from server.methods.clinfo.search import SearchRun
 from server.methods.clinfo.statements import Conclusion, design_of
 from server.methods.shared.call_lines import HEADING
 from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.empty_states import MORE_LITERATURE
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
 from server.methods.shared.outcomes import notice
 from server.methods.shared.support.labels import nearest_sentence
@@ -339,7 +340,10 @@ def searched_where(runs: Sequence[SearchRun], flow: Flow) -> str:
         by_source.setdefault(run.source, []).append(run)
     parts = [f"{source} ({counted(len(of), 'query').replace('querys', 'queries')})" for source, of in by_source.items()]
     screened = f"{counted(flow.screened, 'article')} screened, {flow.included} of them relevant"
-    return f"Searched: {', '.join(parts)}; found {flow.found}, {screened}." if parts else "Nothing was searched."
+    if not parts:
+        return "Nothing was searched."
+    more = "" if any("PubMed" in source for source in by_source) else f" {MORE_LITERATURE}"
+    return f"Searched: {', '.join(parts)}; found {flow.found}, {screened}.{more}"
 
 
 def queries_told(runs: Sequence[SearchRun]) -> str:

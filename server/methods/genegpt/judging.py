@@ -154,7 +154,7 @@ def _nothing(made_from: Transcript) -> Verdict:
         return Verdict("abstained", reason, is_shown=False)
     stray = _stray(made_from)
     if any(one.has_ignored for one in lookups):
-        reason = f"Not found: NCBI has nothing of a word that was searched for. {looked_up(lookups)}"
+        reason = f"Not found: no record that was searched has one of the words. {looked_up(lookups)}"
         return Verdict("not_found", reason, is_shown=False)
     if any(one.num_records for one in lookups) and not any(one.endpoint == "esearch" for one in stray):
         reason = f"Records were found, but none could be read: there may be an answer. {looked_up(lookups)}"

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 from models.decoding.types import CallFinished, CallStatus
 from server.methods.base import AnswerOutcome
 from server.methods.shared.call_lines import summary
+from server.methods.shared.empty_states import MORE_RECORDS
 
 _TAG: Final = re.compile(r"\[[^\]]*\]|\b(?:AND|OR|NOT)\b")
 
@@ -19,7 +20,8 @@ _TAG: Final = re.compile(r"\[[^\]]*\]|\b(?:AND|OR|NOT)\b")
 class Lookup:
     """Hold one call: what it asked for, in which database, and how it went.
 
-    ``is_of_reply``: what it asked for stands in an earlier reply of the same answer.
+    ``is_of_reply``: what it asked for stands in an earlier reply of the same answer. ``is_local``: the gateway on this
+    machine answered.
     """
 
     endpoint: str
@@ -31,6 +33,7 @@ class Lookup:
     # Words of the search that NCBI dropped, so that its records are not of them.
     has_ignored: bool = False
     is_of_reply: bool = False
+    is_local: bool = False
 
     @classmethod
     def of(cls, step: CallFinished, read: str = "") -> Lookup:
@@ -48,6 +51,7 @@ class Lookup:
             result=summary(step.reply),
             has_ignored=bool(record.get("ignored_words")),
             is_of_reply=_stands_in(term, read),
+            is_local=(record.get("egress") or {}).get("went_to") == "gateway",
         )
 
     @property
@@ -81,4 +85,7 @@ def _stands_in(term: str, read: str) -> bool:
 def looked_up(lookups: Sequence[Lookup]) -> str:
     """Return a sentence on what was looked up, "" for nothing."""
     searches = [f"{one.db or one.endpoint} for “{one.term[:60]}” ({one.result})" for one in lookups if one.term]
-    return f"Searched: {'; '.join(dict.fromkeys(searches))}." if searches else ""
+    if not searches:
+        return ""
+    is_poor = all(one.is_local and not one.num_records for one in lookups)
+    return f"Searched: {'; '.join(dict.fromkeys(searches))}.{f' {MORE_RECORDS}' if is_poor else ''}"

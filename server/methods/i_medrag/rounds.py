@@ -21,6 +21,7 @@ from server.methods.base import AnswerOutcome
 from server.methods.medrag.chain_of_thought import PromptInputs, Prompts
 from server.methods.medrag.request import IMedRagOptions, ParsedQuestion
 from server.methods.shared.choices import one_line
+from server.methods.shared.empty_states import NO_COLLECTION
 
 PairStatus = Literal["answered", "nothing_found", "failed", "cut_off"]
 _SETTLED: Final[frozenset[PairStatus]] = frozenset({"answered", "nothing_found"})
@@ -358,7 +359,7 @@ def stop_step(reason: StopReason, rounds: Rounds) -> str:
 def lack_of(names: Sequence[str], rounds: Rounds, reason: StopReason) -> str:
     """Return the reason why there is nothing to answer from, "" where there is something."""
     if not names:
-        return "There is no namespace on this server that this request may read."
+        return NO_COLLECTION
     if rounds.evidence:
         return ""
     if not rounds.history:

@@ -36,6 +36,7 @@ from server.methods.kg_rag.report import citation_records, node_url, references_
 from server.methods.shared.call_lines import render
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.conversation.follow_ups import ABOUT
+from server.methods.shared.empty_states import MORE_STATEMENTS
 from server.methods.shared.outcomes import notice
 from server.methods.shared.sentences import quotation
 
@@ -208,7 +209,7 @@ def _choice(reading: Reading) -> Finding:
         reason = f"{reading.where} has statements for more than one choice: {', '.join(supported)}."
         return Finding(outcome="abstained", verdict=none, reason=reason)
     if not parsed.names:
-        reason = f"{reading.where} has no entry for anything that the question names."
+        reason = f"{reading.where} has no entry for anything that the question names. {MORE_STATEMENTS}"
         return Finding(outcome="abstained", verdict=none, reason=reason)
     reason = f"{reading.where} has no such statement for any of the choices, {_NOT_FALSE}"
     return Finding(outcome="not_found", verdict=none, reason=reason)
@@ -217,7 +218,7 @@ def _choice(reading: Reading) -> Finding:
 def _open(reading: Reading) -> Finding:
     parsed = _ParsedQuestion.of(reading)
     if not parsed.names:
-        reason = f"{reading.where} has no entry for anything that the question names."
+        reason = f"{reading.where} has no entry for anything that the question names. {MORE_STATEMENTS}"
         return Finding(outcome="not_found", reason=reason)
     if asks_identifier(parsed.rest) and not parsed.relations:
         return Finding(outcome="answered", nodes=reading.recognised.entities[:3])

@@ -28,6 +28,7 @@ from server.methods.base import (
 from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
 from server.methods.shared.call_lines import MAX_REFERENCES, render
+from server.methods.shared.empty_states import MORE_STATEMENTS
 from server.methods.shared.outcomes import notice, why_cut
 
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
@@ -308,7 +309,7 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
     question, context = outcome.question, outcome.context
     where = f"The knowledge graph ({outcome.graph} {outcome.release})".replace(" )", ")")
     if not context.entities:
-        reason = f"{where} has no entry for anything that the question names."
+        reason = f"{where} has no entry for anything that the question names. {MORE_STATEMENTS}"
     elif context.left_out:
         names = _listed([entity.name for entity in outcome.entities_with_statements])
         reason = f"{where} has {context.left_out} statements about {names}, but none was chosen for this question."

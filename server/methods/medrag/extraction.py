@@ -26,6 +26,7 @@ from server.methods.medrag.context import Numbered, distinct, evidence_of, passa
 from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, retrieved, searched
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.empty_states import NO_COLLECTION
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.reading.evidence import EvidenceText
@@ -278,7 +279,7 @@ def _usable(gathered: Gathered) -> list[RankedPassage]:
 
 def _why_nothing(gathered: Gathered) -> tuple[str, AnswerOutcome]:
     if not gathered.namespaces:
-        return "There is no namespace on this server that this request may read.", "abstained"
+        return NO_COLLECTION, "abstained"
     where = listed(gathered.namespaces)
     if any(gathered.lists):
         return f"All that was found in {where} has been retracted.", "abstained"

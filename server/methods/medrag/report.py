@@ -14,6 +14,7 @@ from server.methods.medrag.chain_of_thought import Chain
 from server.methods.medrag.closing import NO_CHOICE, NO_TEXT, Closing, Verdict, is_cut
 from server.methods.medrag.context import Context, Numbered, passage_record, render, supporting_sentence
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
+from server.methods.shared.empty_states import NO_COLLECTION
 from server.methods.shared.outcomes import notice, why_cut
 from server.methods.shared.passages import Gathered
 from server.methods.shared.sentences import numbers_in
@@ -31,7 +32,7 @@ def retrieved(queries: Sequence[str], passages: Sequence[RankedPassage]) -> Retr
 def why_none(gathered: Gathered, context: Context) -> tuple[str, AnswerOutcome]:
     """Return why there is no passage to answer from; ``not_found`` is where the search itself found nothing."""
     if not gathered.namespaces:
-        return "There is no namespace on this server that this request may read.", "abstained"
+        return NO_COLLECTION, "abstained"
     where = listed(gathered.namespaces)
     if context.too_long or context.left_out:
         number = counted(context.too_long + context.left_out, "passage")
@@ -41,7 +42,7 @@ def why_none(gathered: Gathered, context: Context) -> tuple[str, AnswerOutcome]:
 
 def searched(gathered: Gathered, place: int = 0) -> str:
     if not gathered.namespaces:
-        return "; ".join(("no namespace to search", *gathered.faults))
+        return "; ".join(("no collection to search", *gathered.faults))
     found = gathered.lists[place]
     titles = [_marked_title(one) for one in found[:_MAX_TITLES]]
     best = f": {'; '.join(titles)}{' …' if len(found) > _MAX_TITLES else ''}" if titles else ""

@@ -19,6 +19,7 @@ from server.methods.medrag.chain_of_thought import Chains
 from server.methods.medrag.context import Numbered, evidence_of, passage_record, render, url_of
 from server.methods.medrag.reading import SLACK, read_passages
 from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, retrieved
+from server.methods.shared.empty_states import NO_COLLECTION
 from server.methods.shared.passages import Gathered
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import Gate, JudgedSentence
@@ -107,7 +108,8 @@ class Recommendation:
         details = self._details(gathered, retriever)
         if not articles:
             outcome: AnswerOutcome = "not_found" if gathered.namespaces else "abstained"
-            for event in abstention(f"No article was found in {where}.", outcome, details):
+            why = f"No article was found in {where}." if gathered.namespaces else NO_COLLECTION
+            for event in abstention(why, outcome, details):
                 yield event
             return
         every = [one for article in articles for one in article.passages]

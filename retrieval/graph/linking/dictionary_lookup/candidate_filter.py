@@ -7,7 +7,7 @@ other facts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +21,7 @@ from retrieval.graph.linking.dictionary_lookup.ambiguity import (
 )
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate, Matcher
 from retrieval.graph.linking.dictionary_lookup.names import SYMBOL, Vocabulary
-from retrieval.graph.linking.dictionary_lookup.normalize import gap_before, words_as_folded
+from retrieval.graph.linking.dictionary_lookup.normalize import Token, gap_before, words_as_folded
 
 # Degree, course, age and state of treatment: severe asthma is asthma.
 _HARMLESS: Final = words_as_folded(
@@ -32,7 +32,7 @@ _HARMLESS: Final = words_as_folded(
     familial hereditary genetic inherited metastatic pediatric paediatric geriatric childhood adult adolescent elderly
     medical chemical original real general normal usual global initial final annual typical potential actual critical
     historical biological pharmacological statistical additional several particular similar other different multiple
-    specific new old young male female major typical ongoing lifelong fatal terminal total local regional national
+    specific new onset old young male female major typical ongoing lifelong fatal terminal total local regional national
     viral bacterial epidemic seasonal pandemic metastatic invasive existing previous prior possible definite probable
     idiopathic treatable incurable curable therapeutic diagnostic public economic social political academic topical oral
     systemic experimental empiric empirical basic plastic traumatic automatic electronic intrinsic unique positive
@@ -87,8 +87,9 @@ class CandidateFilter:
         """Return the candidates that stand for themselves, and notes on the others."""
         whole: list[Candidate] = []
         notes: list[str] = []
+        candidates = list(candidates)
         for one in candidates:
-            longer = self._longer(one)
+            longer = self._longer(one) or self._compound(one, candidates)
             if longer:
                 name = one.stretch.raw
                 notes.append(f'"{name}" was not taken: "{longer}" is another name, which the graph does not have')
@@ -96,17 +97,36 @@ class CandidateFilter:
                 whole.append(one)
         return whole, notes
 
+    def _compound(self, candidate: Candidate, others: Iterable[Candidate]) -> str:
+        """Return the words of substances in one phrase: silver diamine fluoride is none of its parts."""
+        if not self._is_substance(candidate):
+            return ""
+        stretch = candidate.stretch
+        for other in filter(self._is_substance, others):
+            first, last = sorted((stretch, other.stretch), key=lambda span: span.start)
+            if first.last == last.first and stretch.text[first.end : last.start] == " ":
+                return stretch.text[first.start : last.end]
+        return ""
+
+    def _is_substance(self, candidate: Candidate) -> bool:
+        kind = self.matcher.table.kind_names[candidate.posting.kind].casefold()
+        return any(name in kind for name in _SUBSTANCES) and not candidate.posting.flags & SYMBOL
+
     def _longer(self, candidate: Candidate) -> str:
         stretch, posting, _ = candidate
         is_disease = self.matcher.is_clinical(posting)
-        kind = self.matcher.table.kind_names[posting.kind].casefold()
-        is_substance = any(name in kind for name in _SUBSTANCES)
+        is_substance = self._is_substance(candidate)
         if not (is_disease or is_substance) or posting.flags & SYMBOL or is_generic(stretch.folded):
             return ""
         return enclosing_name(stretch, is_disease)
 
     def _is_english(self, word: str) -> bool:
         return self.english.has([word])[0] or self.english.has([word.removesuffix("s")])[0]
+
+
+def is_degree(tokens: Sequence[Token]) -> bool:
+    """Return whether words say of which degree, course or age a disease is, not which one."""
+    return all(token.text in _HARMLESS for token in tokens)
 
 
 def enclosing_name(stretch: TokenSpan, is_disease: bool) -> str:

@@ -1,25 +1,22 @@
 """Find the names of a graph in a text: the longest ones, without overlaps, in microseconds and without a model.
 
-Beside the graph's own names there are shipped tables of abbreviations, brand names, everyday, old and eponymous names
-of drugs and diseases, this project's own compilation of facts (``words/abbreviations.txt``, ``words/drugs.txt``,
-``words/diseases.txt``). A name of them is used only if the graph has one of its targets, tried in order; one whose
-targets are all absent is known, so that a step can say so, and no shorter name within it is taken for it. Short
-abbreviations match in capitals only.
+Beside the graph's own names there may be those of a terminology (``terms``): the other names of its nodes, and names of
+what it lacks, so that a step can say so, and no shorter name within such a name is taken for it. Short abbreviations
+match in capitals only.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 from retrieval.graph.linking.dictionary_lookup.ambiguity import TokenSpan, is_generic, is_modified, name_flags
-from retrieval.graph.linking.dictionary_lookup.candidate_filter import CandidateFilter
+from retrieval.graph.linking.dictionary_lookup.candidate_filter import CandidateFilter, is_degree
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate, IdentifierFinder, Matcher
 from retrieval.graph.linking.dictionary_lookup.names import (
     ALIAS,
@@ -52,27 +49,27 @@ from retrieval.graph.linking.dictionary_lookup.spelling import (
     WordBreaks,
     read_otherwise,
 )
-from retrieval.graph.types import GraphStore, Mention, NameOf, choices_start
+from retrieval.graph.linking.dictionary_lookup.terms import TermNames, with_terms
+from retrieval.graph.types import GraphStore, Mention, NameOf, Node, choices_start
 
 MAX_TOKENS: Final = 4_000
 # Preference among the kinds of an ambiguous name if the text does not name the kind.
 _KIND_ORDER: Final = ("disease", "gene", "compound", "drug", "symptom", "phenotype", "pathway", "anatomy", "variant")
 # Shorter words are symbols more often than typos.
 _LEAST_UNKNOWN: Final = 4
-_FOLDER: Final = "retrieval.graph.linking.dictionary_lookup"
-_LONGEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedText:
     """Hold the result of reading a text.
 
-    ``mentions`` in the text's order. ``unknown``: words that are in no name, not English, and outside all mentions.
-    ``refused``: character ranges of names that were rejected as doubtful. ``notes``: these rejections, and corrections
-    of spelling.
+    ``mentions`` in the order of the text. ``concepts``: names of the terminology that no node has. ``unknown``: words
+    in no name, not English, and outside all mentions. ``refused``: character ranges of names that were rejected as
+    doubtful. ``notes``: these rejections, and corrections of spelling.
     """
 
     mentions: tuple[Mention, ...]
+    concepts: tuple[Mention, ...] = ()
     unknown: tuple[UnknownWord, ...] = ()
     refused: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
@@ -86,7 +83,7 @@ class Dictionary:
     matcher: Matcher
     speller: Speller
     identifiers: IdentifierFinder = field(repr=False)
-    absent: AbsentNames = field(repr=False)
+    names: TermNames | None = field(default=None, repr=False)
 
     @property
     def table(self) -> NameTable:
@@ -95,7 +92,7 @@ class Dictionary:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of the nodes that have a name."""
-        return self.table.kind_names
+        return self.identifiers.kinds
 
     def is_ordinary(self, word: str) -> bool:
         """Return True for an English word, or a number, as ``fold`` normalizes its parts."""
@@ -124,29 +121,52 @@ class Dictionary:
             for candidate in (*self.matcher.candidates(text, tokens, kinds), *respelled.candidates)
             if not any(candidate.stretch.start < end and start < candidate.stretch.end for start, end in id_spans)
         ]
-        all_absent = list(self.absent.find(tokens))
-        found = list(_longest([one for one in candidates if not _is_inside(one, all_absent)]))
+        found = list(_longest(self._without_degrees(candidates)))
         unknown = tuple(self._unknown(text, tokens, respelled, found))
         chosen, notes = self._accepted(text, found, unknown)
-        heads = [*((one.stretch.first, one.stretch.last) for one in chosen), *((a.first, a.last) for a in all_absent)]
-        used_spans = [(one.stretch.first, one.stretch.last) for one in chosen]
-        shared = self.matcher.shared(text, respelled.tokens, heads, used_spans, kinds)
+        heads = [(one.stretch.first, one.stretch.last) for one in chosen]
+        shared = self.matcher.shared(text, respelled.tokens, heads, list(heads), kinds)
         chosen.extend([one for one in shared if self._stands(one, tokens, respelled)])
-        absent = [one for one in all_absent if not any(_overlap(other, one) for other in found)]
         refused = [(one.stretch.start, one.stretch.end) for one in found if one not in chosen]
         spelled = {(one.stretch.start, one.stretch.end): _slips(one, tokens) for one in chosen}
         mentions = [_as_read(text, mention, spelled) for mention in self._mentions(chosen)]
+        concepts = [_as_read(text, mention, spelled) for mention in self._absent(chosen)]
         notes = [
             *_corrections(text, mentions),
             *_mended(text, written, tokens, mentions),
             *self._ties(respelled),
             *notes,
+            *(_absence(text, one) for one in concepts),
         ]
-        notes += [note for one in absent if (note := _absence(text, one))]
         if respelled.left_out:
             notes.append(f"only the first {MAX_UNKNOWN} unknown words were looked at for slips of the pen")
-        ordered = sorted(_specific(text, [*by_id, *mentions]), key=lambda mention: mention.start)
-        return LinkedText(mentions=tuple(ordered), unknown=unknown, refused=tuple(refused), notes=tuple(notes))
+        return LinkedText(
+            mentions=tuple(sorted(_specific(text, [*by_id, *mentions]), key=lambda mention: mention.start)),
+            concepts=tuple(sorted(concepts, key=lambda mention: mention.start)),
+            unknown=unknown,
+            refused=tuple(refused),
+            notes=tuple(notes),
+        )
+
+    def _without_degrees(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Return the candidates without those that are a node's name and words of degree or course before it.
+
+        Metastatic melanoma is melanoma where the graph has no node of it.
+        """
+        known = {
+            (one.stretch.first, one.stretch.last) for one in candidates if one.posting.node < self.table.nodes_known
+        }
+        return [
+            one
+            for one in candidates
+            if one.posting.node < self.table.nodes_known
+            or not any(
+                one.stretch.first < first
+                and last == one.stretch.last
+                and is_degree(one.stretch.tokens[one.stretch.first : first])
+                for first, last in known
+            )
+        ]
 
     def _accepted(
         self, text: str, found: list[Candidate], unknown: tuple[UnknownWord, ...]
@@ -155,8 +175,14 @@ class Dictionary:
         candidate_filter = CandidateFilter(self.matcher, self.speller.english)
         meant = [one for one in found if not candidate_filter.is_another_word(one)]
         whole, notes = candidate_filter.whole_names(meant)
-        chosen, more = filter_ambiguous(text, whole, unknown, self._is_word)
-        return chosen, [*notes, *more]
+        firm = [one for one in whole if self._is_firm(one)]
+        chosen, more = filter_ambiguous(text, [one for one in whole if one not in firm], unknown, self._is_word)
+        return [*firm, *chosen], [*notes, *more]
+
+    def _is_firm(self, candidate: Candidate) -> bool:
+        """Return whether a name is a substance's one word, and none of English: no word beside it belongs to it."""
+        is_one = len(candidate.stretch.folded) == 1 and not self.matcher.is_clinical(candidate.posting)
+        return is_one and not candidate.posting.flags & SYMBOL and not is_english(candidate.stretch.raw)
 
     def broader(self, text: str, mention: Mention) -> Mention | None:
         """Return the longest other name with which the mention's own words begin or end.
@@ -218,45 +244,47 @@ class Dictionary:
             yield f'"{candidates[0].stretch.raw}" may be {" or ".join(names)}; neither was taken'
 
     def _mentions(self, candidates: Iterable[Candidate]) -> Iterator[Mention]:
-        for stretch, posting, tied in candidates:
-            node = self.store.node(self.table.node_id(posting.node))
+        for one in candidates:
+            is_known = one.posting.node < self.table.nodes_known
+            node = self.store.node(self.table.node_id(one.posting.node)) if is_known else None
             if node is not None:
-                method = "synonym" if posting.flags & (SYNONYM | ALIAS) else "exact"
-                margin = 0.0 if tied else 1.0
-                yield Mention(node=node, start=stretch.start, end=stretch.end, method=method, margin=margin)
+                yield _mention(one, node)
+
+    def _absent(self, candidates: Iterable[Candidate]) -> Iterator[Mention]:
+        for one in candidates:
+            concept = one.posting.node - self.table.nodes_known
+            if self.names is not None and concept >= 0 and not is_generic(one.stretch.folded):
+                yield _mention(one, self.names.node(concept))
 
 
-def build_dictionary(store: GraphStore, kinds: Iterable[str] | None = None) -> Dictionary:
-    """Build a dictionary from one streaming pass over ``store.names``.
+def build_dictionary(
+    store: GraphStore, kinds: Iterable[str] | None = None, names: TermNames | None = None
+) -> Dictionary:
+    """Build a dictionary from one streaming pass over ``store.names``, with ``names`` beside them.
 
     Costs about 25 µs and 60 bytes a name (see ``NameTable.nbytes``), and another 150 bytes a node while it builds.
     """
     builder = TableBuilder()
-    common = common_names()
-    waiting = {tuple(fold(target)): target for entry in common for target in entry.targets}
-    targets: dict[str, tuple[int, Posting]] = {}
-    vocabulary = {word for entry in common for word in fold(entry.name)}
+    words: set[str] = set()
     for name in store.names(kinds):
         posting = _posting(builder, name)
         sequences = variants(name.name)
-        vocabulary.update(word for tokens in sequences[:1] for word in tokens if is_indexable(word))
+        words.update(word for tokens in sequences[:1] for word in tokens if is_indexable(word))
         if not builder.counts(len(sequences[0]) if sequences else 0):
             continue
         for number, tokens in enumerate(sequences):
             flags = posting.flags | (VARIANT if number else 0)
             builder.add(hash_tokens(tokens), len(tokens), posting._replace(flags=flags))
-            target = waiting.get(tokens)
-            if target is not None:
-                found = (2 * bool(number) + name.is_synonym, posting)
-                targets[target] = min(targets.get(target, found), found)
-    missing = _add_aliases(builder, targets, common)
-    table = builder.finish()
+    node_kinds, table = builder.node_kinds, builder.finish()
+    vocabulary, own_kinds = build_vocabulary(words), table.kind_names
+    if names is not None:
+        table, vocabulary = with_terms(table, node_kinds, names), vocabulary.joined(names.words)
     known = [kind.casefold() for kind in table.kind_names]
     ranks = tuple(_KIND_ORDER.index(kind) if kind in _KIND_ORDER else len(_KIND_ORDER) for kind in known)
-    words = {" ".join(fold(kind)): code for code, kind in enumerate(table.kind_names)}
-    matcher = Matcher(table, ranks, words)
-    speller = Speller(matcher, build_vocabulary(vocabulary), ordinary_words())
-    return Dictionary(store, matcher, speller, IdentifierFinder(store, table.kind_names), absent_names(missing))
+    codes = {" ".join(fold(kind)): code for code, kind in enumerate(table.kind_names)}
+    matcher = Matcher(table, ranks, codes)
+    speller = Speller(matcher, vocabulary, ordinary_words())
+    return Dictionary(store, matcher, speller, IdentifierFinder(store, own_kinds), names)
 
 
 def _posting(builder: TableBuilder, name: NameOf) -> Posting:
@@ -264,36 +292,20 @@ def _posting(builder: TableBuilder, name: NameOf) -> Posting:
     # A short name of a gene is a symbol, however its letters are written.
     if flags & COMPACT and len(name.name) > 1 and "gene" in name.kind.casefold():
         flags |= SYMBOL
+    kind = builder.kind(name.kind)
     return Posting(
-        node=builder.node(name.node_id),
+        node=builder.node(name.node_id, kind),
         written=hash_text(surface(name.name)),
         cased=hash_text(unicodedata.normalize("NFKC", name.name)),
-        kind=builder.kind(name.kind),
+        kind=kind,
         flags=flags | (SYNONYM if name.is_synonym else 0),
     )
 
 
-def _add_aliases(
-    builder: TableBuilder, targets: dict[str, tuple[int, Posting]], common: Iterable[CommonName]
-) -> list[CommonName]:
-    """Add the names of the shipped table whose target the graph has, and return the others."""
-    folded = {tuple(fold(target)): found for target, found in targets.items()}
-    missing: list[CommonName] = []
-    for entry in common:
-        found = next((folded[key] for key in map(tuple, map(fold, entry.targets)) if key in folded), None)
-        if found is None:
-            missing.append(entry)
-            continue
-        tokens = fold(entry.name)
-        flags = ALIAS | (name_flags(entry.name) if entry.is_abbreviation else 0)
-        builder.add(hash_tokens(tokens), len(tokens), _renamed(found[1], entry.name, flags))
-    return missing
-
-
-def _renamed(posting: Posting, name: str, flags: int) -> Posting:
-    return posting._replace(
-        written=hash_text(surface(name)), cased=hash_text(unicodedata.normalize("NFKC", name)), flags=flags
-    )
+def _mention(one: Candidate, node: Node) -> Mention:
+    method: Literal["synonym", "exact"] = "synonym" if one.posting.flags & (SYNONYM | ALIAS) else "exact"
+    margin = 0.0 if one.tied else 1.0
+    return Mention(node=node, start=one.stretch.start, end=one.stretch.end, method=method, margin=margin)
 
 
 def _specific(text: str, mentions: list[Mention]) -> list[Mention]:
@@ -311,21 +323,11 @@ def _longest(candidates: list[Candidate]) -> Iterator[Candidate]:
             yield candidate
 
 
-def _is_inside(candidate: Candidate, absent: Iterable[AbsentName]) -> bool:
-    """Return True if the candidate is only part of a longer name that the graph does not have."""
-    first, last = candidate.stretch.first, candidate.stretch.last
-    return any(one.first <= first and last <= one.last and (one.first, one.last) != (first, last) for one in absent)
-
-
-def _overlap(candidate: Candidate, absent: AbsentName) -> bool:
-    return candidate.stretch.first < absent.last and absent.first < candidate.stretch.last
-
-
-def _absence(text: str, absent: AbsentName) -> str:
+def _absence(text: str, absent: Mention) -> str:
     name = text[absent.start : absent.end]
-    if tuple(fold(name)) == tuple(fold(absent.target)):
+    if fold(name) == fold(absent.node.name):
         return f'"{name}" names no node of the graph'
-    return f'"{name}" is {absent.target}, of which the graph has no node'
+    return f'"{name}" is {absent.node.name}, of which the graph has no node'
 
 
 def _mended(text: str, written: list[Token], tokens: list[Token], mentions: Iterable[Mention]) -> Iterator[str]:
@@ -355,97 +357,7 @@ def _corrections(text: str, mentions: Iterable[Mention]) -> Iterator[str]:
             yield f'"{text[mention.start : mention.end]}" was read as {mention.node.name}'
 
 
-@dataclass(frozen=True, slots=True)
-class CommonName:
-    """Represent one name of the table.
-
-    ``targets``: names of the node that it means, in order of preference.
-    """
-
-    name: str
-    targets: tuple[str, ...]
-    is_abbreviation: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AbsentName:
-    """Represent the tokens ``first`` up to ``last`` - 1 that name ``target``, which the graph does not have."""
-
-    first: int
-    last: int
-    start: int
-    end: int
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
-class AbsentNames:
-    """Find names of the table that mean nothing in a graph, by their normalized words; ``firsts`` begin them."""
-
-    targets: dict[tuple[str, ...], str]
-    firsts: frozenset[str]
-
-    def find(self, tokens: Sequence[Token]) -> Iterator[AbsentName]:
-        """Yield the longest such names, without overlaps."""
-        position = 0
-        while position < len(tokens):
-            found = self._at(tokens, position) if tokens[position].text in self.firsts else None
-            if found is not None:
-                yield found
-            position = found.last if found is not None else position + 1
-
-    def _at(self, tokens: Sequence[Token], first: int) -> AbsentName | None:
-        for last in range(min(len(tokens), first + _LONGEST), first, -1):
-            target = self.targets.get(tuple(token.text for token in tokens[first:last]))
-            if target is not None:
-                return AbsentName(first, last, tokens[first].start, tokens[last - 1].end, target)
-        return None
-
-
-def common_names() -> tuple[CommonName, ...]:
-    """Return abbreviations, then the names of drugs and of diseases."""
-    short = [CommonName(names[0], targets, is_abbreviation=True) for names, targets in _lines("abbreviations.txt")]
-    return (*short, *_drugs(_lines("drugs.txt")), *_diseases(_lines("diseases.txt")))
-
-
 def unusual_words(text: str) -> tuple[str, ...]:
     """Return the words that are not English in any form, once each and in order."""
     words = dict.fromkeys(re.findall(r"[^\W_](?:[\w'-]*\w)?", text))
     return tuple(word for word in words if not is_english(word))
-
-
-def absent_names(missing: Sequence[CommonName]) -> AbsentNames:
-    """Return the finder of names whose targets a graph lacks.
-
-    Abbreviations are not among them, as they mean other things as well.
-    """
-    targets: dict[tuple[str, ...], str] = {}
-    for entry in missing:
-        if not entry.is_abbreviation:
-            targets.setdefault(tuple(fold(entry.name)), entry.targets[0])
-        for target in entry.targets[:1]:
-            targets.setdefault(tuple(fold(target)), target)
-    named = {words: target for words, target in targets.items() if words}
-    return AbsentNames(named, frozenset(words[0] for words in named))
-
-
-def _lines(name: str) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Yield the names before and after the colon of each line."""
-    text = files(_FOLDER).joinpath("words", name).read_text(encoding="utf-8")
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            before, _, after = line.partition(":")
-            yield tuple(before.split("; ")), tuple(filter(None, after.strip().split("; ")))
-
-
-def _drugs(lines: Iterator[tuple[tuple[str, ...], tuple[str, ...]]]) -> Iterator[CommonName]:
-    """Yield brand names, and each name of a substance for the others."""
-    for targets, names in lines:
-        for name in dict.fromkeys((*targets, *names)):
-            yield CommonName(name, targets)
-
-
-def _diseases(lines: Iterator[tuple[tuple[str, ...], tuple[str, ...]]]) -> Iterator[CommonName]:
-    for targets, names in lines:
-        for name in names:
-            yield CommonName(name, targets)

@@ -25,7 +25,7 @@ from retrieval.graph.linking.dictionary_lookup.ambiguity import (
     is_one_phrase,
     is_whole,
 )
-from retrieval.graph.linking.dictionary_lookup.names import ALIAS, SYMBOL, SYNONYM, VARIANT, NameTable, Posting
+from retrieval.graph.linking.dictionary_lookup.names import ALIAS, CLAIM, SYMBOL, SYNONYM, VARIANT, NameTable, Posting
 from retrieval.graph.linking.dictionary_lookup.normalize import (
     Token,
     WordOrderVariant,
@@ -357,10 +357,11 @@ class Matcher:
             same_case = posting.cased == cased_hash
             if anything or is_meant(stretch, posting.flags, same_case) or self._is_small(stretch, posting):
                 rank = (
+                    int(posting.node >= self.table.nodes_known),
                     int(posting.kind != cue) if cue >= 0 else 0,
                     int(not same_case) if posting.flags & SYMBOL else int(posting.written != surface_hash),
                     posting.flags & VARIANT,
-                    2 if posting.flags & SYNONYM else 1 if posting.flags & ALIAS else 0,
+                    bool(posting.flags & ALIAS) + 2 * bool(posting.flags & SYNONYM) + 4 * bool(posting.flags & CLAIM),
                     int(not same_case),
                 )
                 ranked.append(((*rank, self.kind_ranks[posting.kind], posting.node), posting))
@@ -380,6 +381,8 @@ class Matcher:
         """Return True for a disease's abbreviation that is written in small letters, in a medical context."""
         raw = stretch.raw
         if not posting.flags & SYMBOL or not (raw.islower() and raw.isalpha()) or not self.is_clinical(posting):
+            return False
+        if posting.flags & ALIAS and posting.flags & (SYNONYM | CLAIM):
             return False
         return not is_function_word(raw) and is_abbreviation_meant(stretch, name_is_upper=True)
 

@@ -52,6 +52,8 @@ VARIANT: Final = 2
 SYMBOL: Final = 4
 ALIAS: Final = 8
 COMPACT: Final = 16
+# A name that means another concept first.
+CLAIM: Final = 32
 
 
 def is_contrary(word: str, other: str) -> bool:
@@ -102,6 +104,10 @@ class Vocabulary:
         found = self._has([word if is_indexable(word) else "" for word in words])
         return [bool(hit) or not is_indexable(word) for hit, word in zip(found, words, strict=True)]
 
+    def joined(self, other: Vocabulary) -> Vocabulary:
+        """Return the words of both."""
+        return Vocabulary(np.union1d(self.words, other.words))
+
     def typo_candidates(self, word: str, raw: str) -> list[Typo]:
         """Return the words that ``word``, normalized by ``fold``, can be with one typo.
 
@@ -110,6 +116,7 @@ class Vocabulary:
         """
         near = {other: (word, other) for other in single_edits(word)}
         hidden = (other for other in single_edits(raw) if raw != word or other.endswith("s"))
+        near |= {other: (word, other) for other in _as_heard(word)}
         near |= {spelling(other): (raw, other) for other in hidden}
         near.pop(word, None)
         candidates = [other for other in near if is_indexable(other)]
@@ -164,6 +171,11 @@ def _base_forms(word: str) -> Iterator[str]:
         yield f"{word[:-3]}y"
 
 
+def _as_heard(word: str) -> Iterator[str]:
+    """Yield the word with one "f" as "ph"."""
+    return (f"{word[:place]}ph{word[place + 1 :]}" for place, letter in enumerate(word) if letter == "f")
+
+
 def is_indexable(word: str) -> bool:
     return len(word) >= LEAST_WORD and word.isalpha() and len(word.encode()) <= MOST_WORD
 
@@ -213,6 +225,11 @@ class NameTable:
     too_long: int
 
     @property
+    def nodes_known(self) -> int:
+        """Return the number of the graph's nodes; higher numbers in ``nodes`` are concepts that it lacks."""
+        return len(self.offsets) - 1
+
+    @property
     def nbytes(self) -> int:
         columns = (self.keys, self.written, self.cased, self.nodes, self.kinds, self.flags, self.offsets)
         return sum(column.nbytes for column in columns) + len(self.node_ids)
@@ -246,17 +263,24 @@ class TableBuilder:
         self._nodes, self._kinds, self._flags = array("i"), array("H"), array("B")
         self._kind_codes: dict[str, int] = {}
         self._node_codes: dict[str, int] = {}
+        self._node_kinds = array("H")
         self._node_ids = bytearray()
         self._offsets = array("q", [0])
 
-    def node(self, node_id: str) -> int:
-        """Return the number of a node, assigned at its first use."""
+    def node(self, node_id: str, kind: int = 0) -> int:
+        """Return the number of a node, assigned at its first use with its kind."""
         code = self._node_codes.get(node_id)
         if code is None:
             code = self._node_codes[node_id] = len(self._node_codes)
+            self._node_kinds.append(kind)
             self._node_ids += node_id.encode()
             self._offsets.append(len(self._node_ids))
         return code
+
+    @property
+    def node_kinds(self) -> NDArray[np.uint16]:
+        """Return the kind of each node."""
+        return np.array(self._node_kinds, np.uint16)
 
     def kind(self, kind: str) -> int:
         return self._kind_codes.setdefault(kind, len(self._kind_codes))

@@ -15,8 +15,11 @@ import numpy as np
 from retrieval.graph.linking.dictionary_lookup.ambiguity import is_generic, is_kind_word
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate, Kinds, Matcher
 from retrieval.graph.linking.dictionary_lookup.names import (
+    ALIAS,
+    CLAIM,
     COMPACT,
     SYMBOL,
+    SYNONYM,
     Edit,
     NameTable,
     Typo,
@@ -102,6 +105,9 @@ class Speller:
     def accepts(self, candidate: Candidate, tokens: Sequence[Token], slips: Mapping[int, Sequence[Typo]]) -> bool:
         """Return True if enough of the name is in the text as written (``tokens``) to take the rest for a typo."""
         stretch, posting, _ = candidate
+        # Another name of many is near most words.
+        if posting.flags & ALIAS and posting.flags & (SYNONYM | CLAIM) and stretch.last - stretch.first == 1:
+            return False
         if posting.flags & (SYMBOL | COMPACT) or is_generic(stretch.folded) or is_kind_word(stretch.folded):
             return False
         positions = range(stretch.first, stretch.last)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_names import NamesStore, node, read_diseases
+from graph_names import NamesStore, node, read_diseases, shipped_names
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,9 +58,12 @@ def entities(*pairs: tuple[str, str]) -> str:
     return json.dumps({"entities": [{"name": name, "kind": kind} for name, kind in pairs]})
 
 
+DICTIONARY = build_dictionary(STORE, names=shipped_names())
+
+
 async def link(question: str, *, reply: str | Exception | None = "", **options: Any) -> Linked:
     extractor = None if reply == "" else Scripted(reply)
-    return await Linker(build_dictionary(STORE), extractor).link(question, LinkOptions(**options))
+    return await Linker(DICTIONARY, extractor).link(question, LinkOptions(**options))
 
 
 async def test_several_entities_of_one_question_are_linked() -> None:
@@ -177,7 +180,7 @@ async def test_a_missing_method_falls_back_and_says_so() -> None:
 async def test_auto_asks_the_model_only_where_nothing_was_found() -> None:
     """One call for a question without a known name, none for one with."""
     model = Scripted(entities())
-    linker = Linker(build_dictionary(STORE), model)
+    linker = Linker(DICTIONARY, model)
     await linker.link("Is psoriasis rare?")
     assert model.asked == []
     linked = await linker.link("Is measles rare?")

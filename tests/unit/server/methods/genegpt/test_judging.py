@@ -9,9 +9,10 @@ import pytest
 from models.decoding.types import Call, CallFinished, CallReply, CallStatus, LoopDone, LoopFinish, LoopUsage
 from server.methods.base import AnswerOutcome
 from server.methods.genegpt.judging import is_searched_rightly, judge
-from server.methods.genegpt.lookups import Lookup, Transcript
+from server.methods.genegpt.lookups import Lookup, Transcript, looked_up
 from server.methods.genegpt.prompt import is_in_scope
 from server.methods.genegpt.report import told
+from server.methods.shared.empty_states import MORE_RECORDS
 
 EUTILS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
 RECORD = (
@@ -241,4 +242,11 @@ def test_ids_of_a_search_without_a_word_of_it_are_no_records_on_that_word() -> N
     told = judge("not found and ignored: XYZQQQ", "stop", made(question, search, read=""))
 
     assert (told.outcome, told.is_shown) == ("not_found", False)
-    assert "nothing of a word that was searched for" in told.reason and f"({result})" in told.reason
+    assert "has one of the words" in told.reason and f"({result})" in told.reason
+
+
+@pytest.mark.parametrize(("is_local", "num_records", "says"), [(True, 0, True), (False, 0, False), (True, 2, False)])
+def test_what_the_gateway_here_lacks_can_be_added(is_local: bool, num_records: int, says: bool) -> None:
+    """Not what NCBI itself has no record of."""
+    sentence = looked_up([replace(lookup(term="ZZTOP99"), is_local=is_local, num_records=num_records)])
+    assert (MORE_RECORDS in sentence) is says

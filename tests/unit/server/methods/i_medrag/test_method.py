@@ -22,6 +22,7 @@ from retrieval.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.passages import Document
 from server.methods.base import OptionInvalid, Retrieved, Sampling
 from server.methods.i_medrag.method import IMedRag
+from server.methods.shared.empty_states import NO_COLLECTION
 
 QUESTION = "What does the drug block that heparin's antidote is not for?"
 CHOICE = f"{QUESTION}\nA. Cyclooxygenase\nB. VKORC1\nC. Thrombin"
@@ -231,7 +232,7 @@ async def test_no_namespace_asks_no_model(bench: Any) -> None:
     """There would be nothing to read."""
     async with bench(Model()) as made:
         events = await made.ask(QUESTION, allowed=frozenset({"mine"}))
-    assert shown(events) == "There is no namespace on this server that this request may read."
+    assert shown(events) == NO_COLLECTION
     assert made.engine.requests == []
 
 

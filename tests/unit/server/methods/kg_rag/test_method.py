@@ -31,6 +31,7 @@ from server.methods.base import (
 )
 from server.methods.kg_rag.entities import Linker
 from server.methods.kg_rag.method import KgRag
+from server.methods.shared.empty_states import MORE_STATEMENTS
 from server.traces import TraceRecorder
 
 WHICH = "Which Gene is associated with psoriasis and herpes zoster. Given list is: IL23R, HLA-B, TERT"
@@ -176,6 +177,7 @@ async def test_what_the_graph_does_not_know_is_said_and_no_model_asked() -> None
     async with Bench(says(" must not be asked")) as bench:
         events = await bench.ask("How do I cook pasta?")
     text = "The knowledge graph (little graph 2026-01) has no entry for anything that the question names."
+    text = f"{text} {MORE_STATEMENTS}"
     assert shown(events) == text and done(events).answer == text
     assert done(events).details["abstained"] is True and done(events).usage.prompt_tokens == 0
     assert bench.engine.requests == [] and bench.graph.encoded == []

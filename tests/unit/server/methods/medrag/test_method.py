@@ -20,6 +20,7 @@ from retrieval.passages import Document
 from retrieval.types import NameInText
 from server.methods.base import EvidenceRead, OptionInvalid, Sampling, TextDelta
 from server.methods.medrag.method import MedRag
+from server.methods.shared.empty_states import NO_COLLECTION
 
 OPEN = "Which drug reverses heparin?"
 CHOICE = "Which enzyme does warfarin inhibit?\nA. Cyclooxygenase\nB. VKORC1\nC. Thrombin"
@@ -199,7 +200,7 @@ async def test_namespaces_of_others_do_not_exist(bench: Any) -> None:
         events = await made.ask(OPEN, allowed=frozenset({"mine"}))
         with pytest.raises(NamespaceUnknown, match="no namespace 'other'; there are: drugs"):
             await made.ask(OPEN, namespaces=["other"])
-    assert shown(events) == "There is no namespace on this server that this request may read."
+    assert shown(events) == NO_COLLECTION
 
 
 async def test_a_data_folder_without_namespaces_has_notes(bench: Any) -> None:

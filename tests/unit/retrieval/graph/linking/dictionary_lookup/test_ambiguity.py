@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from graph_names import NamesStore, node
+from graph_names import NamesStore, node, shipped_names
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 
@@ -21,7 +21,7 @@ NODES = (
 
 @pytest.fixture(scope="module")
 def dictionary() -> Dictionary:
-    return build_dictionary(NamesStore(NODES))
+    return build_dictionary(NamesStore(NODES), names=shipped_names())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from graph_names import NamesStore, node
+from graph_names import NamesStore, node, shipped_names
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +42,7 @@ NODES = (
     node("Gene", "1788", "DNMT3A"),
     node("Gene", "1789", "DNMT3"),
     node("Gene", "3106", "HLA-B"),
-    node("Gene", "2064", "ERBB2"),
+    node("Gene", "2064", "ERBB2", "HER2"),
     node("Gene", "4763", "NF1"),
     node("Gene", "3458", "IFNG", "IFN-gamma"),
     node("Gene", "5468", "twin"),
@@ -58,7 +58,7 @@ NODES = (
 
 @pytest.fixture(scope="module")
 def dictionary() -> Dictionary:
-    return build_dictionary(NamesStore(NODES))
+    return build_dictionary(NamesStore(NODES), names=shipped_names())
 
 
 def names(dictionary: Dictionary, text: str) -> list[str]:
@@ -145,7 +145,7 @@ def test_symbols_are_found_by_case_or_by_context(dictionary: Dictionary, text: s
 
 def test_an_abbreviation_of_a_disease_is_no_gene_of_that_symbol() -> None:
     """With no gene NF1 in the graph "Gene NF1" is not the disease neurofibromatosis."""
-    found = build_dictionary(NamesStore([node("Disease", "DOID:1", "neurofibromatosis 1")]))
+    found = build_dictionary(NamesStore([node("Disease", "DOID:1", "neurofibromatosis 1")]), names=shipped_names())
 
     assert names(found, "Gene NF1") == []
     assert names(found, "NF1 in children") == ["neurofibromatosis 1"]
@@ -153,7 +153,10 @@ def test_an_abbreviation_of_a_disease_is_no_gene_of_that_symbol() -> None:
 
 def test_abbreviations_need_their_target_in_the_graph() -> None:
     """Nothing is linked to a node that is not there."""
-    assert names(build_dictionary(NamesStore([node("Disease", "DOID:1", "gout")])), "T2DM or COPD") == []
+    assert (
+        names(build_dictionary(NamesStore([node("Disease", "DOID:1", "gout")]), names=shipped_names()), "T2DM or COPD")
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,7 +201,7 @@ def test_generic_nodes_count_only_where_nothing_else_is_named(dictionary: Dictio
 def test_names_that_share_their_last_word_are_both_found(text: str, expected: list[str]) -> None:
     """Where the words before "and" make a name with the end of the next."""
     cancers = [node("Disease", "8", "ovarian cancer"), node("Disease", "9", "brain tumor")]
-    found = build_dictionary(NamesStore([*NODES, *cancers])).find(text)
+    found = build_dictionary(NamesStore([*NODES, *cancers]), names=shipped_names()).find(text)
 
     assert [text[mention.start : mention.end] for mention in found] == expected
 

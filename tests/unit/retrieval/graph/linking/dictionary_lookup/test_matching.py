@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from graph_names import NamesStore, node
+from graph_names import NamesStore, node, shipped_names
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 
@@ -24,7 +24,7 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def dictionary() -> Dictionary:
-    return build_dictionary(NamesStore(tuple(node("Disease", name, name) for name in NAMES)))
+    return build_dictionary(NamesStore(tuple(node("Disease", name, name) for name in NAMES)), names=shipped_names())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Read the labels of drugs."""

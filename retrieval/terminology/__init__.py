@@ -1,0 +1,1 @@
+"""Names of diseases, phenotypes and drugs, from open vocabularies, with the source of each."""
