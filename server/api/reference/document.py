@@ -41,7 +41,9 @@ ABOUT: Final = (
     "client's own where that is 16 to 64 hexadecimal digits, dashes between them allowed. A path takes the methods "
     "that are named here and gets 405 for others."
 )
-TAGS: Final = tuple({"name": name} for name in ("Answers", "Retrieval", "Namespaces", "Files", "MCP", "Server", "Page"))
+TAGS: Final = tuple(
+    {"name": name} for name in ("Answers", "Retrieval", "Namespaces", "Files", "Reviews", "MCP", "Server", "Page")
+)
 _OPEN: Final = OPEN_PATHS | {"/docs/{name}", "/web/{name}"}
 _MEANING: Final = {
     "400": "a parameter of the address is wrong; `param` names it",

@@ -8,6 +8,7 @@ import { lasts, onChange, removeShared } from "./store.js";
 import { loadTexts, t, tn } from "./texts.js";
 import { languageChoice, themeButton } from "./theme.js";
 import { stopSending, unsent } from "./uploads.js";
+import { forgetWork, showTitle, watchWork, workBell } from "./work.js";
 
 const main = document.getElementById("main");
 // Each screen is a module that is loaded when it is first shown.
@@ -73,14 +74,14 @@ function markHere(name) {
       link.scrollIntoView({ block: "nearest", inline: "nearest" });
     } else link.removeAttribute("aria-current");
   }
-  document.title = `${t(`nav.${place}`)} · Arrowhead`;
+  showTitle(`${t(`nav.${place}`)} · Arrowhead`);
 }
 
 function header() {
   document.getElementById("skip").textContent = t("skip");
   document.getElementById("nav").setAttribute("aria-label", t("nav.label"));
   document.getElementById("nav").replaceChildren(...IN_HEADER.map((name) => h("a", { href: `#/${name}`, "data-screen": name }, t(`nav.${name}`))));
-  const nodes = [languageChoice(), themeButton()];
+  const nodes = [workBell(), languageChoice(), themeButton()];
   if (session.permissions) {
     const mode = session.ready?.egress || session.permissions.egress;
     const kind = mode === "off" ? "shield" : "leave";
@@ -96,6 +97,7 @@ async function out(ended = false) {
   leaving = true;
   stopRuns();
   stopSending();
+  forgetWork();
   main.replaceChildren();
   await signOut(ended).catch(console.error);
   history.replaceState({ ended }, "", location.pathname);
@@ -117,6 +119,7 @@ function entered() {
   if (history.state?.ended) history.replaceState(null, "", location.hash || location.pathname);
   header();
   show();
+  watchWork();
 }
 
 async function begin() {
