@@ -169,7 +169,7 @@ async def _exclusions(
     """
     services: Services = request.app.state.services
     result = await asyncio.to_thread(services.reviews.result, request.state.owner, document.id)
-    titles = {one.uid: one.title for one in (*result.review.rows, *document.excluded)}
+    titles = {row.uid: row.title for row in result.review.rows} | {one.uid: one.title for one in document.excluded}
     found: dict[str, Exclusion] = {}
     for place, one in enumerate(excluded):
         at = f"excluded[{place}]"

@@ -113,7 +113,8 @@ class Literature {
       return;
     }
     this.takeProtocol();
-    if (this.review.job) this.follow({ id: this.review.job, state: "running" });
+    const running = this.review.job && (await get(`/v1/jobs/${this.review.job}`).catch(() => null));
+    if (running) this.follow(running);
   }
 
   /** Writes the question and the protocol of the document into the form. */

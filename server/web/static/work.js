@@ -8,7 +8,7 @@ import { t, tn } from "./texts.js";
 const EVERY_MS = 3000;
 const FIRST_MS = 1500;
 const SHOWN = 20;
-// When the list was last looked at, in seconds; jobs that ended before are no news.
+// The time of the newest end when the list was last looked at, on the server's clock; what ended before is no news.
 const LOOKED = "arrowhead-looked";
 export const ENDED = ["done", "failed", "cancelled"];
 // Where what became of a job is shown; a namespace by its name.
@@ -16,6 +16,8 @@ const PLACES = { review: "literature", review_columns: "literature" };
 
 let jobs = [];
 let answers = [];
+// Jobs whose end their reader has seen on its screen.
+const seen = new Set();
 let timer = 0;
 let title = "";
 let open = null;
@@ -52,6 +54,7 @@ function look(after) {
   timer = setTimeout(async () => {
     try {
       jobs = (await get("/v1/jobs")).data.slice(0, SHOWN);
+      if (localStorage.getItem(LOOKED) === null) localStorage.setItem(LOOKED, String(newest()));
     } catch {
       // A server that is away: the screens say so.
     }
@@ -61,15 +64,15 @@ function look(after) {
 }
 
 const running = () => jobs.filter((job) => !ENDED.includes(job.state));
-const looked = () => Number(localStorage.getItem(LOOKED) ?? Date.now() / 1000);
-const news = () => jobs.filter((job) => ENDED.includes(job.state) && job.finished > looked() && !isShown(job));
+const newest = () => Math.max(0, ...jobs.map((job) => job.finished ?? 0));
+const news = () => jobs.filter((job) => ENDED.includes(job.state) && job.finished > Number(localStorage.getItem(LOOKED)) && !seen.has(job.id));
 const ready = () => news().length + answers.length;
 const placeOf = (job) => `#/${PLACES[job.kind] ?? "library"}/${encodeURIComponent(job.namespace)}`;
 // What ends before the eyes of its reader needs no bell.
 const isShown = (job) => !document.hidden && location.hash === placeOf(job);
 
 function draw() {
-  if (localStorage.getItem(LOOKED) === null) localStorage.setItem(LOOKED, String(Math.floor(Date.now() / 1000)));
+  for (const job of jobs) if (ENDED.includes(job.state) && isShown(job)) seen.add(job.id);
   const [number, ends] = [running().length, ready()];
   const words = [number ? tn("work.running", number) : "", ends ? tn("work.ready", ends) : ""].filter(Boolean).join(", ") || t("work.title");
   bell.hidden = !jobs.length && !answers.length;
@@ -111,7 +114,7 @@ async function show() {
   update();
   open = update;
   answers = [];
-  localStorage.setItem(LOOKED, String(Math.ceil(Date.now() / 1000)));
+  localStorage.setItem(LOOKED, String(newest()));
   draw();
 }
 
