@@ -30,6 +30,7 @@ from server.api.responses import conversations, stored
 from server.api.responses import routes as responses
 from server.api.responses.background import BackgroundAnswers
 from server.api.retrieval import decisions, documents, embeddings, namespaces, search, stored_documents, verify
+from server.api.reviews import routes as reviews
 from server.error_mapping import ErrorReply, error_reply
 from server.errors import EgressRaised
 from server.middleware import AccessControl, AccessLogMiddleware, SecurityMiddleware, log_failure
@@ -54,7 +55,7 @@ class Application(FastAPI):
 _ROUTED: Final = (
     *(chat, completions, responses, stored, conversations, messages, models),
     *(embeddings, verify, decisions, search, namespaces),
-    *(stored_documents, documents, files, vector_stores, endpoint, system, keys, overview, document, web),
+    *(stored_documents, documents, files, vector_stores, reviews, endpoint, system, keys, overview, document, web),
 )
 
 

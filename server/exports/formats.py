@@ -22,7 +22,7 @@ from server.exports.report import (
     report_of,
     spreadsheet,
 )
-from server.methods.shared.evidence_table import FINDINGS, Review
+from server.methods.shared.evidence_table import Review, headings_of
 from server.methods.shared.sentences import quotation
 
 Format = Literal["ris", "bibtex", "csl-json", "csv", "docx", "markdown"]
@@ -166,7 +166,8 @@ def _evidence(document: Any, sources: Sequence[Source]) -> None:
         return
     document.add_heading("Evidence", level=1)
     shown = sources[:_MAX_ROWS]
-    heads = ["n", "Article", "Kind", *FINDINGS.values()]
+    headings = headings_of(source.row for source in shown if source.row)
+    heads = ["n", "Article", "Kind", *headings.values()]
     table = document.add_table(rows=len(shown) + 1, cols=len(heads))
     table.style = "Table Grid"
     # Reading cells by row is linear; table.cell() walks the whole table each time.
@@ -175,7 +176,7 @@ def _evidence(document: Any, sources: Sequence[Source]) -> None:
             cell.text = _clean(text)
     if len(sources) > len(shown):
         document.add_paragraph(f"{len(sources) - len(shown)} more rows are in the export as CSV.")
-    for line in _quotes(shown):
+    for line in _quotes(shown, headings):
         document.add_paragraph(_clean(line), style="List Bullet")
 
 
@@ -187,9 +188,9 @@ def _cells(source: Source) -> list[str]:
     return [str(source.number or ""), row.title, row.level, *values]
 
 
-def _quotes(sources: Sequence[Source]) -> Iterator[str]:
+def _quotes(sources: Sequence[Source], headings: Mapping[str, str]) -> Iterator[str]:
     for source in sources:
-        for name, heading in FINDINGS.items() if source.row else ():
+        for name, heading in headings.items() if source.row else ():
             if source.row and (quote := source.row.findings[name].quote):
                 yield f"{_mark(source)}{heading}: {quotation(quote)}"
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from retrieval.references.csl import Item, address_of, item_of_link, reference_line, year_of
-from server.methods.shared.evidence_table import FINDINGS, EvidenceRow, Finding, Review, review_of
+from server.methods.shared.evidence_table import EvidenceRow, Finding, Review, headings_of, review_of
 from server.methods.shared.sentences import quotation
 
 _WEB: Final = ("http://", "https://")
@@ -103,7 +103,7 @@ def _answer(choice: Mapping[str, Any]) -> ExportedAnswer:
     references = choice.get("references") or []
     cited = [_cited(one, rows, known) for one in references]
     listed = {source.row.uid for source in cited if source.row}
-    others = [row for row in review.rows if row.uid not in listed] if review else []
+    others = [row for row in review.rows if row.uid not in listed and not row.excluded] if review else []
     sources = [*cited, *(Source(row.number, _item(row), row=row) for row in others)]
     # What is cited comes first, in the order of the answer; what was read beside it keeps its order.
     sources.sort(key=lambda source: (source.number == 0, source.number))
@@ -118,7 +118,7 @@ def _cited(
     number = int(reference.get("number") or 0)
     passage = str(reference.get("text") or "")
     if row := rows.get(number):
-        return Source(number, _item(row), passage, row)
+        return Source(number, _item(row), passage, None if row.excluded else row)
     record = known.get(number, {})
     title = str(record.get("title") or reference.get("title") or "")
     return Source(number, _linked(title, str(reference.get("url") or ""), record), passage)
@@ -126,8 +126,9 @@ def _cited(
 
 def _item(row: EvidenceRow) -> Item:
     item = dict(row.item) or _linked(row.title, row.url, {})
-    notices = "; ".join(notice.capitalize() for notice in row.notices)
-    return item if not notices or item.get("note") else {**item, "note": notices}
+    notices = [str(item["note"])] if item.get("note") else [notice.capitalize() for notice in row.notices]
+    notices += [f"Excluded by hand: {row.excluded}"] if row.excluded else []
+    return {**item, "note": "; ".join(notices)} if notices else item
 
 
 def _linked(title: str, url: str, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,17 +250,18 @@ def _evidence(sources: Sequence[Source]) -> Iterator[str]:
     if not rows:
         return
     yield from ("## Evidence", "")
-    yield "| " + " | ".join(["n", "Article", "Kind", *FINDINGS.values()]) + " |"
-    yield "|" + " --- |" * (3 + len(FINDINGS))
+    headings = headings_of(row for _, row in rows)
+    yield "| " + " | ".join(["n", "Article", "Kind", *map(escaped, headings.values())]) + " |"
+    yield "|" + " --- |" * (3 + len(headings))
     for number, row in rows:
         cells = [str(number or ""), escaped(row.title), escaped(row.level)]
         cells += [escaped(finding.value) for finding in row.findings.values()]
         yield "| " + " | ".join(cells) + " |"
     yield ""
     quotes = [
-        f"- {_mark(number)}{heading}: {escaped(quotation(row.findings[name].quote))}"
+        f"- {_mark(number)}{escaped(heading)}: {escaped(quotation(row.findings[name].quote))}"
         for number, row in rows
-        for name, heading in FINDINGS.items()
+        for name, heading in headings.items()
         if row.findings[name].quote
     ]
     yield from (("### Quotes", "", *quotes, "") if quotes else ())
@@ -285,13 +287,15 @@ def _search(review: Review) -> Iterator[str]:
 def spreadsheet(report: Report) -> str:
     """Return one line for each source of each answer, with a column for each finding and its quote."""
     out = io.StringIO()
-    columns = [*_HEAD, *(f"{name}{end}" for name in FINDINGS for end in ("", "_quote")), "reference", "passage"]
+    rows = [source.row for answer in report.answers for source in answer.sources if source.row]
+    cells = [f"{_column(name)}{end}" for name in headings_of(rows) for end in ("", "_quote")]
+    columns = [*_HEAD, *map(_inert_cell, cells), "reference", "passage"]
     writer = csv.DictWriter(out, columns, restval="")
     writer.writeheader()
     for at, answer in enumerate(report.answers, 1):
         for source in answer.sources:
-            cells = {"answer": at, **_cells(source), "reference": reference_line(source.item)}
-            writer.writerow({name: _inert_cell(value) for name, value in cells.items()})
+            found = {"answer": at, **_cells(source), "reference": reference_line(source.item)}
+            writer.writerow({_inert_cell(name): _inert_cell(value) for name, value in found.items()})
     return _BYTE_ORDER_MARK + out.getvalue()
 
 
@@ -314,9 +318,14 @@ def _cells(source: Source) -> dict[str, Any]:
 
 def _finding_cells(row: EvidenceRow) -> dict[str, Any]:
     findings: Mapping[str, Finding] = row.findings
-    quoted = {f"{name}_quote": finding.quote for name, finding in findings.items()}
-    values = {name: finding.value for name, finding in findings.items()}
+    quoted = {f"{_column(name)}_quote": finding.quote for name, finding in findings.items()}
+    values = {_column(name): finding.value for name, finding in findings.items()}
     return {"kind": row.level, "score": "" if row.score is None else row.score, **values, **quoted}
+
+
+def _column(name: str) -> str:
+    """Return the head of a cell's column; one that a reader has named may have the name of another column."""
+    return f"{name} (column)" if name in _HEAD else name
 
 
 def _names(item: Item) -> Iterator[str]:

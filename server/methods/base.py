@@ -153,9 +153,13 @@ class AnswerRequest:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Report the method's progress as one line of text."""
+    """Report the method's progress as one line of text.
+
+    ``counts``: how many articles a review has at each stage so far, by the names of its flow.
+    """
 
     text: str
+    counts: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,15 +245,21 @@ class StoredResponses:
         return None if record is None or record.owner != owner else self._opened(record)
 
     def _opened(self, record: Record) -> dict[str, Any] | None:
-        """Return the body of a record, None where no key of the file opens it, or it was another record's."""
-        from cryptography.fernet import InvalidToken
+        return opened(record, self._seal)
 
-        try:
-            kind, record_id, owner, body = json.loads(self._seal.decrypt(record.body))
-        except InvalidToken:
-            log.error("a stored response cannot be opened: no key of state.responses_key_file fits: id=%s", record.id)
-            return None
-        if (kind, record_id, owner) != (record.kind, record.id, record.owner):
-            log.error("a stored response was put in another's place: id=%s", record.id)
-            return None
-        return dict(body)
+
+def opened(record: Record, seal: MultiFernet) -> dict[str, Any] | None:
+    """Return the body of a sealed record, None where no key of the file opens it, or it was another record's."""
+    from cryptography.fernet import InvalidToken
+
+    try:
+        kind, record_id, owner, body = json.loads(seal.decrypt(record.body))
+    except InvalidToken:
+        log.error(
+            "a stored %s cannot be opened: no key of state.responses_key_file fits: id=%s", record.kind, record.id
+        )
+        return None
+    if (kind, record_id, owner) != (record.kind, record.id, record.owner):
+        log.error("a stored %s was put in another's place: id=%s", record.kind, record.id)
+        return None
+    return dict(body)

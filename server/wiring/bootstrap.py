@@ -36,6 +36,7 @@ from server.evidence.site_tools.look_ups import PassagesWithTools, SiteTools
 from server.evidence.verifier import VerifierService, verifier_service
 from server.methods.auto import Auto
 from server.methods.base import DIRECT, Method
+from server.methods.clinfo.cells import Cells
 from server.methods.clinfo.method import Clinfo, Library
 from server.methods.direct import Direct, LoraAdapterMethod
 from server.methods.genegpt.method import GeneGpt
@@ -71,6 +72,7 @@ from server.wiring.state import (
     open_key_lookup,
     open_passage_database,
     open_responses,
+    open_seal,
 )
 
 log = logging.getLogger(__name__)
@@ -124,6 +126,8 @@ def build_services(
             adapters={name: LoraAdapterMethod(name, card) for name in adapter_names(settings.model)},
             traces=state.traces,
             responses=open_responses(settings, opened.database),
+            seal=open_seal(settings),
+            cells=Cells(lifecycle, Gate(evidence.verifier)),
             rates=state.rates,
             retrieval=evidence.retrieval,
             passages=evidence.passages,

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from models.catalog import CHAT
 from models.engines.base import DEFAULT_SEQS, Engine, EngineOptions, ServesOpenAi
@@ -35,16 +35,21 @@ from server.jobs.followed_folders import FolderFollower, Followed
 from server.jobs.stored_files import StoredFiles
 from server.jobs.vector_stores import JOB_KIND, VectorStores
 from server.methods.base import AUTO, DIRECT, NAMESPACE_METHODS, AnswerRequest, Method
+from server.methods.shared.evidence_table import CellSource
 from server.methods.shared.synthesis import Synthesis, served_syntheses
 from server.observability.metrics import Observability, metrics_only
 from server.on_demand import OnDemand
 from server.settings.loading import SettingsInvalid
 from server.settings.schema import Settings
 from server.state.responses import StoredResponses
+from server.state.reviews import StoredReviews
 from server.traces import TraceStore
 from server.types import id_of_digest
 from server.wiring.namespaces import uses_card
 from server.wiring.retrieval import preload, records_of
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
 
 log = logging.getLogger(__name__)
 # The first of the models, which answers whatever is asked.
@@ -79,7 +84,8 @@ class Components:
     ``methods`` by name, the plain model under ``direct``; ``adapters`` of the plain model by the name of each.
     ``egress`` None: no method makes calls. ``closers`` run at shutdown, last one first. ``key_lookup`` None: the keys
     of the settings alone. ``responses`` None: none are stored. ``passages`` None: over ``retrieval``. ``verifier``
-    None: the one that the settings name.
+    None: the one that the settings name. ``seal`` encrypts stored reviews, None leaves them plain. ``cells`` fills
+    their columns, None where nothing can.
     """
 
     settings: Settings
@@ -93,6 +99,8 @@ class Components:
     egress: Egress | None = None
     key_lookup: ApiKeyLookup | None = None
     responses: StoredResponses | None = None
+    seal: MultiFernet | None = None
+    cells: CellSource | None = None
     rates: RateLimiter = field(default_factory=LocalRateLimiter)
     closers: Sequence[Callable[[], Awaitable[None]]] = ()
     observability: Observability = field(default_factory=metrics_only)
@@ -112,6 +120,8 @@ class Services:
         self.encoders = components.retrieval.encoders
         self.responses = components.responses
         self._records = records_of(components.retrieval)
+        self.reviews = StoredReviews(self._records, components.seal)
+        self.cells = components.cells
         self.files = StoredFiles(self._records, components.retrieval.uploads.max_bytes)
         namespaces, uploads = components.retrieval.namespaces, components.retrieval.uploads
         self.vector_stores = VectorStores(self._records, self.files, namespaces, uploads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from retrieval.storage.records import Records, SqliteDatabase
 from server.auth.authentication import ApiKeyLookup, FileKeyStore
@@ -21,6 +22,9 @@ from server.state.keys import PostgresKeyStore, PostgresRateLimiter
 from server.state.responses import StoredResponses, read_seal
 from server.state.traces import PostgresTraceStore, TraceBounds
 from server.traces import MemoryTraceStore, TraceFile, TraceStore
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +86,25 @@ def open_answer_state(settings: Settings, database: Database | None) -> AnswerSt
     return AnswerState(rates, traces, (database.close, traces.close, rates.close))
 
 
+def open_seal(settings: Settings) -> MultiFernet | None:
+    """Return what seals stored responses and reviews, None where the settings name no keys.
+
+    Raises:
+        SettingsInvalid: the file of keys cannot be read.
+    """
+    path = settings.state.responses_key_file
+    return None if path is None else read_seal(path)
+
+
 def open_responses(settings: Settings, database: Database | None) -> StoredResponses | None:
     """Open the stored responses, in the database or in the data folder; None where none are stored.
 
     Raises:
         SettingsInvalid: the file of keys cannot be read.
     """
-    path = settings.state.responses_key_file
-    if path is None:
+    seal = open_seal(settings)
+    if seal is None:
         return None
-    seal = read_seal(path)
     own = SqliteDatabase(namespaces_dir(settings) / ".responses.sqlite")
     return StoredResponses(Records(own if database is None else PassageDatabase(database)), seal)
 

@@ -192,7 +192,7 @@ def test_a_review_shows_flow_answer_evidence_and_its_exports(filled: str, page: 
     assert page.locator("th[aria-sort=ascending]").inner_text() == TEXTS["evidence.article"]
     # Without a model that fills the others, the columns are those of the record and the quoted result.
     heads = [TEXTS[f"evidence.{name}"] for name in ("number", "article", "level", "design", "result")]
-    assert page.locator(".evidence th").all_inner_texts() == heads
+    assert page.locator(".evidence th .sort").all_inner_texts() == heads
     assert page.get_by_label(TEXTS["evidence.quotes"]).count() == 0
     with page.expect_download() as download:
         page.get_by_role("button", name=TEXTS["export.docx"]).click()
@@ -201,6 +201,57 @@ def test_a_review_shows_flow_answer_evidence_and_its_exports(filled: str, page: 
     page.reload()
     page.locator(".evidence tbody tr").first.wait_for()
     assert page.seen.complaints == []
+
+
+def test_a_review_is_a_document_with_columns_exclusions_and_what_is_new(filled: str, page: Any) -> None:
+    """A column is filled from the articles, an excluded one leaves the counts, and a second run says what is gone."""
+    page.goto(f"{filled}/#/literature")
+    page.locator("#l-question").fill("Is lasmiditan effective for the acute treatment of migraine?")
+    page.locator("#l-question").press("Enter")
+    rows = page.locator(".evidence tbody tr")
+    rows.first.wait_for()
+    included = rows.count()
+    page.get_by_role("button", name=TEXTS["column.add"]).click()
+    page.locator("#c-name").fill("dose")
+    page.locator("#c-question").fill("Which dose was given?")
+    page.locator("#c-question").press("Enter")
+    page.locator(".evidence th", has_text="dose").wait_for()
+    page.locator(".evidence", has_text=TEXTS["column.unstated"]).wait_for()
+
+    rows.first.get_by_role("button").click()
+    page.locator("#x-reason").fill("animals")
+    page.locator("#x-reason").press("Enter")
+    page.locator("summary", has_text=TEXTS["exclude.list.one"].replace("{n}", "1")).wait_for()
+    assert rows.count() == included - 1
+    assert (
+        page.locator(".flow-box", has_text=TEXTS["flow.excluded_by_hand"]).locator(".flow-number").inner_text() == "1"
+    )
+
+    page.get_by_role("button", name=TEXTS["review.again"]).click()
+    changes = page.locator(".changes", has_text=TEXTS["review.gone"])
+    changes.wait_for()
+    assert "animals" in changes.inner_text()
+    page.reload()
+    changes.wait_for()
+    assert page.locator("#l-question").input_value().startswith("Is lasmiditan")
+    assert page.seen.complaints == []
+
+
+def test_the_bell_shows_work_and_tells_when_it_is_ready(filled: str, page: Any) -> None:
+    """It counts what runs; the title counts what has ended on another screen, until the list was looked at."""
+    page.goto(f"{filled}/#/literature")
+    page.locator("#l-question").fill(TEXTS["literature.placeholder"])
+    page.locator("#l-question").press("Enter")
+    page.wait_for_url("**/#/literature/review_*")
+    page.locator("#nav a", has_text=TEXTS["nav.status"]).click()
+    page.locator(".bell.ready").wait_for()
+    assert page.title().startswith("(1) ")
+    bell = page.get_by_role("button", name=TEXTS["work.ready.one"].replace("{n}", "1"))
+    bell.click()
+    page.locator("dialog .job", has_text=TEXTS["literature.placeholder"]).first.get_by_role("link").click()
+    page.locator(".evidence tbody tr").first.wait_for()
+
+    assert page.title() == f"{TEXTS['nav.literature']} · Arrowhead"
 
 
 def test_the_example_of_a_review_is_answered_by_what_ships(filled: str, page: Any) -> None:

@@ -13,6 +13,11 @@ PACKAGES = ("server", "retrieval", "models")
 # Test files that show what these modules do, as parts of a larger whole or through the seam that they implement.
 THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_egress_proof.py": ("server/cli/egress.py",),
+    "tests/http/test_review_documents.py": (
+        "server/api/reviews/routes.py",
+        "server/api/reviews/runs.py",
+        "server/api/reviews/schemas.py",
+    ),
     "tests/http/test_messages.py": ("server/api/messages/routes.py",),
     "tests/http/test_mcp.py": (
         "server/api/mcp/endpoint.py",

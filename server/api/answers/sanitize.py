@@ -214,7 +214,7 @@ class EventSanitizer:
                 yield event
             case Step(text=text):
                 thoughts = self._texts["reasoning"]
-                yield Step(thoughts.feed(text) + thoughts.flush())
+                yield replace(event, text=thoughts.feed(text) + thoughts.flush())
             case Evidence(references=references):
                 yield from self._rest_of("reasoning", "answer")
                 yield Evidence(tuple(self._moved(reference) for reference in references))

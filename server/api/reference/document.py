@@ -36,7 +36,7 @@ ABOUT: Final = (
 )
 TAGS: Final = tuple(
     {"name": name}
-    for name in ("Answers", "Retrieval", "Namespaces", "Files", "MCP", "Server", "Administration", "Page")
+    for name in ("Answers", "Retrieval", "Namespaces", "Files", "Reviews", "MCP", "Server", "Administration", "Page")
 )
 _OPEN: Final = OPEN_PATHS | {"/docs/{name}", "/web/{name}"}
 _TEXT: Final[Schema] = {"type": "string"}

@@ -51,7 +51,7 @@ _FORMS: Final = frozenset(("", "text/plain", "multipart/form-data", "application
 
 
 class JobReply(Reply):
-    """Describe a change of a namespace, which runs as a job."""
+    """Describe a change of a namespace, or a run of a review, whose id is then ``namespace``, which runs as a job."""
 
     id: str
     object: Literal["job"]

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -80,16 +80,8 @@ class Reader:
         return {article.key: row for article, row in zip(read, rows, strict=True)}
 
     async def _row(self, question: str, article: Article) -> dict[str, Finding]:
-        judge = self.judge
-        prompt = await judge.layout.prompt(
-            judge.prompts.system, judge.prompts.about("table", question, article), "JSON: "
-        )
-        params = GenerateParams(
-            max_tokens=_TABLE_TOKENS, grammar=table_grammar(), cache_salt=judge.cache_salt, stop_on_repetition=True
-        )
         try:
-            written = await judge.generations.write(prompt, params)
-            return read_row(json.loads(written.text), article)
+            return await written_row(self.judge, self.judge.prompts.about("table", question, article), article)
         except (ArrowheadError, ValueError):
             return {}
 
@@ -138,7 +130,24 @@ class Reader:
         return "".join(entries), read
 
 
-def table_grammar() -> Grammar:
+async def written_row(
+    judge: Judge, asked: str, article: Article, names: Collection[str] = FINDINGS
+) -> dict[str, Finding]:
+    """Return the cells of these names that the model fills from an article, and whose quotes stand in it.
+
+    Raises:
+        ModelError: the engine failed.
+        ValueError: what it wrote is no JSON.
+    """
+    prompt = await judge.layout.prompt(judge.prompts.system, asked, "JSON: ")
+    params = GenerateParams(
+        max_tokens=_TABLE_TOKENS, grammar=table_grammar(names), cache_salt=judge.cache_salt, stop_on_repetition=True
+    )
+    written = await judge.generations.write(prompt, params)
+    return read_row(json.loads(written.text), article, names)
+
+
+def table_grammar(names: Collection[str] = FINDINGS) -> Grammar:
     """Return the schema of one row: each cell a value and its quote."""
     text = {"type": "string", "maxLength": _MAX_VALUE}
     cell = {
@@ -149,17 +158,17 @@ def table_grammar() -> Grammar:
     }
     schema = {
         "type": "object",
-        "properties": dict.fromkeys(FINDINGS, cell),
-        "required": list(FINDINGS),
+        "properties": dict.fromkeys(names, cell),
+        "required": list(names),
         "additionalProperties": False,
     }
     return Grammar("json_schema", json.dumps(schema))
 
 
-def read_row(read: Any, article: Article) -> dict[str, Finding]:
+def read_row(read: Any, article: Article, names: Collection[str] = FINDINGS) -> dict[str, Finding]:
     """Return the cells whose quote stands in the article, letter for letter, and has the numbers of its value."""
     found: dict[str, Finding] = {}
-    for name in FINDINGS:
+    for name in names:
         cell = read.get(name) if isinstance(read, dict) else None
         value, quote = _text(cell, "value"), _text(cell, "quote")
         if value and quote and is_verbatim(quote, article) and _has_numbers(value, quote):

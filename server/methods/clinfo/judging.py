@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from models.errors import ArrowheadError
+from server.engine.lifecycle import EngineLifecycle
+from server.methods.base import AnswerRequest
 from server.methods.clinfo.literature import Article
 from server.methods.clinfo.stages import finished
 from server.methods.clinfo.statements import Conclusion
@@ -29,7 +31,7 @@ from server.methods.shared.verdicts import (
     probabilities_of,
 )
 
-Part = Literal["system", "queries", "relevant", "contradicts", "table", "synthesis"]
+Part = Literal["system", "queries", "relevant", "contradicts", "table", "cell", "synthesis"]
 _PARTS: Final[tuple[Part, ...]] = get_args(Part)
 # A longer text is cut: the one-token judgements read at most so much of an article.
 MAX_CHARS: Final = 6000
@@ -62,6 +64,9 @@ class Prompts:
 
     def contradicts(self, sentence: str, article: Article) -> str:
         return f"{self.parts['contradicts']}\n\nSentence: {sentence}\n\nArticle:\n{shown(article)}"
+
+    def cell(self, column: str, article: Article) -> str:
+        return f"{self.parts['cell']}\n\nColumn: {column}\n\nArticle:\n{shown(article)}"
 
     def synthesis(self, question: str, articles: str) -> str:
         return f"Question: {question}\n\nArticles:\n{articles}\n\nQuestion: {question}\n\n{self.parts['synthesis']}"
@@ -127,6 +132,13 @@ class Judge:
         prompt = await self.layout.prompt(self.prompts.system, user, _ANSWER)
         found = await probabilities_of(self.generations, prompt, _YES_OR_NO, self.cache_salt)
         return found[0] if found is not None else 0.0
+
+
+def judge_of(lifecycle: EngineLifecycle, ask: AnswerRequest, prompts: Prompts) -> Judge:
+    """Return what asks the model about articles for one request."""
+    engine = lifecycle.get()
+    layout = PromptFormatter(engine, lifecycle.card, ask.instruction)
+    return Judge(Generations(engine, ask.request_id), layout, prompts, ask.cache_salt)
 
 
 async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader) -> Conclusion:

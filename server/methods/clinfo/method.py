@@ -47,7 +47,7 @@ from server.methods.base import (
 )
 from server.methods.clinfo.extraction import extract
 from server.methods.clinfo.generated import Reader
-from server.methods.clinfo.judging import Judge, Prompts, decided
+from server.methods.clinfo.judging import Prompts, decided, judge_of
 from server.methods.clinfo.literature import ArticleSource, Literature
 from server.methods.clinfo.options import ClinfoOptions, parse_options
 from server.methods.clinfo.queries import Query, build_queries, given_queries, with_limits
@@ -100,7 +100,6 @@ from server.methods.clinfo.statements import Conclusion
 from server.methods.clinfo.written import WrittenSynthesis, by_number, source_of
 from server.methods.shared.call_lines import call_line
 from server.methods.shared.choices import one_line
-from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
 from server.methods.shared.reading.gate import Gate
@@ -151,7 +150,7 @@ class Clinfo:
 
     def reader_for(self, ask: AnswerRequest) -> Reader:
         """Return what reads articles with the model for one request."""
-        engine, card = self._lifecycle.get(), self._lifecycle.card
+        engine = self._lifecycle.get()
         limit = answer_limit(ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
         params = GenerateParams(
             max_tokens=min(limit, engine.max_model_len // 2),
@@ -161,9 +160,7 @@ class Clinfo:
             stop_on_repetition=True,
             **ask.sampling.shape,
         )
-        layout = PromptFormatter(engine, card, ask.instruction)
-        judge = Judge(Generations(engine, ask.request_id), layout, self._prompts, ask.cache_salt)
-        return Reader(judge, params)
+        return Reader(judge_of(self._lifecycle, ask, self._prompts), params)
 
 
 class Names(Protocol):
@@ -238,13 +235,15 @@ class Review:
         queries = await self._queries()
         self._tell(Step(queries_step(queries)))
         merged, searched = await self._merged(await self._search(queries))
-        self._tell(Step(found_step(self._flow)))
+        self._tell(
+            Step(found_step(self._flow), self._flow.known("found", "duplicates", "excluded_by_hand", "left_out"))
+        )
         screened = await self._screened(await self._fetched(merged))
         kept = by_evidence([one for one in screened if one.is_kept])
         if self._options.full_text:
             kept = await self._with_full_texts(kept)
         self._flow.included = len(kept)
-        self._tell(Step(screened_step(self._flow, screened)))
+        self._tell(Step(screened_step(self._flow, screened), self._flow.known("screened", "excluded", "included")))
         report = self._report(searched, screened, kept)
         if not kept:
             self._tell(*abstention(report, *lack_of(report), self._use.usage))
@@ -337,6 +336,7 @@ class Review:
         excluded = frozenset(self._options.exclude_pmids)
         merged = merge(searched, excluded)
         self._flow.found, self._flow.duplicates = merged.num_found, merged.num_duplicates
+        self._flow.by_request = merged.num_found - merged.num_duplicates - len(merged.candidates)
         self._flow.left_out = max(0, len(merged.candidates) - self._options.max_articles)
         return merged, searched
 
@@ -351,7 +351,8 @@ class Review:
         self._flow.duplicates += got.num_same_doi
         self._flow.faults += list(got.errors)
         if requested:
-            self._tell(Step(fetched_step(len(requested), self._flow.missing, got.num_same_doi)))
+            told = fetched_step(len(requested), self._flow.missing, got.num_same_doi)
+            self._tell(Step(told, self._flow.known("duplicates", "missing")))
         return got.candidates
 
     # --- 3. screening

@@ -53,13 +53,15 @@ _LEVEL_NAMES: Final[Mapping[Level, str]] = {
 class Flow:
     """Count what happens to the articles of one review, as a PRISMA flow does, and collect what went wrong.
 
-    ``left_out`` are candidates beyond ``max_articles``, ``missing`` those that could not be fetched.
+    ``left_out`` are candidates beyond ``max_articles``, ``missing`` those that could not be fetched, ``by_request``
+    those that the request excludes (``exclude_pmids``).
     """
 
     found: int = 0
     duplicates: int = 0
     left_out: int = 0
     missing: int = 0
+    by_request: int = 0
     screened: int = 0
     excluded: Counter[str] = field(default_factory=Counter)
     included: int = 0
@@ -71,6 +73,7 @@ class Flow:
         return {
             "found": self.found,
             "duplicates": self.duplicates,
+            **({"excluded_by_hand": self.by_request} if self.by_request else {}),
             "left_out": self.left_out,
             "missing": self.missing,
             "screened": self.screened,
@@ -78,6 +81,10 @@ class Flow:
             "included": self.included,
             "cited": self.cited,
         }
+
+    def known(self, *names: str) -> dict[str, int]:
+        """Return the counts that are known at a stage of the review."""
+        return {name: number for name, number in self.counts.items() if name in names}
 
 
 def counted(number: int, noun: str) -> str:
@@ -210,7 +217,7 @@ class Report:
 
     def _row(self, one: Screened) -> EvidenceRow:
         article = one.article
-        cells = {
+        cells: dict[str, Any] = {
             "design": design_of(article),
             "result": self.results.get(article.key, Finding()),
         } | {name: cell for name, cell in self.cells.get(article.key, {}).items() if cell.value}

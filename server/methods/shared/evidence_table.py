@@ -5,9 +5,11 @@ A method puts ``Review.details`` into ``Done.details``; an export reads it back 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+
+from server.methods.base import AnswerRequest
 
 # The keys of Done.details, and so of a choice's ``details`` in a trace.
 TABLE: Final = "evidence_table"
@@ -44,7 +46,8 @@ class EvidenceRow:
     ``number`` is its ``[n]``, 0 where the answer does not cite it. ``uid`` is its PMID, or an address of a document of
     a namespace. ``item`` is its CSL-JSON item (retrieval.references.csl). ``level`` is the kind of its evidence
     ("systematic review", "trial", "cohort", "case", …), ``score`` what screening gave it. ``notices`` tells what is
-    known against it ("retracted", "expression of concern", "preprint").
+    known against it ("retracted", "expression of concern", "preprint"). ``columns`` are further cells by the names of
+    their columns, ``excluded`` is why a reader has excluded the article by hand, "" for one that counts.
     """
 
     number: int
@@ -62,11 +65,45 @@ class EvidenceRow:
     sample_size: Finding = Finding()
     result: Finding = Finding()
     risk_of_bias: Finding = Finding()
+    columns: Mapping[str, Finding] = field(default_factory=dict)
+    excluded: str = ""
 
     @property
     def findings(self) -> dict[str, Finding]:
         """Return the cells by name, in the order of columns."""
-        return {name: getattr(self, name) for name in FINDINGS}
+        return {name: getattr(self, name) for name in FINDINGS} | dict(self.columns)
+
+
+def headings_of(rows: Iterable[EvidenceRow]) -> dict[str, str]:
+    """Return the headings of a table's cells by their names, in the order of columns."""
+    return dict(FINDINGS) | {name: name for row in rows for name in row.columns}
+
+
+class CellReading(Protocol):
+    """Read single cells of articles for one request; a cell without support is an empty ``Finding``."""
+
+    @property
+    def sampled_tokens(self) -> int: ...
+
+    async def read(self, column: str, title: str, text: str) -> Finding:
+        """Return what an article states on what ``column`` asks.
+
+        Raises:
+            ModelError: the model or the verifier failed.
+        """
+        ...
+
+
+class CellSource(Protocol):
+    """Open the reading of cells."""
+
+    def open(self, ask: AnswerRequest) -> CellReading:
+        """Return what reads cells for one request.
+
+        Raises:
+            ModelError: there is no model now.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +195,9 @@ def _all(kind: type[_T], record: Any, **convert: Any) -> tuple[_T, ...]:
 def _row(record: Mapping[str, Any]) -> EvidenceRow:
     cells = {name: _known(Finding, record[name]) for name in FINDINGS if isinstance(record.get(name), Mapping)}
     rest = {name: value for name, value in record.items() if name not in FINDINGS}
-    named = {"number": 0, "uid": "", "title": "", "url": "", **rest, **cells}
+    further = record.get("columns")
+    columns = {name: _known(Finding, cell) for name, cell in further.items()} if isinstance(further, Mapping) else {}
+    named = {"number": 0, "uid": "", "title": "", "url": "", **rest, **cells, "columns": columns}
     return _known(EvidenceRow, named, found_by=tuple, notices=tuple)
 
 

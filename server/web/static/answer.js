@@ -174,7 +174,7 @@ export class AnswerView {
       turn.content ? copyMenu(turn) : null,
       button(t("turn.retry"), { icon: "retry", bare: true, kind: "quiet", onclick: () => this.actions.retry() }),
       turn.trace ? button(t("turn.details"), { icon: "list", kind: "quiet", onclick: () => showDetails(turn, this.actions) }) : null,
-      turn.state === "done" ? exportMenu(turn) : null,
+      turn.state === "done" && turn.chat ? exportMenu(turn) : null,
     ];
     this.foot.replaceChildren(h("div", { class: "facts" }, facts), h("div", { class: "tools" }, tools));
   }

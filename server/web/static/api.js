@@ -46,6 +46,8 @@ export async function send(path, { method = "GET", body, headers = {}, signal, r
   } catch (error) {
     throw failed(error);
   }
+  // The bell follows every job that this page begins.
+  if (reply.ok && method !== "GET" && reply.headers.get("location")?.startsWith("/v1/jobs/")) window.dispatchEvent(new Event("work"));
   if (reply.ok) return reply;
   throw await refused(reply);
 }
@@ -140,7 +142,10 @@ export function upload(path, file, progress, signal) {
       } catch {
         // told below by its status
       }
-      if (request.status < 300) resolve(told);
+      if (request.status < 300) {
+        window.dispatchEvent(new Event("work"));
+        resolve(told);
+      }
       else reject(new ApiError(told.error?.message || `${request.status} ${request.statusText}`, { code: told.error?.code || "", status: request.status }));
     });
     request.addEventListener("error", () => reject(new ApiError(t("error.offline"), { code: "offline" })));

@@ -8,6 +8,7 @@ import { lasts, onChange, removeShared } from "./store.js";
 import { loadTexts, t, tn } from "./texts.js";
 import { languageChoice, themeButton } from "./theme.js";
 import { stopSending, unsent } from "./uploads.js";
+import { forgetWork, showTitle, watchWork, workBell } from "./work.js";
 
 const main = document.getElementById("main");
 // Each screen is a module that is loaded when it is first shown.
@@ -74,7 +75,7 @@ function markHere(name) {
       link.scrollIntoView({ block: "nearest", inline: "nearest" });
     } else link.removeAttribute("aria-current");
   }
-  document.title = `${t(`nav.${place}`)} · Arrowhead`;
+  showTitle(`${t(`nav.${place}`)} · Arrowhead`);
 }
 
 function header() {
@@ -83,7 +84,7 @@ function header() {
   const { may_administer: mayAdminister, needs_key: needsKey } = session.permissions || {};
   const names = mayAdminister && needsKey ? [...IN_HEADER, "admin"] : IN_HEADER;
   document.getElementById("nav").replaceChildren(...names.map((name) => h("a", { href: `#/${name}`, "data-screen": name }, t(`nav.${name}`))));
-  const nodes = [languageChoice(), themeButton()];
+  const nodes = [workBell(), languageChoice(), themeButton()];
   if (session.permissions) {
     const mode = session.ready?.egress || session.permissions.egress;
     const kind = mode === "off" ? "shield" : "leave";
@@ -99,6 +100,7 @@ async function out(ended = false) {
   leaving = true;
   stopRuns();
   stopSending();
+  forgetWork();
   main.replaceChildren();
   await signOut(ended).catch(console.error);
   history.replaceState({ ended }, "", location.pathname);
@@ -121,6 +123,7 @@ function entered() {
   if (history.state?.ended) history.replaceState(null, "", location.hash || location.pathname);
   header();
   show();
+  watchWork();
 }
 
 async function begin() {

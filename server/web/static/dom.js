@@ -64,6 +64,7 @@ export function outside(url, ...children) {
 }
 
 const PATHS = {
+  bell: "M6 16V11a6 6 0 0 1 12 0v5l1.5 2h-15zM10 20.5h4",
   send: "M12 19V5M5 12l7-7 7 7",
   stop: "M7 7h10v10H7z",
   plus: "M12 5v14M5 12h14",

@@ -1,13 +1,13 @@
 // Fills a namespace from PubMed, and shows the jobs that change it: how far they are, and how they ended.
 
 import { get, post, send } from "./api.js";
-import { announce, button, count, foreign, h, icon, plain, toast } from "./dom.js";
+import { announce, button, count, foreign, h, icon, plain, seconds, toast } from "./dom.js";
 import { session } from "./keys.js";
 import { t, tn } from "./texts.js";
+import { ENDED, leftOf } from "./work.js";
 
 const EVERY_MS = 1000;
 const FIRST_MS = 250;
-const ENDED = ["done", "failed", "cancelled"];
 const MOST = 10_000;
 const KEPT = 20;
 
@@ -155,28 +155,27 @@ export class JobItem {
     this.stop.replaceChildren(button(t("add.cancel"), { icon: "close", bare: true, kind: "quiet", onclick: () => stop().catch((error) => toast(error.message, "bad")) }));
   }
 
-  show({ state, cancelling, progress: told }) {
-    const progress = told || {};
-    const total = (progress.indexed || 0) + (progress.waiting || 0);
-    if (progress.expected) this.bar.value = progress.arrived / progress.expected;
-    else if (total) this.bar.value = progress.indexed / total;
-    else this.bar.removeAttribute("value");
-    const parts = [
-      progress.expected ? t("add.arrived", { n: count(progress.arrived), of: count(progress.expected) }) : tn("library.documents", progress.read || 0),
-      total ? t("add.indexed", { n: count(progress.indexed || 0), of: count(total) }) : "",
-      progress.documents_per_s ? t("add.rate", { n: count(progress.documents_per_s) }) : "",
-      progress.arrived < progress.expected && progress.remaining_s != null ? leftOf(progress.remaining_s) : "",
-    ];
-    this.text.textContent = cancelling ? t("add.cancelling") : state === "queued" ? t("add.queued") : parts.filter(Boolean).join(" · ");
+  show({ kind, state, cancelling, progress }) {
+    const told = progress || {};
+    const share = shareOf(told);
+    if (share === null) this.bar.removeAttribute("value");
+    else this.bar.value = share;
+    const words = kind?.startsWith("review") ? ofReview(told) : ofDocuments(told);
+    this.text.textContent = cancelling ? t("add.cancelling") : state === "queued" ? t("add.queued") : words.filter(Boolean).join(" · ");
   }
 
-  end({ state, result, error, progress }) {
+  end({ kind, state, result, error, progress }) {
     this.stop.replaceChildren();
     if (state === "failed") {
       this.fail(error?.message || t("add.failed"));
       return;
     }
     this.bar.remove();
+    if (kind?.startsWith("review")) {
+      const words = state === "cancelled" ? t("add.cancelled") : result?.failed_cells ? tn("review.cells_failed", result.failed_cells) : t("work.done");
+      this.text.replaceChildren(icon(state === "cancelled" || result?.failed_cells ? "warn" : "check"), ` ${words}`);
+      return;
+    }
     if (result?.already) {
       this.text.replaceChildren(icon("check"), " ", t("add.already"));
       return;
@@ -202,6 +201,30 @@ export class JobItem {
   }
 }
 
+/** Returns which share of a job is done, null where nobody can tell. */
+function shareOf({ total, done, expected, arrived, indexed = 0, waiting = 0, seconds, remaining_s: left }) {
+  if (total) return done / total;
+  if (expected) return arrived / expected;
+  if (indexed + waiting) return indexed / (indexed + waiting);
+  return seconds && left != null ? seconds / (seconds + left) : null;
+}
+
+function ofDocuments(told) {
+  const { expected, arrived, indexed = 0, waiting = 0, passages_per_s: rate, remaining_s: left } = told;
+  const reading = !expected && waiting && rate;
+  return [
+    expected ? t("add.arrived", { n: count(arrived), of: count(expected) }) : tn("library.documents", told.read || 0),
+    t("add.indexed", { n: count(indexed), of: count(indexed + waiting) }),
+    told.documents_per_s ? t("add.rate", { n: count(told.documents_per_s) }) : "",
+    arrived < expected && left != null ? leftOf(left) : reading ? t("add.least", { left: leftOf(waiting / rate) }) : "",
+  ];
+}
+
+function ofReview({ phase, done, total, per_s: rate, seconds: past = 0, remaining_s: left }) {
+  const words = phase === "columns" ? [t("review.cells", { n: count(done), of: count(total) }), rate ? t("review.cells_rate", { n: count(rate) }) : ""] : [t("review.searching"), past ? seconds(past) : ""];
+  return [...words, left ? leftOf(left) : ""];
+}
+
 /** Returns what a job changed: of a file, or of all its queries together. */
 function sumsOf(result) {
   const queries = result.queries || [];
@@ -216,8 +239,4 @@ function sumsOf(result) {
   const cited = result.cited_works;
   sums.notes = [cited?.count ? tn("reader.cites", cited.count) : plain(cited?.fault || ""), found > taken ? t("fetch.found", { n: count(found), of: count(taken) }) : "", ignored.length ? t("fetch.ignored", { words: ignored.map(plain).join(", ") }) : "", days.length ? t("fetch.unlisted", { days: days.slice(0, 5).map(plain).join(", ") }) : "", ...reasons].filter(Boolean);
   return sums;
-}
-
-function leftOf(seconds) {
-  return seconds < 90 ? t("add.eta", { n: Math.max(1, Math.ceil(seconds)) }) : t("add.eta_minutes", { n: Math.round(seconds / 60) });
 }

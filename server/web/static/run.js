@@ -49,6 +49,7 @@ class Run {
     await keep(this.turn);
     running.delete(keyOf(this.turn));
     this.end();
+    if (this.turn.state === "done") window.dispatchEvent(new CustomEvent("answered", { detail: this.turn }));
   }
 
   async read(asked) {

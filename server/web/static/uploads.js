@@ -2,7 +2,9 @@
 // what becomes of them.
 
 import { upload } from "./api.js";
+import { bytes } from "./dom.js";
 import { t } from "./texts.js";
+import { leftOf } from "./work.js";
 
 const AT_ONCE = 2;
 const waiting = [];
@@ -50,8 +52,9 @@ function next() {
 
 async function send(entry) {
   const { path, file, item, controller } = entry;
+  const began = performance.now();
   try {
-    const job = await upload(path, file, (share) => item.progress(share, t("add.sending", { n: Math.round(share * 100) })), controller.signal);
+    const job = await upload(path, file, (share) => item.progress(share, sent(share, file.size, (performance.now() - began) / 1000)), controller.signal);
     sending.delete(entry);
     await entry.follow(job, item);
   } catch (error) {
@@ -59,4 +62,11 @@ async function send(entry) {
   } finally {
     sending.delete(entry);
   }
+}
+
+/** Returns how much of a file is sent, how fast, and the time left. */
+function sent(share, size, seconds) {
+  const words = t("add.sending", { n: Math.round(share * 100) });
+  if (!share || seconds < 1) return words;
+  return [words, t("add.speed", { n: bytes((share * size) / seconds) }), share < 1 ? leftOf((seconds * (1 - share)) / share) : ""].filter(Boolean).join(" · ");
 }

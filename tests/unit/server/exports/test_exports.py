@@ -7,6 +7,7 @@ import io
 import json
 import re
 import unicodedata
+from dataclasses import replace
 from typing import Any
 
 import bibtexparser
@@ -105,6 +106,27 @@ def test_csv_has_findings_with_their_quotes_and_no_formula() -> None:
     assert rows[0]["passage"] == "what was read"
     assert (rows[1]["number"], rows[1]["notices"]) == ("", "Retracted")
     assert "Horby" in rows[0]["reference"]
+
+
+def test_columns_of_a_reader_and_exclusions_by_hand_are_in_every_export() -> None:
+    """A cited article that is excluded stays a reference, as the answer cites it, and leaves the evidence."""
+    dose = {"dose": Finding("6 mg", "6 mg once daily"), "year": Finding("2020", "=2020")}
+    rows = (replace(ROWS[0], columns=dose), replace(ROWS[1], excluded="an animal study"))
+    cited = (replace(ROWS[0], excluded="other drug"), replace(ROWS[1], columns=dose))
+    told, out = (trace(replace(REVIEW, rows=one).details) for one in (rows, cited))
+
+    (row,) = csv.DictReader(io.StringIO(text("csv", told).removeprefix("\ufeff")))
+    assert (row["dose"], row["year (column)"], row["year"]) == ("6 mg", "2020", "2021")
+    assert row["year (column)_quote"] == "'=2020"
+    assert "| dose | year |" in text("markdown", told) and "dose: “6 mg once daily”" in text("markdown", told)
+    assert [cell.text for cell in docx.Document(io.BytesIO(export(told, "docx").data)).tables[0].rows[0].cells][
+        -2:
+    ] == ["dose", "year"]
+    assert [record["accession_number"] for record in rispy.loads(text("ris", told))] == ["32678530"]
+
+    first, second = csv.DictReader(io.StringIO(text("csv", out).removeprefix("\ufeff")))
+    assert (first["number"], first["notices"], first["result"]) == ("1", "Excluded by hand: other drug", "")
+    assert second["dose"] == "6 mg"
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "\r=", " =", "\n=", "＝", "\u00a0="])

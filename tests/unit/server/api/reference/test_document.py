@@ -35,6 +35,7 @@ from server.api.retrieval.schemas import (
 )
 from server.api.retrieval.search import _checked
 from server.api.retrieval.verify import VerifyRequest, _check
+from server.api.reviews.schemas import ReviewBody
 from server.app import Application, create_app
 from server.auth.authentication import ApiKeyLookup
 from server.auth.rate_limits import LocalRateLimiter
@@ -135,6 +136,7 @@ MODELS = {
         RemoveBody,
         QueryBody,
         TitleBody,
+        ReviewBody,
         RenderBody,
         KeyBody,
         KeyChange,

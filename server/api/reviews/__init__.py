@@ -1,0 +1,1 @@
+"""Serve literature reviews that are documents."""

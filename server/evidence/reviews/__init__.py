@@ -1,0 +1,1 @@
+"""Hold literature reviews that are documents, and compare their runs; pure."""

@@ -1,0 +1,130 @@
+"""Keep literature reviews of keys: what their readers decide, and what their runs have found.
+
+A document stays until its key deletes it. With ``seal`` the bodies are encrypted, together with the id and the key that
+they belong to, so that nothing can be put in another's place.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from models.errors import Fault
+from retrieval.storage.records import Record, Records, Selection
+from server.errors import RequestError
+from server.evidence.reviews.document import ReviewDocument, ReviewResult, document_of, result_of
+from server.state.responses import opened
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
+
+log = logging.getLogger(__name__)
+REVIEW_UNKNOWN: Final = Fault(404, "review_not_found", "GET /v1/reviews lists those of this key")
+REVIEWS_FULL: Final = Fault(413, "quota_exceeded", "delete reviews of this key that are no longer needed")
+MAX_REVIEWS: Final = 500
+_MAX_BYTES: Final = 512 * 2**20
+_DOCUMENT: Final = "review"
+_RESULT: Final = "review_result"
+
+
+class StoredReviews:
+    """Keep reviews within bounds for each key; thread-safe, and blocking. Another key's are as if they were not there.
+
+    The two halves of a review are two records: readers change the one while a run writes the other.
+    """
+
+    def __init__(self, records: Records, seal: MultiFernet | None, now: Callable[[], float] = time.time) -> None:
+        self._records = records
+        self._seal = seal
+        self._now = now
+
+    def create(self, owner: str, question: str, model: str, fields: Mapping[str, Any]) -> ReviewDocument:
+        """Store a new review.
+
+        Raises:
+            RequestError: the key has as many as it may.
+        """
+        self._check_room(owner)
+        now = int(self._now())
+        new = ReviewDocument(
+            id=f"review_{uuid.uuid4().hex}", question=question, model=model, created=now, updated=now, **fields
+        )
+        self._put(owner, _DOCUMENT, new.id, asdict(new))
+        return new
+
+    def change(self, owner: str, review_id: str, fields: Mapping[str, Any]) -> ReviewDocument:
+        """Replace fields of a review, and return it.
+
+        Raises:
+            RequestError: there is none of this id.
+        """
+        changed = replace(self.get(owner, review_id), updated=int(self._now()), **fields)
+        self._put(owner, _DOCUMENT, review_id, asdict(changed))
+        return changed
+
+    def get(self, owner: str, review_id: str) -> ReviewDocument:
+        """Return a review of a key.
+
+        Raises:
+            RequestError: there is none of this id.
+        """
+        body = self._get(owner, _DOCUMENT, review_id)
+        if body is None:
+            raise RequestError(f"there is no review {review_id[:100]!r}", REVIEW_UNKNOWN, param="review_id")
+        return document_of(body)
+
+    def result(self, owner: str, review_id: str) -> ReviewResult:
+        """Return what the runs of a review have found; empty before the first one."""
+        body = self._get(owner, _RESULT, review_id)
+        return ReviewResult() if body is None else result_of(body)
+
+    def save_result(self, owner: str, review_id: str, result: ReviewResult) -> None:
+        """Store what the runs have found.
+
+        Raises:
+            RequestError: the review was deleted meanwhile, or the key has as much as it may.
+        """
+        self.get(owner, review_id)
+        self._check_room(owner, new=0)
+        self._put(owner, _RESULT, review_id, asdict(result))
+
+    def page(self, owner: str, **page: Any) -> list[ReviewDocument]:
+        found = self._records.page(Selection(kind=_DOCUMENT, owner=owner), **page)
+        return [document_of(body) for record in found if (body := self._opened(record)) is not None]
+
+    def delete(self, owner: str, review_id: str) -> None:
+        self.get(owner, review_id)
+        self._records.delete(_RESULT, review_id)
+        self._records.delete(_DOCUMENT, review_id)
+
+    def _check_room(self, owner: str, new: int = 1) -> None:
+        number, _ = self._records.total(Selection(kind=_DOCUMENT, owner=owner))
+        _, size = self._records.total(Selection(kind=_RESULT, owner=owner))
+        if number + new > MAX_REVIEWS or size > _MAX_BYTES:
+            text = f"a key has at most {MAX_REVIEWS} reviews, of {_MAX_BYTES // 2**20} MiB together"
+            raise RequestError(text, REVIEWS_FULL)
+
+    def _put(self, owner: str, kind: str, review_id: str, body: Mapping[str, Any]) -> None:
+        text = json.dumps([kind, review_id, owner, body], ensure_ascii=False).encode()
+        sealed = text if self._seal is None else self._seal.encrypt(text)
+        record = Record(kind=kind, id=review_id, owner=owner, body=sealed, created=int(self._now()))
+        self._records.put(record)
+
+    def _get(self, owner: str, kind: str, review_id: str) -> dict[str, Any] | None:
+        record = self._records.get(kind, review_id)
+        return None if record is None or record.owner != owner else self._opened(record)
+
+    def _opened(self, record: Record) -> dict[str, Any] | None:
+        """Return the body of a record; those from before there was a seal are plain."""
+        if self._seal is not None and not record.body.startswith(b"["):
+            return opened(record, self._seal)
+        try:
+            return dict(json.loads(record.body)[3])
+        except ValueError:
+            log.error("a stored %s is sealed, and state.responses_key_file is not set: id=%s", record.kind, record.id)
+            return None
