@@ -7,19 +7,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from server.api.declarations import HAS_TEXT, QUESTION, Reply
+from server.api.declarations import QUESTION, Reply
 from server.api.http_io import Body
 from server.errors import InvalidRequest
 from server.evidence.reviews.document import Column
 
 MAX_COLUMNS = 12
-_Question = Annotated[str, Field(min_length=1, max_length=2000, json_schema_extra=HAS_TEXT)]
+_Question = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class ColumnBody(Body):
     """Ask something of each article in a further column of the table."""
 
-    name: Annotated[str, Field(min_length=1, max_length=60, json_schema_extra=HAS_TEXT)]
+    name: Annotated[str, Field(min_length=1, max_length=60)]
     question: str | None = Field(
         default=None, max_length=300, description="what is asked of each article; by default, what the name stands for"
     )
@@ -29,7 +29,7 @@ class ExclusionBody(Body):
     """Exclude an article of the table by hand."""
 
     uid: str
-    reason: Annotated[str, Field(min_length=1, max_length=500, json_schema_extra=HAS_TEXT)]
+    reason: Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class ReviewBody(Body):
