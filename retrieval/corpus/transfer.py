@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.items import ParsedDocument, Span
@@ -128,7 +128,7 @@ def import_namespace(
         raise DocumentUnreadable(f"{source}: no export of a namespace, or damaged ({error})") from error
 
 
-def _read_head(source: Path, file: IO[bytes]) -> _Head:
+def _read_head(source: Path, file: gzip.GzipFile) -> _Head:
     try:
         head = json.loads(file.readline(_MAX_LINE))
         if head["format"] != FORMAT or head["version"] != VERSION:
@@ -141,7 +141,7 @@ def _read_head(source: Path, file: IO[bytes]) -> _Head:
         raise DocumentUnreadable(f"{source}: line 1 is damaged ({error.message})") from error
 
 
-def _documents(source: Path, file: IO[bytes]) -> Iterator[tuple[ParsedDocument, tuple[Span, ...]]]:
+def _documents(source: Path, file: gzip.GzipFile) -> Iterator[tuple[ParsedDocument, tuple[Span, ...]]]:
     number = 1
     while line := file.readline(_MAX_LINE):
         number += 1

@@ -7,10 +7,10 @@ memory only.
 
 from __future__ import annotations
 
-import http.client
 import re
 from collections.abc import Iterable
 from copy import deepcopy
+from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ TAGS: Final = tuple(
     for name in ("Answers", "Retrieval", "Namespaces", "Files", "Reviews", "MCP", "Server", "Administration", "Page")
 )
 _OPEN: Final = OPEN_PATHS | {"/docs/{name}", "/web/{name}"}
+_PHRASES: Final = {str(one.value): one.phrase for one in HTTPStatus}
 _TEXT: Final[Schema] = {"type": "string"}
 
 
@@ -97,7 +98,7 @@ def _add_errors(operation: Schema, path: str) -> None:
         responses.setdefault("408", {})
     for status, response in responses.items():
         if status == "default" or int(status) >= 400:
-            meaning = "any other error" if status == "default" else http.client.responses.get(int(status), "error")
+            meaning = "any other error" if status == "default" else _PHRASES.get(status, "error")
             response.setdefault("description", meaning)
             media = response.setdefault("content", {}).setdefault("application/json", {})
             present = media.get("schema")
