@@ -199,7 +199,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/settings/base.py",
         "server/settings/egress.py",
         "server/settings/model.py",
-        "server/settings/retrieval.py",
         "server/settings/schema.py",
     ),
     "tests/unit/server/wiring/test_shared_passages.py": (
