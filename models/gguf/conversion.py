@@ -23,7 +23,6 @@ from typing import Any, Final
 
 from models.errors import ModelNotFound
 from models.files import CARD_FILE, check_room, locked, sha256_of, write_json
-from models.gguf.header import check_header
 from models.gguf.layout import ROPE_FREQS, Layout, layout_of
 
 log = logging.getLogger(__name__)
@@ -182,12 +181,20 @@ def _tensor(tensor: Any, layout: Layout) -> Any:
 
 
 def _reader(file: Path) -> Any:
+    import numpy as np
     from gguf import GGUFReader
 
-    check_header(file)
+    class WithinFile(GGUFReader):
+        """Refuse what a header announces beyond its file: the library reads on there, as often as a count says."""
+
+        def _get(self, offset: int, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
+            if int(offset) + int(count) * np.dtype(dtype).itemsize > len(self.data):
+                raise ValueError("it ends before what its header announces")
+            return super()._get(offset, dtype, count, override_order)
+
     try:
-        return GGUFReader(file)
-    except (OSError, ValueError, IndexError, KeyError, OverflowError, MemoryError) as error:
+        return WithinFile(file)
+    except (OSError, ValueError, IndexError, KeyError, OverflowError, MemoryError, RecursionError) as error:
         raise ModelNotFound(f"{file} is no whole GGUF file: {str(error) or type(error).__name__}") from error
 
 

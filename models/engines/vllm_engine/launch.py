@@ -54,8 +54,6 @@ while time.monotonic() < deadline:
         break
 print(json.dumps({"rows": rows}))
 """
-# The attention kernels of the CPU build accept only multiples of this block size; they do not start with a smaller one.
-_CPU_BLOCK_MULTIPLE = 32
 # Up to so many cores (measured with two), a core that vLLM keeps for its scheduler is missed by the model.
 _FEW_CORES: Final = 4
 # Where the operator sets it, vLLM binds its worker to these cores.
@@ -187,7 +185,7 @@ def engine_arguments(
 
     Raises:
         EngineUnavailable: another device is requested, or a GPU has not enough memory free.
-        UnsupportedParam: the block size or the number of devices does not exist here.
+        UnsupportedParam: an option, as the number of devices, does not exist here.
     """
     _check_device(options.device, device_type)
     if options.hold_during_calls_s and options.draft_tokens:
@@ -301,11 +299,6 @@ def _structured_outputs(options: EngineOptions) -> dict[str, Any]:
 
 
 def _cpu_arguments(options: EngineOptions, need: MemoryNeed) -> dict[str, Any]:
-    if options.block_size % _CPU_BLOCK_MULTIPLE:
-        raise UnsupportedParam(
-            f"vLLM on a CPU needs a block size that is a multiple of {_CPU_BLOCK_MULTIPLE}, not {options.block_size}",
-            param="block_size",
-        )
     if options.tensor_parallel_size > 1:
         raise UnsupportedParam(
             f"tensor_parallel_size {options.tensor_parallel_size} needs GPUs, and the installed vLLM runs on a CPU",

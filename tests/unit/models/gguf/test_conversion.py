@@ -6,6 +6,7 @@ import hashlib
 import json
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -25,6 +26,59 @@ from models.types import GenerateParams
 from tests.tiny_gguf import write_gguf
 
 ROOT = Path(__file__).parents[4]
+_STRING, _ARRAY = 8, 9
+BEYOND = "it ends before what its header announces"
+
+
+def _text(text: bytes, length: int | None = None) -> bytes:
+    return struct.pack("<Q", len(text) if length is None else length) + text
+
+
+def _head(tensors: int = 0, entries: int = 0, version: int = 3) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", version, tensors, entries)
+
+
+def _entry(kind: int, value: bytes) -> bytes:
+    return _text(b"general.name") + struct.pack("<I", kind) + value
+
+
+def _nested(depth: int) -> bytes:
+    return struct.pack("<IQ", _ARRAY, 1) * depth + struct.pack("<IQ", 0, 0)
+
+
+def _tensor(*dimensions: int, place: int = 0, count: int | None = None) -> bytes:
+    number = len(dimensions) if count is None else count
+    sizes = struct.pack(f"<{len(dimensions)}Q", *dimensions)
+    return _text(b"token_embd.weight") + struct.pack("<I", number) + sizes + struct.pack("<IQ", 0, place)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (_head(entries=2**60), BEYOND),
+        (_head(tensors=2**60), BEYOND),
+        (_head(entries=1) + _entry(_ARRAY, struct.pack("<IQ", 0, 2**60)), BEYOND),
+        (_head(entries=1) + _entry(_ARRAY, struct.pack("<IQ", _STRING, 2**60)), BEYOND),
+        (_head(entries=1) + _entry(_ARRAY, _nested(20_000)), "recursion"),
+        (_head(entries=1) + _entry(_STRING, _text(b"x", 2**60)), BEYOND),
+        (_head(entries=1) + _text(b"k", 2**40), BEYOND),
+        (_head(entries=1) + _entry(77, b"\0" * 8), r"77\) is not a valid"),
+        (_head(tensors=1) + _tensor(2**60), BEYOND),
+        (_head(tensors=1) + _tensor(2**31, 2**31, 2**31), BEYOND),
+        (_head(tensors=1) + _tensor(count=2**31), BEYOND),
+        (_head(tensors=1) + _tensor(1, place=2**50), BEYOND),
+        (_head(version=99), "version 99"),
+        (b"GGUF", BEYOND),
+        (b"PK\x03\x04" + b"\0" * 99, "magic invalid"),
+    ],
+)  # fmt: skip
+def test_a_hostile_header_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    """Neither memory nor time goes by what it counts."""
+    file = tmp_path / "model.gguf"
+    file.write_bytes(content)
+
+    with pytest.raises(ModelNotFound, match=said):
+        facts_of(file)
 
 
 @pytest.fixture(scope="module")

@@ -152,14 +152,6 @@ def test_a_cards_dtype_counts_where_the_options_say_nothing(local: ModelCard, de
     assert engine_arguments(card, EngineOptions(dtype="bfloat16"), device, roomy)["dtype"] == "bfloat16"
 
 
-def test_a_block_size_the_cpu_cannot_use_is_named(local: ModelCard) -> None:
-    """16, which works on CUDA, does not start on a CPU."""
-    with pytest.raises(UnsupportedParam) as caught:
-        engine_arguments(local, EngineOptions(block_size=16), "cpu")
-
-    assert caught.value.param == "block_size"
-
-
 def test_cuda_takes_vllms_own_sizes(local: ModelCard) -> None:
     """On a GPU vLLM chooses blocks, cache, sequences and, by the checkpoint, the dtype."""
     found = engine_arguments(local, EngineOptions(), "cuda", roomy)
