@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from models.errors import ArrowheadError, Fault
 from retrieval.errors import NcbiError
 from retrieval.types import Route
 
+log = logging.getLogger(__name__)
 # Of JSON text, before it is compressed to about a fifth.
 MAX_BYTES: Final = 8 * 2**20
 _P = ParamSpec("_P")
@@ -43,8 +45,14 @@ class RecordingTape:
         """Take what came of a look-up; beyond the bound, the record as a whole is void."""
         entry = {"kind": kind, "key": key, **outcome}
         self._left -= len(json.dumps(entry, ensure_ascii=False))
-        if self._left >= 0:
-            self._entries.append(entry)
+        self._entries.append(entry)
+        if self._left < 0:
+            self.spoil()
+
+    def spoil(self) -> None:
+        """Make the record void, as something cannot be recorded."""
+        self._left = -1
+        self._entries.clear()
 
     def packed(self) -> str | None:
         """Return the record as text, None where it was longer than the bound."""
@@ -174,10 +182,18 @@ class _LookUp:
 
     @contextmanager
     def recording(self, tape: RecordingTape, key: str) -> Iterator[Callable[[Any], None]]:
+        """Record what the block passes to the function that it gets, or the error that it raises."""
+
+        def take(found: Any) -> None:
+            try:
+                tape.add(self.kind, key, {"found": _adapter(self.result).dump_python(found, mode="json")})
+            except (TypeError, ValueError) as error:
+                # An answer never fails because of its trace.
+                log.error("look-up not recorded: kind=%s cause=%s", self.kind, type(error).__name__)
+                tape.spoil()
+
         try:
-            yield lambda found: tape.add(
-                self.kind, key, {"found": _adapter(self.result).dump_python(found, mode="json")}
-            )
+            yield take
         except ArrowheadError as error:
             tape.add(self.kind, key, {"error": _error_record(error)})
             raise

@@ -117,6 +117,7 @@ def _recorded_trace(trace: str, url: str | None, key: str | None, settings: Sett
     """Return a trace by its file, its id at a server, or its id in the folder of the settings."""
     import re
     from pathlib import Path
+    from urllib.parse import quote
 
     from server.traces import FILE_NAME
 
@@ -124,7 +125,7 @@ def _recorded_trace(trace: str, url: str | None, key: str | None, settings: Sett
     try:
         if url:
             base = url.rstrip("/").removesuffix("/v1")
-            found = _call(f"{base}/v1/traces/{trace}", key)
+            found = _call(f"{base}/v1/traces/{quote(trace, safe='')}", key)
         elif path.is_file():
             found = json.loads(path.read_text(encoding="utf-8"))
         elif settings.traces.dir is not None and re.fullmatch(r"[\w-]{1,80}", trace):

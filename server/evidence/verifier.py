@@ -72,6 +72,7 @@ class VerifierService:
         self._verifier: Verifier | None = None
         self._retry_at = 0.0
         self._waiting: deque[_Part] = deque()
+        self._num_passes = 0
         self._work: asyncio.Task[None] | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="verifier")
 
@@ -115,7 +116,7 @@ class VerifierService:
     async def _judge_part(self, pairs: Sequence[Pair]) -> list[Judgement]:
         if len(self._waiting) >= self._limits.waiting:
             raise TooManyRequests("the verifier has too much to judge", SERVER_FULL)
-        part = _Part(pairs)
+        part, passes = _Part(pairs), self._num_passes
         self._waiting.append(part)
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._judge_waiting(), name="verifier")
@@ -123,6 +124,9 @@ class VerifierService:
             async with asyncio.timeout(self._limits.part_s):
                 return await part.judged
         except TimeoutError:
+            if part in self._waiting and self._num_passes > passes:
+                # It works, for others: there is no room, as where too much waits.
+                raise TooManyRequests("the verifier has too much to judge", SERVER_FULL) from None
             limit = self._limits.part_s
             raise VerifierUnavailable(f"the verifier {self.name} judged nothing within {limit:g} s") from None
         finally:
@@ -159,6 +163,7 @@ class VerifierService:
             for part in parts:
                 await self._judge_together([part])
             return
+        self._num_passes += 1
         rest = iter(judged)
         for part in parts:
             own = [next(rest) for _ in part.pairs]

@@ -13,7 +13,7 @@ from pydantic_settings import NoDecode
 
 from server.settings.base import COMMA_LIST, Seconds, SettingsGroup, is_unencrypted_to_public, web_address
 
-_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,19}", re.ASCII)
 _MAX_SERVERS: Final = 8
 
 

@@ -41,10 +41,10 @@ from scripts.served import served
 KEYS: Final = 5
 TIMEOUT_S: Final = 300.0
 START_S: Final = 900.0
-TRIES: Final = 40
+# Codes of refusals for want of room that come inside a stream or a tool's reply.
+NO_ROOM: Final = ("server_overloaded", "queue_full")
 LONGEST_WAIT_S: Final = 10.0
 FULL: Final = 429
-FAULT: Final = 500
 
 
 @dataclass
@@ -85,6 +85,7 @@ class Tally:
 
     seconds: list[float] = field(default_factory=list)
     refused: int = 0
+    unserved: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     leaks: int = 0
 
@@ -126,7 +127,7 @@ async def mcp_tools(user: User) -> str:
         passages = await client.call_tool("search", {"query": user.question})
     for one in (found, passages):
         code = (one.structured_content or {}).get("error", {}).get("code", "") if one.is_error else ""
-        if code == "queue_full":
+        if code in NO_ROOM:
             raise Refused(1.0)
         if one.is_error:
             raise RuntimeError(f"mcp: {code}")
@@ -177,10 +178,13 @@ class Refused(Exception):
         self.after_s = after_s
 
 
-async def client(user: User, name: str, others: frozenset[str], tally: Tally) -> None:
-    """Ask by one interface until it is answered, and look for other keys' words in what came."""
+async def client(user: User, name: str, others: frozenset[str], tally: Tally, limit_s: float) -> None:
+    """Ask by one interface until it is answered, and look for other keys' words in what came.
+
+    One that is refused after ``limit_s`` seconds gives up and counts as unserved.
+    """
     began = time.monotonic()
-    for _ in range(TRIES):
+    while time.monotonic() - began < limit_s:
         try:
             read = await INTERFACES[name](user)
         except Exception as error:  # each is counted by its kind
@@ -194,7 +198,7 @@ async def client(user: User, name: str, others: frozenset[str], tally: Tally) ->
         tally.seconds.append(time.monotonic() - began)
         tally.leaks += any(word in read for word in others)
         return
-    tally.faults["no place after all tries"] += 1
+    tally.unserved += 1
 
 
 def _retry_after(error: Exception) -> float | None:
@@ -202,6 +206,8 @@ def _retry_after(error: Exception) -> float | None:
     if isinstance(error, Refused):
         return error.after_s
     reply = _reply_of(error)
+    if any(f"{code!r}" in str(error) for code in NO_ROOM) and (reply is None or reply.status_code < 400):
+        return 1.0
     if reply is None or reply.status_code != FULL:
         return None
     after = reply.headers.get("Retry-After", "")
@@ -221,8 +227,8 @@ def _kind(error: Exception) -> str:
     inner: BaseException = error
     while isinstance(inner, BaseExceptionGroup):
         inner = inner.exceptions[0]
-    told = f"{reply.status_code} {reply.text[:160]}" if reply is not None and reply.is_closed else str(inner)[:160]
-    return f"{type(inner).__name__}: {told}"
+    status = "" if reply is None else f" {reply.status_code}"
+    return f"{type(inner).__name__}{status}: {str(inner)[:200]}"
 
 
 async def crossed(users: list[User]) -> int:
@@ -239,7 +245,7 @@ async def crossed(users: list[User]) -> int:
     return seen
 
 
-async def load(url: str, keys: list[str], clients: int, model: str) -> bool:
+async def load(url: str, keys: list[str], clients: int, model: str, limit_s: float) -> bool:
     """Run the clients, print the table, and return whether there was neither fault nor leak."""
     users = [User(url, key, f"Quornase{secrets.token_hex(4)}", model) for key in keys]
     words = frozenset(user.word for user in users)
@@ -248,15 +254,15 @@ async def load(url: str, keys: list[str], clients: int, model: str) -> bool:
     jobs = []
     for number in range(clients):
         user, name = users[number % len(users)], names[number // len(users) % len(names)]
-        jobs.append(client(user, name, words - {user.word}, tallies[name]))
+        jobs.append(client(user, name, words - {user.word}, tallies[name], limit_s))
     await asyncio.gather(*jobs)
     seconds, foreign = time.monotonic() - began, await crossed(users)
     for user in users:
         await user.close()
-    print("interface      answered refused(429)  median s     max s  faults  leaks")
+    print("interface      answered unserved refused(429)  median s     max s  faults  leaks")
     for name, tally in tallies.items():
         middle, most = (median(tally.seconds), max(tally.seconds)) if tally.seconds else (0.0, 0.0)
-        counts = f"{len(tally.seconds):>8} {tally.refused:>12} {middle:>9.1f} {most:>9.1f}"
+        counts = f"{len(tally.seconds):>8} {tally.unserved:>8} {tally.refused:>12} {middle:>9.1f} {most:>9.1f}"
         print(f"{name:<14} {counts} {tally.faults.total():>7} {tally.leaks:>6}")
         for kind, number in tally.faults.items():
             print(f"    {number} x {kind}")
@@ -271,6 +277,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--model", default="arrowhead", help="which model the chats ask")
     parser.add_argument("--serve", default="", help="which model is served, by default that of a fresh install")
+    parser.add_argument("--limit-s", type=float, default=600.0, help="after which a client is not tried again")
     asked = parser.parse_args()
     keys = [f"key-{number}-{secrets.token_hex(8)}" for number in range(KEYS)]
     with tempfile.TemporaryDirectory() as folder:
@@ -280,7 +287,7 @@ def main() -> int:
         settings = {"SERVER__API_KEYS": ",".join(keys), "STATE__RESPONSES_KEY_FILE": str(sealing)}
         settings |= {"MODEL__NAME": asked.serve} if asked.serve else {}
         with served(settings=settings, start_s=START_S) as server:
-            is_clean = asyncio.run(load(server.url, keys, asked.clients, asked.model))
+            is_clean = asyncio.run(load(server.url, keys, asked.clients, asked.model, asked.limit_s))
             log = server.log.read_text(encoding="utf-8", errors="replace")
     for line in [line for line in log.splitlines() if "Traceback" in line or " ERROR " in line][:20]:
         print(f"log: {line}")

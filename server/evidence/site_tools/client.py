@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from mcp import Client
 
 TOOL_FAILED: Final = Fault(502, "tool_failed", retryable=True)
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,48}", re.ASCII)
+# With the server's name before it, at most 64 characters, which is what models' calls of tools may name.
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,42}", re.ASCII)
 _MAX_TOOLS: Final = 32
 _MAX_PAGES: Final = 8
 _MAX_SCHEMA: Final = 8_192
@@ -105,24 +106,26 @@ class McpToolServer:
 
     async def _within(self, work: Callable[[Client], Any]) -> Any:
         """Run ``work`` with the connection, as long as a call may take."""
+        used: asyncio.Future[Client] | None = None
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
-                return await work(await self._connected())
+                used = self._opened()
+                return await work(await asyncio.shield(used))
         except TimeoutError:
-            await self.close()
+            await self._drop(used)
             raise RetrievalError(f"it did not answer within {self._timeout_s:g} s", TOOL_FAILED) from None
         except RetrievalError:
             raise
         except Exception as error:  # whatever the SDK, its transports or the server's reply raise
-            await self.close()
+            await self._drop(used)
             raise RetrievalError(f"it cannot be used: {_cause(error)}", TOOL_FAILED) from error
 
-    async def _connected(self) -> Client:
+    def _opened(self) -> asyncio.Future[Client]:
         if self._client is None:
             self._client = asyncio.get_running_loop().create_future()
             self._ended = asyncio.Event()
             self._holder = asyncio.create_task(self._hold(self._client, self._ended), name="mcp-client")
-        return await asyncio.shield(self._client)
+        return self._client
 
     async def _hold(self, opened: asyncio.Future[Client], ended: asyncio.Event) -> None:
         """Keep the connection open until ``ended``, in one task, as the SDK wants it."""
@@ -153,6 +156,11 @@ class McpToolServer:
         )
         await stack.enter_async_context(http)
         return streamable_http_client(self._target, http_client=http)
+
+    async def _drop(self, used: asyncio.Future[Client] | None) -> None:
+        """Close the connection that failed, unless another has taken its place."""
+        if used is not None and used is self._client:
+            await self.close()
 
     async def close(self) -> None:
         holder, opened = self._holder, self._client

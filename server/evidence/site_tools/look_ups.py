@@ -238,6 +238,7 @@ class _Joined:
             found = await tools
         finally:
             tools.cancel()
+            await asyncio.gather(tools, return_exceptions=True)
         # In turn, as ranks of the two cannot be compared.
         pairs = zip_longest(gathered.lists[0], found.passages)
         first = tuple(one for pair in pairs for one in pair if one is not None)

@@ -98,6 +98,19 @@ def test_a_record_beyond_the_bound_is_void_as_a_whole() -> None:
     assert tape.packed() is None
 
 
+async def test_what_cannot_be_recorded_leaves_the_answer_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """The record is void, and the log says why."""
+    tape = RecordingTape()
+    use(tape)
+
+    @taped("odd", object, lambda: "x", RetrievalError)
+    async def odd() -> object:
+        return object()
+
+    assert await odd() is not None
+    assert tape.packed() is None and "kind=odd" in caplog.text
+
+
 @pytest.mark.parametrize("text", ["[1]", "{}", "[{}]", "["], ids=["numbers", "object", "no key", "torn"])
 def test_a_damaged_record_is_refused(text: str) -> None:
     with pytest.raises(ValueError):

@@ -170,6 +170,29 @@ async def test_the_queue_and_the_wait_are_bounded() -> None:
     await service.close()
 
 
+async def test_who_waits_while_others_are_judged_is_told_of_no_room() -> None:
+    """429, which may be tried again; the one whose own text is judged for too long is told that the model failed."""
+
+    class Stepped(LexicalVerifier):
+        def __init__(self) -> None:
+            self.steps = threading.Semaphore(0)
+
+        def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
+            assert self.steps.acquire(timeout=30)
+            return super().judge(pairs)
+
+    stepped = Stepped()
+    service = VerifierService("stepped", lambda: stepped, limits=VerifierLimits(batch=1, part_s=3.0))
+    first, second, third = (asyncio.create_task(service.judge(pairs(1, word))) for word in ("a", "b", "c"))
+    await asyncio.sleep(0)
+    stepped.steps.release()
+    told = await asyncio.gather(first, second, third, return_exceptions=True)
+    stepped.steps.release(2)
+    await service.close()
+
+    assert [type(one) for one in told] == [list, VerifierUnavailable, TooManyRequests]
+
+
 async def test_closing_ends_all_who_wait() -> None:
     watched = Watched()
     watched.may_go.clear()
