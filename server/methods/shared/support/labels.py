@@ -52,16 +52,20 @@ class AnswerLabels:
     """Label the sentences of one answer against its sources.
 
     ``question`` is all that the user wrote. Where no source has a number, marks in the text are not the model's own
-    citations and are left out of account.
+    citations and are left out of account. ``is_strict``: the model's own knowledge is not supported either.
     """
 
-    def __init__(self, answer: str, sources: Sequence[Source], question: str, reader: QuantityReader) -> None:
+    def __init__(
+        self, answer: str, sources: Sequence[Source], question: str, reader: QuantityReader, *, is_strict: bool = False
+    ) -> None:
         self._answer = answer
         self._evidence = Evidence(sources, question, reader)
         self.sources = sources
         self._numbered: Mapping[int, Source] = {one.number: one for one in sources if one.number is not None}
         labelled = [self._labelled(span) for span in sentence_spans(answer)]
-        self.sentences = tuple(self._as_background(place, labelled) for place in range(len(labelled)))
+        if not is_strict:
+            labelled = [self._as_background(place, labelled) for place in range(len(labelled))]
+        self.sentences = tuple(labelled)
 
     def _as_background(self, place: int, labelled: Sequence[SentenceSupport]) -> SentenceSupport:
         """Return a sentence unlabelled where the model gives it as its own knowledge beside what it cites.

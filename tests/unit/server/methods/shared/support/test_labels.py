@@ -139,6 +139,7 @@ def test_knowledge_beside_what_is_cited_is_a_note(answer: str) -> None:
     found = next(one for one in labels if one.mismatches)
     assert (found.verdict, found.num_checked) == ("unchecked", 0)
     assert not Support(labels).unsupported
+    assert Support(AnswerLabels(answer, KNOWN, "", READER, is_strict=True).sentences).unsupported
 
 
 @pytest.mark.parametrize(
