@@ -36,8 +36,9 @@ _SYMBOL: Final = re.compile(
     r"p\d{2}|mi[rR]-?\d+\w*|C\d+orf\d+|[A-Z]{2,8}s"
 )
 _ROMAN: Final = re.compile(r"[IVX]+")
-# A symbol that says nothing of what it is: letters alone, or a hormone, a vitamin, a type ("T4", "T2D").
-_COMMON: Final = re.compile(r"\D+|[A-Z]\d[A-Z]?")
+# A symbol that says nothing of what it is: letters alone, a hormone, a vitamin, a type ("T4", "T2D"), or one with small
+# letters, which those of human genes do not have ("HbA1c", "CRISPR-Cas9").
+_COMMON: Final = re.compile(r"\D+|[A-Z]\d[A-Z]?|(?!C\d+orf|rs\d|mi[rR]|p\d).*[a-z].*")
 _DASHES: Final = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
 _THOUSANDS: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
 _CHROMOSOMES: Final = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, combinations, permutations
+from itertools import chain, combinations, permutations, product
 from typing import Final, Literal
 
 from server.methods.shared.support.quantities import DATE, FREQUENCY, PROBABILITY, TIME, Quantity
@@ -20,9 +20,12 @@ _EXACT: Final = 1e-6
 _ROUNDED: Final = 0.05
 _CALENDAR: Final = 0.09  # a month has 28 to 31 days, and four weeks are called one
 _MIN_COUNT: Final = 10
+_MIN_BASE: Final = 100
 # "100 white cells per microlitre", "an eGFR of 60"
 _OFTEN_BARE: Final = frozenset({"1 / [length] ** 3", "[length] ** 3 / [time]"})
 _DAY: Final = 86_400.0
+_WEEK: Final = 7 * _DAY
+_YEAR: Final = 365.25 * _DAY
 # 4 percent by weight and volume are 40 mg/mL.
 _CONCENTRATION: Final = "[mass] / [length] ** 3"
 _GRAMS_PER_LITRE: Final = 10.0
@@ -137,10 +140,10 @@ def is_equal(quantity: Quantity, other: Quantity) -> bool:
     return False
 
 
-def _near(value: float, known: float, tolerance: float) -> bool:
+def _near(value: float, known: float, tolerance: float, most: float = _ROUNDED) -> bool:
     """Return whether a known value, rounded to the places of the other, is the other."""
     gap = abs(value - known)
-    return gap <= _EXACT * abs(known) or (gap <= tolerance * 1.0001 and gap <= _ROUNDED * abs(known))
+    return gap <= _EXACT * abs(known) or (gap <= tolerance * 1.0001 and gap <= most * abs(known))
 
 
 def _recurs(quantity: Quantity, text: PreparedText) -> bool:
@@ -199,16 +202,59 @@ def _follows(quantity: Quantity, group: Sequence[Quantity]) -> bool:
 
 def follows_from(quantity: Quantity, operands: Sequence[Quantity]) -> bool:
     """Return whether the quantity follows from operands that the answer itself names."""
-    ways = (_same, _points, _sums, _ratios, _compounds, _over_days)
+    ways = (_same, _points, _sums, _ratios, _compounds, _over_days, _percentages, _by_factor, _in_a_year)
     return any(is_result(quantity, value) for way in ways for value in way(quantity, operands))
 
 
 def follows_by_rule(quantity: Quantity, operands: Sequence[Quantity], sources: Iterable[PreparedSource]) -> bool:
     """Return whether the quantity is to an operand as two quantities of one sentence of a source are to one another.
 
-    "5 IU equal 1 µg" makes 300 µg of 1,500 IU, "a vial of 20 mg is dissolved in 60 mL" 600 mL of 200 mg.
+    "5 IU equal 1 µg" makes 300 µg of 1,500 IU, "a vial of 20 mg is dissolved in 60 mL" 600 mL of 200 mg. Of two doses
+    in one unit, only where both are operands.
     """
     return any(is_result(quantity, value) for source in sources for value in _by_rule(quantity, operands, source))
+
+
+def follows_per_number(quantity: Quantity, bases: Iterable[Quantity], sources: Iterable[PreparedSource]) -> bool:
+    """Return whether the quantity is, per one of the round numbers, what two counts of a source's sentence are.
+
+    "4 per 100,000" makes 0.04 per 1,000, and "30 new cases among 2 million" 1.5 per 100,000.
+    """
+    if quantity.dimension not in _COUNTS:
+        return False
+    groups = ([one for one in group if one.dimension in _COUNTS] for source in sources for group in source.sentences)
+    pairs = (
+        (low, high) for group in groups for a, b in permutations(group, 2) for low, high in product(a.values, b.values)
+    )
+    shares = [low / high for low, high in pairs if 0 < low < high and high >= _MIN_BASE]
+    rounds = [base.written[0] for base in bases if is_round_base(base) and base.start > quantity.start]
+    return any(is_result(quantity, share * base) for share in shares for base in rounds)
+
+
+def follows_as_share(quantity: Quantity, named: Sequence[Quantity], sources: Iterable[PreparedSource]) -> bool:
+    """Return whether the quantity is what a count is of a source's count in percent, or such a percentage as a count.
+
+    The count or the percentage stands beside it: "119 patients (9.3%)", "about 1,134 (89%)".
+    """
+    counts = [
+        one.values[0]
+        for source in sources
+        for one in source.whole.by_dimension.get("", ())
+        if one.values[0] >= _MIN_COUNT
+    ]
+    if quantity.dimension == PROPORTION:
+        parts = [one.values[0] for one in named if one.dimension in _COUNTS]
+        return any(is_result(quantity, 100 * part / count) for part in parts for count in counts if 0 < part < count)
+    if quantity.dimension in _COUNTS and quantity.written[0] > _MIN_COUNT:
+        shares = [one.values[0] / 100 for one in named if one.dimension == PROPORTION]
+        return any(is_result(quantity, share * count) for share in shares for count in counts)
+    return False
+
+
+def is_round_base(quantity: Quantity) -> bool:
+    """Return whether a number is a power of ten to which rates are brought."""
+    digits = _digits(quantity.written[0])
+    return quantity.dimension in _COUNTS and quantity.written[0] >= _MIN_BASE and digits.strip("0") == "1"
 
 
 def _by_rule(quantity: Quantity, operands: Sequence[Quantity], source: PreparedSource) -> Iterator[float]:
@@ -219,7 +265,10 @@ def _by_rule(quantity: Quantity, operands: Sequence[Quantity], source: PreparedS
         measured = [one for one in group if "[" in one.dimension and one.unit.factor is not None and one.values[0]]
         for a, b in permutations(measured, 2):
             (first, low), (second, high) = _of_a_day(a), _of_a_day(b)
-            if second == wanted and a.unit.expression != b.unit.expression:
+            is_rule = a.unit.expression != b.unit.expression or all(
+                any(is_equal(one, known) for known in operands if known.dimension == one.dimension) for one in (a, b)
+            )
+            if second == wanted and is_rule:
                 same = (value for dimension, value in map(_of_a_day, operands) if dimension == first)
                 yield from (value * high / low * quantity.values[0] / per_day for value in same)
 
@@ -267,15 +316,45 @@ def _over_days(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]
     yield from (amount.values[0] * day for amount in amounts for day in days if day > 1)
 
 
+def _percentages(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield percentages of amounts, and amounts that are raised or lowered by them."""
+    wanted, per_day = _of_a_day(quantity)
+    if wanted in (*_COUNTS, PROPORTION) or not per_day:
+        return
+    scale = quantity.values[0] / per_day
+    amounts = [value for dimension, value in map(_of_a_day, group) if dimension == wanted]
+    shares = [one.values[0] / 100 for one in group if one.dimension == PROPORTION]
+    yield from (amount * part * scale for amount in amounts for one in shares for part in (one, 1 - one, 1 + one))
+
+
+def _in_a_year(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield how often a year has what recurs after an interval."""
+    if quantity.dimension in _COUNTS:
+        yield from (_YEAR / one.values[0] for one in group if one.dimension == TIME and one.is_interval)
+        yield from (_YEAR * one.values[0] for one in group if one.dimension == FREQUENCY)
+
+
+def _by_factor(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
+    """Yield what a conversion factor, a number with decimals, makes of an amount in another unit."""
+    factors = [one.written[0] for one in group if one.dimension in _COUNTS and not one.written[0].is_integer()]
+    amounts = [one.written[0] for one in group if "[" in one.dimension and one.dimension != quantity.dimension]
+    if "[" in quantity.dimension:
+        scale = abs(quantity.unit.factor or 1.0)
+        yield from (scale * value for a in amounts for f in factors for value in (a * f, a / f if f else 0.0))
+
+
 def is_result(quantity: Quantity, value: float) -> bool:
     """Return whether a value, rounded to the places of the quantity, is the quantity."""
-    return any(_near(abs(value), abs(one), quantity.tolerance) for one in quantity.values)
+    most = 2 * _ROUNDED if quantity.dimension == _FOLD else _ROUNDED  # "about 7 times"
+    return any(_near(abs(value), abs(one), quantity.tolerance, most) for one in quantity.values)
 
 
 def _sums(quantity: Quantity, group: Iterable[Quantity]) -> Iterator[float]:
     if quantity.dimension in _COUNTS and quantity.written[0] <= _MIN_COUNT and quantity.written[0].is_integer():
         return
     same = [other for other in group if other.dimension == quantity.dimension and not other.is_implied]
+    if quantity.dimension in _COUNTS:  # "within one unit of its pKa"
+        same += [one for one in group if one.unit.expression == "bioactivity" and one.written[0] <= _MIN_COUNT]
     for a, b in combinations(same, 2):
         if a.start != b.start:
             yield a.values[0] + b.values[0]
@@ -356,6 +435,7 @@ def follows_for_body(quantity: Quantity, weights: Iterable[Quantity], sources: I
             (dimension == quantity.dimension, 1.0),
             (dimension == _per_time(quantity.dimension) and _of_a_day(dose)[0] != dose.dimension, _DAY),
             (is_daily and _per_time(dimension) == quantity.dimension, 1 / _DAY),
+            (quantity.unit.expression.endswith(" / (week)") and _per_time(dimension) == quantity.dimension, 1 / _WEEK),
         )
         if is_equal_dimension
     )

@@ -185,7 +185,8 @@ class ProseBindings:
     def namesake_of(self, value: Value, words: Words, others: Sequence[ProseBindings]) -> _Bound | None:
         """Return the clause of another source that says the same of the name in its title, if that name is there."""
         for own, source in product(self.clauses_of(value), others):
-            titles = _Contrast(self.title - source.title, source.title - self.title, is_aligned=True)
+            # A word of the other title that stands in this source too does not tell the two apart.
+            titles = _Contrast(self.title - source.title, source.title - self.title - self.words, is_aligned=True)
             if titles.is_other(words) and not titles.own & (words | own.content):
                 for other in source.of(value):
                     if own.content & other.content and not is_same(value, other.value):

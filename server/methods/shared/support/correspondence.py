@@ -15,9 +15,12 @@ from server.methods.base import Mismatch, MismatchKind, Source
 from server.methods.shared.identifiers import Identifier, identifiers_in, is_abbreviation, is_common, is_symbol
 from server.methods.shared.support.arithmetic import (
     Support,
+    follows_as_share,
     follows_by_rule,
     follows_for_body,
     follows_from,
+    follows_per_number,
+    is_round_base,
     is_share,
     is_stated,
     support_of,
@@ -34,6 +37,7 @@ _CITATION: Final = re.compile(r"(?<!\b[A-Z])(?<!\d[A-Z])\[(\d{1,3}(?:\s?[,;–-]
 _RANGE: Final = re.compile(r"(\d{1,3})(?:\s?[–-]\s?(\d{1,3}))?")
 _LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*\d{1,3}[.)](?=\s)")
 _BEFORE_NAME: Final = re.compile(r"(?P<word>[^\W_][\w-]{3,})\*{0,2} \([^()\d]{0,20}$")
+_CONCENTRATIONS: Final = frozenset(f"[{what}] / [length] ** 3" for what in ("mass", "substance", "charge_equivalent"))
 _MAX_COUNT: Final = 10
 _MIN_SHARED: Final = 0.5
 _MAX_SOURCES: Final = 5
@@ -66,6 +70,7 @@ class Evidence:
         self._sources = tuple(PreparedSource.of(source, reader) for source in sources)
         self._question = PreparedText.of(without_options(question), reader)
         self._asked = question
+        self._computed: list[Quantity] = []  # of the sentences that were checked
         self._sentences = {id(source): sentences_of(source.whole) for source in self._sources if not source.records}
         self._bound = {id(source): ProseBindings(source) for source in self._sources if not source.records}
 
@@ -124,7 +129,7 @@ class Evidence:
         unexplained, computed = [], []
         for quantity in filter(_is_checked, statement.quantities if self._sources else ()):
             ways = {support_of(quantity, source) for source in sources} - {None}
-            if is_stated(quantity, self._question) or "stated" in ways:
+            if is_stated(quantity, self._question) or _is_bare(quantity, self._question) or "stated" in ways:
                 yield quantity, "stated"
             elif ways:
                 computed.append(quantity)
@@ -133,7 +138,7 @@ class Evidence:
                 unexplained.append(quantity)
         if unexplained:
             answer = self._read(context)
-            known = [*computed, *self._operands(statement, answer)]
+            known = [*computed, *self._computed, *self._operands(statement, answer)]
             yield from self._derived(statement, (unexplained, known), sources, answer)
 
     def _derived(
@@ -160,6 +165,9 @@ class Evidence:
             ]
             derived = derived or [one for one in rest if follows_by_rule(one, known, sources)]
             derived = derived or [one for one in rest if _is_part(one, rest, known)]
+            derived = derived or [one for one in rest if follows_as_share(one, statement.quantities, sources)]
+            derived = derived or list(_per_number(rest, statement.quantities, sources))
+            derived = derived or [one for one in rest if _is_equivalent(one, statement, rest)]
             derived = derived or [
                 b for a, b in pairwise(statement.quantities) if b in rest and is_share(a, b, [s.whole for s in sources])
             ]
@@ -167,6 +175,7 @@ class Evidence:
                 break
             yield from ((one, "derived") for one in derived)
             known += derived
+            self._computed += derived
             rest = [one for one in rest if one not in derived]
         yield from ((one, None) for one in rest)
 
@@ -196,6 +205,8 @@ class Evidence:
             if one.kind == "symbol" and _is_other_name(one, statement.text, sources):
                 continue
             if is_common(one) and not _is_in_place_of_another(statement, sources):
+                continue
+            if _is_further_name(one, statement, sources):
                 continue
             others = [source for source in self._sources if source.whole.index.has(one)]
             yield _missing("identifier", one, others, cited)
@@ -248,6 +259,18 @@ def _is_other_name(one: Identifier, sentence: str, sources: Sequence[PreparedSou
     )
 
 
+def _is_further_name(one: Identifier, statement: Statement, sources: Sequence[PreparedSource]) -> bool:
+    """Return whether a variant stands in parentheses behind a name of prose that writes no variant in that form."""
+    opening = statement.text.rfind("(", 0, one.start)
+    return (
+        one.kind == "variant"
+        and opening >= 0
+        and ")" not in statement.text[opening : one.start]
+        and not any(s.records or any(known.kind == "variant" for known in s.whole.identifiers) for s in sources)
+        and any(s.whole.index.has(other) for s in sources for other in statement.identifiers if other.end <= opening)
+    )
+
+
 def _is_in_place_of_another(statement: Statement, sources: Sequence[PreparedSource]) -> bool:
     """Return whether a sentence says what a source says of a symbol, and has none of the source's symbols.
 
@@ -256,7 +279,7 @@ def _is_in_place_of_another(statement: Statement, sources: Sequence[PreparedSour
     words = stems_of(statement.text)
     for source in sources:
         symbols = [one for one in source.whole.identifiers if one.kind == "symbol"]
-        known = symbols if source.records else list(filter(is_common, symbols))
+        known = symbols if source.records else [other for other in symbols if is_common(other) and other.text.isupper()]
         named = [one for one in statement.identifiers if any(one.text == other.text for other in known)]
         if named:
             return False
@@ -306,6 +329,44 @@ def _is_calculated(quantity: Quantity, calculations: Sequence[Calculation]) -> b
 
 def _is_weight(one: Quantity, quantities: Sequence[Quantity], sources: Sequence[PreparedSource]) -> bool:
     return one.unit.expression == "kilogram" and any(follows_for_body(dose, [one], sources) for dose in quantities)
+
+
+def _is_bare(quantity: Quantity, question: PreparedText) -> bool:
+    """Return whether a question has the number without any unit, which its writer left out."""
+    return any(
+        not other.dimension and not other.is_implied and other.written == quantity.written
+        for other in question.quantities
+    )
+
+
+def _per_number(
+    rest: Sequence[Quantity], quantities: Sequence[Quantity], sources: Sequence[PreparedSource]
+) -> Iterator[Quantity]:
+    """Yield the rates that follow from counts of a source, and the round numbers that they are brought to."""
+    bases = [one for one in quantities if is_round_base(one)]
+    for one in rest:
+        others = (other for other in quantities if other.start < one.start)
+        if follows_per_number(one, bases, sources) or (
+            one in bases and any(follows_per_number(other, [one], sources) for other in others)
+        ):
+            yield one
+
+
+def _is_equivalent(one: Quantity, statement: Statement, rest: Sequence[Quantity]) -> bool:
+    """Return whether a concentration stands in parentheses behind one that is given by mass, in moles or in charges.
+
+    Without the molar mass nothing can be said against it.
+    """
+    opening = statement.text.rfind("(", 0, one.start)
+    before = [other for other in statement.quantities if other.end <= opening]
+    return (
+        one.dimension in _CONCENTRATIONS
+        and ")" not in statement.text[max(0, opening) : one.start]
+        and bool(before)
+        and before[-1].dimension in _CONCENTRATIONS - {one.dimension}
+        and before[-1] not in rest
+        and not statement.text[before[-1].end : opening].strip(" *_")
+    )
 
 
 def _is_part(one: Quantity, rest: Sequence[Quantity], known: Sequence[Quantity]) -> bool:

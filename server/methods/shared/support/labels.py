@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from server.methods.base import AnswerOutcome, SentenceSupport, Source, Support, SupportVerdict
+from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
 from server.methods.shared.support.correspondence import Evidence
 from server.methods.shared.support.quantities import QuantityReader
@@ -18,6 +19,9 @@ _MAX_DETAILS: Final = 3
 _MAX_EVIDENCE_CHARS: Final = 8_000
 # A citation that stands behind the full stop of its sentence.
 _LEADING_MARKS: Final = re.compile(rf"(?:\s*{MARK.pattern})+")
+# What stands before it in its line makes a sentence an item of a list or a row of a table.
+_IN_LIST: Final = re.compile(r"\s*(?:[-*•|#]|\d{1,3}[.)])(?!\*)")
+_NOWHERE: Final = frozenset({"number", "identifier"})
 _QUOTED: Final = 0.5
 _UNCITED: Final = "It cites none of what was read, and nothing in it could be looked up there."
 
@@ -48,15 +52,39 @@ class AnswerLabels:
     """Label the sentences of one answer against its sources.
 
     ``question`` is all that the user wrote. Where no source has a number, marks in the text are not the model's own
-    citations and are left out of account.
+    citations and are left out of account. ``is_strict``: the model's own knowledge is not supported either.
     """
 
-    def __init__(self, answer: str, sources: Sequence[Source], question: str, reader: QuantityReader) -> None:
+    def __init__(
+        self, answer: str, sources: Sequence[Source], question: str, reader: QuantityReader, *, is_strict: bool = False
+    ) -> None:
         self._answer = answer
         self._evidence = Evidence(sources, question, reader)
         self.sources = sources
         self._numbered: Mapping[int, Source] = {one.number: one for one in sources if one.number is not None}
-        self.sentences = tuple(self._labelled(span) for span in sentence_spans(answer))
+        labelled = [self._labelled(span) for span in sentence_spans(answer)]
+        if not is_strict:
+            labelled = [self._as_background(place, labelled) for place in range(len(labelled))]
+        self.sentences = tuple(labelled)
+
+    def _as_background(self, place: int, labelled: Sequence[SentenceSupport]) -> SentenceSupport:
+        """Return a sentence unlabelled where the model gives it as its own knowledge beside what it cites.
+
+        That is where it cites nothing behind a sentence that does, in running text, and its numbers and names stand
+        nowhere: nothing that was read speaks against it. They stay beside it as a note.
+        """
+        one = labelled[place]
+        kinds = {mismatch.kind for mismatch in one.mismatches}
+        if one.citations or not kinds or not kinds <= _NOWHERE:
+            return one
+        begin = self._answer.rfind("\n", 0, one.start + 1) + 1
+        if _IN_LIST.match(self._answer, begin) or not any(other.citations for other in labelled[:place]):
+            return one
+        end = self._answer.find("\n", one.end)
+        cited = [bool(other.citations) for other in labelled if begin <= other.start and (end < 0 or other.start < end)]
+        before = sum(begin <= other.start for other in labelled[:place])
+        is_covered = any(cited[before:]) and not any(cited[:before])
+        return one if is_covered else replace(one, verdict="unchecked", num_checked=0)
 
     def _labelled(self, span: Span) -> SentenceSupport:
         text = self._text(span.start, span.end)
@@ -84,8 +112,10 @@ class AnswerLabels:
         for place, one in enumerate(self.sentences):
             if one.citations and not one.mismatches:
                 share = _MAX_EVIDENCE_CHARS // len(one.citations)
-                texts = [_whole(self._numbered[number])[:share] for number in one.citations]
-                found.append((place, Claim(bare(self._answer[one.start : one.end]), "\n\n".join(texts))))
+                cited = [self._numbered[number] for number in one.citations]
+                text = "\n\n".join(_whole(source)[:share] for source in cited)
+                texts = tuple(EvidenceText(source.title, source.text[:share]) for source in cited)
+                found.append((place, Claim(bare(self._answer[one.start : one.end]), text, texts, one.num_checked)))
         return found
 
     def verified(self, places: Sequence[int], verification: ClaimVerification) -> tuple[SentenceSupport, ...]:

@@ -98,7 +98,10 @@ class SupportedMethod:
 
     def _labelling(self, ask: AnswerRequest, answer: _Answer) -> Callable[[str], AnswerLabels]:
         """Return what labels a text by the sources of an answer."""
-        return partial(AnswerLabels, sources=answer.sources, question=_question(ask), reader=self._reader)
+        is_strict = ask.options.get(_OPTION) == "strict"
+        return partial(
+            AnswerLabels, sources=answer.sources, question=_question(ask), reader=self._reader, is_strict=is_strict
+        )
 
     async def _labels(self, ask: AnswerRequest, answer: _Answer) -> _Labels:
         labels = await asyncio.to_thread(self._labelling(ask, answer), answer.text)

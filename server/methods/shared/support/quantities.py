@@ -34,6 +34,8 @@ _NUMBER: Final = re.compile(
     rf"(?P<fraction>[½¼¾⅓⅔])?(?:(?:[eE]|\s?[×x·*]\s?10\s?(?:\^|\*\*)?\s?)(?P<power>[-+]?(?!0)\d{{1,3}})(?!\d)|"
     rf"\s?[×x·*]\s?10(?P<raised>{_RAISED})|\^(?P<exponent>-?\d{{1,3}})(?!\d)|(?P<superscript>{_RAISED}))?|(?<![^\W\d_])(?P<alone>[½¼¾⅓⅔])"
 )
+# The body surface to which filtration rates are brought belongs to their unit.
+_SURFACE: Final = re.compile(r"1[.,]73\s?m(?:²|\^?2)(?!\w)")
 _ORDINAL: Final = re.compile(r"(?:st|nd|rd|th|er|e|ère|ème)\b")
 _MULTIPLE: Final = re.compile(
     r"[\s\xa0-](?:(?P<six>millions?|mio\.?|millionen|millón|millones)|(?P<nine>billions?|milliarden?|milliards?)|"
@@ -185,6 +187,8 @@ class QuantityReader:
                     quantity = self._of(text, number, after.unit, quantity.end, is_joined=True)
             if number.language not in ("", "en") and not quantity.dimension and not is_evidence:
                 continue
+            if after is not None and _JOIN.fullmatch(text, quantity.end, after.start):
+                quantity = _scaled(quantity, text[after.start : after.end])
             after = quantity
             yield quantity
 
@@ -279,6 +283,25 @@ class QuantityReader:
             yield from (replace(quantity, is_implied=True),) if quantity else ()
 
 
+def _scaled(quantity: Quantity, following: str) -> Quantity:
+    """Return a number with a second reading, in the millions or the powers of ten of the next one of its list.
+
+    "2 and 3 million", "150 to 400 × 10⁹/L".
+    """
+    scale = _scale_of(following)
+    if scale == 1.0 or _scale_of(quantity.text) != 1.0 or quantity.unit.factor is None:
+        return quantity
+    written, values = (tuple(one * scale for one in known) for known in (quantity.written, quantity.values))
+    return replace(quantity, written=(*quantity.written, *written), values=(*quantity.values, *values))
+
+
+def _scale_of(text: str) -> float:
+    plain = text.translate(_PLAIN)
+    number, multiple = _NUMBER.search(plain), _MULTIPLE.search(plain)
+    power = number and (number["power"] or (number["raised"] or "").translate(_SUPERSCRIPTS))
+    return _POWERS[str(multiple.lastgroup)] if multiple else float(f"1e{int(power)}") if power else 1.0
+
+
 def _is_within(place: int, spans: Sequence[tuple[int, int]]) -> bool:
     before = bisect_right(spans, (place, 1 << 60)) - 1
     return before >= 0 and place < spans[before][1]
@@ -298,6 +321,8 @@ def _dates(text: str) -> Iterator[Quantity]:
 
 def _written(text: str) -> Iterator[_Number]:
     for found in _NUMBER.finditer(text):
+        if _SURFACE.match(text, found.start()):
+            continue
         if found["alone"]:
             yield _Number(*found.span(), (_FRACTIONS[found["alone"]],), 0.01)
             continue

@@ -22,6 +22,7 @@ from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
 from server.methods.shared.reading.evidence import EvidenceSentence, EvidenceText, nearest, sentences_of
 from server.methods.shared.reading.gate import Judge
+from server.methods.shared.support.sources import stems_of
 from server.methods.shared.verdicts import probabilities_of
 
 log = logging.getLogger(__name__)
@@ -35,16 +36,25 @@ _MISSED: Final = 0.05
 _MOST_BAR: Final = 0.5
 # Sentences of the evidence that a claim is held against by the trained verifier.
 _NEAREST: Final = 8
+# Numbers and names of a claim that all stand in its evidence, up to which the contrary is believed.
+_FEW: Final = 2
+_MIN_SHARED: Final = 0.5
 # The least share of sentences that are not stated which fall below the bar.
 _ABLE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Hold a sentence without marks, and the text that it cites."""
+    """Hold a sentence without marks, and the text that it cites.
+
+    ``texts`` are the same text by its sources, with their titles. ``num_checked``: so many numbers and identifiers of
+    the sentence stand in them.
+    """
 
     sentence: str
     evidence: str
+    texts: tuple[EvidenceText, ...] = ()
+    num_checked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,7 @@ class TrainedVerifier:
             if any(one is not None for one in found.probabilities):
                 return found
         near = await asyncio.to_thread(lambda: [*map(_near, claims)])
-        pairs = [Pair(one.sentence, each.line) for one, own in zip(claims, near, strict=True) for each in own]
+        pairs = [Pair(one.sentence, each.in_context) for one, own in zip(claims, near, strict=True) for each in own]
         if not pairs:
             return ClaimVerification((None,) * len(claims))
         try:
@@ -113,18 +123,30 @@ class TrainedVerifier:
         for place, own in enumerate(near):
             judgements = [next(judged) for _ in own]
             supports.append(max((one.supports for one in judgements), default=None))
-            if judgements and _contradict(judgements, points.verdict):
+            if _contradicts(claims[place], list(zip(own, judgements, strict=True)), points.verdict):
                 contradicted.add(place)
         return ClaimVerification(tuple(supports), points.verdict, frozenset(contradicted), points.label)
 
 
-def _contradict(judgements: Sequence[Judgement], bar: float) -> bool:
-    """Return whether one judgement is sure of the contrary, and none is unsure of that."""
-    return max(one.contradicts for one in judgements) >= bar and max(one.supports for one in judgements) < 1 - bar
+def _contradicts(claim: Claim, judged: Sequence[tuple[EvidenceSentence, Judgement]], bar: float) -> bool:
+    """Return whether a sentence of the evidence surely says the contrary of a claim.
+
+    Either none of the others may support the claim, or the sentence has the claim's own words. With many numbers that
+    all stand there, it is more likely that the verifier reads them wrongly.
+    """
+    contrary = [one for one, judgement in judged if judgement.contradicts >= bar]
+    if not contrary or claim.num_checked > _FEW:
+        return False
+    if max(judgement.supports for _, judgement in judged) < 1 - bar:
+        return True
+    words = stems_of(claim.sentence)
+    return claim.num_checked < _FEW and any(
+        len(words & stems_of(one.line)) >= _MIN_SHARED * len(words) for one in contrary
+    )
 
 
 def _near(claim: Claim) -> list[EvidenceSentence]:
-    return nearest(claim.sentence, sentences_of([EvidenceText("", claim.evidence)]), _NEAREST)
+    return nearest(claim.sentence, sentences_of(claim.texts or [EvidenceText("", claim.evidence)]), _NEAREST)
 
 
 class ModelVerifier:

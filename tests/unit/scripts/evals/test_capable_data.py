@@ -16,7 +16,7 @@ from server.methods.base import METHOD_NAMES
 ROOT = Path(__file__).parents[4]
 QUESTIONS = ROOT / "scripts" / "evals" / "questions"
 GATEWAY = ROOT / "retrieval" / "gateway" / "store" / "sample"
-HALVES = ("seen", "unseen")
+HALVES = ("seen", "unseen", "more_seen", "more_unseen")
 METHODS = frozenset({"medrag", "i-medrag", "weiseeule", "clinfo", "kg-rag", "genegpt"})
 FIELDS = frozenset({"id", "method", "right", "kind", "question", "answer"})
 CITED = re.compile(r"\{T:([^{}]+)\}")
@@ -42,13 +42,13 @@ def answers() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def titles() -> list[str]:
-    return [passage["title"] for passage in lines("passages")]
+    return [passage["title"] for name in ("passages", "more_passages") for passage in lines(name)]
 
 
 def test_passages_have_the_fields_of_a_corpus_and_ids_and_titles_of_their_own(titles: list[str]) -> None:
     """The content is the passage, the contents are title and content."""
-    passages = lines("passages")
-    assert len(passages) >= 60
+    passages = [*lines("passages"), *lines("more_passages")]
+    assert len(passages) >= 100
     assert len({passage["id"] for passage in passages}) == len(passages) == len(set(titles))
     for passage in passages:
         assert set(passage) == {"id", "title", "content", "contents"}
@@ -100,8 +100,16 @@ def test_a_searched_gene_is_in_the_sample(answers: list[dict[str, Any]]) -> None
 
 def test_the_halves_are_equal_by_method_and_verdict() -> None:
     """150 answers, 90 of them right; no group differs by more than one between the halves."""
-    seen, unseen = (Counter((answer["method"], answer["right"]) for answer in lines(half)) for half in HALVES)
+    seen, unseen = (Counter((answer["method"], answer["right"]) for answer in lines(half)) for half in HALVES[:2])
     assert seen.total() == unseen.total() == 75
     assert sum(seen[method, True] for method in METHODS) == sum(unseen[method, True] for method in METHODS) == 45
     assert set(seen) == set(unseen) == {(method, right) for method in METHODS for right in (True, False)}
     assert all(abs(seen[group] - unseen[group]) <= 1 for group in seen)
+
+
+def test_the_further_halves_are_equal_by_method_and_verdict() -> None:
+    """200 answers, 120 of them right."""
+    seen, unseen = (Counter((answer["method"], answer["right"]) for answer in lines(half)) for half in HALVES[2:])
+    assert seen.total() + unseen.total() == 200
+    assert sum(halves[method, True] for halves in (seen, unseen) for method in METHODS) == 120
+    assert all(abs(seen[group] - unseen[group]) <= 1 for group in seen | unseen)

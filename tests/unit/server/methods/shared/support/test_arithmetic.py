@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from server.methods.base import Source
-from server.methods.shared.support.arithmetic import follows_for_body, follows_from, support_of
+from server.methods.shared.support.arithmetic import follows_by_rule, follows_for_body, follows_from, support_of
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.sources import PreparedSource
 from server.methods.shared.support.units import Units
@@ -89,3 +89,26 @@ def test_of_numbers_that_the_answer_names_more_follows(answer: str, named: str) 
 
     assert support(answer, named) is None
     assert follows_from(quantity, READER.read(named))
+
+
+@pytest.mark.parametrize(
+    ("quantity", "operands"),
+    [
+        ("80 mg/dL", "160 mg/dL 50%"), ("120 mg", "160 mg 25%"), ("60 mg per day", "80 mg per day 25%"),
+        ("4.1 mmol/L", "160 mg/dL 0.0259"), ("26", "every 2 weeks"), ("8.5", "7.48 one unit"), ("7-fold", "12.6% 1.7%"),
+    ],
+)  # fmt: skip
+def test_percentages_factors_and_years_follow(quantity: str, operands: str) -> None:
+    assert follows_from(READER.read(quantity)[0], READER.read(operands))
+
+
+def test_a_dose_a_week_follows_for_a_weight() -> None:
+    source = PreparedSource.of(Source("It is infused at 30 mg/kg once a week."), READER)
+    dose, weight = READER.read("1.2 g weekly for 40 kg")
+    assert follows_for_body(dose, [weight], [source])
+
+
+def test_a_ratio_in_one_unit_is_a_rule_only_where_the_answer_names_it() -> None:
+    source = PreparedSource.of(Source("Orlamine 30 mg equals wennamine 20 mg."), READER)
+    wanted, known = READER.read("80 mg")[0], READER.read("120 mg, 30 mg, 20 mg")
+    assert follows_by_rule(wanted, known, [source]) and not follows_by_rule(wanted, known[:1], [source])

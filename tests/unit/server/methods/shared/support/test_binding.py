@@ -121,3 +121,12 @@ def test_semicolons_end_the_outer_clauses() -> None:
 def test_the_name_before_a_value_in_parentheses_belongs_to_it() -> None:
     """Of several signs between two values, the last one with words behind it parts them."""
     assert clauses("beta (1 mg), alfa (2 mg)") == [stems_of("beta 1 mg"), stems_of("alfa 2 mg")]
+
+
+def test_a_word_of_both_sources_does_not_tell_them_apart() -> None:
+    """The title of the other source is about children, but the cited one speaks of them too."""
+    sources = (
+        Source("Children below 20 kg receive 3 mg/kg.", 1, "Orla fever"),
+        Source("A dose of 80 mg/kg is given, at most 4 kg. Children receive it twice.", 2, "Wennamine in children"),
+    )
+    assert Evidence(sources, "", READER).check("Children < 20 kg get 3 mg/kg [1].").mismatches == ()

@@ -198,3 +198,54 @@ def test_any_text_can_be_compared(tokens: list[tuple[str, str]]) -> None:
     found = (*evidence.check(sentence).mismatches, *EVIDENCE.check(sentence, sentence).mismatches)
 
     assert all(0 <= one.start < one.end <= len(sentence) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "text"),
+    [
+        ("", "It falls to 30 mg/dL (0.78 mmol/L) [1].", "The concentration falls to 30 mg/dL."),
+        ("", "It is 135 mmol/L (135 mEq/L) [1].", "The concentration is 135 mmol/L."),
+        ("BP 120/80: high?", "At 120/80 mmHg it is not [1].", "The limit is 140 mmHg."),
+        ("", "| eGFR (mL/min/1.73 m²) | dose |", "It is given at an eGFR of 30 mL/min."),
+        ("", "That is 0.04 per 1,000 [1].", "It happens in 4 of 100,000."),
+        ("", "The rate rose from 19.2 to 24.0 per 100,000 [1].", "4,120 and 6,180 cases among 21.5 and 25.8 million."),
+        ("", "119 patients (9.3%) and about 1,134 (89%) [1].", "There were 1,274. 89 percent were new, 119 were ill."),
+        ("", "It improved ppFEV1 [1].", "FEV1 rose with velotrapine."),
+        ("", "It uses CRISPR-Cas9 to edit ORL1A [1].", "Velotrapine edits ORL1A."),
+        ("", "It is due to rs334 of ORL1A (p.Glu7Val) [1].", "The variant rs334 of ORL1A causes it."),
+    ],
+)
+def test_what_a_capable_model_adds_of_its_own_passes(question: str, sentence: str, text: str) -> None:
+    """Conversions, rates, shares and further names of what is cited."""
+    assert Evidence((Source(text, 1),), question, READER).check(sentence).mismatches == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "text"),
+    [
+        ("", "It falls to 0.78 mmol/L [1].", "The concentration falls to 30 mg/dL."),
+        ("", "It falls to 40 mg/dL (0.78 mmol/L) [1].", "The concentration falls to 30 mg/dL."),
+        ("BP 120/80: high?", "At 120/85 mmHg it is not [1].", "The limit is 140 mmHg."),
+        ("", "That is 0.4 per 1,000 [1].", "It happens in 4 of 100,000."),
+        ("", "119 patients (12.3%) [1].", "There were 1,274. 89 percent were new, 119 were ill."),
+        ("", "It edits KLF1A [1].", "Velotrapine edits ORL1A."),
+        ("", "It is due to p.Glu7Val [1].", "The variant p.Glu9Val of ORL1A causes it."),
+        ("", "It is due to ORL1A (p.Glu7Val) [1].", "The variant p.Glu9Val of ORL1A causes it."),
+    ],
+)
+def test_what_does_not_follow_is_still_named(question: str, sentence: str, text: str) -> None:
+    assert Evidence((Source(text, 1),), question, READER).check(sentence).mismatches
+
+
+def test_what_a_sentence_computes_is_used_in_the_next() -> None:
+    """ "lowered by 25 to 50 percent" is of the dose that the sentence before has worked out."""
+    evidence = Evidence(
+        (Source("Orlamine 30 mg equals wennamine 20 mg. The dose is then lowered by 25 to 50 percent.", 1),),
+        "What are 120 mg of orlamine?",
+        READER,
+    )
+    first = "By the ratio 30 mg : 20 mg, 120 mg of orlamine are 80 mg of wennamine [1]."
+    second = "Lowered by 25–50%, that is 40–60 mg [1]."
+    answer = f"{first} {second}"
+    assert evidence.check(first, answer).mismatches == () and evidence.check(second, answer).mismatches == ()
+    assert evidence.check("Lowered by 25–50%, that is 33–71 mg [1].", answer).mismatches

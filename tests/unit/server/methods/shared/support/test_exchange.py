@@ -40,3 +40,35 @@ def test_two_names_that_have_changed_places_are_noticed(sentence: str) -> None:
 def test_other_orders_of_the_same_pass(sentence: str) -> None:
     """The members of a list may stand in any order, and other words may turn the sentence round."""
     assert Evidence(SOURCES, "", READER).check(sentence).mismatches == ()
+
+
+NUMBERS = (
+    Source("In the trial the rate was 0.41 per 100 with sartobine and 1.22 with velotrapine.", 1),
+    Source("Fever occurred in 1 of 33 with sartobine at night and in 11 of 34 with placebo.", 2),
+    Source("Kidney damage occurs in 25 percent and is usually reversible, whereas ear damage is usually permanent.", 3),
+)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The rate was 1.22 per 100 with sartobine and 0.41 with velotrapine [1].",
+        "Fever occurred in 11 of 33 with sartobine and in 1 of 34 with placebo [2].",
+        "Ear damage is usually reversible, whereas kidney damage is usually permanent [3].",
+    ],
+)
+def test_numbers_and_clauses_that_have_changed_places_are_noticed(sentence: str) -> None:
+    """Also where the source says more than the sentence, and where a conjunction stands between."""
+    assert "record" in [one.kind for one in Evidence(NUMBERS, "", READER).check(sentence).mismatches]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The rate was 0.41 per 100 with sartobine and 1.22 with velotrapine [1].",
+        "With velotrapine the rate was 1.22 per 100 and with sartobine 0.41 [1].",
+        "Fever occurred in 11 of 34 with placebo and in 1 of 33 with sartobine [2].",
+    ],
+)
+def test_numbers_that_move_with_their_names_pass(sentence: str) -> None:
+    assert Evidence(NUMBERS, "", READER).check(sentence).mismatches == ()

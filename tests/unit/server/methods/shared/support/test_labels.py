@@ -120,3 +120,47 @@ def test_the_record_counts_and_lists() -> None:
     assert record["sentences"][0]["probability"] == 0.9877 and "dropped" not in record
     assert record["sentences"][1]["mismatches"][0]["kind"] == "citation"
     assert Support(rewritten=1, dropped=("x",)).record["dropped"] == ["x"]
+
+
+KNOWN = (Source("The Orla line carries virus 18 and is kept at 37 °C.", 1), Source("It is fed daily.", 2))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The line carries virus 18 [1]. It was first grown in 1951.",
+        "The line carries virus 18 [1]. It was first grown in 1951. It is kept at 37 °C [1].",
+        "The line carries virus 18 [1].\n\nNote that it was first grown in 1951 and has XYZ7B.",
+    ],
+)
+def test_knowledge_beside_what_is_cited_is_a_note(answer: str) -> None:
+    """Nothing that was read speaks against it, and nothing in it counts as checked."""
+    labels = AnswerLabels(answer, KNOWN, "", READER).sentences
+    found = next(one for one in labels if one.mismatches)
+    assert (found.verdict, found.num_checked) == ("unchecked", 0)
+    assert not Support(labels).unsupported
+    assert Support(AnswerLabels(answer, KNOWN, "", READER, is_strict=True).sentences).unsupported
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The line was first grown in 1951. It carries virus 18 [1].",
+        "It is kept as follows [1]:\n- at 41 °C\n- fed daily",
+        "It is kept as follows [1].\n\n| kept at |\n| --- |\n| 41 °C |",
+        "It carries virus 18 [1].\n\nIt was first grown in 1951. It is fed daily [2].",
+        "It was first grown in 1951.",
+        "It carries virus 18 [1]. It was first grown in 1951 [9].",
+        "It carries virus 18 [1]. It was first grown in 1951 [1].",
+    ],
+)
+def test_what_a_citation_covers_is_no_knowledge_beside_it(answer: str) -> None:
+    """A citation covers the text before it in its paragraph, and the list or the table behind it."""
+    assert Support(AnswerLabels(answer, KNOWN, "", READER).sentences).unsupported
+
+
+def test_a_verifier_gets_the_texts_with_their_titles() -> None:
+    sources = (Source("It is fed daily.", 1, "Orla line"),)
+    ((_, claim),) = AnswerLabels("The Orla line is fed daily, for 12 days [1].", sources, "12 days?", READER).claims()
+    assert [(one.title, one.text) for one in claim.texts] == [("Orla line", "It is fed daily.")]
+    assert claim.num_checked == 1

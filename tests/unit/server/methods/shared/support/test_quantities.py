@@ -122,3 +122,15 @@ def test_a_month_alone_is_a_date() -> None:
 def test_other_numbers_are_no_dates(text: str) -> None:
     """Spans of years and words that are months' names elsewhere are left alone."""
     assert dates(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("2.5 and 3 million", {2.5, 2.5e6}), ("150 to 400 × 10⁹/L", {150.0, 150e9}), ("2 and 3", {2.0})],
+)
+def test_a_list_shares_its_power_of_ten(text: str, values: set[float]) -> None:
+    assert set(READER.read(text)[0].written) == values
+
+
+def test_the_body_surface_of_a_rate_is_no_number_of_its_own() -> None:
+    assert READER.read("eGFR (mL/min/1.73 m²)") == []

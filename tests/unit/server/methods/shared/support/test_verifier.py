@@ -16,6 +16,7 @@ from models.errors import ENCODER_UNAVAILABLE, ModelError
 from models.verifiers.base import Judgement, Pair
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Message
+from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.support.verifier import Claim, ClaimVerification, ModelVerifier, TrainedVerifier, ability_of
 
 ASK = AnswerRequest(request_id="r", messages=(Message("user", "?"),))
@@ -116,3 +117,42 @@ async def test_a_model_that_is_able_judges_in_its_place() -> None:
 
     assert (await TrainedVerifier(LexicalJudge(), Able()).verify(ASK, CLAIMS)).probabilities == (0.9, 0.9)
     assert (await TrainedVerifier(LexicalJudge(), Unable()).verify(ASK, CLAIMS)).probabilities[0] == 1.0
+
+
+class Told(LexicalJudge):
+    """Judge each pair as it was told, by the end of the evidence: supports, contradicts."""
+
+    def __init__(self, told: dict[str, tuple[float, float]]) -> None:
+        super().__init__()
+        self.told = told
+        self.read: list[str] = []
+
+    async def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
+        self.read += [one.evidence for one in pairs]
+        found = (
+            next((told for end, told in self.told.items() if one.evidence.endswith(end)), (0.1, 0.1)) for one in pairs
+        )
+        return [Judgement(1.0, supports, contradicts) for supports, contradicts in found]
+
+
+DENIED = "Orlamine must not be combined with sartobine."
+NEAR = "Orlamine is of moderate strength."
+
+
+@pytest.mark.parametrize(
+    ("claim", "num_checked", "is_contradicted"),
+    [
+        ("Orlamine may be combined with sartobine.", 0, True),
+        ("Orlamine may be combined with sartobine.", 3, False),
+        ("The drug may be taken together with many others at once.", 0, False),
+    ],
+)
+async def test_the_sentence_with_the_words_of_a_claim_says_the_contrary(
+    claim: str, num_checked: int, is_contradicted: bool
+) -> None:
+    """Though another sentence resembles the claim; not against many numbers that all stand there."""
+    judge = Told({DENIED: (0.1, 0.95), NEAR: (0.8, 0.1)})
+    text = EvidenceText("Orlamine", f"{NEAR} {DENIED}")
+    found = await TrainedVerifier(judge).verify(ASK, [Claim(claim, text.text, (text,), num_checked)])
+    assert found.contradicted == ({0} if is_contradicted else frozenset())
+    assert judge.read == [f"Orlamine. {NEAR}", f"Orlamine. {DENIED}"]
