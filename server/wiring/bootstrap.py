@@ -28,10 +28,9 @@ from server.evidence.graph import GraphLocation, GraphService, Spoke
 from server.evidence.keywords import KeywordService
 from server.evidence.literature import LiteratureService
 from server.evidence.messages import MessageKinds, message_kinds
-from server.evidence.names import GraphNames
+from server.evidence.names import GraphNames, QueryNames
 from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
-from server.evidence.query_names import QueryNames
 from server.evidence.site_tools.look_ups import PassagesWithTools, SiteTools
 from server.evidence.verifier import VerifierService, verifier_service
 from server.methods.auto import Auto

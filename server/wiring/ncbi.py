@@ -44,7 +44,7 @@ from server.auth.authentication import ApiKeyLookup
 from server.egress.policy import EgressPolicy
 from server.egress.recognition.vocabulary import PERSON_NAMES
 from server.egress.router import Destination, DestinationPair, Destinations, Egress, Knowledge
-from server.evidence.query_names import QueryNames
+from server.evidence.names import QueryNames
 from server.settings.loading import SettingsInvalid, audit_path, gateway_dir, graphs_dir, variable_name, xdg_dir
 from server.settings.schema import Settings
 from server.settings.server import is_loopback

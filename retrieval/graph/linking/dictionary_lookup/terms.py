@@ -12,6 +12,7 @@ import tempfile
 import unicodedata
 import zipfile
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,6 +101,7 @@ def _store(path: Path, columns: dict[str, NDArray[Any]]) -> None:
         raise
 
 
+@lru_cache(maxsize=1)
 def _indexed(terminology: Terminology) -> dict[str, NDArray[Any]]:
     builder = TableBuilder()
     words: set[str] = set()

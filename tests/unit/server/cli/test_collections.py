@@ -12,7 +12,7 @@ def test_it_tells_licence_command_and_resume_of_each(capsys: pytest.CaptureFixtu
     assert main(["collections"]) == 0
 
     told = capsys.readouterr().out
-    assert "arrowhead gateway import pubmed" in told
+    assert "arrowhead collections add pubmed" in told
     assert told.count("  licence  ") == told.count("  resume   ") >= 5
     assert "  time " not in told
 
@@ -22,3 +22,8 @@ def test_it_tells_licence_command_and_resume_of_each(capsys: pytest.CaptureFixtu
 )
 def test_a_time_is_told_in_a_unit_that_fits(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_files_of_an_unlisted_collection_are_refused_with_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["collections", "add", "nowhere", "some.zip"]) == 2
+    assert "dailymed" in capsys.readouterr().err
