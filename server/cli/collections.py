@@ -23,9 +23,9 @@ def collections(
     context: typer.Context,
     time: Annotated[bool, typer.Option("--time", help="measure this machine for some seconds first")] = False,
     config: ConfigFile = None,
-) -> None:
+) -> int:
     if context.invoked_subcommand is not None:
-        return
+        return 0
     from server.evidence import collections as listed
 
     pace = _measured(config) if time else None
@@ -42,6 +42,7 @@ def collections(
             f"Measured now: {pace.articles:,.0f} articles a second into the gateway's store, shorter than PubMed's own,"
         )
         print(f"and {pace.tokens:,.0f} tokens a second into vectors, which take most of a namespace's time.")
+    return 0
 
 
 @app.command(help="take in files of one; the same command goes on after a stop")
