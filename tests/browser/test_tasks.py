@@ -86,6 +86,7 @@ def institution(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Institutio
 @pytest.fixture
 def person(institution: Institution, page: Any, request: pytest.FixtureRequest) -> Iterator[Person]:
     """Signed in, before anything else was pressed; what was pressed at the end is what the guide says."""
+    page.set_default_timeout(300_000)  # a review beside other work takes minutes
     page.goto(institution.url)
     page.locator("#key").fill(institution.key)
     page.locator("#key").press("Enter")
