@@ -43,6 +43,11 @@ class StoredReviews:
         self._seal = seal
         self._now = now
 
+    @property
+    def is_sealed(self) -> bool:
+        """Return whether nothing of a review may be written down that is not encrypted."""
+        return self._seal is not None
+
     def create(self, owner: str, question: str, model: str, fields: Mapping[str, Any]) -> ReviewDocument:
         """Store a new review.
 

@@ -15,7 +15,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_egress_proof.py": ("server/cli/egress.py",),
     "tests/http/test_review_documents.py": (
         "server/api/reviews/routes.py",
-        "server/api/reviews/runs.py",
         "server/api/reviews/schemas.py",
     ),
     "tests/http/test_messages.py": ("server/api/messages/routes.py",),

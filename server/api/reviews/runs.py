@@ -30,11 +30,15 @@ _Missing = Sequence[tuple[Column, EvidenceRow]]
 
 
 @dataclass(slots=True)
-class _Progress:
-    """Tell a job how far the run is; ``usual_s`` is how long the run before took, 0 where there was none."""
+class RunProgress:
+    """Tell a job how far the run is; ``usual_s`` is how long the run before took, 0 where there was none.
+
+    ``tells_text``: steps and answer too, which a queue that servers share writes down while the job runs.
+    """
 
     job: Job
     usual_s: float
+    tells_text: bool = True
     began: float = field(default_factory=time.monotonic)
     steps: list[str] = field(default_factory=list)
     text: str = ""
@@ -48,8 +52,9 @@ class _Progress:
             case Step(text=text, counts=counts):
                 self.steps.append(text)
                 flow = (self.job.progress or {}).get("flow") or {}
-                self.job.report({"steps": list(self.steps), "flow": {**flow, **counts}})
-            case TextDelta(text=text, channel="answer"):
+                steps = list(self.steps) if self.tells_text else []
+                self.job.report({"steps": steps, "flow": {**flow, **counts}})
+            case TextDelta(text=text, channel="answer") if self.tells_text:
                 self.text += text
                 self.job.report({"text": self.text})
 
@@ -84,7 +89,8 @@ class ReviewWork:
 
     async def _run(self, job: Job) -> dict[str, Any]:
         before = await self._result()
-        progress = _Progress(job, before.runs[-1].seconds if before.runs else 0.0)
+        usual_s = before.runs[-1].seconds if before.runs else 0.0
+        progress = RunProgress(job, usual_s, tells_text=not self.services.reviews.is_sealed)
         head = TraceHead(job.id.replace("job-", "review-"), self.served.id, self.owner, int(time.time()))
         ask = self._ask(head.id)
         answers = Answers(self.services, self.served, [ask], head)
