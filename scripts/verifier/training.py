@@ -43,7 +43,7 @@ class Plan:
     falls over the last ``decay`` share of a cycle.
     """
 
-    cycles: int = 5
+    cycles: int = 8
     seed: int = 7
     rate: float = 1e-4
     warm_up: int = 44

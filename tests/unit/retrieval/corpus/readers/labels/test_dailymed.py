@@ -10,6 +10,7 @@ import pytest
 
 from retrieval.corpus.items import ParsedDocument, SkippedRecord
 from retrieval.corpus.readers.labels.dailymed import read
+from retrieval.corpus.readers.office.package import ARCHIVE
 from retrieval.corpus.readers.registry import READERS, guess_reader
 from retrieval.errors import DocumentUnreadable
 
@@ -78,12 +79,14 @@ def test_archives_within_an_archive_are_read_and_what_is_no_label_is_skipped(tmp
 def test_an_archive_without_labels_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "release.zip"
     path.write_bytes(content)
-
     with pytest.raises(DocumentUnreadable):
-        list(
-            READERS["dailymed"](
-                path,
-            )
-        )
+        list(READERS["dailymed"](path))
+
+
+def test_an_archive_of_other_files_is_none_of_labels(tmp_path: Path) -> None:
+    path = tmp_path / "papers.zip"
+    path.write_bytes(_zipped({"a.xml": b"<article/>", "b.txt": b"no label"}))
+    assert guess_reader(path) == ARCHIVE
+    path.write_bytes(b"PK\x03\x04 damaged")
     with pytest.raises(DocumentUnreadable):
         guess_reader(path)
