@@ -19,6 +19,8 @@ from scripts.verifier.scoring import Judge, Judged, given, told
 Logits = NDArray[np.float32]
 _TEMPERATURES: Final = np.exp(np.linspace(np.log(0.4), np.log(4.0), 120))
 _BARS: Final = np.round(np.arange(0.02, 0.99, 0.01), 2)
+# A sentence may be labelled from a far smaller probability on.
+_LABEL_BARS: Final = np.concatenate([[0.001, 0.002, 0.005, 0.01], _BARS])
 # The error rates for which the points are chosen.
 QUOTED_WRONGLY: Final = 0.4
 ANSWERED_WRONGLY: Final = 0.15
@@ -66,8 +68,8 @@ def label_bar(groups: Sequence[Judged]) -> float:
         for row, verdict in zip(one.probabilities, one.group.verdicts, strict=True)
         if verdict == 0
     ]
-    fits = [bar for bar in _BARS if _share(np.array(rows) < bar) <= FALSELY_LABELLED]
-    return float(max(fits, default=_BARS[0]))
+    fits = [bar for bar in _LABEL_BARS if _share(np.array(rows) < bar) <= FALSELY_LABELLED]
+    return float(max(fits, default=_LABEL_BARS[0]))
 
 
 def relevance_bar(

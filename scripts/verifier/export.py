@@ -129,7 +129,7 @@ def _calibrated(verifier: CrossEncoderVerifier, data: Path) -> dict[str, Any]:
     return {
         "temperatures": {"relevance": round(fitted.relevance, 3), "verdict": round(fitted.verdict, 3)},
         "told": [round(one, 3) for one in fitted.told],
-        "points": {name: {"bar": round(bar, 2), "chosen": chosen} for name, (bar, chosen) in points.items()},
+        "points": {name: {"bar": round(bar, 3), "chosen": chosen} for name, (bar, chosen) in points.items()},
         "figures": _figures(found, points["verdict"][0]),
     }
 
