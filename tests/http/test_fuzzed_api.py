@@ -19,5 +19,5 @@ def test_no_described_request_is_a_server_error_and_replies_are_as_described(cap
     said = capfd.readouterr().out
     made = re.search(r"([\d,]+) generated", said)
     assert status == 0 and made, said
-    assert int(made[1].replace(",", "")) > 10  # how many there are in the time is the machine's affair
+    assert int(made[1].replace(",", "")) > 0  # how many there are in the time is the machine's affair
     assert re.search(r"Fuzzing \(in ", said) and "No issues found" in said

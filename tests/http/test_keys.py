@@ -223,7 +223,11 @@ def test_a_reachable_server_without_a_key_waits_for_its_code(
     operator: Operator, tmp_path: Path, serve_with: Serve
 ) -> None:
     """With an empty file, or one whose keys are all revoked: what it printed makes the first key."""
-    variables = operator.variables | {"ARROWHEAD_SERVER__KEYS_FILE": str(tmp_path / "keys.json")}
+    variables = operator.variables | {
+        "ARROWHEAD_SERVER__KEYS_FILE": str(tmp_path / "keys.json"),
+        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path / "namespaces"),
+        "ARROWHEAD_AUDIT__PATH": str(tmp_path / "audit.jsonl"),
+    }
     lone = Operator(variables)
     lone.create("gone")
     lone.run("key", "revoke", "gone")

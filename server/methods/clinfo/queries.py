@@ -192,7 +192,10 @@ def clauses_in(question: str, linked: Linked | None = None) -> tuple[Clause, ...
     for mention in (*linked.mentions, *linked.concepts) if linked else ():
         written = question[mention.start : mention.end]
         names = [written, mention.node.name, *mention.node.synonyms]
-        clean = tuple(dict.fromkeys(name for name in map(clean_name, names) if name))[:_MAX_NAMES]
+        unique: dict[str, str] = {}
+        for name in filter(None, map(clean_name, names)):
+            unique.setdefault(name.casefold(), name)
+        clean = tuple(unique.values())[:_MAX_NAMES]
         if clean:
             spans.append((mention.start, mention.end, Clause(clean, linked=True)))
     at = 0
@@ -277,8 +280,9 @@ def narrowed(query: Query) -> Query | None:
 
 
 def words_to_spell(query: Query) -> tuple[str, ...]:
-    """Return the words of a query that may be misspelled; of a text of the request none."""
-    return tuple(dict.fromkeys(word for one in query.clauses for name in one.names for word in _LETTERS.findall(name)))
+    """Return the words of a query that may be misspelled: none of a vocabulary, nor of a text of the request."""
+    names = [name for one in query.clauses if not one.linked for name in one.names]
+    return tuple(dict.fromkeys(word for name in names for word in _LETTERS.findall(name)))
 
 
 def respelled(query: Query, spellings: Mapping[str, str]) -> Query | None:
