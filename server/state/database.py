@@ -11,7 +11,7 @@ import logging
 import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -290,6 +290,7 @@ class DatabaseConnection:
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self._connection = connection
+        self._is_locking = False
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
         with _failures():
@@ -310,7 +311,8 @@ class DatabaseConnection:
         with _failures():
             if wait_s <= 0:
                 found = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (number,)).fetchone()
-                return found is not None and bool(found[0])
+                self._is_locking = found is not None and bool(found[0])
+                return self._is_locking
             wait = str(max(_MIN_LOCK_MS, round(wait_s * 1000)))
             try:
                 self._connection.execute("SELECT set_config('lock_timeout', %s, false)", (wait,))
@@ -318,9 +320,16 @@ class DatabaseConnection:
             except LockNotAvailable:
                 return False
             self._connection.execute("SELECT set_config('lock_timeout', '0', false)")
+            self._is_locking = True
             return True
 
     def close(self) -> None:
+        """Close the connection; a lock is free at once, not only when PostgreSQL has noticed the end."""
+        from psycopg import Error
+
+        if self._is_locking and not self._connection.closed:
+            with suppress(Error):
+                self._connection.execute("SELECT pg_advisory_unlock_all()")
         self._connection.close()
 
 

@@ -49,12 +49,16 @@ export function forgetWork() {
   draw();
 }
 
+let begun = false;
+
 function look(after) {
   clearTimeout(timer);
   timer = setTimeout(async () => {
     try {
       jobs = (await get("/v1/jobs")).data.slice(0, SHOWN);
-      if (localStorage.getItem(LOOKED) === null) localStorage.setItem(LOOKED, String(newest()));
+      // What was there at the first look is no news; without any, nothing is kept of a key that may have signed out.
+      if (!begun && newest() && localStorage.getItem(LOOKED) === null) localStorage.setItem(LOOKED, String(newest()));
+      begun = true;
     } catch {
       // A server that is away: the screens say so.
     }
