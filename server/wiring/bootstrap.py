@@ -114,6 +114,7 @@ def build_services(
     lifecycle = _lifecycle(settings, card, lambda: _observed(make(card, _options(settings, namespaces)), observability))
     is_able = card.is_general and settings.verifier.served_model == "auto"
     of_model = ModelVerifier(lifecycle) if is_able else None
+    ending = (of_model.close,) if of_model else ()
     labelling = TrainedVerifier(evidence.verifier, of_model) if card.is_general else None
     methods = _methods(settings, lifecycle, evidence, labelling)
     ncbi.begin()
@@ -133,13 +134,7 @@ def build_services(
             verifier=evidence.verifier,
             egress=ncbi.egress,
             key_lookup=opened.key_lookup,
-            closers=(
-                *((of_model.close,) if of_model else ()),
-                *state.closers,
-                *ncbi.closers,
-                *observability.closers,
-                *evidence.closers,
-            ),
+            closers=(*ending, *state.closers, *ncbi.closers, *observability.closers, *evidence.closers),
             observability=observability,
         )
     )

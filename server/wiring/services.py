@@ -128,11 +128,8 @@ class Services:
         self.changes = CorpusChanges(
             namespaces, ReadOptions(), components.egress, {JOB_KIND: self.vector_stores.perform}
         )
-        chosen = components.settings.retrieval
-        followed = Followed(namespaces, components.retrieval.jobs, chosen.encoder, chosen.max_upload_bytes)
-        self.folders = FolderFollower(chosen.followed, followed)
-        secrets = [key.get_secret_value() for key in components.settings.server.api_keys]
-        self.key_lookup = components.key_lookup or ApiKeyLookup(secrets)
+        self.folders = _folder_follower(components)
+        self.key_lookup = components.key_lookup or _keys_of(components.settings)
         self.first_key = first_key(self.settings.server, self.key_lookup)
         self.rates = components.rates
         self.access = NamespaceAccess(components.retrieval.namespaces)
@@ -381,6 +378,16 @@ def admission_limits(settings: Settings) -> AdmissionLimits:
 def _may_use(principal: Principal, served: ServedModel) -> bool:
     """Return whether a key may use a model; Auto chooses among the methods of the key."""
     return served.name == AUTO or principal.may_use(served.name)
+
+
+def _folder_follower(components: Components) -> FolderFollower:
+    retrieval, chosen = components.retrieval, components.settings.retrieval
+    followed = Followed(retrieval.namespaces, retrieval.jobs, chosen.encoder, chosen.max_upload_bytes)
+    return FolderFollower(chosen.followed, followed)
+
+
+def _keys_of(settings: Settings) -> ApiKeyLookup:
+    return ApiKeyLookup([key.get_secret_value() for key in settings.server.api_keys])
 
 
 def _served(components: Components) -> dict[str, ServedModel]:

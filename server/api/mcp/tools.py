@@ -71,6 +71,7 @@ def tools_for(request: Request) -> dict[str, McpTool]:
 def _tools() -> list[McpTool]:
     text = {"type": "string", "minLength": 1, "maxLength": 4000}
     names = {"type": "array", "items": {"type": "string"}, "maxItems": 64, "description": "by default all"}
+    pieces = {"type": "array", "minItems": 1, "items": _PIECE}
     return [
         McpTool(
             "search",
@@ -98,9 +99,7 @@ def _tools() -> list[McpTool]:
         McpTool(
             "verify",
             "Tell whether texts or stored passages support or contradict a claim, and quote the sentence that decides",
-            _schema(
-                {"claim": text, "evidence": {"type": "array", "minItems": 1, "items": _PIECE}}, "claim", "evidence"
-            ),
+            _schema({"claim": text, "evidence": pieces}, "claim", "evidence"),
             _verify,
         ),
         McpTool(
