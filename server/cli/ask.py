@@ -37,7 +37,7 @@ _TIMEOUT_S = 900.0
 class Question:
     """Hold one question and its destination.
 
-    ``model`` None takes ``method`` over the served model. ``url`` None answers in this process.
+    ``model`` None takes GeneGPT over the served model. ``url`` None answers in this process.
     """
 
     text: str
@@ -46,7 +46,6 @@ class Question:
     url: str | None = None
     key: str | None = None
     options: dict[str, Any]
-    method: str = "genegpt"
 
 
 @with_setting_flags(_FLAGS)
@@ -202,20 +201,6 @@ def options_of(texts: Sequence[str]) -> dict[str, Any]:
     return dict(map(_option, texts))
 
 
-def record_of(question: Question, settings: Settings) -> dict[str, Any]:
-    """Return the record of one answer, as in a trace, and print nothing of it.
-
-    Raises:
-        ArrowheadError: the server, the engine or the method failed or refused the request.
-    """
-    import asyncio
-
-    if question.url:
-        return _record_there(question)[1]
-    question, settings = _prepared(question, settings)
-    return asyncio.run(_record_here(question, settings))
-
-
 def _option(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals:
@@ -261,19 +246,6 @@ async def _answer_here(question: Question, settings: Settings) -> None:
         await _answer(question, services, served, request)
 
 
-async def _record_here(question: Question, settings: Settings) -> dict[str, Any]:
-    from server.tape import use
-    from server.traces import TraceRecorder
-
-    async with _loaded(question, settings) as (_, served, request):
-        recorder = TraceRecorder(request)
-        use(recorder.tape)
-        async with aclosing(served.method.answer(request)) as events:
-            async for event in events:
-                recorder.feed(event)
-        return recorder.record()
-
-
 @asynccontextmanager
 async def _loaded(
     question: Question, settings: Settings, recorded: AnswerRequest | None = None
@@ -305,7 +277,7 @@ def _checked(
     from server.auth.authentication import OPERATOR
     from server.methods.base import AnswerRequest, Message, Sampling
 
-    served = services.find(question.model or f"{services.lifecycle.card.name}:{question.method}", OPERATOR)
+    served = services.find(question.model or f"{services.lifecycle.card.name}:genegpt", OPERATOR)
     if recorded is not None:
         return served, recorded
     request = AnswerRequest(
@@ -393,7 +365,7 @@ def _print_answer(choice: dict[str, Any], references: Sequence[dict[str, Any]]) 
 
 def _default_model(base: str, question: Question) -> str:
     served: list[str] = [model["id"] for model in _call(f"{base}/v1/models", question.key)["data"]]
-    return next((name for name in served if name.endswith(f":{question.method}")), served[0])
+    return next((name for name in served if name.endswith(":genegpt")), served[0])
 
 
 def _call(url: str, key: str | None, body: dict[str, Any] | None = None) -> Any:

@@ -60,10 +60,6 @@ def import_files(
     release: Annotated[
         str, typer.Option(help="the graph's own word for its version; default: a digest", show_default=False)
     ] = "",
-    synonyms: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="further names: OBO, HGNC, MeSH, DrugBank's vocabulary, a table"),
-    ] = None,
     encoder: Annotated[str, typer.Option(help="default: retrieval.encoder", show_default=False)] = "",
     config: ConfigFile = None,
     data: DataFolder = None,
@@ -86,7 +82,7 @@ def import_files(
     check_name(name)
     if name == SHIPPED:
         return _wrong(f"{SHIPPED!r} is the graph that comes with the program; choose another name")
-    order = ImportRequest(kind=kind, files=tuple(files), name=name, release=release, synonyms=tuple(synonyms or ()))
+    order = ImportRequest(kind=kind, files=tuple(files), name=name, release=release)
     with _progress_status(name) as report_progress:
         built = build_graph(_root(data, settings), order, load_graph_encoder(settings, encoder), report_progress)
     _say(name, built)

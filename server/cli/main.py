@@ -28,7 +28,6 @@ from server.cli import (
     keys,
     models,
     namespaces,
-    review,
     search,
     verify,
 )
@@ -80,7 +79,6 @@ def _application() -> typer.Typer:
     app.add_typer(collections.app, name="collections")
     app.command("search", help="search namespaces", cls=search.SearchCommand)(search.search)
     app.command("verify", help="hold each sentence of a text against evidence")(verify.verify)
-    app.add_typer(review.app, name="review")
     app.add_typer(graph.app, name="graph")
     app.add_typer(keys.app, name="key")
     app.add_typer(gateway.app, name="gateway")

@@ -146,7 +146,3 @@ def models_dir(settings: Settings) -> Path:
 
 def namespaces_dir(settings: Settings) -> Path:
     return settings.retrieval.data_dir or xdg_dir("data") / "namespaces"
-
-
-def reviews_dir() -> Path:
-    return xdg_dir("data") / "reviews"

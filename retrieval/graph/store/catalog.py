@@ -28,7 +28,6 @@ from retrieval.graph.loaders.json_files import HetionetLoader, OpenEdgesLoader
 from retrieval.graph.loaders.kgx import KgxLoader
 from retrieval.graph.loaders.optimuskg import OptimuskgLoader
 from retrieval.graph.loaders.reading import Report
-from retrieval.graph.loaders.synonyms import SynonymLoader, read_synonyms
 from retrieval.graph.loaders.tables import PlainLoader, PrimekgLoader
 from retrieval.graph.spoke.reply import SpokeLoader
 from retrieval.graph.store.files import (
@@ -94,7 +93,7 @@ class ImportRequest:
     """Describe an import.
 
     ``name`` of the graph and folder; ``release`` "" uses a digest of the files. ``wait_s``: seconds to wait for another
-    build. ``synonyms``: files of further names of the nodes.
+    build.
     """
 
     kind: str
@@ -102,7 +101,6 @@ class ImportRequest:
     name: str
     release: str = ""
     wait_s: float = 0.0
-    synonyms: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +162,7 @@ def _sole(target: Path, wait_s: float) -> Iterator[None]:
 def _build(
     target: Path, order: ImportRequest, encoder: Encoder | None, report_progress: ProgressCallback
 ) -> BuildResult:
-    inputs = _inputs((*order.files, *order.synonyms))
+    inputs = _inputs(order.files)
     release = order.release or _digest(inputs)
     fingerprint = as_json(encoder.fingerprint) if encoder else {}
     if (found := _standing(target)) and _same(found, order, release, inputs) and dict(found.encoder) == fingerprint:
@@ -176,8 +174,6 @@ def _build(
         "inputs": {name: asdict(fact) for name, fact in inputs.items()},
         "encoder": fingerprint,
     }
-    if order.synonyms:
-        plan["synonyms"] = [path.name for path in order.synonyms]
     draft = _draft(target, json.dumps(plan, sort_keys=True).encode())
     counts, report = _read_all(draft, order, release, report_progress)
     with closing(sqlite3.connect(f"{(draft / GRAPH_FILE).resolve().as_uri()}?mode=ro", uri=True)) as connection:
@@ -262,10 +258,7 @@ def _read_all(
         return counts, report
     writer = GraphWriter(draft / GRAPH_FILE, report, report_progress)
     try:
-        loader = KINDS[order.kind].open(order.files, report)
-        if order.synonyms:
-            loader = SynonymLoader(loader, read_synonyms(order.synonyms, report))
-        nodes, edges = writer.fill(loader)
+        nodes, edges = writer.fill(KINDS[order.kind].open(order.files, report))
         writer.finish({"graph": order.name, "release": release, "kind": order.kind})
     except BaseException as fault:
         writer.close()
