@@ -26,7 +26,7 @@ METHODS: Final = "server/methods/"
 METHOD: Final = "server.methods.medrag.method"
 ERROR: Final = "ArrowheadError"
 
-# Goals, and bounds a tenth above what is reached.
+# Goals, and bounds a hundredth above what is reached.
 GOALS: Final = {
     "product, lines": 60_000,
     "methods, lines": 7_500,
@@ -39,15 +39,15 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 115_400,
-    "methods, lines": 17_700,
-    "scripts, lines": 16_700,
-    "tests, lines": 91_300,
-    "Markdown, words": 55_800,
-    "closure of MedRAG, lines": 16_600,
-    "settings": 134,
-    "method options": 80,
-    "error classes": 55,
+    "product, lines": 113_900,
+    "methods, lines": 16_900,
+    "scripts, lines": 16_250,
+    "tests, lines": 90_300,
+    "Markdown, words": 55_200,
+    "closure of MedRAG, lines": 15_370,
+    "settings": 133,
+    "method options": 73,
+    "error classes": 49,
 }
 
 
