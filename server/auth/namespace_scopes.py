@@ -45,8 +45,28 @@ class NamespaceAccess:
         return frozenset((*self.names(principal), *(name for name in names if self.has_sample(principal, name))))
 
     def has_sample(self, principal: Principal, name: str) -> bool:
-        """Return whether a name means the package's notes, and the key may read them; they have no owner."""
-        return is_name(name) and self._namespaces.is_sample(name) and principal.may_read(name, "")
+        """Return whether a name means the package's notes, and the key may read them and did not remove them."""
+        sample = self._namespaces.sample
+        if sample is None or not is_name(name) or not self._namespaces.is_sample(name):
+            return False
+        return principal.may_read(name, "") and not sample.is_hidden(principal.owner)
+
+    def set_sample(self, principal: Principal, there: bool) -> None:
+        """Remove the package's notes, or bring them back: for everybody by who administers, else for the key alone.
+
+        Raises:
+            NamespaceUnknown: there are none, or they were removed for everybody.
+            NamespaceDamaged: the folder cannot be written.
+        """
+        sample = self._namespaces.sample
+        if sample is None:
+            raise NamespaceUnknown("this server has no sample", param="name")
+        if principal.may_administer:
+            sample.set_there(there)
+        elif sample.is_there:
+            sample.set_there(there, principal.owner)
+        else:
+            raise NamespaceUnknown("the sample was removed for everybody, by a key that administers", param="name")
 
     def require(self, principal: Principal, name: str, *, change: bool = False) -> None:
         """Check that a key may read a namespace, or also change it with ``change``.

@@ -9,14 +9,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from models.errors import ArrowheadError
-from retrieval.corpus.ingest.folder import FolderReader, Listing, Plan, known_files, listing_of, plan_of, read_files
+from retrieval.corpus.ingest.folder import FolderReader, Listing, Plan, known_files, listing_of, plan_of, read_files, unread_of
 from retrieval.corpus.items import ReadOptions
 from retrieval.corpus.namespaces.registry import TITLE, Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
@@ -52,12 +52,16 @@ class FollowedFolder:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Hold what the follower works with: the namespaces, their jobs, and the encoder of a namespace that it makes."""
+    """Hold what the follower works with: the namespaces, their jobs, and the encoder of a namespace that it makes.
+
+    ``options``: how files are read.
+    """
 
     namespaces: Namespaces
     jobs: JobQueue
     encoder: str
     max_bytes: int
+    options: ReadOptions = field(default_factory=ReadOptions)
 
 
 class FolderFollower:
@@ -120,8 +124,8 @@ class FolderFollower:
         if known and not now.files and not problem:
             problem = "the folder is empty: the documents stay until a file is in it, in case its disk is not mounted"
             now = replace(now, problem=problem)
-        plan = plan_of(known, now, before)
-        unread = sum(file not in known or known[file].stamp != stamp for file, stamp in now.files.items())
+        ocr = self._with.options.ocr
+        plan, unread = plan_of(known, now, before, ocr), len(unread_of(known, now, ocr))
         if problem and problem != self._states[name].problem:
             log.warning("a followed folder has a problem: namespace=%s", log_name(name))
         self._show(name, files=len(now.files), waiting=unread, checked=int(time.time()), problem=problem)
@@ -165,7 +169,7 @@ class FolderFollower:
         if plan.removed:
             reader.remove(plan.removed)
         files = {file: listing.files[file] for file in plan.changed}
-        read_files(reader, files, ReadOptions(), self._with.max_bytes)
+        read_files(reader, files, self._with.options, self._with.max_bytes)
         return Outcome({"files": len(files), "added": 0, **reader.counts}, job.is_cancelled())
 
     def _show(self, name: str, **fields: Any) -> None:

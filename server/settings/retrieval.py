@@ -74,6 +74,11 @@ class RetrievalSettings(SettingsGroup):
     folders: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="folders of this server that namespaces follow; name=/path,name=/path"
     )
+    folders_ocr: str = Field(
+        default="",
+        pattern=r"^([A-Za-z_]{3,20}(\+[A-Za-z_]{3,20}){0,4})?$",
+        description="languages of scanned pages in them, as tesseract names them (eng+deu); empty: not read",
+    )
 
     @field_validator("folders")
     @classmethod

@@ -382,7 +382,8 @@ def _may_use(principal: Principal, served: ServedModel) -> bool:
 
 def _folder_follower(components: Components) -> FolderFollower:
     retrieval, chosen = components.retrieval, components.settings.retrieval
-    followed = Followed(retrieval.namespaces, retrieval.jobs, chosen.encoder, chosen.max_upload_bytes)
+    options = ReadOptions(ocr=chosen.folders_ocr)
+    followed = Followed(retrieval.namespaces, retrieval.jobs, chosen.encoder, chosen.max_upload_bytes, options)
     return FolderFollower(chosen.followed, followed)
 
 

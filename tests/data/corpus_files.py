@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import zlib
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import pypdf
+import pytest
 
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, TextBuilder
 from retrieval.passages import Document
 
+needs_tesseract = pytest.mark.skipif(
+    shutil.which("tesseract") is None or find_spec("pytesseract") is None, reason="tesseract or its library is missing"
+)
 CHAPTER: Final = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE book-part-wrapper PUBLIC "-//NLM//DTD BITS Book Interchange DTD v2.0 20151225//EN" "BITS-book2.dtd">
 <book-part-wrapper xmlns:xlink="http://www.w3.org/1999/xlink" dtd-version="2.0" xml:lang="en">
@@ -86,6 +92,17 @@ def pdf(*pages: str, title: str = "") -> bytes:
     return drawn_pdf(
         *(f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET" if text else "0 0 m 10 10 l S" for text in pages), title=title
     )
+
+
+def scan(*pages: str) -> bytes:
+    """The same pages as pictures without text."""
+    import pypdfium2
+
+    document = pypdfium2.PdfDocument(pdf(*pages))
+    pictures = [page.render(scale=3).to_pil() for page in document]
+    out = io.BytesIO()
+    pictures[0].save(out, "PDF", save_all=True, append_images=pictures[1:], resolution=216)
+    return out.getvalue()
 
 
 def drawn_pdf(*pages: str, title: str = "") -> bytes:

@@ -44,12 +44,13 @@ class Stamp(NamedTuple):
 class Known(NamedTuple):
     """Hold what is known of a file that was read: "!" for the digest of one that cannot be.
 
-    ``alone``: it gave one document, known by its digest.
+    ``alone``: it gave one document, known by its digest. ``ocr``: in which languages its pictures of pages were read.
     """
 
     stamp: Stamp
     digest: str
     alone: bool
+    ocr: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +114,35 @@ def _stamp_of(name: str, descriptor: int) -> Stamp | None:
     return Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
-def plan_of(known: Mapping[str, Known], now: Listing, before: Listing) -> Plan:
+def plan_of(known: Mapping[str, Known], now: Listing, before: Listing, ocr: str = "") -> Plan:
     """Return what is to be done: files are read that two listings found alike, since others may still be written.
 
     Where a listing has a problem, no file counts as removed.
     """
     changed = [
-        file for file, stamp in now.files.items() if before.files.get(file) == stamp and _is_other(known, file, stamp)
+        file for file in unread_of(known, now, ocr) if before.files.get(file) == now.files[file]
     ]
     gone = () if now.problem else tuple(file for file in known if file not in now.files)
     return Plan(gone, tuple(changed))
 
 
-def _is_other(known: Mapping[str, Known], file: str, stamp: Stamp) -> bool:
-    return file not in known or known[file].stamp != stamp
+def unread_of(known: Mapping[str, Known], now: Listing, ocr: str = "") -> list[str]:
+    """Return the files that are new or changed, or were read for other languages of pictures of pages."""
+    return [
+        file
+        for file, stamp in now.files.items()
+        if file not in known or (known[file].stamp, known[file].ocr) != (stamp, ocr)
+    ]
 
 
 def known_files(namespaces: Namespaces, name: str) -> dict[str, Known]:
     with namespaces.using(name) as namespace:
         text = namespace.store.meta(STATE)
     rows: dict[str, list[object]] = json.loads(text) if text else {}
-    return {file: Known(Stamp(*map(int, map(str, row[:3]))), str(row[3]), bool(row[4])) for file, row in rows.items()}
+    return {
+        file: Known(Stamp(*map(int, map(str, row[:3]))), str(row[3]), bool(row[4]), "".join(map(str, row[5:])))
+        for file, row in rows.items()
+    }
 
 
 class FolderReader:
@@ -187,10 +196,11 @@ class FolderReader:
             copy = Path(folder, PurePosixPath(file).name)
             digest = copied(self._root, file, stamp, copy)
             known = self._known.get(file)
-            if known is not None and known.digest == digest:
+            if known is not None and (known.digest, known.ocr) == (digest, options.ocr):
                 self._known[file] = known._replace(stamp=stamp)
             else:
-                self._take(file, copy, Known(stamp, digest, False), replace(options, provenance=label_of(file)))
+                found = Known(stamp, digest, False, options.ocr)
+                self._take(file, copy, found, replace(options, provenance=label_of(file)))
 
     def _take(self, file: str, copy: Path, found: Known, options: ReadOptions) -> None:
         """Add the documents of a file, and remove those of its earlier content that it has no longer."""
@@ -200,21 +210,24 @@ class FolderReader:
         if result.report.cancelled:
             return
         self.counts.update({name: getattr(result.report, name) for name in _COUNTED})
-        own = f"sha256:{found.digest}"
+        own, before = f"sha256:{found.digest}", self._known.get(file)
+        if result.report.already and before is not None and before.digest == found.digest:
+            self._known[file] = found._replace(alone=before.alone)  # it has no pictures of pages
+            return
         left = [] if result.refused else [one for one in self._from_file(file) if one not in stored and one != own]
         self._remove(left)
         if left and result.report.already:  # the same content as another file's, whose documents may be among them
             result = try_file(self._namespaces, self._name, copy, options, watch)
         self._known[file] = found._replace(digest=_UNREAD if result.refused else found.digest, alone=stored == {own})
 
-    def refuse(self, file: str, stamp: Stamp, reason: str) -> None:
+    def refuse(self, file: str, stamp: Stamp, reason: str, ocr: str = "") -> None:
         """Record a file that cannot be read at all, until it changes."""
         add_items(self._namespaces, self._name, [SkippedRecord(label_of(file), 0, reason)])
-        self._known[file] = Known(stamp, _UNREAD, False)
+        self._known[file] = Known(stamp, _UNREAD, False, ocr)
 
     def save(self) -> None:
         """Store what is known, so that the next process goes on from there."""
-        rows = {file: [*known.stamp, known.digest, known.alone] for file, known in self._known.items()}
+        rows = {file: [*known.stamp, known.digest, known.alone, known.ocr] for file, known in self._known.items()}
         self._namespaces.note(self._name, STATE, json.dumps(rows))
 
 
@@ -231,13 +244,13 @@ def read_files(reader: FolderReader, files: Mapping[str, Stamp], options: ReadOp
             reader.watch.progress(_progress(number - 1, len(files)))
             try:
                 if stamp.size > max_bytes:
-                    reader.refuse(file, stamp, f"larger than {max_bytes} bytes (retrieval.max_upload_bytes)")
+                    reader.refuse(file, stamp, f"larger than {max_bytes} bytes (retrieval.max_upload_bytes)", options.ocr)
                 else:
                     reader.read(file, stamp, options)
             except Unfinished:
                 continue
             except OSError as error:
-                reader.refuse(file, stamp, f"cannot be read: {error.strerror or type(error).__name__}")
+                reader.refuse(file, stamp, f"cannot be read: {error.strerror or type(error).__name__}", options.ocr)
             if number % _SAVED_EACH == 0:
                 reader.save()
     finally:

@@ -32,7 +32,7 @@ _REMOVED: Final = "removed"
 class SampleNotes:
     """Keep the notes beside the namespaces of a data folder until they are removed; implements ``Sample``.
 
-    Thread-safe. They lie below ``root``; the removal is a mark there.
+    Thread-safe. They lie below ``root``; a removal is a mark there, for everybody or with the name of an owner.
     """
 
     name = NOTES
@@ -46,28 +46,34 @@ class SampleNotes:
 
     @property
     def is_there(self) -> bool:
-        return not (self._root / _REMOVED).exists()
+        return not self._mark("").exists()
 
     @property
     def documents(self) -> int:
         """Return how many notes there are, without opening them."""
         return sum(1 for _ in read_notes(NOTES_FILE.read_text(encoding="utf-8")))
 
-    def set_there(self, there: bool) -> None:
-        """Remove the notes, or bring them back.
+    def is_hidden(self, owner: str) -> bool:
+        return bool(owner) and self._mark(owner).exists()
+
+    def set_there(self, there: bool, owner: str = "") -> None:
+        """Remove the notes for an owner, or bring them back; for everybody where none is named.
 
         Raises:
             NamespaceDamaged: the folder cannot be written.
         """
         try:
             self._root.mkdir(parents=True, exist_ok=True)
-            mark = self._root / _REMOVED
-            if there:
+            if not there:
+                self._mark(owner).touch()
+                return
+            for mark in [self._mark(owner)] if owner else [*self._root.glob(f"{_REMOVED}*")]:
                 mark.unlink(missing_ok=True)
-            else:
-                mark.touch()
         except OSError as error:
             raise NamespaceDamaged(f"{self._root}: cannot be written: {error.strerror}") from error
+
+    def _mark(self, owner: str) -> Path:
+        return self._root / (f"{_REMOVED}-{owner}" if owner else _REMOVED)
 
     def opened(self) -> Namespaces:
         """Return namespaces that include the notes; the first call may create them, which blocks for seconds."""

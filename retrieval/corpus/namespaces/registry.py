@@ -84,8 +84,11 @@ class Sample(Protocol):
     @property
     def documents(self) -> int: ...
 
-    def set_there(self, there: bool) -> None:
-        """Remove it, or bring it back."""
+    def is_hidden(self, owner: str) -> bool:
+        """Return whether an owner removed it for itself."""
+
+    def set_there(self, there: bool, owner: str = "") -> None:
+        """Remove it for an owner, or bring it back; for everybody where none is named."""
 
     def opened(self) -> Namespaces:
         """Return the namespaces that have it."""

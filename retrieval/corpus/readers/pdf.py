@@ -316,7 +316,10 @@ def _recognize(path: Path, options: ReadOptions, found: _Pages, cancelled: Calla
 def _remedy(ocr: str) -> str:
     if ocr:
         return "nor did recognition of characters (OCR) find any"
-    return "add it again with ocr=eng (or another language of tesseract) for recognition of characters (OCR)"
+    return (
+        "add it again with ocr=eng (or another language of tesseract) for recognition of characters (OCR); files of a "
+        "followed folder are read so by retrieval.folders_ocr"
+    )
 
 
 def _lines(path: Path, limits: PdfLimits) -> Iterator[dict[str, Any]]:

@@ -163,10 +163,8 @@ async def restore_sample(request: Request) -> Response:
     require_changes(request)
     parse_body(NoBody, await read_json(request, services.settings.server.max_body_bytes))
     sample = services.retrieval.namespaces.sample
-    if sample is None:
-        raise NamespaceUnknown("this server has no sample", param="name")
-    await services.retrieval.run(lambda: sample.set_there(True))
-    return JSONResponse(_sample_object(sample))
+    await services.retrieval.run(lambda: services.access.set_sample(request.state.principal, True))
+    return JSONResponse(sample and _sample_object(sample))
 
 
 @router.delete(
@@ -186,7 +184,14 @@ async def delete_namespace(request: Request, name: str) -> Response:
         )
     if name in await retrieval.jobs.busy():
         raise NamespaceBusy(f"namespace {name} has jobs that run or wait: cancel them first", param="name")
-    await retrieval.run(lambda: retrieval.namespaces.delete(name))
+
+    def work() -> None:
+        if services.access.has_sample(request.state.principal, name):
+            services.access.set_sample(request.state.principal, False)
+        else:
+            retrieval.namespaces.delete(name)
+
+    await retrieval.run(work)
     return JSONResponse({"object": "namespace", "name": name, "deleted": True})
 
 

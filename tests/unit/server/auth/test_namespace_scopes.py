@@ -9,6 +9,7 @@ import pytest
 
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
+from retrieval.errors import NamespaceUnknown
 from server.auth.authentication import OPERATOR, Principal
 from server.auth.keys import Scopes
 from server.auth.namespace_scopes import NamespaceAccess, owner_metadata
@@ -16,6 +17,7 @@ from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 
 ANNA, BEN = Principal(owner="a" * 64), Principal(owner="b" * 64)
+ADMINISTRATOR = Principal(owner="d" * 64, scopes=Scopes(may_administer=True))
 LIMITED = Principal(owner="c" * 64, scopes=Scopes(namespaces=("trials",)))
 
 
@@ -33,6 +35,26 @@ def test_the_packages_notes_are_for_every_key_that_is_not_limited(namespaces: Na
     assert access.readable(OPERATOR) is None
     assert access.readable(ANNA) == frozenset({"notes"})
     assert access.readable(LIMITED) == frozenset()
+
+
+def test_a_key_removes_the_notes_for_itself_and_who_administers_for_everybody(namespaces: Namespaces) -> None:
+    """A key brings back what it removed, not what was removed for everybody."""
+    access = NamespaceAccess(namespaces)
+    access.set_sample(ANNA, False)
+    assert access.readable(ANNA) == frozenset() and not access.has_sample(ANNA, "notes")
+    with pytest.raises(NamespaceUnknown):
+        access.require(ANNA, "notes")
+    assert access.readable(BEN) == frozenset({"notes"}) and access.has_sample(OPERATOR, "notes")
+    access.set_sample(ANNA, True)
+    assert access.readable(ANNA) == frozenset({"notes"})
+
+    access.set_sample(BEN, False)
+    access.set_sample(ADMINISTRATOR, False)
+    assert access.readable(ANNA) == access.readable(ADMINISTRATOR) == frozenset()
+    with pytest.raises(NamespaceUnknown, match="for everybody"):
+        access.set_sample(ANNA, True)
+    access.set_sample(ADMINISTRATOR, True)
+    assert access.readable(ANNA) == access.readable(BEN) == frozenset({"notes"})
 
 
 def test_a_namespace_called_notes_is_its_owners(namespaces: Namespaces) -> None:

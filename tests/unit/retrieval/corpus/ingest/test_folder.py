@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from corpus_doubles import WordEncoder, backends
-from corpus_files import pdf
+from corpus_files import needs_tesseract, pdf, scan
 
 from retrieval.corpus.ingest.add import ChangeHooks
 from retrieval.corpus.ingest.folder import (
@@ -27,7 +27,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 
 MANY = "PMID- 1\nTI  - First\n\nPMID- 2\nTI  - Second\n"
-MAX = 10_000
+MAX = 100_000
 
 
 @pytest.fixture
@@ -51,16 +51,16 @@ def _put(root: Path, files: Mapping[str, str | bytes]) -> None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def _follow(namespaces: Namespaces, root: Path) -> Plan:
+def _follow(namespaces: Namespaces, root: Path, ocr: str = "") -> Plan:
     """Do what looks at the folder ask for, until nothing is left; return the first plan."""
     plans: list[Plan] = []
     while not plans or plans[-1] != Plan():
         assert len(plans) < 5, "there is always something left"
         now = listing_of(root)
-        plans.append(plan_of(known_files(namespaces, "ns"), now, now))
+        plans.append(plan_of(known_files(namespaces, "ns"), now, now, ocr))
         reader = FolderReader(namespaces, "ns", root, ChangeHooks())
         reader.remove(plans[-1].removed)
-        read_files(reader, {file: now.files[file] for file in plans[-1].changed}, ReadOptions(), MAX)
+        read_files(reader, {file: now.files[file] for file in plans[-1].changed}, ReadOptions(ocr=ocr), MAX)
     return plans[0]
 
 
@@ -137,6 +137,25 @@ def test_a_file_that_was_touched_is_not_read_again(namespaces: Namespaces, root:
     assert _follow(namespaces, root).changed == ("a.md",)
     with namespaces.using("ns") as namespace:
         assert [one.place for one in namespace.store.documents((), 9)] == [place]
+
+
+@needs_tesseract
+def test_scanned_pages_are_read_where_languages_are_named(namespaces: Namespaces, root: Path) -> None:
+    """Also of files that were looked at before; others keep their documents, and nothing is read a third time."""
+    _put(root, {"scan.pdf": scan("TP53 is a gene on chromosome 17."), "c.nbib": MANY, "a.md": "# One\nwords"})
+    assert len(_follow(namespaces, root).changed) == 3
+    assert "retrieval.folders_ocr" in _unread(namespaces)["./scan.pdf"]
+    with namespaces.using("ns") as namespace:
+        places = {one.document.title: one.place for one in namespace.store.documents((), 9)}
+
+    _follow(namespaces, root, "eng")
+    assert _unread(namespaces) == {} and _follow(namespaces, root, "eng") == Plan()
+    with namespaces.using("ns") as namespace:
+        found = {one.document.title: one for one in namespace.store.documents((), 9)}
+        assert {title: found[title].place for title in places} == places
+        (scanned,) = found.keys() - places.keys()
+        (passage,) = namespace.store.document_passages(found[scanned].document.document_id, 9)
+    assert "chromosome 17" in passage.text
 
 
 def test_links_hidden_files_and_drafts_are_not_listed(root: Path, tmp_path: Path) -> None:

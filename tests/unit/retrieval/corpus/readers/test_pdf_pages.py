@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import io
-import shutil
-from importlib.util import find_spec
 from pathlib import Path
 
 import pypdf
 import pytest
-from corpus_files import encrypted_pdf, parsed_documents, pdf, saved_pdf, swelling_pdf
+from corpus_files import encrypted_pdf, needs_tesseract, parsed_documents, pdf, saved_pdf, scan, swelling_pdf
 
 from retrieval.corpus.items import ReadOptions, SkippedRecord
 from retrieval.corpus.readers import pdf as pdf_reader
 from retrieval.corpus.readers.pdf import PageLimits, draw_page, page_words, recognize_pages
 from retrieval.errors import DOCUMENT_TOO_LARGE, CorpusError, DocumentUnknown, DocumentUnreadable
-
-needs_tesseract = pytest.mark.skipif(
-    shutil.which("tesseract") is None or find_spec("pytesseract") is None, reason="tesseract or its library is missing"
-)
-
-
-def scan(*pages: str) -> bytes:
-    """The same pages as pictures without text."""
-    import pypdfium2
-
-    document = pypdfium2.PdfDocument(pdf(*pages))
-    pictures = [page.render(scale=3).to_pil() for page in document]
-    out = io.BytesIO()
-    pictures[0].save(out, "PDF", save_all=True, append_images=pictures[1:], resolution=216)
-    return out.getvalue()
-
 
 def test_a_page_is_drawn_as_wide_as_asked(tmp_path: Path) -> None:
     """As a PNG with the page's shape."""
