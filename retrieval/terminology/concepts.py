@@ -28,7 +28,9 @@ SOURCES: Final[Mapping[str, tuple[str, str, str]]] = {
     OWN: ("Arrowhead", "CC0 1.0", "2026-11"),
 }
 Kind = Literal["Disease", "Phenotype", "Drug"]
-_KINDS: Final[Mapping[str, Kind]] = {"Disease": "Disease", "Phenotype": "Phenotype", "Drug": "Drug"}
+# The kind of a line about a class, such as the genetic diseases.
+CLASS: Final = "Class"
+_KINDS: Final[Mapping[str, Kind]] = {"Disease": "Disease", CLASS: "Disease", "Phenotype": "Phenotype", "Drug": "Drug"}
 # Parts of the names of a graph's kinds that have such things.
 _GRAPH_KINDS: Final[Mapping[bool, tuple[str, ...]]] = {
     False: ("disease", "phenotype", "symptom", "effect"),
@@ -40,7 +42,8 @@ class Term(NamedTuple):
     """Hold one line.
 
     ``names`` has the chief name first, unless another concept or an earlier line has that. ``claimed`` are names that
-    the source gives it, and that mean another concept first.
+    the source gives it, and that mean another concept first. ``is_class``: at least a tenth of its source's diseases
+    are one.
     """
 
     concept: int
@@ -49,6 +52,7 @@ class Term(NamedTuple):
     kind: Kind
     names: tuple[str, ...]
     claimed: tuple[str, ...] = ()
+    is_class: bool = False
 
     def may_be(self, graph_kind: str) -> bool:
         """Return whether nodes of a kind can mean the concept: the drug insulin is not the gene."""
@@ -98,7 +102,7 @@ class Terminology:
         line = self.content[self.starts[number] : self.starts[number + 1] - 1]
         concept, source, identifier, kind, *cells = line.decode().split("\t")
         names, claimed = (tuple(filter(None, cell.split("|"))) for cell in cells)
-        return Term(int(concept), source, identifier, _KINDS[kind], names, claimed)
+        return Term(int(concept), source, identifier, _KINDS[kind], names, claimed, kind == CLASS)
 
     def concept(self, number: int) -> Concept:
         last = self.firsts[number + 1] if number + 1 < len(self.firsts) else len(self)

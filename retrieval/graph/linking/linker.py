@@ -21,12 +21,13 @@ _MAX_NAMES: Final = 5
 @dataclass(slots=True)
 class _Findings:
     mentions: list[Mention] = field(default_factory=list)
+    classes: list[Mention] = field(default_factory=list)
     concepts: list[Mention] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def used_spans(self) -> list[tuple[int, int]]:
-        return [(mention.start, mention.end) for mention in self.mentions]
+        return [(mention.start, mention.end) for mention in (*self.mentions, *self.classes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Linker:
     async def _by_dictionary(self, text: str, options: LinkOptions, findings: _Findings) -> None:
         reading = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
         findings.mentions.extend(reading.mentions)
+        findings.classes.extend(reading.classes)
         findings.concepts.extend(reading.concepts)
         findings.notes.extend(reading.notes)
 
@@ -119,6 +121,7 @@ def _answer(text: str, options: LinkOptions, findings: _Findings, is_ordinary: C
     return Linked(
         mentions=tuple(question_mentions[: options.max_entities]),
         options=tuple(option_mentions[: options.max_entities]),
+        classes=tuple(one for one in findings.classes if one.start < border)[: options.max_entities],
         concepts=tuple(one for one in findings.concepts if one.start < border)[: options.max_entities],
         unlinked=tuple(unlinked),
         notes=tuple(notes[:_MAX_NOTES]),

@@ -66,17 +66,19 @@ class Neighbourhoods(Protocol):
 class Recognised:
     """Hold the mentions of a question.
 
-    ``entities`` has each node of ``mentions`` once, at most eight. ``notes`` report what was ambiguous, left out or
-    failed. ``unlinked`` are words of the question that name no node.
+    ``entities`` has each node of ``mentions`` once, at most eight, without the ids of ``classes``. ``notes`` report
+    what was ambiguous, left out or failed. ``unlinked`` are words of the question that name no node.
     """
 
     mentions: tuple[Mention, ...]
     notes: tuple[str, ...] = ()
     unlinked: tuple[str, ...] = ()
+    classes: frozenset[str] = frozenset()
 
     @property
     def entities(self) -> tuple[Node, ...]:
-        return tuple({mention.node.node_id: mention.node for mention in self.mentions}.values())[:MAX_ENTITIES]
+        nodes = {mention.node.node_id: mention.node for mention in self.mentions}
+        return tuple(node for node_id, node in nodes.items() if node_id not in self.classes)[:MAX_ENTITIES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,9 @@ async def recognise(linker: Linker, question: ParsedQuestion, extractor: Extract
         again = await linker.link(question.words)
         mentions = again.mentions or again.options
         notes = tuple(dict.fromkeys((*notes, *again.notes)))
-    return Recognised(mentions, notes, tuple(span.text for span in linked.unlinked))
+    classes = linked.classes if mentions else ()
+    ids = frozenset(mention.node.node_id for mention in classes)
+    return Recognised((*mentions, *classes), notes, tuple(span.text for span in linked.unlinked), ids)
 
 
 async def neighbourhoods(

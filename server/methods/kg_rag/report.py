@@ -256,7 +256,7 @@ def _in_question(found: Recognised) -> str:
         score = f", {mention.score:.2f}" if mention.method == "spelling" else ""
         how = "" if mention.method == "exact" else f" by {mention.method}{score}"
         descriptions.setdefault(node.node_id, f"{node.kind} {node.name} ({node.identifier}{how})")
-    num_unused = len(descriptions) - len(entities)
+    num_unused = len(descriptions.keys() - found.classes) - len(entities)
     return (
         "in the question: "
         + _listed(list(descriptions.values())[: len(entities)])

@@ -17,9 +17,10 @@ import numpy as np
 
 from retrieval.graph.linking.dictionary_lookup.ambiguity import TokenSpan, is_generic, is_modified, name_flags
 from retrieval.graph.linking.dictionary_lookup.candidate_filter import CandidateFilter, is_degree
-from retrieval.graph.linking.dictionary_lookup.matching import Candidate, IdentifierFinder, Matcher
+from retrieval.graph.linking.dictionary_lookup.matching import Candidate, IdentifierFinder, Matcher, are_joined
 from retrieval.graph.linking.dictionary_lookup.names import (
     ALIAS,
+    CLASS,
     COMPACT,
     SYMBOL,
     SYNONYM,
@@ -63,12 +64,13 @@ _LEAST_UNKNOWN: Final = 4
 class LinkedText:
     """Hold the result of reading a text.
 
-    ``mentions`` in the order of the text. ``concepts``: names of the terminology that no node has. ``unknown``: words
-    in no name, not English, and outside all mentions. ``refused``: character ranges of names that were rejected as
-    doubtful. ``notes``: these rejections, and corrections of spelling.
+    ``mentions`` in the order of the text. ``classes`` of diseases beside another disease. ``concepts``: names of the
+    terminology that no node has. ``unknown``: words in no name, not English, and outside all mentions. ``refused``:
+    character ranges of names that were rejected as doubtful. ``notes``: these rejections, and corrections of spelling.
     """
 
     mentions: tuple[Mention, ...]
+    classes: tuple[Mention, ...] = ()
     concepts: tuple[Mention, ...] = ()
     unknown: tuple[UnknownWord, ...] = ()
     refused: tuple[tuple[int, int], ...] = ()
@@ -108,8 +110,9 @@ class Dictionary:
         """Read a text, up to its first 4,000 tokens.
 
         A generic name ("disease") is found only if there is no other, and not if the word before it specifies it
-        ("keratinocyte carcinoma" is no "carcinoma"). ``margin`` is 0.0 if several nodes have the name equally and the
-        text does not decide. Answer options are read without spelling correction.
+        ("keratinocyte carcinoma" is no "carcinoma"); a class of diseases only beside no other disease. ``margin`` is
+        0.0 if several nodes have the name equally and the text does not decide. Answer options are read without
+        spelling correction.
         """
         by_id = self.identifiers.find(text, kinds)
         written = tokens_of(text)[:MAX_TOKENS]
@@ -128,8 +131,11 @@ class Dictionary:
         shared = self.matcher.shared(text, respelled.tokens, heads, list(heads), kinds)
         chosen.extend([one for one in shared if self._stands(one, tokens, respelled)])
         refused = [(one.stretch.start, one.stretch.end) for one in found if one not in chosen]
+        beside = self._classes_beside(chosen)
         spelled = {(one.stretch.start, one.stretch.end): _slips(one, tokens) for one in chosen}
-        mentions = [_as_read(text, mention, spelled) for mention in self._mentions(chosen)]
+        mentions = [
+            _as_read(text, mention, spelled) for mention in self._mentions(one for one in chosen if one not in beside)
+        ]
         concepts = [_as_read(text, mention, spelled) for mention in self._absent(chosen)]
         notes = [
             *_corrections(text, mentions),
@@ -142,6 +148,7 @@ class Dictionary:
             notes.append(f"only the first {MAX_UNKNOWN} unknown words were looked at for slips of the pen")
         return LinkedText(
             mentions=tuple(sorted(_specific(text, [*by_id, *mentions]), key=lambda mention: mention.start)),
+            classes=tuple(self._mentions(beside)),
             concepts=tuple(sorted(concepts, key=lambda mention: mention.start)),
             unknown=unknown,
             refused=tuple(refused),
@@ -167,6 +174,21 @@ class Dictionary:
                 for first, last in known
             )
         ]
+
+    def _classes_beside(self, chosen: list[Candidate]) -> list[Candidate]:
+        """Return the classes of diseases beside another disease: what is asked is asked of that one.
+
+        A class that an "and" joins to a disease is asked for as well.
+        """
+        classes = [one for one in chosen if one.posting.flags & CLASS]
+        diseases = [
+            one.stretch
+            for one in chosen
+            if one not in classes and self.matcher.is_clinical(one.posting) and not is_generic(one.stretch.folded)
+        ]
+        if not diseases:
+            return []
+        return [one for one in classes if not any(are_joined(one.stretch, other) for other in diseases)]
 
     def _accepted(
         self, text: str, found: list[Candidate], unknown: tuple[UnknownWord, ...]

@@ -97,6 +97,13 @@ def _item_end(text: str, tokens: Sequence[Token], first: int, *, in_list: bool) 
     return first if sign == "/" or (in_list and sign == ",") else 0
 
 
+def are_joined(one: TokenSpan, other: TokenSpan) -> bool:
+    """Return True if an "and" or "or" alone stands between two windows."""
+    first, second = sorted((one, other), key=lambda stretch: stretch.first)
+    between = first.tokens[first.last : second.first]
+    return bool(between) and all(token.text in _AND for token in between)
+
+
 def numbered_items(text: str, tokens: Sequence[Token]) -> Iterator[WordOrderVariant]:
     """Yield the names of lists of numbers or letters: "type 1 or 2 diabetes", "hepatitis A, B and C", "BRCA1/2".
 

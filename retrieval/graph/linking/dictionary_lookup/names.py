@@ -54,6 +54,8 @@ ALIAS: Final = 8
 COMPACT: Final = 16
 # A name that means another concept first.
 CLAIM: Final = 32
+# Any name of a class of diseases.
+CLASS: Final = 64
 
 
 def is_contrary(word: str, other: str) -> bool:

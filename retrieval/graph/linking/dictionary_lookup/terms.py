@@ -23,6 +23,7 @@ from retrieval.graph.linking.dictionary_lookup.ambiguity import name_flags
 from retrieval.graph.linking.dictionary_lookup.names import (
     ALIAS,
     CLAIM,
+    CLASS,
     SYNONYM,
     VARIANT,
     NameTable,
@@ -37,7 +38,7 @@ from retrieval.graph.types import Node
 from retrieval.terminology.concepts import OWN, Term, Terminology
 
 # Raised with what the columns mean, so that a stored index of an earlier version is built anew.
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _COLUMNS: Final = ("keys", "written", "cased", "nodes", "kinds", "flags")
 _BY_IDENTIFIER: Final = -1
 _UNSURE: Final = 3
@@ -48,13 +49,14 @@ Codes = NDArray[np.int32]
 class TermNames:
     """Hold the names of a terminology as rows of a table, whose nodes are the numbers of terms.
 
-    ``concepts``: of each term. ``identifiers``: hashes of the terms' identifiers, sorted; ``by_identifier``: the terms
-    in this order. ``words``: those of all names.
+    ``concepts``: of each term. ``classes``: terms that are a class of diseases. ``identifiers``: hashes of the terms'
+    identifiers, sorted; ``by_identifier``: the terms in this order. ``words``: those of all names.
     """
 
     terminology: Terminology
     table: NameTable
     concepts: Codes
+    classes: Codes
     identifiers: Hashes
     by_identifier: Codes
     words: Vocabulary
@@ -106,11 +108,13 @@ def _indexed(terminology: Terminology) -> dict[str, NDArray[Any]]:
     builder = TableBuilder()
     words: set[str] = set()
     concepts: list[int] = []
+    classes: list[int] = []
     identifiers: list[int] = []
     for number, term in enumerate(terminology.terms()):
         builder.node(str(number))
         is_first = not concepts or concepts[-1] != term.concept
         concepts.append(term.concept)
+        classes += [number] * term.is_class
         identifiers.append(hash_text(term.identifier))
         for place, name in enumerate((*term.names, *term.claimed)):
             sort = CLAIM if place >= len(term.names) else 0 if is_first and not place else SYNONYM
@@ -126,6 +130,7 @@ def _indexed(terminology: Terminology) -> dict[str, NDArray[Any]]:
         "kind_names": np.array(table.kind_names, np.str_),
         "longest": np.array(table.longest),
         "concepts": np.array(concepts, np.int32),
+        "classes": np.array(classes, np.int32),
         "identifiers": np.array(identifiers, np.uint64)[order],
         "by_identifier": order.astype(np.int32),
         "words": build_vocabulary(words).words,
@@ -153,8 +158,8 @@ def _of_columns(terminology: Terminology, stored: dict[str, NDArray[Any]]) -> Te
         names=0,
         too_long=0,
     )
-    words = Vocabulary(stored["words"])
-    return TermNames(terminology, table, stored["concepts"], stored["identifiers"], stored["by_identifier"], words)
+    rows = {name: stored[name] for name in ("concepts", "classes", "identifiers", "by_identifier")}
+    return TermNames(terminology, table, words=Vocabulary(stored["words"]), **rows)
 
 
 def with_terms(graph: NameTable, node_kinds: NDArray[np.uint16], names: TermNames) -> NameTable:
@@ -170,14 +175,17 @@ def with_terms(graph: NameTable, node_kinds: NDArray[np.uint16], names: TermName
     kinds = own_kinds[names.table.kinds]
     kinds[is_known] = node_kinds[nodes[is_known]]
     keys = np.concatenate((graph.keys, names.table.keys))
+    all_nodes = np.concatenate((graph.nodes, nodes))
+    flags = np.concatenate((graph.flags, names.table.flags))
+    flags[np.isin(all_nodes, codes[names.classes])] |= CLASS
     order = np.argsort(keys, kind="stable")
     return replace(
         graph,
         keys=keys[order],
         written=np.concatenate((graph.written, names.table.written))[order],
         cased=np.concatenate((graph.cased, names.table.cased))[order],
-        flags=np.concatenate((graph.flags, names.table.flags))[order],
-        nodes=np.concatenate((graph.nodes, nodes))[order],
+        flags=flags[order],
+        nodes=all_nodes[order],
         kinds=np.concatenate((graph.kinds, kinds))[order],
         kind_names=kind_names,
         longest=max(graph.longest, names.table.longest),

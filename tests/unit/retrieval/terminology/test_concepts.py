@@ -17,6 +17,7 @@ def test_lines_of_equal_number_are_one_concept() -> None:
     assert terminology.concept(0).names == ("gout", "podagra")
     assert terminology.concept(1).name == "zinc"
     assert [term.may_be("Gene") for term in terminology.terms()] == [False, False, False]
+    assert not any(term.is_class for term in terminology.terms())
     assert [term.may_be("Compound") for term in terminology.terms()] == [False, False, True]
 
 
@@ -31,4 +32,6 @@ def test_each_shipped_line_has_a_source_with_a_licence() -> None:
     terminology = shipped_terminology()
     assert {term.source for term in terminology.terms()} == set(SOURCES)
     assert len(terminology) > 80_000
+    classes = {term.identifier for term in terminology.terms() if term.is_class}
+    assert "DOID:0050736" in classes and "DOID:9352" not in classes
     assert TABLE.stat().st_size < _MOST_BYTES

@@ -24,6 +24,8 @@ concept\tsource\tidentifier\tkind\tnames\tclaimed
 7\tmondo\tMONDO:8\tDisease\tsevere asthma\t
 8\tmesh\tMESH:D9\tDisease\tmetabolic decline\t
 8\tarrowhead\tARROWHEAD:metabolic_decline\tDisease\tMDQ\t
+9\tdoid\tDOID:10\tClass\tgenetic disease\t
+9\tmondo\tMONDO:11\tDisease\thereditary disease\t
 """
 NODES = (
     node("Disease", "DOID:1", "heart infarction of the table"),
@@ -32,6 +34,7 @@ NODES = (
     node("Disease", "5", "asthma"),
     node("Gene", "6", "insulin"),
     node("Disease", "7", "metabolic decline"),
+    node("Disease", "DOID:10", "genetic illness"),
 )
 
 
@@ -70,6 +73,25 @@ def test_a_concept_without_a_node_is_told_and_hides_names_within_it(dictionary: 
         '"Argentum" is Silver, of which the graph has no node',
         '"pulmonary arterial hypertension" names no node of the graph',
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "identifiers"),
+    [
+        ("Is asthma a hereditary disease?", ["5"]),
+        ("Is asthma a genetic illness?", ["5"]),
+        ("Does insulin cause hereditary disease?", ["6", "DOID:10"]),
+        ("Which genes do asthma and genetic disease share?", ["5", "DOID:10"]),
+        ("Is pulmonary arterial hypertension a genetic disease?", []),
+    ],
+)
+def test_a_class_of_diseases_is_found_only_beside_no_other_disease(
+    dictionary: Dictionary, text: str, identifiers: list[str]
+) -> None:
+    """Under any of its names, unless both are asked for; the other one may be one that the graph lacks."""
+    read = dictionary.read(text)
+    assert [mention.node.identifier for mention in read.mentions] == identifiers
+    assert bool(read.classes) == ("DOID:10" not in identifiers)
 
 
 def test_a_slip_is_no_other_name_of_one_word(dictionary: Dictionary) -> None:
