@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import ENGINE_FULL, ModelError
-from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
+from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 from retrieval.graph.linking.dictionary_lookup.spans import free_runs
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.linking.model_extraction import MAX_ENTITIES, extract, parse, prompt, schema
@@ -58,12 +59,15 @@ def entities(*pairs: tuple[str, str]) -> str:
     return json.dumps({"entities": [{"name": name, "kind": kind} for name, kind in pairs]})
 
 
-DICTIONARY = build_dictionary(STORE, names=shipped_names())
+@cache
+def dictionary() -> Dictionary:
+    """Return the names of the store beside the shipped ones: made by the first test, and not when files are read."""
+    return build_dictionary(STORE, names=shipped_names())
 
 
 async def link(question: str, *, reply: str | Exception | None = "", **options: Any) -> Linked:
     extractor = None if reply == "" else Scripted(reply)
-    return await Linker(DICTIONARY, extractor).link(question, LinkOptions(**options))
+    return await Linker(dictionary(), extractor).link(question, LinkOptions(**options))
 
 
 async def test_several_entities_of_one_question_are_linked() -> None:
@@ -180,7 +184,7 @@ async def test_a_missing_method_falls_back_and_says_so() -> None:
 async def test_auto_asks_the_model_only_where_nothing_was_found() -> None:
     """One call for a question without a known name, none for one with."""
     model = Scripted(entities())
-    linker = Linker(DICTIONARY, model)
+    linker = Linker(dictionary(), model)
     await linker.link("Is psoriasis rare?")
     assert model.asked == []
     linked = await linker.link("Is measles rare?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,7 @@ from graph_names import NamesStore, node, shipped_names
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
+from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.types import Linked, LinkOptions
 
@@ -51,12 +52,16 @@ STORE = NamesStore(
         node("Disease", "33", "cadin 2 protein defect"),
     ]
 )
-DICTIONARY = build_dictionary(STORE, names=shipped_names())
-LINKER = Linker(DICTIONARY)
 
 
-async def link(question: str, linker: Linker = LINKER, **options: Any) -> Linked:
-    return await linker.link(question, LinkOptions(**options))
+@cache
+def dictionary() -> Dictionary:
+    """Return the names of the store beside the shipped ones: made by the first test, and not when files are read."""
+    return build_dictionary(STORE, names=shipped_names())
+
+
+async def link(question: str, linker: Linker | None = None, **options: Any) -> Linked:
+    return await (linker or Linker(dictionary())).link(question, LinkOptions(**options))
 
 
 def named(linked: Linked) -> list[str]:
@@ -208,7 +213,7 @@ async def test_a_misspelt_name_that_the_model_gives_is_read() -> None:
         async def extract(self, system: str, user: str, schema: object) -> str:
             return '{"entities": [{"name": "rheumtaoid arthritis", "kind": "Disease"}]}'
 
-    linked = await Linker(DICTIONARY, Model()).link("rheumtaoid arthritis?", LinkOptions(method="model"))
+    linked = await Linker(dictionary(), Model()).link("rheumtaoid arthritis?", LinkOptions(method="model"))
 
     assert [(mention.node.name, mention.method) for mention in linked.mentions] == [("rheumatoid arthritis", "model")]
 
@@ -216,16 +221,16 @@ async def test_a_misspelt_name_that_the_model_gives_is_read() -> None:
 def test_every_name_is_read_as_itself() -> None:
     """No name of the graph is a slip of another's."""
     for one in (name.name for name in STORE.names()):
-        mention = DICTIONARY.look_up(one)
+        mention = dictionary().look_up(one)
         assert mention is not None and mention.node.name == one
-        assert all(mention.method != "spelling" for mention in DICTIONARY.find(f"about {one}"))
+        assert all(mention.method != "spelling" for mention in dictionary().find(f"about {one}"))
 
 
 @given(st.lists(st.sampled_from(["rheumtaoid", "arthritis", "diabtees", ",", "type", "2", "é", "-", "haryngitis"])))
 def test_no_text_breaks_the_reading(words: list[str]) -> None:
     """Places within the text, in order, without overlaps."""
     text = " ".join(words)
-    reading = DICTIONARY.read(text)
+    reading = dictionary().read(text)
     places = [(mention.start, mention.end) for mention in reading.mentions]
 
     assert places == sorted(places) and all(0 <= start < end <= len(text) for start, end in places)
