@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
+from moved_clock import Clock
 from refusals import refused_for
 
 from retrieval.errors import DocumentUnreadable
@@ -26,19 +27,9 @@ Open = Callable[[JobLimits, Callable[[], float]], JobQueue]
 IMPLEMENTATIONS = ("local", "postgres")
 
 
-class Clock:
-    """Tell a time that only the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.5
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_700_000_000.5)
 
 
 @pytest_asyncio.fixture(params=IMPLEMENTATIONS)

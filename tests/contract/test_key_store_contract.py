@@ -8,7 +8,6 @@ moment to see what another process changed, so the tests wait for that.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from waiting import in_threads
 
 from server.auth.authentication import ApiKeyLookup, FileKeyStore
 from server.auth.keys import KeyStore, NewKey, Scopes, Version
@@ -215,16 +215,13 @@ def test_a_key_lookup_follows_the_changes_of_another_process(
 def test_concurrent_changes_lose_nothing(store: KeyStore, opened: Callable[[], KeyStore]) -> None:
     """Of three processes that create and revoke at the same time, each keeps what the others stored."""
 
-    def change(store: KeyStore, who: str) -> None:
+    def change(opening: tuple[KeyStore, str]) -> None:
+        store, who = opening
         for number in range(8):
             store.create(NewKey(name=f"{who}{number}"))
         store.revoke(f"{who}0")
 
-    threads = [threading.Thread(target=change, args=(opened(), who)) for who in "abc"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(change, [(opened(), who) for who in "abc"])
     known = store.known()
     assert {key.name for key in known} == {f"{who}{number}" for who in "abc" for number in range(8)}
     assert {key.name for key in known if key.revoked} == {"a0", "b0", "c0"}
@@ -238,9 +235,5 @@ def test_of_concurrent_keys_with_one_name_one_is_created(store: KeyStore, opened
         with contextlib.suppress(RequestError):
             made.append(store.create(NewKey(name="anna"))[1].id)
 
-    threads = [threading.Thread(target=create, args=(opened(),)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(create, [opened() for _ in range(6)])
     assert [key.id for key in store.known()] == made and len(made) == 1

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from corpus_files import reading
+from waiting import in_threads
 
 from retrieval.corpus.chunking import Chunker, Chunking
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
@@ -304,13 +305,6 @@ def test_a_sound_store_has_no_faults(store: PassageStore, writer: PassageWriter)
     assert list(store.faults()) == []
 
 
-def test_an_unknown_document_is_not_removed(store: PassageStore, writer: PassageWriter) -> None:
-    """Nothing is entered into the journal."""
-    with writer.transaction():
-        assert not writer.remove("PMID:1")
-    assert store.counts().pending["words"] == 0
-
-
 def test_a_closed_store_can_be_opened_again(stores: PassageStores) -> None:
     """Closing one reader leaves another one open."""
     create(stores, "ns", reading("PMID:1", "One."))
@@ -331,11 +325,7 @@ def test_of_concurrent_creations_of_a_name_one_succeeds(opened: Callable[[], Pas
         else:
             results.append(f"PMID:{number}")
 
-    threads = [threading.Thread(target=attempt, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(attempt, range(6))
     made = [result for result in results if result.startswith("PMID:")]
     assert len(results) == 6 and ids_of(opened(), "ns") == made
 
@@ -348,20 +338,20 @@ def test_passages_come_back_in_the_order_asked_for(store: PassageStore, writer: 
     back = store.get([ids[2], 5, ids[0], ids[1]])
     assert [passage.text for passage, _ in back] == ["Three.", "One.", "Two."]
     assert [document.document_id for _, document in back] == ["PMID:2", "PMID:1", "PMID:1"]
-    assert back[0][0].date == 20200101
-    assert back[1][0].section == "Part 1"
+    assert (back[0][0].date, back[1][0].section) == (20200101, "Part 1")
     assert ids[0] == passage_id("ns", "PMID:1", 0, "One.")
     for passage, document in back:
         whole = store.document(document.document_id)
-        assert whole is not None
-        assert whole[1][passage.start : passage.end] == passage.text
+        assert whole is not None and whole[1][passage.start : passage.end] == passage.text
 
 
 def test_an_unchanged_document_leaves_the_journal_empty(store: PassageStore, writer: PassageWriter) -> None:
-    """A note beside the text neither: only words, title, date and types reach an index."""
+    """A note beside the text and an unknown one too: only words, title, date and types reach an index."""
     assert _put(writer, reading("PMID:1", "One.")) == ["added"]
     _strike(store, writer)
     assert _put(writer, reading("PMID:1", "One."), reading("PMID:1", "One.", licence="CC0")) == ["unchanged", "noted"]
+    with writer.transaction():
+        assert not writer.remove("PMID:9")
     assert store.counts().pending["vectors"] == 0
     assert _put(writer, reading("PMID:1", "One.", licence="CC0", types=("retracted publication",))) == ["changed"]
     assert store.counts().pending["vectors"] == 1
@@ -388,8 +378,7 @@ def test_a_changed_document_keeps_the_passages_that_stayed(store: PassageStore, 
     assert _put(writer, reading("PMID:1", "One.", "Three.")) == ["changed"]
     third = [passage.passage_id for passage in store.passages()][1]
     for target in ("vectors", "words"):
-        entries = journal(store, target)
-        assert entries == {first: False, second: True, third: False}
+        assert journal(store, target) == {first: False, second: True, third: False}
 
 
 def test_twins_are_kept_and_take_the_place_of_what_goes(store: PassageStore, writer: PassageWriter) -> None:
@@ -424,8 +413,7 @@ def test_a_transaction_that_fails_leaves_nothing(store: PassageStore, writer: Pa
     with pytest.raises(RuntimeError), writer.transaction():
         writer.put(reading("PMID:1", "One."))
         raise RuntimeError
-    assert store.counts().documents == 0
-    assert store.generation() == 0
+    assert (store.counts().documents, store.generation()) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -488,13 +476,6 @@ def test_readers_see_whole_transactions_while_one_writes(store: PassageStore, wr
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-def test_records_that_were_passed_over_can_be_asked_for(store: PassageStore, writer: PassageWriter) -> None:
-    """By file and line."""
-    with writer.transaction():
-        writer.record_skipped(SkippedRecord("a.xml", 7, "no PMID"))
-    assert store.passed() == [SkippedRecord("a.xml", 7, "no PMID")]
 
 
 def test_what_was_passed_over_is_forgotten_by_file_or_as_a_whole(store: PassageStore, writer: PassageWriter) -> None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from moved_clock import Clock
 
 from server.auth.authentication import OPERATOR, Principal
 from server.auth.keys import Scopes
@@ -20,16 +21,6 @@ from server.state.database import Database
 from server.state.keys import PostgresRateLimiter
 
 IMPLEMENTATIONS = ("local", "postgres")
-
-
-class Clock:
-    """Tell a time that only the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from moved_clock import Clock
+from waiting import in_threads
 
 from retrieval.errors import DatabaseUnavailable
 from retrieval.storage.database import SharedDatabase
@@ -15,16 +16,6 @@ from retrieval.storage.records import Record, Records, Selection, SqliteDatabase
 from server.state.database import Database, PassageDatabase
 
 IMPLEMENTATIONS = ("sqlite", "postgres")
-
-
-class Clock:
-    """Tell a time that only the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -134,11 +125,7 @@ def test_records_go_with_their_parent(records: Records) -> None:
 
 
 def test_many_threads_store_at_once(records: Records) -> None:
-    threads = [threading.Thread(target=records.put, args=(record(number),)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(records.put, map(record, range(20)))
     assert records.total(Selection(kind="k"))[0] == 20
 
 

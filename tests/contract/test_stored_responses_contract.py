@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
+from moved_clock import Clock
 
 from retrieval.storage.database import SharedDatabase
 from retrieval.storage.records import Records, SqliteDatabase
@@ -19,16 +20,6 @@ from server.state.responses import KEPT_S, StoredResponse, StoredResponses, read
 IMPLEMENTATIONS = ("sqlite", "postgres")
 FIRST, SECOND = (Fernet.generate_key().decode() for _ in range(2))
 SECRET = "My patient is called Ada β"
-
-
-class Clock:
-    """Tell a time that only the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Place:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
+Item = TypeVar("Item")
 PATIENCE_S: Final = 120.0
 
 
@@ -24,3 +26,12 @@ async def until(holds: Callable[[], object], what: str = "") -> None:
     while not holds():
         assert time.monotonic() < end, f"not within {PATIENCE_S:.0f} s: {what}"
         await asyncio.sleep(0.002)
+
+
+def in_threads(work: Callable[[Item], object], items: Iterable[Item]) -> None:
+    """Return when the work of each item, in a thread of its own, has ended."""
+    threads = [threading.Thread(target=work, args=(item,)) for item in items]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
