@@ -40,6 +40,7 @@ from server.methods.base import (
     Step,
     TextDelta,
     ToolCalled,
+    ToolsListed,
     TranscriptDelta,
 )
 from server.tape import RecordingTape
@@ -95,7 +96,7 @@ class TraceRecorder:
                 self._done = event
             case Retrieved(queries=queries, sources=sources):
                 self._searches.append({"queries": queries, "sources": sources})
-            case CallMade() | TextDelta() | ToolCalled() | EvidenceRead():
+            case CallMade() | TextDelta() | ToolCalled() | ToolsListed() | EvidenceRead():
                 pass
 
     def _span(self, origin: str, text: str) -> None:

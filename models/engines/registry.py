@@ -108,16 +108,17 @@ def _refuse(options: EngineOptions, names: Sequence[str], reason: str) -> None:
 
 
 def _scripted(card: ModelCard, options: EngineOptions) -> Engine:
-    from models.engines.scripted_engine import Rule, ScriptedBehaviour, ScriptedEngine
+    from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 
     path = Path(card.source)
     if path.suffix != ".json":
         return ScriptedEngine(card, options, [Rule("", _DEFAULT_SCRIPT_TEXT)])
     try:
         script = json.loads(path.read_text())
-        entries, how = (script["rules"], script.get("behaviour", {})) if isinstance(script, dict) else (script, {})
-        behaviour = ScriptedBehaviour(**how)
-        rules = [Rule(re.compile(e["regex"]) if "regex" in e else e["suffix"], e["text"]) for e in entries]
+        script = script if isinstance(script, dict) else {"rules": script}
+        behaviour = ScriptedBehaviour(**script.get("behaviour", {}))
+        tokenizer = ByteTokenizer(tools=bool(script.get("tools")))
+        rules = [Rule(re.compile(e["regex"]) if "regex" in e else e["suffix"], e["text"]) for e in script["rules"]]
     except (OSError, ValueError, KeyError, TypeError, re.error) as error:
         raise ModelNotFound(f"{path} is not a script: {type(error).__name__}: {error}") from error
-    return ScriptedEngine(card, options, rules, behaviour=behaviour)
+    return ScriptedEngine(card, options, rules, behaviour=behaviour, tokenizer=tokenizer)

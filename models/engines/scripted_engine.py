@@ -31,11 +31,15 @@ _END_OF_TURN = 261
 class ByteTokenizer:
     """Map ids 0-255 to bytes, the next ones to special tokens, then to ``extra_tokens`` (matched longest first).
 
-    With ``thinks`` the extra tokens ``<think>`` and ``</think>`` are around thinking, also in a script.
+    With ``thinks`` the extra tokens ``<think>`` and ``</think>`` are around thinking, also in a script. With ``tools``
+    it stands for a model that writes calls as Hermes does; its chats do not list the tools.
     """
 
-    def __init__(self, extra_tokens: Sequence[str] = (), *, chat: bool = True, thinks: bool = False) -> None:
+    def __init__(
+        self, extra_tokens: Sequence[str] = (), *, chat: bool = True, thinks: bool = False, tools: bool = False
+    ) -> None:
         self._chat = chat
+        self._tools = tools
         first = _FIRST_SPECIAL + len(_SPECIALS)
         marks = ("<think>", "</think>") if thinks else ()
         extra = dict.fromkeys((*extra_tokens, *marks))
@@ -91,7 +95,7 @@ class ByteTokenizer:
 
     @property
     def tool_template(self) -> str | None:
-        return None
+        return "<tool_call>" if self._tools else None
 
     def special_id(self, token: str) -> int | None:
         return _FIRST_SPECIAL + _SPECIALS.index(token) if token in _SPECIALS else None
@@ -104,7 +108,7 @@ class ByteTokenizer:
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> list[int]:
         _refuse_event_loop()
-        if tools:
+        if tools and not self._tools:
             raise UnsupportedParam("the chat template has no place for tools", param="tools")
         if not self._chat:
             raise UnsupportedParam("this model has no chat template", param="messages")

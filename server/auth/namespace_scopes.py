@@ -16,6 +16,8 @@ from retrieval.errors import NamespaceUnknown
 from server.auth.authentication import Principal, require_change
 
 OWNER: Final = "owner"
+# Of the names of vector stores, which are their key's alone.
+STORE_PREFIX: Final = "vs_"
 # Owner of a namespace that cannot be read; no key has this digest.
 _UNKNOWN: Final = "?"
 _MAX_CACHED: Final = 10_000
@@ -37,12 +39,20 @@ class NamespaceAccess:
         return [name for name in self._namespaces.names() if self._may_read(principal, name)]
 
     def readable(self, principal: Principal) -> frozenset[str] | None:
-        """Return the readable namespaces with the package's notes, None for all, including future ones."""
-        if principal.is_operator:
+        """Return the readable namespaces with the package's notes, None for all, including future ones.
+
+        Vector stores of other keys are not searched by an operator either.
+        """
+        names = self.names(principal)
+        own = [name for name in names if not principal.is_operator or not self._is_private(principal, name)]
+        if principal.is_operator and len(own) == len(names):
             return None
         sample = self._namespaces.sample
-        names = [] if sample is None else [sample.name]
-        return frozenset((*self.names(principal), *(name for name in names if self.has_sample(principal, name))))
+        notes = [] if sample is None else [sample.name]
+        return frozenset((*own, *(name for name in notes if self.has_sample(principal, name))))
+
+    def _is_private(self, principal: Principal, name: str) -> bool:
+        return name.startswith(STORE_PREFIX) and self.owner(name) not in ("", principal.owner)
 
     def has_sample(self, principal: Principal, name: str) -> bool:
         """Return whether a name means the package's notes, and the key may read them and did not remove them."""

@@ -25,7 +25,7 @@ from retrieval.corpus.store.base import StoredDocument
 from retrieval.errors import CorpusError, DocumentUnreadable, NamespaceBusy, NamespaceUnknown, RetrievalError
 from retrieval.storage.records import Record, Records, Selection
 from server.auth.authentication import Principal
-from server.auth.namespace_scopes import OWNER, NamespaceAccess
+from server.auth.namespace_scopes import OWNER, STORE_PREFIX, NamespaceAccess
 from server.errors import BATCH_UNKNOWN, FILE_UNKNOWN, FILES_FULL, STORE_UNKNOWN, RequestError
 from server.jobs.attribute_filters import Filter, Value
 from server.jobs.queue import Job, Outcome, WorkOrder
@@ -110,7 +110,7 @@ class VectorStores:
     def create(self, principal: Principal, draft: VectorStore, settings: NamespaceSettings) -> VectorStore:
         """Create a vector store with its namespace; ``draft`` has no id and no times yet."""
         now = int(self._now())
-        store = replace(draft, id=f"vs_{uuid.uuid4().hex}", owner=principal.owner, created=now, active=now)
+        store = replace(draft, id=f"{STORE_PREFIX}{uuid.uuid4().hex}", owner=principal.owner, created=now, active=now)
         day = time.strftime("%Y-%m-%d", time.gmtime(now))
         self._namespaces.create(store.id, settings, day, {OWNER: principal.owner} if principal.owner else {})
         self.put(store)

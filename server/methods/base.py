@@ -108,8 +108,8 @@ class AnswerRequest:
     ones, always the names that there were when the request began. ``grammar`` and ``tools`` are for the plain model
     alone. ``salt`` is that of the prefix cache (``Services.salt_for``), None for the key's id. ``methods`` are those
     that Auto may choose from, None for all. ``documents``: ids of those whose passages may be read, None for all.
-    ``site_tools`` are the site's MCP servers whose tools the plain model may call. ``keeps_here``: nothing may leave
-    for it, whatever its key allows.
+    ``site_tools`` are the site's MCP servers whose tools the plain model may call, ``SERVER/TOOL`` for one tool.
+    ``keeps_here``: nothing may leave for it, whatever its key allows.
     """
 
     request_id: str
@@ -195,11 +195,21 @@ class TranscriptDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolsListed:
+    """Report the tools of one of the site's servers, as MCP describes them; ``fault`` is why there are none."""
+
+    server: str
+    tools: tuple[Mapping[str, Any], ...] = ()
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CallMade:
-    """Report a call, with ``url`` as the model wrote it."""
+    """Report a call, with ``url`` as the model wrote it; ``arguments`` are those of a tool, as JSON."""
 
     url: str
     ordinal: int
+    arguments: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +395,7 @@ Event = (
     Step
     | TextDelta
     | ToolCalled
+    | ToolsListed
     | TranscriptDelta
     | CallMade
     | CallReplied

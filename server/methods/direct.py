@@ -38,7 +38,7 @@ from server.methods.base import (
     uses_chat_template,
 )
 from server.methods.shared.synthesis import chats, unable_to_chat
-from server.methods.shared.tool_loop import ToolBox, with_tools
+from server.methods.shared.tool_loop import ToolBox, servers_of, with_tools
 
 # OpenAI's default for completions; a chat answer may run to the end of the context.
 _COMPLETION_TOKENS = 16
@@ -58,7 +58,7 @@ class Direct:
         for key in ask.options:
             raise OptionInvalid(f"arrowhead.{key}: the plain model has no such option", param=f"arrowhead.{key}")
         known = self._site.names if self._site else ()
-        for name in ask.site_tools:
+        for name in servers_of(ask):
             if name not in known:
                 there = ", ".join(known) or "none"
                 raise InvalidRequest(

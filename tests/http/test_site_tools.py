@@ -99,3 +99,58 @@ def test_what_the_plain_model_cannot_use_is_refused(site: tuple[Served, Path], t
     }
     reply = httpx.post(f"{site[0].url}/v1/chat/completions", json=body, trust_env=False, timeout=60)
     assert (reply.status_code, said in reply.json()["error"]["message"]) == (422, True), reply.text
+
+
+@pytest.fixture(scope="module")
+def chatting(
+    host_with: Callable[..., AbstractContextManager[Served]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """A model that calls a tool, and answers from what it found; the site has that tool and a dead server."""
+    script = tmp_path_factory.mktemp("chatting") / "script.json"
+    call = '<tool_call>\n{"name": "notes__find", "arguments": {"question": "quorn fever"}}\n</tool_call>'
+    rules = [{"suffix": NOTE, "text": "Zorbamide."}, {"suffix": QUESTION, "text": call}]
+    script.write_text(json.dumps({"rules": rules, "tools": True}))
+    servers = f"notes={sys.executable} {SCRIPT},dead=http://127.0.0.1:9/mcp"
+    model = {"ARROWHEAD_MODEL__SCRIPT": str(script), "ARROWHEAD_MODEL__PROMPT_FORM": "chat"}
+    with host_with(model | {"ARROWHEAD_MCP__SERVERS": servers}) as server:
+        yield server
+
+
+TOOLS: list[Any] = [
+    {"type": "mcp", "server_label": "notes", "allowed_tools": ["find"], "require_approval": "never"},
+    {"type": "mcp", "server_label": "dead", "require_approval": "never"},
+]
+
+
+def test_a_response_has_the_tools_and_their_calls_as_items(chatting: Served) -> None:
+    """In the types of the SDK; the stream's events end in the same response."""
+    with openai.OpenAI(base_url=f"{chatting.url}/v1", api_key="none", timeout=60, max_retries=0) as client:
+        asked: dict[str, Any] = {"model": "scripted", "input": QUESTION, "tools": TOOLS}
+        whole = client.responses.create(**asked)
+        events = list(client.responses.create(stream=True, **asked))
+        follow: Any = [{"role": "user", "content": "x"}, *whole.output, {"role": "user", "content": QUESTION}]
+        again = client.responses.create(**(asked | {"input": follow}))
+    listed, dead, _, call, message = whole.output
+    assert listed.type == "mcp_list_tools" and [tool.name for tool in listed.tools] == ["find"] and not listed.error
+    assert dead.type == "mcp_list_tools" and dead.server_label == "dead" and dead.error and not dead.tools
+    assert call.type == "mcp_call" and (call.server_label, call.name, call.status) == ("notes", "find", "completed")
+    assert (json.loads(call.arguments), call.output, call.error) == ({"question": "quorn fever"}, NOTE, None)
+    assert message.type == "message" and whole.output_text.strip() == "Zorbamide." == again.output_text.strip()
+    assert [tool.type for tool in whole.tools] == ["mcp", "mcp"]
+    names = [event.type for event in events]
+    assert {
+        "response.mcp_list_tools.completed",
+        "response.mcp_list_tools.failed",
+        "response.mcp_call_arguments.done",
+        "response.mcp_call.completed",
+    } <= {*names} and names[-1] == "response.completed"
+    assert [item.type for item in events[-1].response.output] == [item.type for item in whole.output]
+
+
+def test_a_clients_own_server_is_refused_in_a_response(chatting: Served) -> None:
+    with (
+        openai.OpenAI(base_url=f"{chatting.url}/v1", api_key="none", timeout=60, max_retries=0) as client,
+        pytest.raises(openai.UnprocessableEntityError, match=r"send server_label, a name of mcp\.servers"),
+    ):
+        tool: Any = {"type": "mcp", "server_label": "notes", "server_url": "https://x.example"}
+        client.responses.create(model="scripted", input=QUESTION, tools=[tool])

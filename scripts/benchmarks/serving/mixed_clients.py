@@ -181,10 +181,18 @@ class Refused(Exception):
 async def client(user: User, name: str, others: frozenset[str], tally: Tally, limit_s: float) -> None:
     """Ask by one interface until it is answered, and look for other keys' words in what came.
 
-    One that is refused after ``limit_s`` seconds gives up and counts as unserved.
+    One that is not answered within ``limit_s`` seconds of its beginning gives up and counts as unserved.
     """
+    try:
+        async with asyncio.timeout(limit_s):
+            await _until_answered(user, name, others, tally)
+    except TimeoutError:
+        tally.unserved += 1
+
+
+async def _until_answered(user: User, name: str, others: frozenset[str], tally: Tally) -> None:
     began = time.monotonic()
-    while time.monotonic() - began < limit_s:
+    while True:
         try:
             read = await INTERFACES[name](user)
         except Exception as error:  # each is counted by its kind
@@ -198,7 +206,6 @@ async def client(user: User, name: str, others: frozenset[str], tally: Tally, li
         tally.seconds.append(time.monotonic() - began)
         tally.leaks += any(word in read for word in others)
         return
-    tally.unserved += 1
 
 
 def _retry_after(error: Exception) -> float | None:
@@ -277,7 +284,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--model", default="arrowhead", help="which model the chats ask")
     parser.add_argument("--serve", default="", help="which model is served, by default that of a fresh install")
-    parser.add_argument("--limit-s", type=float, default=600.0, help="after which a client is not tried again")
+    parser.add_argument("--limit-s", type=float, default=600.0, help="after which a client gives up")
     asked = parser.parse_args()
     keys = [f"key-{number}-{secrets.token_hex(8)}" for number in range(KEYS)]
     with tempfile.TemporaryDirectory() as folder:

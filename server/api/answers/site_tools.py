@@ -8,8 +8,9 @@ from typing import Any, Final
 from server.errors import InvalidRequest, UnsupportedField
 
 TOOL: Final = "mcp"
-_FIELDS: Final = frozenset({"type", "server_label", "require_approval"})
+_FIELDS: Final = frozenset({"type", "server_label", "require_approval", "allowed_tools"})
 _MAX_SERVERS: Final = 8
+_MAX_TOOLS: Final = 32
 # Of the document of the API: a list of such tools alone.
 TOOLS_SCHEMA: Final[dict[str, Any]] = {
     "type": "array",
@@ -21,6 +22,7 @@ TOOLS_SCHEMA: Final[dict[str, Any]] = {
             "type": {"const": TOOL},
             "server_label": {"type": "string", "description": "a name of mcp.servers"},
             "require_approval": {"const": "never"},
+            "allowed_tools": {"type": "array", "items": {"type": "string"}, "maxItems": _MAX_TOOLS},
         },
         "required": ["type", "server_label"],
         "additionalProperties": False,
@@ -29,7 +31,7 @@ TOOLS_SCHEMA: Final[dict[str, Any]] = {
 
 
 def take_site_tools(body: object) -> tuple[object, tuple[str, ...]]:
-    """Return the body without such tools, and the names of the servers, () where the request has none.
+    """Return the body without such tools, and which tools it wants as ``AnswerRequest.site_tools``.
 
     Raises:
         InvalidRequest: a field of a tool is wrong; ``param`` names it.
@@ -43,27 +45,34 @@ def take_site_tools(body: object) -> tuple[object, tuple[str, ...]]:
         )
     if body.get("tool_choice") not in (None, "auto"):
         raise UnsupportedField("tool_choice: the model chooses among the tools of mcp", param="tool_choice")
-    names = dict.fromkeys(_name_in(tool, f"tools[{place}]") for place, tool in enumerate(tools))
-    return {name: value for name, value in body.items() if name not in ("tools", "tool_choice")}, tuple(names)
+    names = [name for place, tool in enumerate(tools) for name in _names_in(tool, f"tools[{place}]")]
+    rest = {name: value for name, value in body.items() if name not in ("tools", "tool_choice")}
+    return rest, tuple(dict.fromkeys(names))
 
 
 def _is_tool(tool: object) -> bool:
     return isinstance(tool, dict) and tool.get("type") == TOOL
 
 
-def _name_in(tool: Mapping[str, Any], place: str) -> str:
+def _names_in(tool: Mapping[str, Any], place: str) -> list[str]:
     for name in tool:
         if name not in _FIELDS:
             raise InvalidRequest(
-                f"{place}.{name[:40]}: not served; mcp.servers of the settings names the servers that may be used",
+                f"{place}.{name[:40]}: not served; send server_label, a name of mcp.servers in this server's settings, "
+                "which alone say which MCP servers may be used",
                 param=f"{place}.{name[:40]}",
             )
     label = tool.get("server_label")
-    if not isinstance(label, str) or not label:
+    if not isinstance(label, str) or not label or "/" in label:
         raise InvalidRequest(f"{place}.server_label: a name of mcp.servers", param=f"{place}.server_label")
     if tool.get("require_approval") not in (None, "never"):
         raise InvalidRequest(
             f"{place}.require_approval: only never, as calls are not held for approval",
             param=f"{place}.require_approval",
         )
-    return label
+    wanted = tool.get("allowed_tools")
+    if wanted is None:
+        return [label]
+    if not isinstance(wanted, list) or len(wanted) > _MAX_TOOLS or not all(isinstance(one, str) for one in wanted):
+        raise InvalidRequest(f"{place}.allowed_tools: a list of names of tools", param=f"{place}.allowed_tools")
+    return [f"{label}/{one}" for one in wanted] or [f"{label}/"]

@@ -13,8 +13,20 @@ from models.types import TokenLogprob
 from retrieval.corpus.search.ranking import RankedPassage
 from server.api.answers.file_search import FileCitations
 from server.api.answers.rendering import Decode, chat_logprobs
-from server.methods.base import CallMade, CallReplied, Done, Event, Evidence, Reference, Retrieved, Step, TextDelta
+from server.methods.base import (
+    CallMade,
+    CallReplied,
+    Done,
+    Event,
+    Evidence,
+    Reference,
+    Retrieved,
+    Step,
+    TextDelta,
+    ToolsListed,
+)
 from server.methods.shared.call_lines import call_query, collect
+from server.methods.shared.tool_loop import tool_at
 
 Item = dict[str, Any]
 Wire = dict[str, Any]
@@ -251,6 +263,46 @@ class FileItems(ResponseItems):
         if self._with_results:
             item["results"] = [chunk.as_result() for chunk in self._citations.scope.chunks(passages)]
         return [self._at(item, "file_search_call.completed"), self._done(item)]
+
+
+class ToolItems(ResponseItems):
+    """Convert the events of an answer that uses the site's MCP servers: lists of their tools, and calls."""
+
+    def feed(self, event: Event) -> list[Wire]:
+        return self._list(event) if isinstance(event, ToolsListed) else super().feed(event)
+
+    def _list(self, event: ToolsListed) -> list[Wire]:
+        shown = {"server_label": event.server, "tools": list(event.tools), "error": event.fault or None}
+        wires = self._end_thoughts()
+        item, added = self._add("mcp_list_tools", "mcpl", shown)
+        began = self._at(item, "mcp_list_tools.in_progress")
+        return [*wires, *added, began, *self._ended(item, has_failed=bool(event.fault))]
+
+    def _call(self, event: CallMade) -> list[Wire]:
+        server, tool = tool_at(event.url)
+        wires = self._end_thoughts()
+        body = {"server_label": server, "name": tool, "arguments": "", "output": None, "error": None}
+        item, added = self._add("mcp_call", "mcp", body)
+        self._calls[event.ordinal], item["arguments"] = item, event.arguments
+        return [
+            *wires,
+            *added,
+            self._at(item, "mcp_call.in_progress"),
+            self._at(item, "mcp_call_arguments.delta", delta=event.arguments),
+            self._at(item, "mcp_call_arguments.done", arguments=event.arguments),
+        ]
+
+    def _reply(self, event: CallReplied) -> list[Wire]:
+        item, text, has_failed = self._calls.pop(event.ordinal), event.record["text"], event.status in _FAILED
+        if has_failed:
+            item["error"] = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
+        else:
+            item["output"] = text
+        return self._ended(item, has_failed=has_failed)
+
+    def _ended(self, item: Item, *, has_failed: bool) -> list[Wire]:
+        item["status"] = "failed" if has_failed else "completed"
+        return [self._at(item, f"{item['type']}.{item['status']}"), self._done(item)]
 
 
 def flat_citation(reference: Reference) -> dict[str, Any]:

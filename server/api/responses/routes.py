@@ -26,11 +26,12 @@ from server.api.answers.file_search import (
 )
 from server.api.answers.rendering import Choice, model_for, own_address, side_job, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, Indexed, fan_out
+from server.api.answers.site_tools import take_site_tools
 from server.api.declarations import ANSWER_ERRORS, TIMEOUT, Reads, streamed
 from server.api.http_io import EVENTS, Chunk, cancel_on_disconnect, read_json, stream_reply
-from server.api.openai.schemas import MAX_MESSAGES
+from server.api.openai.schemas import MAX_MESSAGES, require_plain
 from server.api.responses.background import BackgroundAnswers
-from server.api.responses.items import Ending, FileItems, ResponseItems, Wire
+from server.api.responses.items import Ending, FileItems, ResponseItems, ToolItems, Wire
 from server.api.responses.schemas import (
     ResponseEvent,
     ResponseReply,
@@ -54,10 +55,7 @@ _LATE_S: Final = 60.0
 
 
 def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> dict[str, Any]:
-    """Return the response object with the request's parameters, as OpenAI repeats them.
-
-    Constant members reflect that clients cannot define tools.
-    """
+    """Return the response object with the request's parameters, as OpenAI repeats them."""
     fields = body.fields
     return {
         "id": head.id,
@@ -80,7 +78,7 @@ def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> 
         "temperature": fields.temperature,
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
-        "tools": [],
+        "tools": list(body.tools),
         "top_logprobs": fields.top_logprobs or 0,
         "top_p": fields.top_p,
         "truncation": "disabled",
@@ -133,12 +131,15 @@ _STREAM = (
 )
 async def create_response(request: Request) -> Response:
     services: Services = request.app.state.services
-    sent, search = take_file_search(await read_json(request, services.settings.server.max_body_bytes))
+    whole: Any = await read_json(request, services.settings.server.max_body_bytes)
+    sent, search = take_file_search(whole)
+    sent, site = take_site_tools(sent)
     sent, kept = take_kept(sent, is_on=services.responses is not None)
-    is_openai = services.lifecycle.may_serve_openai and search is None and _may_pass_on(sent, kept)
+    is_openai = services.lifecycle.may_serve_openai and search is None and not site and _may_pass_on(sent, kept)
     if is_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body, keeper = await _kept_body(request, sent, kept)
+    body = replace(body, tools=tuple(whole.get("tools") or ()), site_tools=site)
     job = side_job(request.headers, body.messages[-1].content)
     scope = None if search is None else await scope_of(services, request.state.principal, search)
     answers = _answers(services, body, request.state.principal, job, scope)
@@ -206,11 +207,13 @@ def _answers(
         sampling=body.sampling,
         options={} if job else body.fields.arrowhead or {},
         key_id=principal.key_id,
+        site_tools=body.site_tools,
     )
     if scope is None:
         served = model_for(services, head.model, job, principal)
     else:
         served, ask = searching_model(services, head.model, principal), scope.narrowed(ask)
+    require_plain(served, ask, head.model)
     answers = Answers(services, served, fan_out(ask, 1), head)
     answers.set_side_job(job)
     return answers
@@ -235,7 +238,7 @@ class _Answer:
         decode = self._tokenizer.decode if body.wants_logprobs else None
         stem = answers.head.id.removeprefix("resp_")
         self._items = (
-            ResponseItems(stem, decode)
+            (ToolItems if body.site_tools else ResponseItems)(stem, decode)
             if scope is None
             else FileItems(
                 stem,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from server.api.answers.file_search import TOOLS_SCHEMA
+from server.api.answers.site_tools import TOOLS_SCHEMA as MCP_SCHEMA
 from server.api.declarations import MODEL, OPTIONS, QUESTION, Reply, Schema, with_unused
 from server.api.http_io import Body, first_error
 from server.api.openai.schemas import (
@@ -40,7 +41,7 @@ NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
         "responses are not stored here (state.responses_key_file): send false, or leave store out",
     ),
     "background": ((None, False), "answers are given while the client waits: use stream: true"),
-    "tools": ((None, []), "file_search is served; methods make their calls themselves"),
+    "tools": ((None, []), "file_search and mcp are served; methods make their calls themselves"),
     "tool_choice": ((None, "none", "auto"), "is not served: methods make their calls themselves"),
     "parallel_tool_calls": ((None, True, False), "is true or false"),
     "max_tool_calls": ((None,), "is not served: arrowhead.max_calls is genegpt's limit"),
@@ -81,6 +82,12 @@ _EVENTS: Final = (
         for kind in ("web", "file")
         for what in ("in_progress", "searching", "completed")
     ),
+    *(
+        f"response.mcp_{kind}.{what}"
+        for kind in ("list_tools", "call")
+        for what in ("in_progress", "completed", "failed")
+    ),
+    *(f"response.mcp_call_arguments.{what}" for what in ("delta", "done")),
     *(f"response.reasoning_summary_part.{what}" for what in ("added", "done")),
     *(f"response.reasoning_summary_text.{what}" for what in ("delta", "done")),
     *(f"response.content_part.{what}" for what in ("added", "done")),
@@ -154,7 +161,7 @@ class Fields(Body):
 
 def _describe(schema: Schema) -> None:
     with_unused(schema, {name: values for name, (values, _) in NEUTRAL.items()}, IGNORED)
-    schema["properties"]["tools"] = {"anyOf": [{"enum": [None, []]}, TOOLS_SCHEMA]}
+    schema["properties"]["tools"] = {"anyOf": [{"enum": [None, []]}, TOOLS_SCHEMA, MCP_SCHEMA]}
     schema["properties"]["input"]["anyOf"][1]["items"] = {"description": "a message, or an item of an earlier reply"}
     schema["examples"] = [{"model": MODEL, "input": QUESTION}]
 
@@ -178,7 +185,7 @@ class OutputItem(Reply):
     """Describe one item of a response's output."""
 
     id: str
-    type: Literal["message", "reasoning", "web_search_call", "file_search_call"]
+    type: Literal["message", "reasoning", "web_search_call", "file_search_call", "mcp_list_tools", "mcp_call"]
     status: str
 
 
@@ -207,6 +214,7 @@ class ResponseEvent(Reply):
 class ResponsesRequest:
     """Hold a parsed request; ``messages`` is ``input`` after ``instructions``.
 
+    ``tools`` are those of the request, which the response repeats; ``site_tools`` those of ``mcp`` among them.
     Fields that are accepted only at neutral values are omitted, except ``parallel_tool_calls``, which every response
     repeats.
     """
@@ -214,6 +222,8 @@ class ResponsesRequest:
     fields: Fields
     messages: tuple[Message, ...]
     parallel_tool_calls: bool = True
+    tools: tuple[Any, ...] = ()
+    site_tools: tuple[str, ...] = ()
     kept: Kept = NOTHING_KEPT
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 # Our own items in a history, and those that a chat client adds to it.
-SKIPPED: Final = frozenset({"reasoning", "web_search_call", "file_search_call"})
+SKIPPED: Final = frozenset({"reasoning", "web_search_call", "file_search_call", "mcp_list_tools", "mcp_call"})
 CLIENTS_OWN: Final = "open_webui:"
 
 

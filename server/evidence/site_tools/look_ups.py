@@ -27,11 +27,10 @@ from server.evidence.ncbi import admitted
 from server.evidence.site_tools.client import TOOL_FAILED, ToolSpec
 from server.methods.base import AnswerRequest
 from server.methods.shared.passages import Gathered, PassageQuery, Passages, PassageSource
-from server.methods.shared.tool_loop import OfferedTools, ToolAnswer
+from server.methods.shared.tool_loop import SEPARATOR, OfferedTools, ToolAnswer, servers_of
 from server.tape import taped
 
 PREFIX: Final = "mcp:"
-_SEPARATOR: Final = "__"
 _MAX_PASSAGES: Final = 8
 _MAX_ARGUMENTS: Final = 20_000
 
@@ -100,31 +99,33 @@ class SiteTools:
             faults.append(f"the tools of {server.name} failed: {error.message}")
         return LookedUp(tuple(passages), tuple(faults))
 
-    async def offered(self, ask: AnswerRequest) -> OfferedTools:
-        """Return the tools of the servers that the request names, under names that tell the server too."""
-        tools: list[Tool] = []
-        faults: list[str] = []
-        for name in ask.site_tools:
+    async def offered(self, ask: AnswerRequest) -> list[OfferedTools]:
+        """Return the tools that the request wants by their servers, under names that tell the server too."""
+        found: list[OfferedTools] = []
+        for name in servers_of(ask):
             try:
-                tools += [_offered(name, tool) for tool in await self._tools(ask, self._servers[name])]
+                tools = [_offered(name, tool) for tool in await self._wanted(ask, name)]
+                found.append(OfferedTools(name, tuple(tools)))
             except ArrowheadError as error:
-                faults.append(f"the tools of {name} failed: {error.message}")
-        return OfferedTools(tuple(tools), tuple(faults))
+                found.append(OfferedTools(name, fault=error.message))
+        return found
 
     async def run(self, ask: AnswerRequest, name: str, arguments: str) -> ToolAnswer:
         """Call a tool as the model wrote it; what is wrong or fails is told to the model."""
-        server_name, _, tool_name = name.partition(_SEPARATOR)
+        server_name, _, tool_name = name.partition(SEPARATOR)
         try:
-            if server_name not in ask.site_tools:
-                raise RetrievalError("there is no such tool", TOOL_FAILED)
-            server = self._servers[server_name]
-            tool = next((one for one in await self._tools(ask, server) if one.name == tool_name), None)
+            known = await self._wanted(ask, server_name) if server_name in servers_of(ask) else ()
+            tool = next((one for one in known if one.name == tool_name), None)
             if tool is None:
                 raise RetrievalError("there is no such tool", TOOL_FAILED)
-            texts = await self._call(ask, server, tool, _checked(tool, arguments))
+            texts = await self._call(ask, self._servers[server_name], tool, _checked(tool, arguments))
         except ArrowheadError as error:
             return ToolAnswer(f"error: {error.message}", error.message)
         return ToolAnswer("\n".join(texts) or "nothing was found")
+
+    async def _wanted(self, ask: AnswerRequest, name: str) -> list[ToolSpec]:
+        tools = await self._tools(ask, self._servers[name])
+        return [tool for tool in tools if {name, f"{name}/{tool.name}"} & {*ask.site_tools}]
 
     async def _tools(self, ask: AnswerRequest, server: SiteServer) -> tuple[ToolSpec, ...]:
         @taped("tools", tuple[ToolSpec, ...], lambda: server.name, RetrievalError)
@@ -191,7 +192,7 @@ def _checked(tool: ToolSpec, arguments: str) -> dict[str, Any]:
 
 
 def _offered(server: str, tool: ToolSpec) -> Tool:
-    name = f"{server}{_SEPARATOR}{tool.name}"
+    name = f"{server}{SEPARATOR}{tool.name}"
     shown = {"name": name, "description": tool.about, "parameters": dict(tool.schema)}
     return Tool(name, {"type": "function", "function": shown}, tool.schema)
 

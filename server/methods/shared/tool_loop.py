@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import count
@@ -20,19 +20,24 @@ from server.methods.base import (
     Message,
     Step,
     ToolCalled,
+    ToolsListed,
     add_usage,
 )
 
 MAX_ROUNDS: Final = 6
 MAX_CALLS: Final = 8
+# Between the names of a server and its tool, where the model calls it.
+SEPARATOR: Final = "__"
+_ADDRESS: Final = "mcp:"
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """Hold the tools that the model may call, and which servers failed, one line each."""
+    """Hold the tools of one server that the model may call; ``fault`` is why there are none."""
 
-    tools: tuple[Tool, ...]
-    faults: tuple[str, ...] = ()
+    server: str
+    tools: tuple[Tool, ...] = ()
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,20 @@ class ToolBox(Protocol):
         """Return the names of the servers."""
         ...
 
-    async def offered(self, ask: AnswerRequest) -> OfferedTools: ...
+    async def offered(self, ask: AnswerRequest) -> Sequence[OfferedTools]: ...
 
     async def run(self, ask: AnswerRequest, name: str, arguments: str) -> ToolAnswer: ...
+
+
+def servers_of(ask: AnswerRequest) -> list[str]:
+    """Return the names of the servers whose tools a request wants, each once."""
+    return list(dict.fromkeys(one.partition("/")[0] for one in ask.site_tools))
+
+
+def tool_at(address: str) -> tuple[str, str]:
+    """Return the server and the tool of a call's address."""
+    server, _, tool = address.removeprefix(_ADDRESS).partition(SEPARATOR)
+    return server, tool
 
 
 Answer = Callable[[AnswerRequest], AsyncGenerator[Event, None]]
@@ -64,10 +80,13 @@ async def with_tools(answer: Answer, ask: AnswerRequest, box: ToolBox) -> AsyncG
 
     ``answer`` is the plain model's, which reports the calls that it writes. In the last round it has no tools.
     """
-    offered = await box.offered(ask)
-    for fault in offered.faults:
-        yield Step(fault)
-    use = ToolUse(tools=offered.tools, shown=offered.tools) if offered.tools else None
+    tools: tuple[Tool, ...] = ()
+    for one in await box.offered(ask):
+        tools += one.tools
+        yield ToolsListed(one.server, tuple(map(_described, one.tools)), one.fault)
+        if one.fault:
+            yield Step(f"the tools of {one.server} failed: {one.fault}")
+    use = ToolUse(tools=tools, shown=tools) if tools else None
     ordinals, done, messages = count(), None, ask.messages
     for number in range(MAX_ROUNDS):
         calls: list[ToolCalled] = []
@@ -85,8 +104,8 @@ async def with_tools(answer: Answer, ask: AnswerRequest, box: ToolBox) -> AsyncG
             break
         messages = (*messages, Message("assistant", "", tool_calls=tuple(map(_call_object, calls))))
         for place, call in enumerate(calls):
-            ordinal, url = next(ordinals), f"mcp:{call.name}"
-            yield CallMade(url, ordinal)
+            ordinal, url = next(ordinals), f"{_ADDRESS}{call.name}"
+            yield CallMade(url, ordinal, call.arguments)
             began = time.monotonic()
             told = await box.run(ask, call.name, call.arguments) if place < MAX_CALLS else _TOO_MANY
             yield _replied(url, ordinal, told, time.monotonic() - began)
@@ -98,6 +117,11 @@ async def with_tools(answer: Answer, ask: AnswerRequest, box: ToolBox) -> AsyncG
 
 
 _TOO_MANY: Final = ToolAnswer(f"error: at most {MAX_CALLS} calls at once", f"at most {MAX_CALLS} calls at once")
+
+
+def _described(tool: Tool) -> dict[str, object]:
+    about = tool.definition["function"]["description"]
+    return {"name": tool.name.partition(SEPARATOR)[2], "description": about, "input_schema": dict(tool.parameters)}
 
 
 def _call_object(call: ToolCalled) -> dict[str, object]:

@@ -64,3 +64,13 @@ def test_a_namespace_called_notes_is_its_owners(namespaces: Namespaces) -> None:
 
     assert access.readable(ANNA) == frozenset({"notes"})
     assert access.readable(BEN) == frozenset()
+
+
+def test_an_operator_does_not_search_vector_stores_of_others(namespaces: Namespaces) -> None:
+    """Its own, and namespaces that keys made by a name, are read as before; all are listed, to be deleted."""
+    access, chief = NamespaceAccess(namespaces), Principal(owner="d" * 64, is_operator=True)
+    for name, owner in (("vs_anna", ANNA.owner), ("vs_chief", chief.owner), ("trials", ANNA.owner)):
+        namespaces.create(name, NamespaceSettings(encoder="hashing"), notes={"owner": owner})
+
+    assert access.readable(chief) == frozenset({"vs_chief", "trials", "notes"})
+    assert access.names(chief) == ["trials", "vs_anna", "vs_chief"]

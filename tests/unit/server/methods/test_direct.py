@@ -135,17 +135,6 @@ async def test_a_slow_chat_template_holds_up_nobody() -> None:
     await answering
 
 
-class ToolTokenizer(ByteTokenizer):
-    """Knows Hermes' calls of tools, and shows calls and replies as their texts."""
-
-    @property
-    def tool_template(self) -> str:
-        return "<tool_call>"
-
-    def encode_chat(self, messages: Any, *, add_generation_prompt: bool = True, tools: object = ()) -> list[int]:
-        return self.encode("".join(message["content"] for message in messages))
-
-
 async def test_a_model_with_tools_calls_those_of_the_sites_mcp_server(tmp_path: Path) -> None:
     """A real server of the SDK: the call is made here, its reply read, and the answer is the model's."""
     recorder = AuditRecorder(AuditLog(tmp_path / "audit.jsonl", level="metadata", max_bytes=10**6), "refuse")
@@ -156,7 +145,7 @@ async def test_a_model_with_tools_calls_those_of_the_sites_mcp_server(tmp_path: 
     call = '<tool_call>\n{"name": "shelf__find", "arguments": {"question": "quorn fever"}}\n</tool_call>'
     rules = [Rule(NOTE, "Zorbamide."), Rule("quorn fever?", call)]
     card = replace(CARD, trained_for=("chat",))
-    engine = ScriptedEngine(card, EngineOptions(max_model_len=500), rules, tokenizer=ToolTokenizer())
+    engine = ScriptedEngine(card, EngineOptions(max_model_len=500), rules, tokenizer=ByteTokenizer(tools=True))
     lifecycle = EngineLifecycle(card, lambda: engine)
     await lifecycle.load()
     ask = AnswerRequest(request_id="r", messages=(Message("user", "What treats quorn fever?"),), site_tools=("shelf",))

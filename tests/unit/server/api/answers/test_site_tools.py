@@ -13,6 +13,9 @@ from server.api.answers.site_tools import take_site_tools
 def test_the_servers_are_taken_out_of_the_body() -> None:
     tools = [{"type": "mcp", "server_label": "a"}, {"type": "mcp", "server_label": "b", "require_approval": "never"}]
     assert take_site_tools({"model": "m", "tools": tools, "tool_choice": "auto"}) == ({"model": "m"}, ("a", "b"))
+    some = {"type": "mcp", "server_label": "a", "allowed_tools": ["x", "y"]}
+    assert take_site_tools({"tools": [some]}) == ({}, ("a/x", "a/y"))
+    assert take_site_tools({"tools": [some | {"allowed_tools": []}]}) == ({}, ("a/",))
     others: list[Any] = [{"model": "m"}, {"tools": [{"type": "function"}]}, [], None, {"tools": "mcp"}]
     for body in others:
         assert take_site_tools(body) == (body, ())
@@ -24,6 +27,9 @@ def test_the_servers_are_taken_out_of_the_body() -> None:
         ({"server_label": "a", "server_url": "https://x.example"}, {}, "tools[0].server_url"),
         ({}, {}, "tools[0].server_label"),
         ({"server_label": 1}, {}, "tools[0].server_label"),
+        ({"server_label": "a", "allowed_tools": [1]}, {}, "tools[0].allowed_tools"),
+        ({"server_label": "a", "allowed_tools": {"read_only": True}}, {}, "tools[0].allowed_tools"),
+        ({"server_label": "a/b"}, {}, "tools[0].server_label"),
         ({"server_label": "a", "require_approval": "always"}, {}, "tools[0].require_approval"),
         ({"server_label": "a"}, {"tool_choice": "required"}, "tool_choice"),
     ],

@@ -139,12 +139,15 @@ async def test_passages_of_tools_stand_among_those_of_namespaces(tmp_path: Path)
     assert "the tools of dead failed: down" in gathered.way
 
 
+async def names(world: World, asked: AnswerRequest) -> list[str]:
+    return [tool.name for one in await world.tools.offered(asked) for tool in one.tools]
+
+
 async def test_a_model_calls_tools_of_the_servers_that_the_request_names(tmp_path: Path) -> None:
     shelf = Shelf()
     world = World(tmp_path, SiteServer("shelf", shelf), SiteServer("other", Shelf()))
     asked = ask(site_tools=("shelf",))
-    offered = await world.tools.offered(asked)
-    assert [tool.name for tool in offered.tools] == ["shelf__find"]
+    assert await names(world, asked) == ["shelf__find"]
     assert (await world.tools.run(asked, "shelf__find", '{"q": "x"}')).text == "first text\nsecond text"
     for name, arguments in (
         ("other__find", '{"q": "x"}'),
@@ -156,3 +159,12 @@ async def test_a_model_calls_tools_of_the_servers_that_the_request_names(tmp_pat
         told = await world.tools.run(asked, name, arguments)
         assert told.fault and told.text.startswith("error: ")
     assert shelf.asked == [("find", {"q": "x"})]
+
+
+async def test_a_request_can_want_some_tools_of_a_server_alone(tmp_path: Path) -> None:
+    """Of those that the settings allow; the others cannot be called either."""
+    world = World(tmp_path, SiteServer("shelf", Shelf(), allowed=frozenset({"find", "write"})))
+    some = ask(site_tools=("shelf/find", "shelf/unknown"))
+    assert await names(world, some) == ["shelf__find"] and await names(world, ask(site_tools=("shelf/",))) == []
+    assert (await world.tools.run(some, "shelf__write", '{"q": "x"}')).fault
+    assert not (await world.tools.run(some, "shelf__find", '{"q": "x"}')).fault

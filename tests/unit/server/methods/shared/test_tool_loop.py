@@ -9,6 +9,7 @@ from models.decoding.tool_calls import Tool
 from models.decoding.types import LoopUsage
 from server.methods.base import (
     AnswerRequest,
+    CallMade,
     CallReplied,
     Done,
     Event,
@@ -16,10 +17,11 @@ from server.methods.base import (
     Step,
     TextDelta,
     ToolCalled,
+    ToolsListed,
 )
 from server.methods.shared.tool_loop import MAX_CALLS, MAX_ROUNDS, OfferedTools, ToolAnswer, with_tools
 
-FIND = Tool("shelf__find", {}, {})
+FIND = Tool("shelf__find", {"function": {"description": "Find notes"}}, {"type": "object"})
 
 
 class Box:
@@ -27,11 +29,12 @@ class Box:
 
     names = ("shelf",)
 
-    def __init__(self, *faults: str, tools: Sequence[Tool] = (FIND,)) -> None:
-        self._offered = OfferedTools(tuple(tools), faults)
+    def __init__(self, fault: str = "", tools: Sequence[Tool] = (FIND,)) -> None:
+        dead = [OfferedTools("dead", fault=fault)] if fault else []
+        self._offered = [*dead, OfferedTools("shelf", tuple(tools))]
         self.ran: list[str] = []
 
-    async def offered(self, ask: AnswerRequest) -> OfferedTools:
+    async def offered(self, ask: AnswerRequest) -> list[OfferedTools]:
         return self._offered
 
     async def run(self, ask: AnswerRequest, name: str, arguments: str) -> ToolAnswer:
@@ -76,6 +79,9 @@ async def test_the_model_reads_what_its_calls_found() -> None:
     events = await run(model, box)
     assert last(events).answer == "the answer" and last(events).usage.prompt_tokens == 2
     assert not any(isinstance(event, ToolCalled) for event in events)
+    shown = {"name": "find", "description": "Find notes", "input_schema": {"type": "object"}}
+    assert events[0] == ToolsListed("shelf", (shown,))
+    assert CallMade("mcp:shelf__find", 0, '{"q": "x"}') in events
     (reply,) = replies(events)
     assert (reply.url, reply.status) == ("mcp:shelf__find", "ok")
     call, told = model.asked[1].messages[1:]
@@ -84,7 +90,7 @@ async def test_the_model_reads_what_its_calls_found() -> None:
 
 
 async def test_a_failure_is_a_step_and_told_to_the_model() -> None:
-    events = await run(model := Model(['{"q": "fail"}']), Box("the tools of dead failed: down"))
+    events = await run(model := Model(['{"q": "fail"}']), Box("down"))
     steps = [event.text for event in events if isinstance(event, Step)]
     assert steps == ["the tools of dead failed: down", "shelf__find failed: down"]
     assert model.asked[1].messages[-1].content == "error: down"
@@ -102,5 +108,5 @@ async def test_rounds_and_calls_are_bounded() -> None:
 
 
 async def test_without_tools_the_model_answers_alone() -> None:
-    events = await run(model := Model(["{}"]), Box("the tools of dead failed: down", tools=()))
+    events = await run(model := Model(["{}"]), Box("down", tools=()))
     assert len(model.asked) == 1 and last(events).answer == "the answer"
