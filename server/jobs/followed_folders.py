@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from models.errors import ArrowheadError
-from retrieval.corpus.ingest.folder import FolderReader, Listing, Plan, known_files, listing_of, plan_of, read_files, unread_of
+from retrieval.corpus.ingest.folder import (
+    FolderReader,
+    Listing,
+    Plan,
+    known_files,
+    listing_of,
+    plan_of,
+    read_files,
+    unread_of,
+)
 from retrieval.corpus.items import ReadOptions
 from retrieval.corpus.namespaces.registry import TITLE, Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings

@@ -119,9 +119,7 @@ def plan_of(known: Mapping[str, Known], now: Listing, before: Listing, ocr: str 
 
     Where a listing has a problem, no file counts as removed.
     """
-    changed = [
-        file for file in unread_of(known, now, ocr) if before.files.get(file) == now.files[file]
-    ]
+    changed = [file for file in unread_of(known, now, ocr) if before.files.get(file) == now.files[file]]
     gone = () if now.problem else tuple(file for file in known if file not in now.files)
     return Plan(gone, tuple(changed))
 
@@ -244,7 +242,9 @@ def read_files(reader: FolderReader, files: Mapping[str, Stamp], options: ReadOp
             reader.watch.progress(_progress(number - 1, len(files)))
             try:
                 if stamp.size > max_bytes:
-                    reader.refuse(file, stamp, f"larger than {max_bytes} bytes (retrieval.max_upload_bytes)", options.ocr)
+                    reader.refuse(
+                        file, stamp, f"larger than {max_bytes} bytes (retrieval.max_upload_bytes)", options.ocr
+                    )
                 else:
                     reader.read(file, stamp, options)
             except Unfinished:

@@ -14,6 +14,7 @@ from retrieval.corpus.readers import pdf as pdf_reader
 from retrieval.corpus.readers.pdf import PageLimits, draw_page, page_words, recognize_pages
 from retrieval.errors import DOCUMENT_TOO_LARGE, CorpusError, DocumentUnknown, DocumentUnreadable
 
+
 def test_a_page_is_drawn_as_wide_as_asked(tmp_path: Path) -> None:
     """As a PNG with the page's shape."""
     import PIL.Image
