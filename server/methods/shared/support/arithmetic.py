@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, combinations, permutations, product
+from itertools import combinations, permutations, product
 from typing import Final, Literal
 
 from server.methods.shared.support.quantities import DATE, FREQUENCY, PROBABILITY, TIME, Quantity
@@ -40,15 +40,6 @@ _FOLDS: Final = dict(
     zip(["twofold", "threefold", "fourfold", "fivefold", "sixfold"], (2.0, 3.0, 4.0, 5.0, 6.0), strict=True)
 )
 _WORDS: Final = {PROPORTION: _SHARES, _FOLD: _FOLDS}
-
-
-def support_of(quantity: Quantity, source: PreparedSource) -> Support | None:
-    """Return how a source gives a quantity: as it stands, by conversion or rounding, or by one step of arithmetic."""
-    if is_stated(quantity, source.whole):
-        return "stated"
-    if any(_follows(quantity, group) for group in source.sentences):
-        return "derived"
-    return None
 
 
 def is_stated(quantity: Quantity, text: PreparedText) -> bool:
@@ -181,23 +172,6 @@ def _sorted_dimension(dimension: str) -> str:
     above, _, below = dimension.partition(" / ")
     under = sorted([*filter(None, below.split(" / ")), "[time]"])
     return " / ".join([above, *under])
-
-
-def _follows(quantity: Quantity, group: Sequence[Quantity]) -> bool:
-    """Return whether the quantity is a result of two quantities of one sentence.
-
-    Of what two numbers can give, only that which need not be explained: others could be met by chance.
-    """
-    stated = [other for other in group if not other.is_implied or other.dimension == FREQUENCY]
-    results: list[Iterator[float]] = [_compounds(quantity, [one for one in stated if "[" in one.dimension])]
-    if "/" not in quantity.dimension and quantity.dimension != TIME:
-        results.append(_sums(quantity, stated))
-    if quantity.dimension in (_FOLD, PROPORTION):
-        results.append(_ratios(quantity, stated))
-    if quantity.dimension in _COUNTS:
-        results.append(_numbers_needed(stated))
-        results.append(_points(quantity, stated))
-    return any(is_result(quantity, value) for value in chain.from_iterable(results))
 
 
 def follows_from(quantity: Quantity, operands: Sequence[Quantity]) -> bool:
@@ -370,12 +344,6 @@ def _ratios(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
         yield high / low
         if quantity.dimension == PROPORTION:
             yield from (100 * low / high, 100 * (high - low) / high, 100 * (high - low) / low)
-
-
-def _numbers_needed(group: Sequence[Quantity]) -> Iterator[float]:
-    """Yield the numbers needed to treat for the differences of two proportions."""
-    proportions = [one for one in group if one.dimension == PROPORTION]
-    yield from (100 / (high - low) for low, high in _pairs(proportions) if high > low)
 
 
 def _pairs(group: Sequence[Quantity]) -> Iterator[tuple[float, float]]:

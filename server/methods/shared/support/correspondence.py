@@ -20,10 +20,10 @@ from server.methods.shared.support.arithmetic import (
     follows_for_body,
     follows_from,
     follows_per_number,
+    is_equal,
     is_round_base,
     is_share,
     is_stated,
-    support_of,
 )
 from server.methods.shared.support.binding import CLAUSE_END, ProseBindings, Value, misbound_in_prose
 from server.methods.shared.support.calculations import Calculation, calculations_in
@@ -40,15 +40,20 @@ _BEFORE_NAME: Final = re.compile(r"(?P<word>[^\W_][\w-]{3,})\*{0,2} \([^()\d]{0,
 _CONCENTRATIONS: Final = frozenset(f"[{what}] / [length] ** 3" for what in ("mass", "substance", "charge_equivalent"))
 _MAX_COUNT: Final = 10
 _MIN_SHARED: Final = 0.5
+_MIN_WORDS: Final = 2
 _MAX_SOURCES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Correspondence:
-    """Hold how many numbers and identifiers of a sentence were looked up, and what of it does not correspond."""
+    """Hold how many numbers and identifiers of a sentence were looked up, and what of it does not correspond.
+
+    ``notes`` are numbers that stand nowhere, but in place of none: computed, converted, or the model's own knowledge.
+    """
 
     num_checked: int
     mismatches: tuple[Mismatch, ...]
+    notes: tuple[Mismatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +85,14 @@ class Evidence:
         cited = self._cited(statement)
         found = [*self._uncitable(statement), *_out_of_date(statement, cited, self._sources)]
         supports = list(self._supports(statement, cited, context))
-        found += self._numbers(statement, cited, supports)
+        missing = list(self._numbers(statement, cited, supports))
+        notes = tuple(one for one, is_against in missing if not is_against)
+        found += (one for one, is_against in missing if is_against)
         found += self._identifiers(statement, cited, context)
         computed = [quantity for quantity, support in supports if support == "derived"]
         found += self._bindings(statement, cited, computed)
         num_checked = len(statement.identifiers) + sum(map(_is_checked, statement.quantities))
-        return Correspondence(num_checked, tuple(sorted(found, key=lambda one: (one.start, one.end))))
+        return Correspondence(num_checked, tuple(sorted(found, key=lambda one: (one.start, one.end))), notes)
 
     def _read(self, text: str) -> Statement:
         identifiers = tuple(identifiers_in(text))
@@ -110,35 +117,35 @@ class Evidence:
         statement: Statement,
         cited: Sequence[PreparedSource],
         supports: Sequence[tuple[Quantity, Support | None]],
-    ) -> Iterator[Mismatch]:
+    ) -> Iterator[tuple[Mismatch, bool]]:
+        """Yield what does not correspond, with whether that speaks against the sentence."""
         wrong = {one.result: one for one in statement.calculations if one.result is not None and not one.holds}
         for result, one in wrong.items():
             detail = f"{one.text} is {one.value:.6g}, not {result.text}"
-            yield Mismatch("number", result.text, result.start, result.end, detail)
+            yield Mismatch("number", result.text, result.start, result.end, detail), True
         for quantity, support in supports:
             if support is None and quantity not in wrong:
                 others = [source for source in self._sources if is_stated(quantity, source.whole)]
                 if not any(_is_named(source, statement.text, cited) for source in others):
-                    yield _missing("number", quantity, others, cited)
+                    missing = _missing("number", quantity, others, cited)
+                    is_elsewhere = any(is_equal(quantity, one) for one in _numbers_beside(quantity, statement, others))
+                    yield missing, is_elsewhere or _is_number_in_place(quantity, statement, cited or self._sources)
 
     def _supports(
         self, statement: Statement, cited: Sequence[PreparedSource], context: str
     ) -> Iterator[tuple[Quantity, Support | None]]:
         """Yield each number that is to be looked up with how the sources, or the question, give it."""
         sources = cited or self._sources
-        unexplained, computed = [], []
+        unexplained = []
         for quantity in filter(_is_checked, statement.quantities if self._sources else ()):
-            ways = {support_of(quantity, source) for source in sources} - {None}
-            if is_stated(quantity, self._question) or _is_bare(quantity, self._question) or "stated" in ways:
+            texts = (self._question, *(source.whole for source in sources))
+            if _is_bare(quantity, self._question) or any(is_stated(quantity, text) for text in texts):
                 yield quantity, "stated"
-            elif ways:
-                computed.append(quantity)
-                yield quantity, "derived"
             else:
                 unexplained.append(quantity)
         if unexplained:
             answer = self._read(context)
-            known = [*computed, *self._computed, *self._operands(statement, answer)]
+            known = [*self._computed, *self._operands(statement, answer)]
             yield from self._derived(statement, (unexplained, known), sources, answer)
 
     def _derived(
@@ -289,6 +296,40 @@ def _is_in_place_of_another(statement: Statement, sources: Sequence[PreparedSour
         if any(len(words & stems_of(source.whole.sentence(place))) >= _MIN_SHARED * len(words) for place in places):
             return True
     return False
+
+
+def _is_number_in_place(one: Quantity, statement: Statement, sources: Sequence[PreparedSource]) -> bool:
+    """Return whether a number stands where a source has another of its kind, which the sentence lacks.
+
+    What a record says of its thing is complete: a number that it lacks is wrong.
+    """
+    if any(source.records or source.source.number is None for source in sources):
+        return True
+    own = [other for other in statement.quantities if other is not one]
+    return any(
+        not any(a.written == b.written or (a.dimension == b.dimension and is_equal(a, b)) for a in own)
+        for b in _numbers_beside(one, statement, sources)
+    )
+
+
+def _numbers_beside(one: Quantity, statement: Statement, sources: Sequence[PreparedSource]) -> Sequence[Quantity]:
+    """Return the numbers of a kind in the sentence of the sources that says most nearly what the statement says.
+
+    It has at least half of the statement's words; without one, return none.
+    """
+    words = frozenset(word for word in stems_of(_CITATION.sub(" ", statement.text)) if not word.isdecimal())
+    least, found = max(_MIN_WORDS, _MIN_SHARED * len(words)), list[Quantity]()
+    for source in sources:
+        for place, group in enumerate(source.sentences):
+            alike = [other for other in group if not other.is_implied and _is_alike(one, other)]
+            shared = len(words & stems_of(source.whole.sentence(place))) if alike else 0
+            if shared > least or (shared == least and not found):
+                least, found = shared, alike
+    return found
+
+
+def _is_alike(one: Quantity, other: Quantity) -> bool:
+    return one.dimension == other.dimension or (one.written == other.written and bool(other.dimension))
 
 
 def _citations(text: str) -> Iterator[tuple[int, int, int]]:

