@@ -11,7 +11,7 @@ import re
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from retrieval.errors import BlastFailed, NcbiMalformed, NcbiTimeout
 from retrieval.ncbi.client.transport import Clock
@@ -22,12 +22,15 @@ _RTOE: Final = re.compile(r"^\s*RTOE = ([0-9]{1,5})\s*$", re.MULTILINE)
 _STATUS: Final = re.compile(r"Status=([A-Z]+)")
 _PROBLEM: Final = re.compile(r"Message ID#[0-9]+\s+Error:([^<\n]{1,200})|class=\"error\"[^>]*>([^<]{1,200})")
 _RESULT: Final = re.compile(
-    r"^T?BLAST[NPX] |Sequences producing significant alignments|No significant similarity found",
+    r"\A\s*<\?xml|<BlastOutput|^T?BLAST[NPX] |Sequences producing significant alignments"
+    r"|No significant similarity found",
     re.MULTILINE,
 )
 # A READY result starts with its status block; the words Status=WAITING far inside a result are not a status.
 _HEAD_CHARS: Final = 20_000
 _MAX_REMEMBERED: Final = 2000
+
+FormatType = Literal["Text", "XML"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,7 @@ class BlastTiming:
     max_first_wait_s: float = 300.0
     total_timeout_s: float = 900.0
     rid_lifetime_s: float = 24 * 3600.0
+    format_type: FormatType = "Text"
 
     @classmethod
     def local(cls) -> BlastTiming:
@@ -145,16 +149,19 @@ class BlastRunner:
     async def _fetch(self, search: _Search, call: NcbiCall) -> RawReply | None:
         """Fetch the result, or return None if the page contradicts the preceding status and is not ready.
 
-        Raises:
-            NcbiMalformed: NCBI sends a web page in place of the result.
+        If NCBI sends a web page in place of the result, the other format is requested once.
         """
-        params = {"RID": search.rid, "FORMAT_TYPE": "Text"}
-        params |= {n: v for n, v in call.params.items() if n in ("HITLIST_SIZE", "DESCRIPTIONS", "ALIGNMENTS")}
-        reply = await self._send(NcbiCall("blast_get", "", params))
-        if _RESULT.search(reply.body):
-            return reply
-        if not _is_ready(reply.body, default="READY"):
-            return None
+        formats: tuple[FormatType, FormatType] = ("Text", "XML")
+        if self._timing.format_type == "XML":
+            formats = ("XML", "Text")
+        for format_type in formats:
+            params = {"RID": search.rid, "FORMAT_TYPE": format_type}
+            params |= {n: v for n, v in call.params.items() if n in ("HITLIST_SIZE", "DESCRIPTIONS", "ALIGNMENTS")}
+            reply = await self._send(NcbiCall("blast_get", "", params))
+            if _RESULT.search(reply.body):
+                return reply
+            if not _is_ready(reply.body, default="READY"):
+                return None
         raise NcbiMalformed("BLAST sent a web page in place of the result")
 
 

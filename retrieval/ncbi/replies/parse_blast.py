@@ -1,12 +1,23 @@
-"""Parse BLAST results into hits, in the Text form of the URL API, in which every result is fetched. Pure."""
+"""Parse BLAST results, in the Text, XML, XML2 and JSON2 forms of the URL API, into hits.
+
+Pure. The forms differ in how they write one thing; ``BlastHit`` says what is the same in all. In XML and JSON, the
+translated searches (tblastn, tblastx) give a subject's low position first and the strand as a negative frame, where
+Text gives the positions in the order of the alignment. The accession there has no version, which the id has.
+"""
 
 from __future__ import annotations
 
+import io
+import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from retrieval.errors import BlastFailed, NcbiMalformed
+from retrieval.formats.untrusted_input import DeclaredXml, is_json_too_deep, refuse_declared
 from retrieval.ncbi.replies.records import BlastHit, BlastResult
 
 _STATUS = re.compile(r"Status=(\w+)")
@@ -14,12 +25,13 @@ _LENGTH = re.compile(r"^Length=(\d+)", re.MULTILINE)
 _SCORE = re.compile(r"Score =\s*([\d.e+]+) bits.*?Expect(?:\(\d+\))? =\s*([\d.e+-]+)", re.DOTALL)
 _IDENTITIES = re.compile(r"Identities = (\d+)/(\d+)")
 _SUBJECT = re.compile(r"^Sbjct\s+(\d+)\s+\S+\s+(\d+)", re.MULTILINE)
-# Further records of an identical sequence are on lines of their own.
+# Further records of an identical sequence: on lines of their own in Text, behind this sign in XML.
 _FURTHER_LINE: Final = re.compile(r"\n (?=\S)")
+_FURTHER_TITLE: Final = re.compile(r" >(?=\S)")
 _GI: Final = re.compile(r"^gi\|\d+\|")
 _UNNAMED: Final = "gnl|BL_ORD_ID|"
 # The programs that translate the query.
-_TRANSLATES: Final = re.compile(r"^T?BLASTX ", re.MULTILINE)
+_TRANSLATES: Final = re.compile(r"(?:^|[>\"])T?BLASTX(?=[<\" ])", re.IGNORECASE | re.MULTILINE)
 _PROGRAM_CHARS: Final = 2000
 Titled = tuple[str, str]  # accession with version, title
 
@@ -38,6 +50,11 @@ def parse_blast(body: str) -> BlastResult:
 
 
 def _parsed(body: str) -> BlastResult:
+    start = body.lstrip()[:16]
+    if start.startswith(("<?xml", "<BlastOutput", "<BlastXML2")):
+        return _from_xml(body)
+    if start.startswith("{"):
+        return _from_json(body)
     if "Sequences producing significant alignments" in body or "No significant similarity found" in body:
         return _from_text(body)
     if re.search(r"^T?BLAST[NPX]", body, re.MULTILINE):
@@ -99,3 +116,100 @@ def _titled(identifier: str, title: str) -> Titled:
     if kind == "pdb":
         return "_".join(named), title.strip()
     return ":".join(named) if kind == "gnl" else named[0], title.strip()
+
+
+# XML and JSON
+
+
+def _from_xml(body: str) -> BlastResult:
+    """Parse the hits that are whole; of a truncated reply, those before the cut."""
+    try:
+        refuse_declared(body)
+    except DeclaredXml as error:
+        raise NcbiMalformed("the BLAST reply declares entities, which it never does") from error
+    hits, length, root = list[BlastHit](), 0, ""
+    broken: ElementTree.ParseError | None = None
+    try:
+        for event, element in ElementTree.iterparse(io.StringIO(body.lstrip()), ("start", "end")):
+            name = _name(element)
+            root = root or name
+            if event == "end" and name == "hit":
+                hits += _hit_from_xml(element)
+            elif event == "end" and name in ("blastoutput_query_len", "query_len"):
+                length = length or int(element.text or 0)
+    except ElementTree.ParseError as error:
+        broken = error
+    if not root.startswith(("blastoutput", "blastxml2")):
+        raise NcbiMalformed("the BLAST reply is no BLAST result")
+    if broken is not None and not hits:
+        raise NcbiMalformed("the BLAST reply ends before its first hit does") from broken
+    return BlastResult(length, tuple(hits))
+
+
+def _name(element: Element) -> str:
+    """Return the name that JSON has for an element: without namespace, in small letters, with underscores."""
+    return element.tag.rpartition("}")[2].lower().replace("-", "_")
+
+
+def _hit_from_xml(element: Element) -> Iterator[BlastHit]:
+    fields = {_name(child): child for child in element}
+    if "description" in fields:
+        described = [_texts(one) for one in fields["description"]]
+        titles = [_titled(one.get("id", ""), one.get("title", "")) for one in described]
+    else:
+        first, *others = _FURTHER_TITLE.split(fields["hit_def"].text or "") if "hit_def" in fields else [""]
+        titles = [_titled(fields["hit_id"].text or "" if "hit_id" in fields else "", first)]
+        titles += [_titled(*other.partition(" ")[::2]) for other in others]
+    aligned = fields.get("hsps", fields.get("hit_hsps"))
+    if aligned is not None and len(aligned):
+        yield _hit(titles, _texts(aligned[0]))
+
+
+def _texts(element: Element) -> dict[str, str]:
+    return {_name(child).removeprefix("hsp_"): (child.text or "").strip() for child in element}
+
+
+def _from_json(body: str) -> BlastResult:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise NcbiMalformed("the BLAST reply is no whole JSON") from error
+    if is_json_too_deep(document) or "BlastOutput2" not in document:
+        raise NcbiMalformed("the BLAST reply is no BLAST result")
+    searches = list(_searches(document))
+    hits = [
+        _hit([_titled(one["id"], one.get("title", "")) for one in hit["description"]], hit["hsps"][0])
+        for search in searches
+        for hit in search["hits"]
+        if hit.get("hsps")
+    ]
+    return BlastResult(int(searches[0].get("query_len", 0)) if searches else 0, tuple(hits))
+
+
+def _searches(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the searches of a report: one, or one for each iteration or subject."""
+    if isinstance(value, list):
+        for part in value:
+            yield from _searches(part)
+    elif isinstance(value, dict):
+        if "hits" in value:
+            yield value
+        else:
+            yield from _searches(list(value.values()))
+
+
+def _hit(titles: Sequence[Titled], hsp: Mapping[str, Any]) -> BlastHit:
+    ends = sorted((int(hsp.get("hit_from", 0)), int(hsp.get("hit_to", 0))))
+    is_minus = ends[0] != int(hsp.get("hit_from", 0)) or int(hsp.get("hit_frame", 0) or 0) < 0
+    start, stop = reversed(ends) if is_minus else ends
+    return BlastHit(
+        accession=titles[0][0],
+        title=titles[0][1],
+        bits=float(hsp.get("bit_score", 0)),
+        expect=float(hsp.get("evalue", 0)),
+        identities=int(hsp.get("identity", 0)),
+        align_length=int(hsp.get("align_len", 0)),
+        subject_start=start,
+        subject_stop=stop,
+        other_titles=tuple(title for _, title in titles[1:]),
+    )

@@ -17,6 +17,7 @@ from retrieval.corpus.readers.registry import READERS, guess_reader
 from retrieval.errors import DocumentUnreadable, NcbiMalformed
 from retrieval.ncbi.calls.urls import parse_call_url
 from retrieval.ncbi.replies.parse import parse_reply
+from retrieval.ncbi.replies.parse_blast import parse_blast
 from retrieval.types import RawReply
 
 SECRET = "the-secret-of-another-file"
@@ -143,6 +144,12 @@ def test_summaries_behind_a_declaration_are_refused() -> None:
     body = _bomb("a billion laughs", "eSummaryResult", summary)
     with pytest.raises(NcbiMalformed, match="declares entities"):
         parse_reply(parse_call_url(GENE_SUMMARY), RawReply(200, "text/xml", body, len(body)))
+
+
+def test_a_blast_reply_with_declarations_is_refused() -> None:
+    """Before Biopython sees it."""
+    with pytest.raises(NcbiMalformed, match="declares entities"):
+        parse_blast(_bomb("a file", "BlastOutput", "<BlastOutput></BlastOutput>"))
 
 
 @pytest.mark.parametrize("taker", TAKERS)

@@ -219,7 +219,11 @@ async def test_each_program_finds_what_is_there(
     assert "ThereAreHits=yes" in await finished(service, rid)
     xml = (await get(service, rid, "XML")).body
     assert NCBIXML.read(io.StringIO(xml)).alignments[0].accession == accession
-    assert parse_blast((await get(service, rid, "Text")).body).hits[0].accession.split(".")[0] == accession
+    forms = [xml, *[(await get(service, rid, form)).body for form in ("Text", "XML2_S", "JSON2_S")]]
+    best = [parse_blast(form).hits[0] for form in forms]
+    assert best[0].accession.split(".")[0] == accession
+    # Every form of a search says the same of it; Text rounds the score.
+    assert len({(hit.accession, hit.title, hit.identities, hit.subject_start, hit.subject_stop) for hit in best}) == 1
 
 
 @needs_blast

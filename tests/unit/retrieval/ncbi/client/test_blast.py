@@ -65,7 +65,7 @@ class Blast:
 
 
 def runner(blast: Blast, **timing: float) -> BlastRunner:
-    return BlastRunner(blast, BlastTiming(**timing), blast.clock)
+    return BlastRunner(blast, BlastTiming(**timing), blast.clock)  # type: ignore[arg-type]
 
 
 async def test_a_put_comes_back_as_its_result() -> None:
@@ -162,8 +162,18 @@ async def test_an_empty_rid_is_an_error(submitted: str) -> None:
         await runner(blast).run(PUT, "k")
 
 
-async def test_a_web_page_in_place_of_a_result_is_an_error() -> None:
-    """The call ends, typed."""
+async def test_a_web_page_is_asked_for_once_more_in_the_other_format() -> None:
+    """A result page in HTML leads to one more request; XML is then taken."""
+    blast = Blast(StepClock())
+    blast.results = lambda params: "<?xml version='1.0'?><BlastOutput/>" if params["FORMAT_TYPE"] == "XML" else WEB_PAGE
+
+    reply = await runner(blast).run(PUT, "k")
+
+    assert reply.body.startswith("<?xml") and blast.kinds == ["put", "SearchInfo", "Text", "XML"]
+
+
+async def test_only_web_pages_are_an_error() -> None:
+    """Two web pages and the call ends, typed."""
     blast = Blast(StepClock())
     blast.results = lambda _: WEB_PAGE
 

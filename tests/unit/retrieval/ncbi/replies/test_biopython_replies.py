@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from Bio import Entrez, Medline, SeqIO
+from Bio.Blast import NCBIXML
 
 from retrieval.errors import NcbiMalformed, NcbiReplyError
 from retrieval.ncbi.replies.condense import condense
 from retrieval.ncbi.replies.parse import parse_reply
+from retrieval.ncbi.replies.parse_blast import parse_blast
 from retrieval.ncbi.replies.records import DocRecord, FailedRecord, IdList, ParsedReply, RecordList
 from retrieval.types import Endpoint, Focus, NcbiCall, RawReply
 
@@ -208,3 +211,55 @@ def test_medlines_text_has_biopythons_records(name: str) -> None:
         assert record.title == entry["TI"]
         assert record.fields["pubdate"] == entry["DP"]
         assert record.fields.get("abstract", "") == entry.get("AB", "")
+
+
+def _alignments(name: str) -> Iterator[Any]:
+    with (REPLIES / "Blast" / name).open() as stream:
+        for record in NCBIXML.parse(stream):
+            yield from (found for found in record.alignments if found.hsps)
+
+
+def _is_minus(hsp: Any) -> bool:
+    return hsp.sbjct_start > hsp.sbjct_end or (len(hsp.frame) > 1 and hsp.frame[1] < 0)
+
+
+def _complete(names: Iterable[str]) -> list[str]:
+    """The results in the first form that Biopython's reader of this form takes."""
+    kept = (name for name in names if not name.startswith(("broken", "mock", "megablast_legacy")))
+    return [name for name in kept if "</BlastOutput>" in text_of("Blast", name)]
+
+
+@pytest.mark.parametrize("name", _complete(files("Blast", "*.xml")))
+def test_hits_have_biopythons_places_scores_and_accessions(name: str) -> None:
+    """Of every program; the places are those of the subject as it is stored, the first greater on its minus strand."""
+    theirs, ours = list(_alignments(name)), parse_blast(text_of("Blast", name)).hits
+
+    assert len(ours) == len(theirs)
+    for hit, alignment in zip(ours, theirs, strict=True):
+        best = alignment.hsps[0]
+        low, high = sorted((best.sbjct_start, best.sbjct_end))
+        assert (hit.subject_start, hit.subject_stop) == ((high, low) if _is_minus(best) else (low, high))
+        assert (hit.bits, hit.expect, hit.identities) == (best.bits, best.expect, best.identities)
+        assert hit.align_length == (best.align_length or hit.align_length)
+        assert hit.title in f"{alignment.hit_id} {alignment.hit_def}"
+        if not alignment.hit_id.startswith("gnl|"):
+            assert re.split("[._]", hit.accession)[0] == re.split("[-_]", alignment.accession)[0]
+
+
+@pytest.mark.parametrize("name", files("Blast", "xml2_*blast[npx]_001.xml") + files("Blast", "*blast[npx]_001_v2.xml"))
+def test_the_second_form_of_xml_is_read_as_the_first(name: str) -> None:
+    """Of one search, saved in both."""
+    first = name.replace("xml2_", "xml_").replace("_v2", "")
+    if not (REPLIES / "Blast" / first).exists():
+        pytest.skip("the first form is not here")
+    ours, theirs = (parse_blast(text_of("Blast", one)).hits for one in (name, first))
+
+    assert ours
+    of = {hit.accession: hit for hit in theirs}
+    shared = [hit for hit in ours if hit.accession in of and hit.bits == of[hit.accession].bits]
+    assert len(shared) > len(ours) // 2
+    assert all(_places(hit) == _places(of[hit.accession]) for hit in shared)
+
+
+def _places(hit: Any) -> tuple[int, int]:
+    return hit.subject_start, hit.subject_stop
