@@ -165,8 +165,8 @@ def add(
     kind: Annotated[
         str,
         typer.Option(
-            help="reader: pubmed, pubmed-json, nbib, pmc, statpearls, dailymed, medrag, table, ris, "
-            "bib, html, docx, pptx, xlsx, pdf, text",
+            help="reader: pubmed, pubmed-json, nbib, pmc, statpearls, bioc, dailymed, medrag, beir, cord19, table, "
+            "ris, bib, html, docx, pptx, xlsx, pdf, text",
             show_default=False,
         ),
     ] = "",

@@ -23,8 +23,11 @@ FORMS: Final = {
     "nbib": "PubMed's .nbib",
     "pmc": "JATS (PMC, publishers)",
     "statpearls": "Bookshelf XML",
+    "bioc": "BioC (JSON, XML)",
     "dailymed": "DailyMed's labels (SPL, also as .zip)",
     "medrag": "MedRAG's JSON lines",
+    "beir": "BEIR's JSON lines",
+    "cord19": "CORD-19 JSON",
     "table": "CSV or TSV with named columns",
     "ris": "RIS",
     "bib": "BibTeX (.bib)",
@@ -42,6 +45,7 @@ _ROOTS: Final = {
     "article": "pmc",
     "book-part-wrapper": "statpearls",
     "book-part": "statpearls",
+    "collection": "bioc",
 }
 _HEAD: Final = 64 * 1024
 _ASIDE: Final = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>)", re.DOTALL | re.IGNORECASE)
@@ -174,6 +178,12 @@ def _of_json(text: str) -> str:
     if _PUBMED_JSON.match(text):
         return "pubmed-json"
     names = _names(text)
+    if {"documents", "PubTator3"} & names or {"id", "passages"} <= names:
+        return "bioc"
+    if "paper_id" in names and {"metadata", "abstract", "body_text"} & names:
+        return "cord19"
+    if "_id" in names and "text" in names:
+        return "beir"
     return "medrag" if "id" in names and {"content", "contents"} & names else ""
 
 

@@ -1,4 +1,4 @@
-"""Read corpora in JSON: MedRAG's snippets, and NCBI's PubMed beside its MedCPT embeddings.
+"""Read corpora in JSON: MedRAG's snippets, BEIR, CORD-19, and NCBI's PubMed beside its MedCPT embeddings.
 
 MedRAG (https://huggingface.co/MedRAG) has JSON lines {id, title, content, contents}; PubMed's have a PMID, Wikipedia's
 a wiki_id. NCBI's files have more than a gigabyte each: one object {pmid: {"d": "20071115", "t": title, "a": abstract,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +21,12 @@ from retrieval.corpus.items import (
     TextBuilder,
     date_number,
     document_types,
+    paper_ids,
     path_of,
     unreadable_file,
 )
 from retrieval.formats.json_stream import JsonStream
+from retrieval.formats.json_values import json_values, mapping, rows, strings
 from retrieval.formats.sources import Source
 from retrieval.formats.tables import is_number
 from retrieval.formats.untrusted_input import JSON_TOO_DEEP, is_json_too_deep, whole_characters
@@ -45,21 +47,47 @@ def read_medrag(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]
 
     A PubMed line has the document id of its article. Content longer than any snippet is cut like that of any document.
     """
-    for number, row in _rows(path):
+    for number, row in _rows_with(path, "id"):
         yield row if isinstance(row, SkippedRecord) else _snippet_item(path.name, number, row, options)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | SkippedRecord]]:
-    """Yield (number, object) of the lines that have an id, and a reason for each that has not."""
+def read_beir(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
+    """Yield a document for each line of a corpus of BEIR: {"_id", "title", "text", "metadata"}."""
+    for number, row in _rows_with(path, "_id"):
+        yield row if isinstance(row, SkippedRecord) else _beir_item(path.name, number, row, options)
+
+
+def _beir_item(file: str, number: int, row: dict[str, Any], options: ReadOptions) -> Item:
+    title, content = row.get("title") or "", row.get("text") or ""
+    if not isinstance(title, str) or not isinstance(content, str) or not (title.strip() or content.strip()):
+        return SkippedRecord(file, number, f"{row['_id'][:60]}: neither title nor text")
+    metadata = row.get("metadata")
+    url = metadata.get("url") if isinstance(metadata, dict) else ""
+    document = Document(
+        document_id=f"BEIR:{row['_id'].strip()}",
+        title=" ".join(title.split()),
+        source="beir",
+        url=url if isinstance(url, str) and url.startswith(("https://", "http://")) else "",
+        licence=options.licence,
+        provenance=options.provenance or file,
+        retrieved=options.retrieved,
+    )
+    text = TextBuilder()
+    text.add(content)
+    return text.reading(document, number)
+
+
+def _rows_with(path: Path, key: str) -> Iterator[tuple[int, dict[str, Any] | SkippedRecord]]:
+    """Yield (number, object) of the lines that have an id under ``key``, and a reason for each that has not."""
     with unreadable_file():
         for number, line in Source(path, max_line=_MAX_LINE).lines():
             if line is None:
                 yield number, SkippedRecord(path.name, number, "the line is not valid UTF-8")
             elif line.strip():
-                yield number, _row(path.name, number, line)
+                yield number, _row(path.name, number, line, key)
 
 
-def _row(file: str, number: int, line: str) -> dict[str, Any] | SkippedRecord:
+def _row(file: str, number: int, line: str, key: str) -> dict[str, Any] | SkippedRecord:
     try:
         row = json.loads(whole_characters(line))
     except RecursionError:
@@ -68,8 +96,8 @@ def _row(file: str, number: int, line: str) -> dict[str, Any] | SkippedRecord:
         return SkippedRecord(file, number, "the line is no JSON")
     if is_json_too_deep(row):
         return SkippedRecord(file, number, JSON_TOO_DEEP)
-    if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not row["id"].strip():
-        return SkippedRecord(file, number, "an object with an id was expected")
+    if not isinstance(row, dict) or not isinstance(row.get(key), str) or not row[key].strip():
+        return SkippedRecord(file, number, f"an object with an {key} was expected")
     return row
 
 
@@ -167,3 +195,50 @@ def _pubmed_item(path: Path, line: int, member: tuple[str, Any], options: ReadOp
     text = TextBuilder()
     text.add(abstract.strip())
     return text.reading(document, line)
+
+
+def read_cord19(path: Path, options: ReadOptions = NO_OPTIONS) -> Iterator[Item]:
+    """Yield a document for each paper, its abstract and body in their sections."""
+    with unreadable_file():
+        for line, value in json_values(path):
+            yield _cord19_item(path.name, line, mapping(value), options)
+
+
+def _cord19_item(file: str, line: int, paper: Mapping[str, Any], options: ReadOptions) -> Item:
+    name = strings(paper.get("paper_id"))
+    about = mapping(paper.get("metadata"))
+    if not name:
+        return SkippedRecord(file, line, "a paper of CORD-19 with a paper_id was expected")
+    text = TextBuilder()
+    for part, default in (("abstract", "Abstract"), ("body_text", "")):
+        section, words = "", list[str]()
+        for row in (*rows(paper.get(part)), None):
+            heading = "" if row is None else strings(row.get("section")) or default
+            if row is None or heading != section:
+                text.add("\n".join(words), section)
+                section, words = heading, []
+            words += [] if row is None else [str(row.get("text") or "")]
+    title = strings(about.get("title"))
+    if not title and not len(text):
+        return SkippedRecord(file, line, f"{name[:60]}: neither title nor text")
+    pmcid = name if name.upper().startswith("PMC") else ""
+    document_id, address = paper_ids(pmcid, "", strings(about.get("doi")))
+    authors = (_cord19_author(author) for author in rows(about.get("authors")))
+    document = Document(
+        document_id=document_id or f"CORD-19:{name}",
+        title=title or name,
+        source="cord-19",
+        url=address,
+        authors=tuple(dict.fromkeys(filter(None, authors))),
+        licence=options.licence,
+        provenance=options.provenance or file,
+        retrieved=options.retrieved,
+    )
+    return text.reading(document, line)
+
+
+def _cord19_author(author: Mapping[str, Any]) -> str:
+    middle = author.get("middle")
+    names = [strings(author.get("first")), *map(strings, middle if isinstance(middle, list) else [])]
+    initials = "".join(name[0] for name in names if name)
+    return " ".join(filter(None, (strings(author.get("last")), initials, strings(author.get("suffix")))))

@@ -22,6 +22,7 @@ from retrieval.corpus.items import (
 from retrieval.corpus.readers.ncbi_xml import article_document
 from retrieval.corpus.readers.plain import read_decoded
 from retrieval.formats.items import medline_date
+from retrieval.formats.json_values import strings
 from retrieval.formats.records import Article
 from retrieval.formats.tables import is_number
 from retrieval.passages import Document
@@ -81,9 +82,9 @@ def _blocks(path: Path, start: re.Pattern[str], end: re.Pattern[str] | None) -> 
 
 
 def _article(fields: dict[str, Any]) -> Article | None:
-    pmid = _on_one_line(fields.get("PMID"))
-    title = _on_one_line(fields.get("TI")) or _on_one_line(fields.get("BTI")) or _on_one_line(fields.get("TT"))
-    abstract = _on_one_line(fields.get("AB")) or _LANGUAGE_ABSTRACT.sub("", _on_one_line(_first(fields.get("OAB"))))
+    pmid = strings(fields.get("PMID"))
+    title = strings(fields.get("TI")) or strings(fields.get("BTI")) or strings(fields.get("TT"))
+    abstract = strings(fields.get("AB")) or _LANGUAGE_ABSTRACT.sub("", strings(_first(fields.get("OAB"))))
     if not is_number(pmid, 9) or not (title or abstract):
         return None
     ids = [*_all(fields.get("LID")), *_all(fields.get("AID"))]
@@ -92,8 +93,8 @@ def _article(fields: dict[str, Any]) -> Article | None:
         xml="",
         title=title,
         abstract=abstract,
-        journal=tuple(filter(None, (_on_one_line(fields.get("JT")), _on_one_line(fields.get("TA"))))),
-        date=medline_date(_on_one_line(fields.get("DP"))),
+        journal=tuple(filter(None, (strings(fields.get("JT")), strings(fields.get("TA"))))),
+        date=medline_date(strings(fields.get("DP"))),
         authors=tuple(dict.fromkeys((*_all(fields.get("AU")), *_all(fields.get("CN"))))) or _all(fields.get("FAU")),
         types=_all(fields.get("PT")),
         mesh=(),
@@ -101,13 +102,13 @@ def _article(fields: dict[str, Any]) -> Article | None:
         keywords=_all(fields.get("OT")),
         languages=_all(fields.get("LA")),
         doi=next((found[1] for one in ids if (found := _DOI.fullmatch(one))), ""),
-        pmc=_on_one_line(fields.get("PMC")),
+        pmc=strings(fields.get("PMC")),
     )
 
 
 def _all(value: object) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [value]
-    return tuple(text for one in values if (text := _on_one_line(one)))
+    return tuple(text for one in values if (text := strings(one)))
 
 
 def _first(value: object) -> str:
@@ -168,11 +169,11 @@ def _bib_fields(entry: Any) -> dict[str, Any]:
 
 def _reference_item(place: tuple[str, int], kind: str, fields: dict[str, Any], options: ReadOptions) -> Item:
     """Return the document of a reference at (file, line)."""
-    title = _on_one_line(_named(fields, "title", "primary_title", "translated_title"))
+    title = strings(_named(fields, "title", "primary_title", "translated_title"))
     abstract = str(_named(fields, "abstract", "notes_abstract")).strip()
     if not title and not abstract:
         return SkippedRecord(*place, "a reference with a title or an abstract was expected")
-    doi = found[1] if (found := _DOI.search(f"{_on_one_line(fields.get('doi'))} ")) else ""
+    doi = found[1] if (found := _DOI.search(f"{strings(fields.get('doi'))} ")) else ""
     pmid = next((number for key in ("accession_number", "custom2") if (number := _pmid(fields, key))), "")
     document_id, address = paper_ids("", pmid, doi)
     if not document_id:
@@ -184,9 +185,9 @@ def _reference_item(place: tuple[str, int], kind: str, fields: dict[str, Any], o
         source=kind,
         url=address,
         authors=_all(_named(fields, "authors", "first_authors")),
-        journal=_on_one_line(_named(fields, "journal_name", "secondary_title", "alternate_title3", "alternate_title1")),
-        date=first_date(_on_one_line(str(_named(fields, "date", "publication_year", "year")))),
-        types=document_types([_TYPES.get(_on_one_line(fields.get("type_of_reference")), "")]),
+        journal=strings(_named(fields, "journal_name", "secondary_title", "alternate_title3", "alternate_title1")),
+        date=first_date(strings(str(_named(fields, "date", "publication_year", "year")))),
+        types=document_types([_TYPES.get(strings(fields.get("type_of_reference")), "")]),
         licence=options.licence,
         provenance=options.provenance or place[0],
         retrieved=options.retrieved,
@@ -202,12 +203,7 @@ def _named(fields: dict[str, Any], *names: str) -> Any:
 
 def _pmid(fields: dict[str, Any], key: str) -> str:
     """Return a PMID where the record says that its number is PubMed's."""
-    number = _on_one_line(fields.get(key)).removeprefix("PMID:").strip()
+    number = strings(fields.get(key)).removeprefix("PMID:").strip()
     databases = " ".join(str(fields.get(name, "")) for name in ("name_of_database", "database_provider")).lower()
     is_pubmed = "pubmed" in databases or "medline" in databases or "PMID" in str(fields.get(key, ""))
     return number if is_pubmed and is_number(number) else ""
-
-
-def _on_one_line(value: object) -> str:
-    """Return a value that is text on one line, "" for any other."""
-    return " ".join(value.split()) if isinstance(value, str) else ""

@@ -9,6 +9,7 @@ from typing import Final
 
 from retrieval.corpus.items import NO_OPTIONS, Item, Reader, ReadOptions, unreadable_file
 from retrieval.corpus.readers import (
+    bioc,
     json_corpora,
     ncbi_xml,
     pdf,
@@ -59,8 +60,11 @@ READERS: Final[Mapping[str, Reader]] = MappingProxyType(
             ("nbib", reference_files.read_nbib),
             ("pmc", ncbi_xml.read_pmc),
             ("statpearls", ncbi_xml.read_statpearls),
+            ("bioc", bioc.read),
             ("dailymed", dailymed.read),
             ("medrag", json_corpora.read_medrag),
+            ("beir", json_corpora.read_beir),
+            ("cord19", json_corpora.read_cord19),
             ("table", tables.read),
             ("ris", reference_files.read_ris),
             ("bib", reference_files.read_bib),

@@ -52,6 +52,11 @@ TAKERS: dict[str, tuple[str, Callable[[str], str], Callable[[Path], object]]] = 
     "reader of PubMed": ("PubmedArticleSet", lambda t: pubmed_set(pubmed_record(title=t)), _read("pubmed")),
     "reader of PMC": ("article", lambda t: jats(body=f"<p>{t}</p>"), _read("pmc")),
     "reader of StatPearls": ("book-part-wrapper", _chapter, _read("statpearls")),
+    "reader of BioC": (
+        "collection",
+        lambda t: f"<collection><document><id>1</id><passage><text>{t}</text></passage></document></collection>",
+        _read("bioc"),
+    ),
     "reader of HTML": ("html", lambda t: f"<html><body><p>{t}</p></body></html>", _read("html")),
     "import of PubMed": (
         "PubmedArticleSet",

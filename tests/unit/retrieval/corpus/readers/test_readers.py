@@ -304,6 +304,20 @@ def test_powers_stay_powers_in_titles_sections_and_tables(tmp_path: Path) -> Non
     ]
 
 
+def test_a_corpus_of_beir_is_read_line_by_line(tmp_path: Path) -> None:
+    """Its ids are underscored; a line without one, or without words, is named."""
+    rows = (
+        {"_id": "4983", "title": "Brain", "text": "White matter.", "metadata": {"url": "https://example.org/1"}},
+        {"_id": "5", "title": "", "text": ""},
+        {"id": "6", "text": "x"},
+    )
+    first, *rest = json_corpora.read_beir(saved(tmp_path / "corpus.jsonl", json_lines(*rows)))
+    (found,) = parsed_documents([first])
+    assert (found.document.document_id, found.text) == ("BEIR:4983", "White matter.")
+    assert found.document.url == "https://example.org/1"
+    assert [item.line for item in rest if isinstance(item, SkippedRecord)] == [2, 3]
+
+
 def test_a_whole_paper_in_medrags_form_is_cut_like_any_document(tmp_path: Path) -> None:
     """A snippet is a passage as it is; no model has room for a passage of 32,000 characters."""
     rows = [{"id": f"p{size}", "title": "T", "content": "Fever fell. " * size} for size in (80, 2_500)]
@@ -311,6 +325,39 @@ def test_a_whole_paper_in_medrags_form_is_cut_like_any_document(tmp_path: Path) 
     chunker = Chunker(Chunking(size=500))
     assert len(chunker.cut(snippet)) == 1
     assert max(span.end - span.start for span in chunker.cut(paper)) <= 500
+
+
+CORD_19 = {
+    "paper_id": "0a1b2c",
+    "metadata": {
+        "title": "On fever",
+        "authors": [{"first": "Jane", "middle": ["A"], "last": "Doe", "suffix": "Jr"}, {"first": "", "last": "Lee"}],
+    },
+    "abstract": [{"text": "Short."}],
+    "body_text": [
+        {"text": "One.", "section": "Intro"},
+        {"text": "Two.", "section": "Intro"},
+        {"text": "Three.", "section": "Results"},
+    ],
+}
+
+
+def test_a_paper_of_cord_19_has_its_sections(tmp_path: Path) -> None:
+    """Paragraphs of one section are one part."""
+    (found,) = parsed_documents(
+        list(json_corpora.read_cord19(saved(tmp_path / "a.json", json.dumps(CORD_19, indent=2))))
+    )
+    assert found.document.document_id == "CORD-19:0a1b2c"
+    assert found.document.authors == ("Doe JA Jr", "Lee")
+    assert slices(found) == [("Abstract", "Short."), ("Intro", "One.\nTwo."), ("Results", "Three.")]
+
+
+def test_a_paper_of_pmc_has_its_number(tmp_path: Path) -> None:
+    """And one without an id is named."""
+    path = saved(tmp_path / "a.jsonl", json_lines({**CORD_19, "paper_id": "PMC12"}, {"metadata": {}}))
+    first, second = json_corpora.read_cord19(path)
+    assert parsed_documents([first])[0].document.document_id == "PMC:12"
+    assert isinstance(second, SkippedRecord) and second.line == 2
 
 
 @pytest.mark.parametrize(
