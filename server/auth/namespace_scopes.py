@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from models.errors import ArrowheadError
-from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.namespaces.registry import Namespaces, Sample
 from retrieval.corpus.store.base import checked_name, is_name
 from retrieval.errors import NamespaceUnknown
 from server.auth.authentication import Principal, require_change
@@ -61,8 +61,10 @@ class NamespaceAccess:
             return False
         return principal.may_read(name, "") and not sample.is_hidden(principal.owner)
 
-    def set_sample(self, principal: Principal, there: bool) -> None:
-        """Remove the package's notes, or bring them back: for everybody by who administers, else for the key alone.
+    def set_sample(self, principal: Principal, there: bool) -> Sample:
+        """Remove the package's notes, or bring them back, and return them.
+
+        A key that administers does so for everybody, another for itself.
 
         Raises:
             NamespaceUnknown: there are none, or they were removed for everybody.
@@ -77,6 +79,7 @@ class NamespaceAccess:
             sample.set_there(there, principal.owner)
         else:
             raise NamespaceUnknown("the sample was removed for everybody, by a key that administers", param="name")
+        return sample
 
     def require(self, principal: Principal, name: str, *, change: bool = False) -> None:
         """Check that a key may read a namespace, or also change it with ``change``.

@@ -125,9 +125,8 @@ class Services:
         self.files = StoredFiles(self._records, components.retrieval.uploads.max_bytes)
         namespaces, uploads = components.retrieval.namespaces, components.retrieval.uploads
         self.vector_stores = VectorStores(self._records, self.files, namespaces, uploads)
-        self.changes = CorpusChanges(
-            namespaces, ReadOptions(), components.egress, {JOB_KIND: self.vector_stores.perform}
-        )
+        work = {JOB_KIND: self.vector_stores.perform}
+        self.changes = CorpusChanges(namespaces, ReadOptions(), components.egress, work)
         self.folders = _folder_follower(components)
         self.key_lookup = components.key_lookup or _keys_of(components.settings)
         self.first_key = first_key(self.settings.server, self.key_lookup)

@@ -162,9 +162,8 @@ async def restore_sample(request: Request) -> Response:
     services: Services = request.app.state.services
     require_changes(request)
     parse_body(NoBody, await read_json(request, services.settings.server.max_body_bytes))
-    sample = services.retrieval.namespaces.sample
-    await services.retrieval.run(lambda: services.access.set_sample(request.state.principal, True))
-    return JSONResponse(sample and _sample_object(sample))
+    sample = await services.retrieval.run(lambda: services.access.set_sample(request.state.principal, True))
+    return JSONResponse(_sample_object(sample))
 
 
 @router.delete(

@@ -133,9 +133,8 @@ class Dictionary:
         refused = [(one.stretch.start, one.stretch.end) for one in found if one not in chosen]
         beside = self._classes_beside(chosen)
         spelled = {(one.stretch.start, one.stretch.end): _slips(one, tokens) for one in chosen}
-        mentions = [
-            _as_read(text, mention, spelled) for mention in self._mentions(one for one in chosen if one not in beside)
-        ]
+        asked_for = [one for one in chosen if one not in beside]
+        mentions = [_as_read(text, mention, spelled) for mention in self._mentions(asked_for)]
         concepts = [_as_read(text, mention, spelled) for mention in self._absent(chosen)]
         notes = [
             *_corrections(text, mentions),
