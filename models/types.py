@@ -6,7 +6,7 @@ Frozen, free of torch, safe to import anywhere.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -131,6 +131,16 @@ class EngineStats:
     tokens_forced: int = 0
     tokens_drafted: int = 0
     kv_cache_used: float | None = None
+
+    def with_request(self, num_prompt_tokens: int, num_cached: int, num_sampled: int) -> EngineStats:
+        """Add a request that has ended."""
+        return replace(
+            self,
+            requests_finished=self.requests_finished + 1,
+            prompt_tokens_computed=self.prompt_tokens_computed + max(0, num_prompt_tokens - num_cached),
+            prompt_tokens_cached=self.prompt_tokens_cached + num_cached,
+            tokens_generated=self.tokens_generated + num_sampled,
+        )
 
     def plus(self, other: EngineStats) -> EngineStats:
         """Add the counters of two sources that share one KV cache."""

@@ -11,13 +11,13 @@ import json
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from models.engines.base import Engine
@@ -54,6 +54,7 @@ class Behaviour:
     token_shift: int = 0
     vocabulary: int | None = None
     stops_at: str | None = None  # a stop string that nobody else sees
+    is_deaf: bool = False  # to stop strings
     plain: Callable[[Mapping[str, Any]], Response] | None = None
 
 
@@ -76,7 +77,6 @@ class Replica:
         app = Starlette(
             routes=[
                 Route("/health", self._health),
-                Route("/metrics", self._metrics),
                 Route("/v1/models", self._models),
                 Route("/tokenize", self._tokenize, methods=["POST"]),
                 Route("/inference/v1/generate", self._generate, methods=["POST"]),
@@ -115,11 +115,6 @@ class Replica:
         if self.behaviour.hangs:
             await asyncio.sleep(60)
         return Response(status_code=503 if self.is_dead() else self.behaviour.health)
-
-    async def _metrics(self, _: Request) -> Response:
-        return PlainTextResponse(
-            f'vllm:cache_config_info{{effective_attention_block_size="7",block_size="{self.engine.block_size}"}} 1.0\n'
-        )
 
     async def _models(self, request: Request) -> Response:
         if self.behaviour.key and request.headers.get("authorization") != f"Bearer {self.behaviour.key}":
@@ -186,6 +181,7 @@ class Replica:
     async def _outputs(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         # A bias of an id without a token has no effect: such ids are masked.
         params = _params(body, self.engine.tokenizer.vocab_size)
+        params = replace(params, stop=()) if self.behaviour.is_deaf else params
         request_id = f"generate-tokens-{body.get('request_id', id(body))}"
         ids = [min(token, self.engine.tokenizer.vocab_size - 1) for token in body["token_ids"]]
         last = Delta()

@@ -9,10 +9,8 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from models.encoders.base import RemoteEncoderOptions
 from models.engines.remote_engine.connection import Connection as AsyncConnection
@@ -48,15 +46,12 @@ class Connection:
 
     Raises:
         ModelError: the file of certificates cannot be read.
-        ModelNotFound: the address is not private, and no name.
     """
 
     def __init__(self, remote: RemoteEncoderOptions) -> None:
         self._remote = remote
         self._connection = AsyncConnection(remote, _ENCODER)
         self.url = self._connection.url
-        if self.url.startswith("http:") and not remote.allow_http:
-            _refuse_public(self.url)
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._losses = 0
@@ -114,7 +109,7 @@ class Connection:
         with self._lock:
             if self._closed.is_set():
                 raise self._closed_error()
-            sent = self._connection.post(_ROUTE, body, self._remote.reply_s)
+            sent = self._connection.ask(_ROUTE, self._remote.reply_s, body)
             reply = asyncio.run_coroutine_threadsafe(sent, self._loop)
         try:
             return reply.result()
@@ -130,9 +125,3 @@ class Connection:
 
     def _closed_error(self) -> ModelError:
         return ModelError(f"the connection to the encoder server {self.url} is closed", ENCODER_UNAVAILABLE)
-
-
-def _refuse_public(url: str) -> None:
-    with suppress(ValueError):  # a name, which is looked up for each connection
-        if reason := _ENCODER.refusal(url, [urlsplit(url).hostname or ""]):
-            raise ModelNotFound(reason, ENCODER_UNUSABLE)

@@ -14,7 +14,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -185,24 +186,16 @@ class RemoteEncoder:
         return result
 
     def _sent(self, rows: Sequence[Ids]) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-        """Yield row numbers and vectors of each batch as it is done, a few of them under way at once."""
-        batches = self._batches(rows)
-        first = next(batches)
-        following = next(batches, None)
-        if following is None:
-            yield first, self._vectors(rows, first)
+        """Yield row numbers and vectors of each batch, a few of them under way at once."""
+        batches = list(self._batches(rows))
+        if len(batches) == 1:
+            yield batches[0], self._vectors(rows, batches[0])
             return
         with ThreadPoolExecutor(self._remote.in_flight, thread_name_prefix="remote-encoder") as pool:
-            running: dict[Future[Floats], NDArray[np.int64]] = {}
             try:
-                for part in (first, following, *batches):
-                    if len(running) >= self._remote.in_flight:
-                        yield from _finished(running)
-                    running[pool.submit(self._vectors, rows, part)] = part
-                while running:
-                    yield from _finished(running)
+                yield from zip(batches, pool.map(partial(self._vectors, rows), batches), strict=True)
             finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)
 
     def _batches(self, rows: Sequence[Ids]) -> Iterator[NDArray[np.int64]]:
         """Yield the numbers of the rows of each request, longest rows first, within the bounds of one."""
@@ -238,12 +231,6 @@ class RemoteEncoder:
                 f"{self.url} is no server of {self.name}: its reply {error.message}", ENCODER_UNUSABLE
             ) from error
         return unit(vectors) if self._fingerprint.normalise else vectors
-
-
-def _finished(running: dict[Future[Floats], NDArray[np.int64]]) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-    done, _ = wait(running, return_when=FIRST_COMPLETED)
-    for future in done:
-        yield running.pop(future), future.result()
 
 
 def _check_sendable(spec: EncoderSpec, url: str) -> None:

@@ -11,7 +11,7 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -105,21 +105,14 @@ class Connection:
     async def close(self) -> None:
         await self._transport.aclose()
 
-    async def get(self, path: str, timeout_s: float) -> Reply:
-        """Return the reply to a GET, whatever its status.
+    async def ask(self, path: str, timeout_s: float, body: Mapping[str, Any] | None = None) -> Reply:
+        """Return the reply to a GET, or to a POST of ``body``, whatever its status.
 
         Raises:
             ReplicaLost: there is none in ``timeout_s``.
         """
-        return await self._whole(path, None, timeout_s)
-
-    async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Reply:
-        """Return the reply to a POST, whatever its status.
-
-        Raises:
-            ReplicaLost: there is none in ``timeout_s``.
-        """
-        return await self._whole(path, body, timeout_s)
+        async with self.bounded(timeout_s), self.open(path, body) as response:
+            return Reply(response.status_code, await read_whole(response))
 
     @asynccontextmanager
     async def bounded(self, timeout_s: float) -> AsyncIterator[None]:
@@ -136,20 +129,17 @@ class Connection:
                 raise
             raise ReplicaSilent(f"no reply from {self.url} in {timeout_s:g} s") from error
 
-    def open(
-        self, path: str, body: Mapping[str, Any], headers: Sequence[Header] = ()
-    ) -> AbstractAsyncContextManager[httpx.Response]:
-        """Post ``body`` and give the reply as its head arrives; leaving the block closes the connection.
+    @asynccontextmanager
+    async def open(
+        self, path: str, body: Mapping[str, Any] | None, headers: Sequence[Header] = ()
+    ) -> AsyncIterator[httpx.Response]:
+        """Give the reply as its head arrives; leaving the block closes the connection.
 
         Raises:
             ReplicaLost: the replica cannot be reached, or the connection breaks, also inside the block.
         """
-        return self._sent(self._request(path, body, headers))
-
-    @asynccontextmanager
-    async def _sent(self, request: httpx.Request) -> AsyncIterator[httpx.Response]:
         try:
-            response = await self._transport.handle_async_request(request)
+            response = await self._transport.handle_async_request(self._request(path, body, headers))
             try:
                 yield response
             finally:
@@ -158,11 +148,7 @@ class Connection:
             kind = ReplicaSilent if isinstance(error, httpx.TimeoutException) else ReplicaLost
             raise kind(f"{type(error).__name__} at {self.url}: {error}") from error
 
-    async def _whole(self, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Reply:
-        async with self.bounded(timeout_s), self._sent(self._request(path, body)) as response:
-            return Reply(response.status_code, await read_whole(response))
-
-    def _request(self, path: str, body: Mapping[str, Any] | None, headers: Sequence[Header] = ()) -> httpx.Request:
+    def _request(self, path: str, body: Mapping[str, Any] | None, headers: Sequence[Header]) -> httpx.Request:
         sent = [(b"accept-encoding", b"identity"), *headers]
         if body is not None:
             sent.append((b"content-type", b"application/json"))
@@ -230,7 +216,7 @@ class _Transport(httpx.AsyncHTTPTransport):
         )
 
 
-class _PrivateNetwork(httpcore.AsyncNetworkBackend):
+class _PrivateNetwork(httpcore.AnyIOBackend):
     """Connect to private addresses only, so that prompts do not pass a public network in clear text.
 
     A name is looked up for each new connection, and the connection goes to an address that was checked: a name that
@@ -240,7 +226,6 @@ class _PrivateNetwork(httpcore.AsyncNetworkBackend):
     def __init__(self, url: str, kind: ServerKind) -> None:
         self._url = url
         self._kind = kind
-        self._inner = httpcore.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -258,13 +243,10 @@ class _PrivateNetwork(httpcore.AsyncNetworkBackend):
         failure: Exception = httpcore.ConnectError(f"the name {host} has no address")
         for address in addresses:
             try:
-                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+                return await super().connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
-
-    async def sleep(self, seconds: float) -> None:
-        await self._inner.sleep(seconds)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses of a name, or the address itself.

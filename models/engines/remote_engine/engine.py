@@ -74,7 +74,6 @@ class RemoteEngine(ServesOpenAi):
         self._server: ModelServer | None = None
         self._layer: RemoteLayer | None = None
         self._max_model_len = 0
-        self._block_size = options.block_size
         self._open: dict[str, Generation] = {}
         self._finished = EngineStats()
         self._starting = asyncio.Lock()
@@ -96,7 +95,7 @@ class RemoteEngine(ServesOpenAi):
 
     @property
     def block_size(self) -> int:
-        return self._block_size
+        return self._options.block_size
 
     @property
     def slots(self) -> int:
@@ -160,7 +159,6 @@ class RemoteEngine(ServesOpenAi):
             model=self._remote.model or served_name(self._card),
             tokenizer=tokenizer,
             model_vocabulary=vocabulary,
-            block_size=self._options.block_size,
             max_model_len=self._options.max_model_len,
         )
 
@@ -171,7 +169,7 @@ class RemoteEngine(ServesOpenAi):
         except BaseException:
             await server.close()
             raise
-        self._max_model_len, self._block_size, self._server = dialect.max_model_len, dialect.block_size, server
+        self._max_model_len, self._server = dialect.max_model_len, server
         self._layer = RemoteLayer(server, tokenizer, expected.model, self._remote.silence_s)
         log.info("engine started model=%s url=%s", self.name, self._remote.url)
 
@@ -200,16 +198,9 @@ class RemoteEngine(ServesOpenAi):
         return generation
 
     def _count(self, generation: Generation, num_prompt_tokens: int) -> None:
-        total, stream = self._finished, generation.stream
-        cached = stream.num_cached_tokens
-        computed = num_prompt_tokens - cached if stream.started else 0
-        self._finished = replace(
-            total,
-            requests_finished=total.requests_finished + 1,
-            prompt_tokens_computed=total.prompt_tokens_computed + computed,
-            prompt_tokens_cached=total.prompt_tokens_cached + cached,
-            tokens_generated=total.tokens_generated + stream.num_sampled_tokens,
-        )
+        stream = generation.stream
+        computed = num_prompt_tokens if stream.started else 0
+        self._finished = self._finished.with_request(computed, stream.num_cached_tokens, stream.num_sampled_tokens)
 
 
 def served_name(card: ModelCard) -> str:
@@ -317,14 +308,7 @@ class RemoteLayer:
 
     def _count(self, tail: bytes) -> None:
         prompt, sampled, cached = (int((count.findall(tail) or [0])[-1]) for count in (_PROMPT, _SAMPLED, _CACHED))
-        total = self._finished
-        self._finished = replace(
-            total,
-            requests_finished=total.requests_finished + 1,
-            prompt_tokens_computed=total.prompt_tokens_computed + max(0, prompt - cached),
-            prompt_tokens_cached=total.prompt_tokens_cached + cached,
-            tokens_generated=total.tokens_generated + sampled,
-        )
+        self._finished = self._finished.with_request(prompt, cached, sampled)
 
 
 def session_of_body(body: Mapping[str, Any]) -> str:

@@ -77,7 +77,6 @@ class Generation:
         self._silence_s = silence_s
         self._ids: list[int] = []
         self._may_replay = True
-        self._looks_for_stops = True
         self._repeats = 0
         self._waiting: asyncio.Timeout | None = None
 
@@ -105,7 +104,6 @@ class Generation:
                         yield delta
                         if delta.finish_reason is not None:
                             return
-                self._go_on()
             except Aborted:
                 yield self.stream.abort()
                 return
@@ -121,8 +119,9 @@ class Generation:
                 self._repeat(lost)
 
     async def _attempt(self, dialect: Dialect) -> AsyncGenerator[Delta, None]:
-        """Yield what one replica adds to the tokens so far."""
+        """Yield what one replica adds to the tokens so far; it may end them at a stop that is none here."""
         body, replayed = self._body(dialect)
+        done = len(self._ids)
         if body is None:
             yield self.stream.advance(Event(Completion(finish_reason="length")))
             return
@@ -142,6 +141,8 @@ class Generation:
                     delta = replace(delta, num_cached_tokens=await self._settle(body, events, is_over))
                     await stack.aclose()
                 yield delta
+        if len(self._ids) == done:
+            raise ReplicaLost("the stream ended without a token")
 
     def _body(self, dialect: Dialect) -> tuple[dict[str, Any] | None, list[int]]:
         """Return the request, None where nothing is left to generate, and the ids that it generates again."""
@@ -153,7 +154,7 @@ class Generation:
             prompt_ids, replayed = list(ask.prompt_ids), list(done)
         else:
             params = replace(params, max_tokens=params.max_tokens - len(done))
-        body = request_body(prompt_ids, params, self._tokenizer, dialect, stops=self._looks_for_stops)
+        body = request_body(prompt_ids, params, self._tokenizer, dialect)
         # Two attempts of a request may meet in one replica, which would refuse the second one's id.
         return body | {"request_id": f"{ask.request_id}-{self._repeats}-{len(done)}"}, replayed
 
@@ -193,7 +194,7 @@ class Generation:
             async with self._server.connection.bounded(_SETTLE_S):
                 if not is_over:
                     ids = [f"{REQUEST_PREFIX}{body['request_id']}"]
-                    await self._server.connection.post(ABORT, {"request_ids": ids}, _SETTLE_S)
+                    await self._server.connection.ask(ABORT, _SETTLE_S, {"request_ids": ids})
                 async for data in events:
                     usage = read_event(data)
                     if isinstance(usage, Usage):
@@ -201,15 +202,6 @@ class Generation:
         except (ReplicaLost, ReplicaRefused) as error:
             log.debug("no usage: request_id=%s cause=%s", self._ask.request_id, type(error).__name__)
         return 0
-
-    def _go_on(self) -> None:
-        """Prepare an attempt after a stream that ended with its tokens unfinished.
-
-        The replica has seen a stop string that is none here: it is not asked to look for any more.
-        """
-        if not self._looks_for_stops:
-            self._repeat(ReplicaLost("the stream ended without a reason"))
-        self._looks_for_stops = False
 
     def _repeat(self, cause: Exception) -> None:
         """Prepare the next attempt.

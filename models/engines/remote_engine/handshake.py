@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ from models.engines.remote_engine.wire import (
     GENERATE,
     PLACES,
     Dialect,
-    Event,
     ReplicaLost,
     ReplicaRefused,
     Usage,
@@ -37,7 +35,6 @@ _SAMPLE: Final = (
 # A replica under load answers a request for one token late.
 _PROBE_S: Final = 120.0
 _ASK_S: Final = 15.0
-_BLOCK_SIZE: Final = re.compile(r'^vllm:cache_config_info\{[^}]*\bblock_size="(\d+)"', re.MULTILINE)
 # Entries of the bias table that are left for requests.
 _BIAS_OF_REQUESTS: Final = 512
 _HOW: Final = "start it with: vllm serve … --enable-scale-out --enable-prompt-tokens-details"
@@ -47,14 +44,13 @@ _HOW: Final = "start it with: vllm serve … --enable-scale-out --enable-prompt-
 class Expected:
     """Say what this server takes the replicas for.
 
-    ``model_vocabulary`` is the number of ids that the model's config has, None where it is not known. ``block_size``
-    and ``max_model_len`` apply where the replica does not say, or says more.
+    ``model_vocabulary`` is the number of ids that the model's config has, None where it is not known.
+    ``max_model_len`` applies where the replica takes more.
     """
 
     model: str
     tokenizer: Tokenizer
     model_vocabulary: int | None
-    block_size: int
     max_model_len: int | None
 
 
@@ -81,7 +77,6 @@ async def agree(connection: Connection, expected: Expected) -> Dialect:
         return Dialect(
             model=expected.model,
             max_model_len=min(served, expected.max_model_len or served),
-            block_size=await _block_size(connection, expected.block_size),
             has_priorities=await _takes_tokens(connection, expected),
             padded=_padded(connection, expected),
         )
@@ -92,7 +87,7 @@ async def agree(connection: Connection, expected: Expected) -> Dialect:
 
 
 async def _max_model_len(connection: Connection, expected: Expected) -> int:
-    reply = await connection.get("/v1/models", _ASK_S)
+    reply = await connection.ask("/v1/models", _ASK_S)
     if reply.status in (401, 403):
         raise _refusal(
             connection, "it refuses the key: set model.api_key to that of the replicas (vllm serve --api-key)"
@@ -114,7 +109,7 @@ async def _max_model_len(connection: Connection, expected: Expected) -> int:
 async def _check_tokens(connection: Connection, expected: Expected) -> None:
     """Compare the tokens of a sample, where the replica's /tokenize can be reached; a router may not pass it on."""
     body = {"model": expected.model, "prompt": _SAMPLE, "add_special_tokens": False}
-    reply = await connection.post("/tokenize", body, _ASK_S)
+    reply = await connection.ask("/tokenize", _ASK_S, body)
     if reply.status in (404, 405, 501):
         log.warning("tokenizer not compared: url=%s has no /tokenize", connection.url)
         return
@@ -136,11 +131,11 @@ async def _takes_tokens(connection: Connection, expected: Expected) -> bool:
     fields = {"structured_outputs": {"regex": "."}}
     try:
         has_priorities = True
-        _, usage = await _generate(connection, expected.model, last, fields, priority=-1)
+        usage = await _generate(connection, expected.model, last, fields, priority=-1)
     except ReplicaRefused:
         has_priorities = False
         try:
-            _, usage = await _generate(connection, expected.model, last, fields)
+            usage = await _generate(connection, expected.model, last, fields)
         except ReplicaRefused as error:
             if error.status >= 500:
                 raise
@@ -167,12 +162,6 @@ def _padded(connection: Connection, expected: Expected) -> range:
     return padded
 
 
-async def _block_size(connection: Connection, default: int) -> int:
-    reply = await connection.get("/metrics", _ASK_S)
-    match = _BLOCK_SIZE.search(reply.body.decode("utf-8", "replace")) if reply.status == 200 else None
-    return int(match[1]) if match else default
-
-
 async def _takes(connection: Connection, model: str, token_id: int) -> bool:
     try:
         await _generate(connection, model, token_id, {})
@@ -185,8 +174,8 @@ async def _takes(connection: Connection, model: str, token_id: int) -> bool:
 
 async def _generate(
     connection: Connection, model: str, token_id: int, fields: Mapping[str, Any], priority: int = 0
-) -> tuple[list[int], Usage | None]:
-    """Generate one token after ``token_id``.
+) -> Usage | None:
+    """Generate one token after ``token_id``, and return what is counted.
 
     Raises:
         ReplicaRefused: the replica answers with an error.
@@ -199,18 +188,14 @@ async def _generate(
         "stream_options": {"include_usage": True},
         "priority": priority,
     }
-    sampled: list[int] = []
     usage: Usage | None = None
     async with connection.bounded(_PROBE_S), connection.open(GENERATE, body) as response:
         if response.status_code != 200:
             raise refusal_of(Reply(response.status_code, await read_whole(response)))
         async for data in events_of(response):
             event = read_event(data)
-            if isinstance(event, Event):
-                sampled += event.completion.token_ids
-            elif event is not None:
-                usage = event
-    return sampled or [-1], usage
+            usage = event if isinstance(event, Usage) else usage
+    return usage
 
 
 def refusal_of(reply: Reply) -> ReplicaRefused:

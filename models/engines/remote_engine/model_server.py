@@ -28,8 +28,7 @@ Check = Callable[[Connection], Awaitable[Dialect]]
 class ModelServer:
     """Watch the server from ``start`` to ``close``; ``check`` tells what it takes.
 
-    It is checked again when it comes back, as it may serve another model then; a router, which knows which of its
-    replicas are well, is not.
+    It is checked again when it comes back, as it may serve another model then.
     """
 
     def __init__(self, connection: Connection, options: RemoteOptions, check: Check) -> None:
@@ -43,8 +42,6 @@ class ModelServer:
         self._down_since: float | None = None
         self._failures = 0
         self._is_known = False
-        self._is_router = False
-        self._health = _HEALTH_PATHS[0]
         self._cause = ""
 
     @property
@@ -58,13 +55,9 @@ class ModelServer:
         Raises:
             EngineUnavailable: it serves something else, or does not answer in time.
         """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._options.start_s
-        while True:
-            await self._admit()
-            if self._up.is_set():
-                break
-            if loop.time() > until:
+        until = asyncio.get_running_loop().time() + self._options.start_s
+        while not await self._admit():
+            if asyncio.get_running_loop().time() > until:
                 raise EngineUnavailable(
                     f"model.url: {self.connection.url} does not answer after {self._options.start_s:g} s: {self._cause}"
                 )
@@ -111,11 +104,11 @@ class ModelServer:
             try:
                 await self._look()
                 refusal = ""
-            except EngineUnavailable as error:
-                self._set_down()
-                if error.message != refusal:
-                    log.error("model server refused: %s", error.message)
-                refusal = error.message
+            except (EngineUnavailable, AddressNotPrivate) as error:
+                self._set_down(is_known=False)
+                if str(error) != refusal:
+                    log.error("model server refused: %s", error)
+                refusal = str(error)
             except Exception as error:  # a reply of another form must not end the watch
                 log.warning("model server not checked: url=%s cause=%s", self.connection.url, type(error).__name__)
             if was_suspected and not self._up.is_set():
@@ -123,37 +116,30 @@ class ModelServer:
                 await asyncio.sleep(self._options.probe_every_s / 4)
 
     async def _look(self) -> None:
-        if not await self._is_healthy():
-            self._is_known = self._is_known and self._is_router
-            self._set_down()
+        """Ask for its health; it is down when that has failed twice in a row, or once where nothing listens."""
+        misses = await self._misses()
+        self._failures = self._failures + misses if misses else 0
+        if self._failures >= _FAILURES:
+            self._set_down(is_known=False)
         elif self._is_known:
             self._set_up()
         else:
             await self._admit()
 
-    async def _is_healthy(self) -> bool:
-        """Ask for its health; true until it has failed twice in a row, once where nothing listens.
-
-        Raises:
-            EngineUnavailable: its address is not one that may be asked.
-        """
+    async def _misses(self) -> int:
         try:
-            reply = await self.connection.get(self._health, self._options.probe_timeout_s)
-            if reply.status == 404 and self._health == _HEALTH_PATHS[0]:
-                self._health = _HEALTH_PATHS[1]
-                reply = await self.connection.get(self._health, self._options.probe_timeout_s)
-        except AddressNotPrivate as error:
-            self._is_known = False
-            raise EngineUnavailable(str(error)) from error
+            for path in _HEALTH_PATHS:
+                reply = await self.connection.ask(path, self._options.probe_timeout_s)
+                if reply.status != 404:
+                    return int(reply.status >= 400)
+        except AddressNotPrivate:
+            raise
         except ReplicaLost as lost:
-            self._failures += _FAILURES if "ConnectError" in str(lost) else 1
-        else:
-            self._is_router = self._health == _HEALTH_PATHS[0]
-            self._failures = 0 if reply.status < 400 else self._failures + 1
-        return self._failures < _FAILURES
+            return _FAILURES if "ConnectError" in str(lost) else 1
+        return 1
 
-    async def _admit(self) -> None:
-        """Check the server and use it; one that does not answer stays down.
+    async def _admit(self) -> bool:
+        """Check the server and use it; return whether it answered.
 
         Raises:
             EngineUnavailable: it serves something else, or its address is not one that may be asked.
@@ -165,9 +151,10 @@ class ModelServer:
         except ReplicaLost as lost:
             self._cause = str(lost)
             log.debug("model server not used: url=%s cause=%s", self.connection.url, lost)
-            return
+            return False
         self._is_known = True
         self._set_up()
+        return True
 
     def _set_up(self) -> None:
         if not self._up.is_set():
@@ -175,7 +162,8 @@ class ModelServer:
         self._down_since = None
         self._up.set()
 
-    def _set_down(self) -> None:
+    def _set_down(self, *, is_known: bool = True) -> None:
+        self._is_known = self._is_known and is_known
         if self._up.is_set():
             self._up.clear()
             self._down_since = asyncio.get_running_loop().time()

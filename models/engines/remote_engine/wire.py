@@ -51,7 +51,6 @@ class Dialect:
 
     model: str
     max_model_len: int
-    block_size: int
     padded: range = range(0)
     has_priorities: bool = False
 
@@ -109,19 +108,19 @@ def check_room(params: GenerateParams, dialect: Dialect) -> None:
 
 
 def request_body(
-    token_ids: Sequence[int], params: GenerateParams, tokenizer: Tokenizer, dialect: Dialect, *, stops: bool = True
+    token_ids: Sequence[int], params: GenerateParams, tokenizer: Tokenizer, dialect: Dialect
 ) -> dict[str, Any]:
-    """Return the body that continues ``token_ids``; ``stops`` lets the replica look for stop strings too.
+    """Return the body that continues ``token_ids``.
 
-    It then ends at once, and its last event has the number of cached tokens. A model that thinks is not asked to: stop
-    strings do not count in thoughts.
+    The replica looks for stop strings too: it then ends at once, and its last event has the number of cached tokens. A
+    model that thinks is not asked to: stop strings do not count in thoughts.
     """
     room = dialect.max_model_len - len(token_ids)
     fields = sampling_fields(params, room, tokenizer.eos_token_ids)
     bias = {str(token): value for token, value in params.logit_bias}
     fields["logit_bias"] = bias | {str(token): _NEVER for token in dialect.padded} or None
     fields["detokenize"] = False
-    if stops and params.stop and tokenizer.thinking is None:
+    if params.stop and tokenizer.thinking is None:
         fields |= {"stop": list(params.stop), "include_stop_str_in_output": True, "detokenize": True}
     body = {
         "model": dialect.model,

@@ -329,15 +329,8 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         return Part(prompt_ids, params, answer if ordinal.isdigit() else request_id, pauses, make_input, start)
 
     def _count(self, stream: VllmStream, num_prompt_tokens: int) -> None:
-        total, cached = self._finished, stream.num_cached_tokens
-        computed = num_prompt_tokens - cached if stream.started else 0
-        self._finished = replace(
-            total,
-            requests_finished=total.requests_finished + 1,
-            prompt_tokens_computed=total.prompt_tokens_computed + computed,
-            prompt_tokens_cached=total.prompt_tokens_cached + cached,
-            tokens_generated=total.tokens_generated + stream.num_sampled_tokens,
-        )
+        computed = num_prompt_tokens if stream.started else 0
+        self._finished = self._finished.with_request(computed, stream.num_cached_tokens, stream.num_sampled_tokens)
 
 
 async def _wait_watching(building: asyncio.Task[None], reaper: ProcessReaper) -> None:

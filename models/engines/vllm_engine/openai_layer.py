@@ -195,14 +195,7 @@ class InstrumentedClient:
                 self._running -= 1
             else:
                 self._waiting -= 1
-            total = self._finished
-            self._finished = replace(
-                total,
-                requests_finished=total.requests_finished + 1,
-                prompt_tokens_computed=total.prompt_tokens_computed + prompt_tokens - cached,
-                prompt_tokens_cached=total.prompt_tokens_cached + cached,
-                tokens_generated=total.tokens_generated + sampled,
-            )
+            self._finished = self._finished.with_request(prompt_tokens, cached, sampled)
 
 
 async def build_layer(

@@ -379,11 +379,6 @@ def test_an_encoder_without_weights_is_refused() -> None:
         create_remote_encoder("hashing", options("http://127.0.0.1:9"))
 
 
-def test_a_public_address_needs_https() -> None:
-    with pytest.raises(ModelError, match=r"unencrypted to 8\.8\.8\.8"):
-        create_remote_encoder("minilm", options("http://8.8.8.8:8000"))
-
-
 def test_a_name_is_looked_up_and_checked_for_each_connection(
     server: PoolingServer, remote: Callable[..., RemoteEncoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:

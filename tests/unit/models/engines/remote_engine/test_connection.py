@@ -86,7 +86,7 @@ async def test_a_reply_has_its_time() -> None:
 
     async with listening(answer) as connection:
         with pytest.raises(ReplicaLost, match=r"no reply from .* in 0\.2 s"):
-            await connection.get("/health", 0.2)
+            await connection.ask("/health", 0.2)
 
 
 async def test_a_reply_has_its_size() -> None:
@@ -96,7 +96,7 @@ async def test_a_reply_has_its_size() -> None:
 
     async with listening(answer) as connection:
         with pytest.raises(ReplicaLost, match="too long"):
-            await connection.get("/metrics", 10)
+            await connection.ask("/metrics", 10)
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -107,13 +107,13 @@ async def test_a_redirect_is_not_followed() -> None:
         await writer.drain()
 
     async with listening(answer) as connection:
-        assert (await connection.get("/v1/models", 5)).status == 302
+        assert (await connection.ask("/v1/models", 5)).status == 302
 
 
 async def test_nothing_listens() -> None:
     connection = Connection(replace(OPTIONS, url="http://127.0.0.1:1"))
     with pytest.raises(ReplicaLost, match="ConnectError"):
-        await connection.get("/health", 5)
+        await connection.ask("/health", 5)
     await connection.close()
 
 
@@ -150,12 +150,12 @@ async def test_clear_text_stays_on_private_networks(monkeypatch: pytest.MonkeyPa
     """Unless the operator says otherwise, or it is encrypted; nothing is sent before."""
     connection = Connection(replace(OPTIONS, url="http://8.8.8.8:8000"))
     with pytest.raises(AddressNotPrivate, match=r"unencrypted to 8\.8\.8\.8.*model\.allow_http"):
-        await connection.get("/health", 5)
+        await connection.ask("/health", 5)
     monkeypatch.setattr("models.engines.remote_engine.connection.is_private", lambda address: False)
     for url, allow_http in (("https://127.0.0.1:1", False), ("http://127.0.0.1:1", True)):
         connection = Connection(replace(OPTIONS, url=url, allow_http=allow_http))
         with pytest.raises(ReplicaLost, match="ConnectError"):
-            await connection.get("/health", 5)
+            await connection.ask("/health", 5)
 
 
 async def test_a_name_is_looked_up_and_checked_for_each_connection(names: Names) -> None:
@@ -169,14 +169,14 @@ async def test_a_name_is_looked_up_and_checked_for_each_connection(names: Names)
     async with listening(answer) as there:
         connection = Connection(replace(OPTIONS, url=there.url.replace("127.0.0.1", "replica-1")))
         with pytest.raises(ReplicaLost, match=r"ConnectError at http://replica-1:\d+: the name replica-1 is not known"):
-            await connection.get("/health", 5)
+            await connection.ask("/health", 5)
         # Nothing listens at the first address.
         names["replica-1"] = ["127.0.0.2", "127.0.0.1"]
-        assert (await connection.get("/health", 5)).status == 200
+        assert (await connection.ask("/health", 5)).status == 200
         for addresses in (["8.8.8.8"], ["127.0.0.1", "8.8.8.8"]):
             names["replica-1"] = addresses
             with pytest.raises(AddressNotPrivate):
-                await connection.get("/health", 5)
+                await connection.ask("/health", 5)
         await connection.close()
 
 
@@ -188,7 +188,7 @@ async def test_a_name_is_looked_up_in_time(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
     connection = Connection(replace(OPTIONS, connect_s=0.1))
     with pytest.raises(ReplicaLost, match=r"ConnectTimeout at .*: the name replica-1 is not known in 0\.1 s"):
-        await connection.get("/health", 5)
+        await connection.ask("/health", 5)
 
 
 async def test_a_missing_certificate_file_is_named(tmp_path: Path) -> None:

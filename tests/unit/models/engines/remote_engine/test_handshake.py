@@ -54,11 +54,6 @@ async def test_priorities_are_sent_to_those_that_schedule_by_them(start: Start, 
         assert replica.seen[-1].get("priority") == sent
 
 
-async def test_the_block_size_is_the_replicas(start: Start, connect: Connect) -> None:
-    replica = await start()
-    assert (await connect(replica)).block_size == replica.engine.block_size
-
-
 async def test_a_start_without_any_replica_ends(start: Start, connect: Connect) -> None:
     replica = await start()
     await replica.stop()

@@ -17,7 +17,7 @@ from models.errors import EngineUnavailable
 
 from .conftest import Start
 
-DIALECT = Dialect(model="m", max_model_len=9, block_size=1)
+DIALECT = Dialect(model="m", max_model_len=9)
 OPTIONS = RemoteOptions(url="http://replica-1:8000", probe_every_s=0.1, probe_timeout_s=0.5, wait_s=0.5, start_s=1.0)
 Check = Callable[[Connection], Awaitable[Dialect]]
 
@@ -123,10 +123,10 @@ async def test_a_public_address_stops_the_start_and_is_not_used_later(
     server = server_at(stand_in.url)
     await server.start()
 
-    async def get(path: str, timeout_s: float) -> Reply:
+    async def ask(path: str, timeout_s: float, body: object = None) -> Reply:
         raise AddressNotPrivate("model.url: would send prompts unencrypted to 8.8.8.8")
 
-    server.connection.get = get  # type: ignore[method-assign]
+    server.connection.ask = ask  # type: ignore[method-assign]
     await until_down(server)
     await asyncio.sleep(0.3)
     assert caplog.text.count("model server refused: model.url: would send prompts unencrypted") == 1

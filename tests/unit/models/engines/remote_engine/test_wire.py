@@ -25,7 +25,7 @@ from models.engines.tokenizer import HfTokenizer
 from models.errors import ENGINE_FULL, GRAMMAR_INVALID, ModelError, UnsupportedParam
 from models.types import GenerateParams, Grammar
 
-DIALECT = Dialect(model="m", max_model_len=100, block_size=32)
+DIALECT = Dialect(model="m", max_model_len=100)
 FREE = Grammar(
     "structural_tag",
     json.dumps({"format": {"type": "triggered_tags", "triggers": ["[https://"], "tags": []}}),
@@ -40,7 +40,7 @@ def tokenizer(tiny_llama: Path) -> HfTokenizer:
 def test_a_request_has_room_salt_priority_and_stops(tokenizer: HfTokenizer) -> None:
     """What the context leaves, the smallest priority first, and stop strings with their tokens."""
     params = GenerateParams(max_tokens=500, stop=("]->",), cache_salt="key", priority=2, logit_bias=((7, -3.0),))
-    dialect = Dialect(model="m", max_model_len=100, block_size=32, padded=range(380, 382), has_priorities=True)
+    dialect = Dialect(model="m", max_model_len=100, padded=range(380, 382), has_priorities=True)
     body = request_body([1, 2, 3], params, tokenizer, dialect)
     fields = body["sampling_params"]
 
@@ -75,7 +75,7 @@ def test_more_biases_than_the_table_has_places_are_refused() -> None:
     params = GenerateParams(max_tokens=1, logit_bias=tuple((token, 1.0) for token in range(1000)))
     check_room(params, DIALECT)
     with pytest.raises(UnsupportedParam, match="logit_bias"):
-        check_room(params, Dialect(model="m", max_model_len=9, block_size=1, padded=range(25)))
+        check_room(params, Dialect(model="m", max_model_len=9, padded=range(25)))
 
 
 def test_an_event_has_tokens_and_probabilities() -> None:
