@@ -164,7 +164,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/graph/linking/dictionary_lookup/normalize.py",
     ),
     "tests/unit/retrieval/graph/linking/test_linker.py": (
-        "retrieval/graph/linking/dictionary_lookup/spans.py",
         "retrieval/graph/linking/model_extraction.py",
         "retrieval/graph/types.py",
     ),

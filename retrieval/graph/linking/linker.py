@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from retrieval.graph.linking.dictionary_lookup.ambiguity import is_function_word, is_kind_word
 from retrieval.graph.linking.dictionary_lookup.dictionary import MAX_TOKENS, Dictionary
-from retrieval.graph.linking.dictionary_lookup.normalize import tokens_of
-from retrieval.graph.linking.dictionary_lookup.spans import free_runs
+from retrieval.graph.linking.dictionary_lookup.normalize import Token, tokens_of
 from retrieval.graph.linking.model_extraction import Entity, Extractor, extract
 from retrieval.graph.types import Linked, LinkOptions, Mention, Span, choices_start
 
 MAX_QUESTION: Final = 20_000
 _MAX_NOTES: Final = 16
 _MAX_NAMES: Final = 5
+_MAX_RUNS: Final = 64
+# Characters that may separate two words of one name.
+_JOINERS: Final = frozenset(" \t\n-‐‑–/'’")
 
 
 @dataclass(slots=True)
@@ -145,3 +148,42 @@ def _ambiguous(text: str, mentions: Iterable[Mention]) -> Iterable[str]:
         if mention.margin == 0.0:
             name = text[mention.start : mention.end]
             yield f'"{name}" names several nodes; {mention.node.kind} {mention.node.identifier} was taken'
+
+
+def free_runs(text: str, used_spans: Iterable[tuple[int, int]] = ()) -> list[Span]:
+    """Return at most 64 maximal runs of content words outside ``used_spans``, split at punctuation."""
+    return [_span(text, run) for run in _runs(text, list(used_spans))][:_MAX_RUNS]
+
+
+def _runs(text: str, used_spans: list[tuple[int, int]]) -> list[list[Token]]:
+    runs: list[list[Token]] = []
+    run: list[Token] = []
+    covered = bytearray(len(text))
+    for start, end in used_spans:
+        covered[start:end] = b"\1" * (end - start)
+    for token in tokens_of(text):
+        free = not any(covered[token.start : token.end])
+        joined = not run or set(text[run[-1].end : token.start]) <= _JOINERS
+        if not joined and run:
+            runs.append(run)
+            run = []
+        if free and not is_function_word(token.text):
+            run.append(token)
+        elif run:
+            runs.append(run)
+            run = []
+    runs.append(run)
+    return [trimmed for trimmed in map(_trimmed, runs) if trimmed]
+
+
+def _trimmed(run: list[Token]) -> list[Token]:
+    while run and is_kind_word((run[0].text,)):
+        run = run[1:]
+    while run and is_kind_word((run[-1].text,)):
+        run = run[:-1]
+    return run
+
+
+def _span(text: str, tokens: list[Token]) -> Span:
+    start, end = tokens[0].start, tokens[-1].end
+    return Span(start=start, end=end, text=text[start:end])

@@ -78,7 +78,7 @@ _CUES: Final = words_as_folded(
 # A name right after these is had, treated or feared, where an article may stand between.
 _BEARING: Final = words_as_folded("have has had having develop develops developed against get gets got after")
 _ARTICLES: Final = words_as_folded("a an the my your his her our their this that another new old")
-# Words right before, right after and near a name that give it another meaning.
+# Words right before and right after a name that give it another meaning.
 _NOT_BEFORE: Final = _table(
     """
     stroke: swim swims breast butterfly swimming brush pen key master back
@@ -121,39 +121,8 @@ _NOT_AFTER: Final = _table(
     measle: flower
     """
 )
-_NOT_NEAR: Final = _table(
-    """
-    cancer: zodiac horoscope astrology leo virgo taurus gemini capricorn
-    depression: atlantic barometer economy economic barometric 1929
-    stroke: luck swims swimming butterfly oar piston
-    shingle: roof roofs beach cedar tiles
-    hive: bee bees honey beekeeper
-    thrush: bird birds nest song
-    pile: wood laundry paper papers
-    paralysis: traffic political policy analysis
-    plague: tourists locusts
-    lupus: wolf wolves
-    ms: server latency milliseconds millisecond ping cruise
-    """
-)
-# The same for names with a capital, as of a constellation; a lump may be "a sign of cancer".
+# Words near a name with a capital, as of a constellation; a lump may be "a sign of cancer".
 _NOT_NEAR_A_NAME: Final = {"cancer": words_as_folded("sign signs born star stars moon")}
-# Surnames that stand for a disease, and what stands before a person's.
-_EPONYMS: Final = words_as_folded(
-    "alzheimer parkinson crohn hodgkin hashimoto huntington duchenne raynaud tourette lyme graves addison"
-)
-_TITLES: Final = words_as_folded("dr mr mrs prof professor sir lady called named author president")
-# Abbreviations that are units, currencies or years beside a number.
-_UNITS: Final = words_as_folded("ms mm chf ad hd pe mi ra")
-# Parts of the body that "of" turns into parts of things, unless a body follows.
-_PARTS: Final = words_as_folded(
-    "head eye heart foot mouth neck arm hand face tongue leg nose shoulder ear bone skin back brain lung stomach vein"
-    " artery backbone elbow knee finger tooth chest stem nerve"
-)
-_BODIES: Final = words_as_folded(
-    "patient patients mouse mice rat rats man men woman women human humans child children infant infants embryo embryos"
-    " fetus foetus animal animals people adults donor donors newborn femur humerus pancreas"
-)
 _REACH: Final = 8
 _SHORT_QUESTION: Final = 4
 _LEAST_SURE: Final = 3
@@ -324,15 +293,8 @@ def is_false_friend(stretch: TokenSpan) -> bool:
     before, after = stretch.before(), stretch.after()
     if before in _NOT_BEFORE.get(word, ()) or after in _NOT_AFTER.get(word, ()):
         return True
-    if not _NOT_NEAR.get(word, frozenset()).isdisjoint(_near(stretch)):
-        return True
-    if stretch.raw[:1].isupper() and not _NOT_NEAR_A_NAME.get(word, frozenset()).isdisjoint(_near(stretch)):
-        return True
-    if word in _EPONYMS and (before in _TITLES or not (stretch.raw.casefold().endswith("s") or is_medical(stretch))):
-        return True
-    if word in _UNITS and (_is_number(before) or (word == "ad" and _is_number(after))):
-        return True
-    return word in _PARTS and after == "of" and not _BODIES.intersection(_following(stretch))
+    others = _NOT_NEAR_A_NAME.get(word, frozenset())
+    return stretch.raw[:1].isupper() and not others.isdisjoint(_near(stretch))
 
 
 def is_medical(stretch: TokenSpan) -> bool:
@@ -366,10 +328,6 @@ def _near(stretch: TokenSpan) -> Iterator[str]:
     for place in range(max(0, stretch.first - _REACH), min(len(tokens), stretch.last + _REACH)):
         if not stretch.first <= place < stretch.last:
             yield tokens[place].text
-
-
-def _following(stretch: TokenSpan) -> set[str]:
-    return {token.text for token in stretch.tokens[stretch.last + 1 : stretch.last + 5]}
 
 
 def _is_number(word: str) -> bool:

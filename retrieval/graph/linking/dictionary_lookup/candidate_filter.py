@@ -49,11 +49,6 @@ _PLACES: Final = words_as_folded(
     white coat rebound borderline atypical
     """
 )
-_JOINED: Final = words_as_folded("induced associated related linked dependent")
-# Heads of names whose first part is another disease: lupus nephritis, diabetes insipidus.
-_HEAD: Final = re.compile(
-    r"(?:.{2,}(?:itis|osis|opathy|oma|emia|uria|plegia|algia|plasia|trophy)|insipidus|syndrome|encephalopathy|dysgenesis)$"
-)
 # What a substance's name begins that is no substance.
 _OF_SUBSTANCES: Final = words_as_folded(
     "receptor receptors channel channels deficiency transporter transporters battery batteries synthase kinase"
@@ -98,10 +93,12 @@ class CandidateFilter:
         return whole, notes
 
     def _compound(self, candidate: Candidate, others: Iterable[Candidate]) -> str:
-        """Return the words of substances in one phrase: silver diamine fluoride is none of its parts."""
+        """Return the words of a phrase that is no substance: an insulin receptor, silver diamine fluoride."""
         if not self._is_substance(candidate):
             return ""
         stretch = candidate.stretch
+        if stretch.after() in _OF_SUBSTANCES and not gap_before(stretch.text, stretch.tokens, stretch.last).strip(" -"):
+            return f"{stretch.raw} {stretch.after()}"
         for other in filter(self._is_substance, others):
             first, last = sorted((stretch, other.stretch), key=lambda span: span.start)
             if first.last == last.first and stretch.text[first.end : last.start] == " ":
@@ -114,11 +111,9 @@ class CandidateFilter:
 
     def _longer(self, candidate: Candidate) -> str:
         stretch, posting, _ = candidate
-        is_disease = self.matcher.is_clinical(posting)
-        is_substance = self._is_substance(candidate)
-        if not (is_disease or is_substance) or posting.flags & SYMBOL or is_generic(stretch.folded):
+        if not self.matcher.is_clinical(posting) or posting.flags & SYMBOL or is_generic(stretch.folded):
             return ""
-        return enclosing_name(stretch, is_disease)
+        return enclosing_name(stretch)
 
     def _is_english(self, word: str) -> bool:
         return self.english.has([word])[0] or self.english.has([word.removesuffix("s")])[0]
@@ -129,58 +124,18 @@ def is_degree(tokens: Sequence[Token]) -> bool:
     return all(token.text in _HARMLESS for token in tokens)
 
 
-def enclosing_name(stretch: TokenSpan, is_disease: bool) -> str:
+def enclosing_name(stretch: TokenSpan) -> str:
     """Return the longer name that the span is only a part of, as written, or "" if it stands for itself."""
-    if is_disease and (surnames := _joined_surnames(stretch)):
-        return surnames
-    last = stretch.last + 1 if _is_head(stretch, is_disease) else stretch.last
     first = stretch.first
-    while is_disease and stretch.first - first < _MOST and first and _narrows(stretch, first - 1):
+    while stretch.first - first < _MOST and first and _narrows(stretch, first - 1):
         first -= 1
-    if (first, last) == (stretch.first, stretch.last):
-        return ""
-    return stretch.text[stretch.tokens[first].start : stretch.tokens[last - 1].end]
-
-
-def _joined_surnames(stretch: TokenSpan) -> str:
-    """Return the whole of "Wolff-Parkinson-White" for its middle, "" where no other surname is joined to the span."""
-    first, last = stretch.first, stretch.last
-    while first and _is_surname(stretch, first) and _is_surname(stretch, first - 1) and _has_hyphen(stretch, first):
-        first -= 1
-    while (
-        last < len(stretch.tokens)
-        and all(_is_surname(stretch, p) for p in (last - 1, last))
-        and _has_hyphen(stretch, last)
-    ):
-        last += 1
-    if (first, last) == (stretch.first, stretch.last):
-        return ""
-    return stretch.text[stretch.tokens[first].start : stretch.tokens[last - 1].end]
-
-
-def _is_surname(stretch: TokenSpan, place: int) -> bool:
-    raw = stretch.text[stretch.tokens[place].start : stretch.tokens[place].end]
-    return raw[:1].isupper() and raw[1:2].islower()
-
-
-def _has_hyphen(stretch: TokenSpan, place: int) -> bool:
-    return gap_before(stretch.text, stretch.tokens, place) in _HYPHENS
-
-
-def _is_head(stretch: TokenSpan, is_disease: bool) -> bool:
-    after = stretch.after()
-    if not after or gap_before(stretch.text, stretch.tokens, stretch.last).strip(" -‐‑–"):
-        return False
-    return bool(_HEAD.match(after)) if is_disease else after in _OF_SUBSTANCES
+    return "" if first == stretch.first else stretch.text[stretch.tokens[first].start : stretch.end]
 
 
 def _narrows(stretch: TokenSpan, place: int) -> bool:
     word, gap = stretch.tokens[place].text, gap_before(stretch.text, stretch.tokens, place + 1)
     if gap.strip(" -‐‑–") or is_function_word(word):
         return False
-    if word in _JOINED:
-        # "drug-induced lupus", but not "genes associated lupus".
-        return place > 0 and bool(_HYPHENS.intersection(gap_before(stretch.text, stretch.tokens, place)))
     if place < stretch.first - 1 and _HYPHENS.intersection(gap):
         return True
     if word in _HARMLESS or is_kind_word((word,)):

@@ -42,7 +42,6 @@ from retrieval.graph.linking.dictionary_lookup.normalize import (
     tokens_of,
     variants,
 )
-from retrieval.graph.linking.dictionary_lookup.spans import UnknownWord, filter_ambiguous, word_at
 from retrieval.graph.linking.dictionary_lookup.spelling import (
     MAX_UNKNOWN,
     Speller,
@@ -56,8 +55,6 @@ from retrieval.graph.types import GraphStore, Mention, NameOf, Node, choices_sta
 MAX_TOKENS: Final = 4_000
 # Preference among the kinds of an ambiguous name if the text does not name the kind.
 _KIND_ORDER: Final = ("disease", "gene", "compound", "drug", "symptom", "phenotype", "pathway", "anatomy", "variant")
-# Shorter words are symbols more often than typos.
-_LEAST_UNKNOWN: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +62,12 @@ class LinkedText:
     """Hold the result of reading a text.
 
     ``mentions`` in the order of the text. ``classes`` of diseases beside another disease. ``concepts``: names of the
-    terminology that no node has. ``unknown``: words in no name, not English, and outside all mentions. ``refused``:
-    character ranges of names that were rejected as doubtful. ``notes``: these rejections, and corrections of spelling.
+    terminology that no node has. ``notes``: names that were rejected, and corrections of spelling.
     """
 
     mentions: tuple[Mention, ...]
     classes: tuple[Mention, ...] = ()
     concepts: tuple[Mention, ...] = ()
-    unknown: tuple[UnknownWord, ...] = ()
-    refused: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -125,17 +119,19 @@ class Dictionary:
             if not any(candidate.stretch.start < end and start < candidate.stretch.end for start, end in id_spans)
         ]
         found = list(_longest(self._without_degrees(candidates)))
-        unknown = tuple(self._unknown(text, tokens, respelled, found))
-        chosen, notes = self._accepted(text, found, unknown)
+        candidate_filter = CandidateFilter(self.matcher, self.speller.english)
+        meant = [one for one in found if not candidate_filter.is_another_word(one)]
+        chosen, notes = candidate_filter.whole_names(meant)
         heads = [(one.stretch.first, one.stretch.last) for one in chosen]
         shared = self.matcher.shared(text, respelled.tokens, heads, list(heads), kinds)
         chosen.extend([one for one in shared if self._stands(one, tokens, respelled)])
-        refused = [(one.stretch.start, one.stretch.end) for one in found if one not in chosen]
         beside = self._classes_beside(chosen)
         spelled = {(one.stretch.start, one.stretch.end): _slips(one, tokens) for one in chosen}
         asked_for = [one for one in chosen if one not in beside]
         mentions = [_as_read(text, mention, spelled) for mention in self._mentions(asked_for)]
-        concepts = [_as_read(text, mention, spelled) for mention in self._absent(chosen)]
+        concepts = sorted(
+            (_as_read(text, mention, spelled) for mention in self._absent(chosen)), key=lambda mention: mention.start
+        )
         notes = [
             *_corrections(text, mentions),
             *_mended(text, written, tokens, mentions),
@@ -148,9 +144,7 @@ class Dictionary:
         return LinkedText(
             mentions=tuple(sorted(_specific(text, [*by_id, *mentions]), key=lambda mention: mention.start)),
             classes=tuple(self._mentions(beside)),
-            concepts=tuple(sorted(concepts, key=lambda mention: mention.start)),
-            unknown=unknown,
-            refused=tuple(refused),
+            concepts=tuple(concepts),
             notes=tuple(notes),
         )
 
@@ -189,22 +183,6 @@ class Dictionary:
             return []
         return [one for one in classes if not any(are_joined(one.stretch, other) for other in diseases)]
 
-    def _accepted(
-        self, text: str, found: list[Candidate], unknown: tuple[UnknownWord, ...]
-    ) -> tuple[list[Candidate], list[str]]:
-        """Return the candidates that are meant and whole, and notes on the others."""
-        candidate_filter = CandidateFilter(self.matcher, self.speller.english)
-        meant = [one for one in found if not candidate_filter.is_another_word(one)]
-        whole, notes = candidate_filter.whole_names(meant)
-        firm = [one for one in whole if self._is_firm(one)]
-        chosen, more = filter_ambiguous(text, [one for one in whole if one not in firm], unknown, self._is_word)
-        return [*firm, *chosen], [*notes, *more]
-
-    def _is_firm(self, candidate: Candidate) -> bool:
-        """Return whether a name is a substance's one word, and none of English: no word beside it belongs to it."""
-        is_one = len(candidate.stretch.folded) == 1 and not self.matcher.is_clinical(candidate.posting)
-        return is_one and not candidate.posting.flags & SYMBOL and not is_english(candidate.stretch.raw)
-
     def broader(self, text: str, mention: Mention) -> Mention | None:
         """Return the longest other name with which the mention's own words begin or end.
 
@@ -235,26 +213,6 @@ class Dictionary:
         stretch = TokenSpan(name, tokens, 0, len(tokens), all_caps=False)
         found = self.matcher.best(stretch, int(firsts[0]), int(lasts[0]), kinds, anything=True)
         return next(self._mentions([found] if found else []), None)
-
-    def _unknown(
-        self, text: str, tokens: list[Token], read: SpellingResult, chosen: list[Candidate]
-    ) -> Iterator[UnknownWord]:
-        covered = {position for one in chosen for position in range(one.stretch.first, one.stretch.last)}
-        for position, slips in read.slips.items():
-            if position in covered or len(tokens[position].text) < _LEAST_UNKNOWN:
-                continue
-            at = word_at(text, position, tokens[position])
-            if position in read.ambiguous:
-                yield UnknownWord(*at, why="ambiguous")
-            elif near := slips[0].word if slips else self.speller.names.resembles(tokens[position].text):
-                yield UnknownWord(*at, why="near", near=near)
-            else:
-                yield UnknownWord(*at, why="strange")
-
-    def _is_word(self, candidate: Candidate) -> bool:
-        words = candidate.stretch.folded
-        is_one = len(words) == 1 and not self.matcher.is_clinical(candidate.posting)
-        return is_one and self.speller.english.has(words)[0]
 
     def _stands(self, candidate: Candidate, tokens: list[Token], read: SpellingResult) -> bool:
         return not _slips(candidate, tokens) or self.speller.accepts(candidate, tokens, read.slips)

@@ -7,7 +7,6 @@ hash once in tens of millions of graphs.
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,34 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.formats import english
-from retrieval.formats.edits import edit_distance, single_edits
+from retrieval.formats.edits import single_edits
 from retrieval.graph.linking.dictionary_lookup.normalize import Hashes, spelling
 
-# Prefixes that differ by little and mean the opposite.
-_CONTRARY: Final = (
-    ("hyper", "hypo"),
-    ("macro", "micro"),
-    ("inter", "intra"),
-    ("endo", "ecto"),
-    ("exo", "eso"),
-    ("ec", "en"),
-    ("en", "ex"),
-    ("pre", "pro"),
-    ("mono", "poly"),
-    ("alpha", "beta"),
-    ("brady", "tachy"),
-    ("methyl", "ethyl"),
-    ("methan", "ethan"),
-)
-# Endings of words that "a-" negates; "nemia" is a typo of anemia, not its opposite.
-_DENIABLE: Final = ("al", "ar", "ed", "ic", "ous", "phy", "sia", "sis")
-# Endings of chemical names: another ending is another substance.
-_CHEMICAL: Final = re.compile(r"(?:[aey]ne|i[nd]e|[ia]te|one|ile|[ao]se|ole?|al|yl|[iae]n)$")
 LEAST_WORD: Final = 3
 MOST_WORD: Final = 32
-# Two typos are considered in words of at least eight letters: in shorter ones they turn any word into any other.
-_LEAST_TWICE: Final = 8
-_MOST_COMPARED: Final = 400
 Edit = Literal["exchanged", "doubled", "missing", "replaced", "ending"]
 SYNONYM: Final = 1
 VARIANT: Final = 2
@@ -56,27 +32,6 @@ COMPACT: Final = 16
 CLAIM: Final = 32
 # Any name of a class of diseases.
 CLASS: Final = 64
-
-
-def is_contrary(word: str, other: str) -> bool:
-    """Return True if two words differ by a meaningful letter instead of a typo.
-
-    Such pairs are "macro-" and "micro-", "typical" and "atypical", "-emic" and "-emia", or salts ("nitrate",
-    "nitrite").
-    """
-    if any(
-        (word.startswith(one) and other.startswith(two)) or (word.startswith(two) and other.startswith(one))
-        for one, two in _CONTRARY
-    ):
-        return True
-    shorter, longer = sorted((word, other), key=len)
-    if longer == f"a{shorter}" and shorter[0] != "a" and shorter.endswith(_DENIABLE):
-        return True
-    if word[:-1] == other[:-1] and {word[-1], other[-1]} == {"a", "c"}:
-        return True
-    ends = [_CHEMICAL.search(one) for one in (word, other)]
-    stems = {one[: end.start()] for one, end in zip((word, other), ends, strict=True) if end}
-    return all(ends) and len(stems) == 1 and word != other
 
 
 class Typo(NamedTuple):
@@ -124,22 +79,7 @@ class Vocabulary:
         candidates = [other for other in near if is_indexable(other)]
         hits = self._has(candidates)
         known = sorted(other for other, hit in zip(candidates, hits, strict=True) if hit)
-        return [_slip(other, *near[other]) for other in known if not is_contrary(word, other)]
-
-    def resembles(self, word: str) -> str:
-        """Return a word within two typos that has the same first two letters and the same last one, or ""."""
-        if len(word) < _LEAST_TWICE or not word.isascii():
-            return ""
-        start, end = word[:2].encode(), word[-1].encode()
-        first, last = np.searchsorted(self.words, [start, start + b"\xff"])
-        part = self.words[first:last]
-        lengths = np.char.str_len(part)
-        near = part[(np.abs(lengths - len(word)) <= 2) & np.char.endswith(part, end)]
-        for other in near[:_MOST_COMPARED].tolist():
-            name = str(other, "utf-8")
-            if edit_distance(word, name, 2) <= 2 and not is_contrary(word, name):
-                return name
-        return ""
+        return [_slip(other, *near[other]) for other in known]
 
     def _has(self, words: Sequence[str]) -> NDArray[np.bool_]:
         if not words or not len(self.words):

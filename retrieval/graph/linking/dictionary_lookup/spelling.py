@@ -26,7 +26,14 @@ from retrieval.graph.linking.dictionary_lookup.names import (
     Vocabulary,
     is_indexable,
 )
-from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold, gap_before, hash_tokens, numeral
+from retrieval.graph.linking.dictionary_lookup.normalize import (
+    Token,
+    fold,
+    gap_before,
+    hash_tokens,
+    numeral,
+    words_as_folded,
+)
 
 MAX_UNKNOWN: Final = 16
 _MAX_SLIPS: Final = 12
@@ -35,23 +42,15 @@ _REACH: Final = 12
 # beside it; any other needs one word.
 _LEAST_WORD: Final = 5
 _LEAST_BESIDE: Final = 5
-_NEVER: Final = 1_000
-# Minimum length of a word alone, by the type of typo; with "syndrome" it is mostly a surname (Fraser, Frasier).
-_LEAST_ALONE: Final[Mapping[Edit, int]] = {"exchanged": 6, "doubled": 6, "missing": 6, "replaced": 8, "ending": _NEVER}
-_LEAST_WITH_HEAD: Final[Mapping[Edit, int]] = {"exchanged": 5, "doubled": 5, "missing": 5, "replaced": 6, "ending": 6}
-# Substances differ by single letters (cystine, cysteine), where another letter is another name.
-_LEAST_OF_SUBSTANCES: Final[Mapping[Edit, int]] = {
-    "exchanged": 6,
-    "doubled": 6,
-    "missing": 9,
-    "replaced": _NEVER,
-    "ending": _NEVER,
-}
+# Minimum length of a word alone, by the type of typo; another last letter is mostly another word. Substances differ by
+# single letters (cystine, cysteine).
+_LEAST_ALONE: Final[Mapping[Edit, int]] = {"exchanged": 6, "doubled": 6, "missing": 6, "replaced": 8}
+_LEAST_OF_SUBSTANCES: Final[Mapping[Edit, int]] = {"exchanged": 6, "doubled": 6, "missing": 9}
 _LEAST_AT_START: Final = 9
 _MOST_SYMBOL: Final = 7
 _SUBSTANCES: Final = ("compound", "drug", "chemical", "gene", "protein", "variant", "metabolite", "nutrient")
-_LIGHT: Final = frozenset(("type", "group", "stage", "form", "with", "from", "by", "of", "the", "and", "to", "due"))
-_HEADS: Final = frozenset(("disease", "syndrome", "disorder"))
+# Words of a name that another name has as well.
+_LIGHT: Final = words_as_folded("type group stage form with from by of the and to due disease syndrome disorder")
 _LEAST_PIECE: Final = 3
 _LEAST_WRITTEN: Final = 8
 _MOST_SPLIT: Final = 16
@@ -120,19 +119,18 @@ class Speller:
         same_words = [
             tokens[position].text for position in positions if stretch.tokens[position].text == tokens[position].text
         ]
-        sibling = sum(
-            len(word) for word in same_words if word.isalpha() and len(word) > 2 and word not in _LIGHT | _HEADS
-        )
+        sibling = sum(len(word) for word in same_words if word.isalpha() and len(word) > 2 and word not in _LIGHT)
         if not found:
             return False
         short = min(len(slip.word) for slip in found) < _LEAST_WORD
         if sibling >= (_LEAST_BESIDE if short or any(slip.at_start for slip in found) else 1):
             return True
         kind = self.matcher.table.kind_names[posting.kind].casefold()
-        least = _LEAST_WITH_HEAD if _HEADS.intersection(same_words) else _LEAST_ALONE
-        if any(name in kind for name in _SUBSTANCES):
-            least = _LEAST_OF_SUBSTANCES
-        return all(len(slip.word) >= max(least[slip.sort], _LEAST_AT_START if slip.at_start else 0) for slip in found)
+        least = _LEAST_OF_SUBSTANCES if any(name in kind for name in _SUBSTANCES) else _LEAST_ALONE
+        return all(
+            slip.sort in least and len(slip.word) >= max(least[slip.sort], _LEAST_AT_START if slip.at_start else 0)
+            for slip in found
+        )
 
     def _slips(self, word: str, raw: str) -> list[Typo]:
         """Return possible corrections of a word.

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from models.errors import ENGINE_FULL, ModelError
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
-from retrieval.graph.linking.dictionary_lookup.spans import free_runs
-from retrieval.graph.linking.linker import Linker
+from retrieval.graph.linking.linker import Linker, free_runs
 from retrieval.graph.linking.model_extraction import MAX_ENTITIES, extract, parse, prompt, schema
 from retrieval.graph.types import Linked, LinkOptions, Mention
 

@@ -14,7 +14,6 @@ NODES = (
     node("Disease", "4", "Alzheimer's disease"),
     node("Disease", "5", "cancer"),
     node("Disease", "8", "Parkinson's disease"),
-    node("Anatomy", "6", "head"),
     node("Anatomy", "7", "eye"),
 )
 
@@ -39,12 +38,9 @@ def dictionary() -> Dictionary:
         ("It took 20 ms in patients.", ""),
         ("an ad for drugs", ""),
         ("The MS of the bank resigned.", ""),
-        ("the head of state", ""),
-        ("the eye of a storm", ""),
         ("a stroke of luck", ""),
         ("drugs for parkinsons", "Parkinson's disease"),
         ("Do genes cause Parkinson?", "Parkinson's disease"),
-        ("Who was Dr. Parkinson?", ""),
         ("born under the sign of Cancer", ""),
     ],
 )
