@@ -11,7 +11,7 @@ import re
 import sqlite3
 import unicodedata
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -154,8 +154,8 @@ def is_older(document: Document, stored: str) -> bool:
     return '"version":' in stored and document.version < document_of(stored).version
 
 
-def passage_of(cut: tuple[int, int, int, str, int], document: Document, text: str) -> Passage:
-    """Build a passage from its row.
+def passage_of(cut: Sequence[Any], document: Document, text: str) -> Passage:
+    """Build a passage with its text from its row.
 
     ``cut``: passage_id, start, stop, section, page.
     """
@@ -164,7 +164,7 @@ def passage_of(cut: tuple[int, int, int, str, int], document: Document, text: st
         passage_id=number,
         document_id=document.document_id,
         title=document.title,
-        text=text[start:stop],
+        text=text,
         section=section,
         start=start,
         end=stop,
