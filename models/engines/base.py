@@ -265,8 +265,8 @@ class EngineOptions:
     For vLLM on GPUs: ``tensor_parallel_size`` of them share each layer. ``gpu_memory_utilization`` is the share of each
     GPU's memory, None takes what is free but for ``device_reserve_bytes``, which other users of the GPU allocate at
     work. ``quantization`` is vLLM's name of a format, None reads it from the checkpoint. ``lora_adapters`` are
-    served beside the model, none of a rank above ``max_lora_rank``. ``batch_invariant`` takes vLLM's slower
-    kernels, with which a request's numbers do not depend on what runs beside it.
+    served beside the model. ``batch_invariant`` takes vLLM's slower kernels, with which a request's numbers do not
+    depend on what runs beside it.
 
     ``draft_tokens`` is the most tokens that a step verifies beside the one it decodes, taken from where the last tokens
     stood before. The texts stay the same. None: the transformers engine chooses, and vLLM drafts nothing, since it has
@@ -294,14 +294,13 @@ class EngineOptions:
     device_reserve_bytes: int = 0
     quantization: str | None = None
     lora_adapters: tuple[LoraAdapter, ...] = ()
-    max_lora_rank: int = 16
     batch_invariant: bool = False
     draft_tokens: int | None = None
     hold_during_calls_s: float = 0.0
     remote: RemoteOptions | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_queue", "block_size", "tensor_parallel_size", "max_lora_rank"):
+        for name in ("max_queue", "block_size", "tensor_parallel_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("max_model_len", "max_num_seqs", "kv_cache_bytes"):

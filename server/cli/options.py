@@ -72,7 +72,6 @@ SETTING_FLAGS: Final = (
     SettingFlag("--quantization", "model", "quantization", "format of the weights (vllm); the checkpoint's own"),
     SettingFlag("--adapter", "model", "adapter", "LoRA adapter with which the model answers: name, folder or none"),
     SettingFlag("--lora-adapters", "model", "lora_adapters", "adapters (vllm), name=folder,name=folder"),
-    SettingFlag("--max-lora-rank", "model", "max_lora_rank", "the largest rank of the adapters (16)"),
     SettingFlag("--draft-tokens", "model", "draft_tokens", "tokens drafted from earlier text; 0 for none"),
     SettingFlag("--egress", "egress", "mode", "off (nothing leaves this machine), local-first or ncbi"),
     SettingFlag("--audit-log", "audit", "path", "audit log of what leaves"),

@@ -50,7 +50,7 @@ class JobLimits:
         """
         if of_key >= self.waiting_per_key:
             raise TooManyRequests(
-                f"{self.waiting_per_key} changes of this key are waiting already (retrieval.max_jobs_per_key)", KEY_FULL
+                f"{self.waiting_per_key} changes of this key are waiting already: half of retrieval.max_jobs", KEY_FULL
             )
         if waiting >= self.waiting:
             raise TooManyRequests(f"{self.waiting} changes are waiting already (retrieval.max_jobs)")

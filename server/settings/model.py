@@ -57,7 +57,6 @@ class ModelSettings(SettingsGroup):
         default=None,
         description="LoRA adapter with which the model answers: folder, name of lora_adapters, shipped one or none",
     )
-    max_lora_rank: int = Field(default=16, ge=1, le=512, description="the largest rank of the adapters")
     draft_tokens: int | None = Field(
         default=None, ge=0, le=64, description="tokens drafted from earlier text; unset: 12, and none with vLLM"
     )

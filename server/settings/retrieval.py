@@ -68,8 +68,9 @@ class RetrievalSettings(SettingsGroup):
         default=None, description="namespaces may be changed over HTTP; unset: on a loopback bind only"
     )
     max_upload_bytes: int = Field(default=268_435_456, ge=1024, description="largest file that is sent to a namespace")
-    max_jobs: int = Field(default=64, ge=1, le=10_000, description="changes that may wait; more are refused with 429")
-    max_jobs_per_key: int = Field(default=32, ge=1, le=10_000, description="of them, those of one key")
+    max_jobs: int = Field(
+        default=64, ge=1, le=10_000, description="changes that may wait, half as many of one key; more get 429"
+    )
 
     folders: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="folders of this server that namespaces follow; name=/path,name=/path"

@@ -137,7 +137,6 @@ def engine_options(model: ModelSettings, device_reserve_bytes: int = 0) -> Engin
         device_reserve_bytes=device_reserve_bytes,
         quantization=model.quantization,
         lora_adapters=tuple(LoraAdapter(name, path) for name, path in model.lora_folders.items()),
-        max_lora_rank=model.max_lora_rank,
         batch_invariant=model.batch_invariant,
         draft_tokens=model.draft_tokens,
         hold_during_calls_s=model.hold_during_calls_s,

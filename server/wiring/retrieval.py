@@ -77,7 +77,7 @@ def build_retrieval(
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
     searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
-    limits = JobLimits(waiting=settings.max_jobs, waiting_per_key=settings.max_jobs_per_key)
+    limits = JobLimits(waiting=settings.max_jobs, waiting_per_key=-(-settings.max_jobs // 2))
     readers = ThreadPoolExecutor(_SEARCHES, thread_name_prefix="search")
     look_ups = None if database is None else ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="look-up")
     return Retrieval(

@@ -239,12 +239,11 @@ def _own_context(card: ModelCard) -> int | None:
 
 
 def with_adapter(options: EngineOptions, card: ModelCard) -> EngineOptions:
-    """Return the options with the card's own adapter as the last one, and room for its rank."""
+    """Return the options with the card's own adapter as the last one."""
     if card.adapter is None:
         return options
     own = LoraAdapter(f"{card.name}+{card.adapter.name}", card.adapter)
-    rank = max(options.max_lora_rank, _adapter_rank(card.adapter))
-    return replace(options, lora_adapters=(*options.lora_adapters, own), max_lora_rank=rank)
+    return replace(options, lora_adapters=(*options.lora_adapters, own))
 
 
 def _adapter_rank(folder: Path) -> int:
@@ -360,10 +359,11 @@ def _gpu_arguments(card: ModelCard, options: EngineOptions, query: DeviceQuery) 
 
 
 def _lora_arguments(options: EngineOptions) -> dict[str, Any]:
-    rank = next((rank for rank in LORA_RANKS if rank >= options.max_lora_rank), None)
+    largest = max(_adapter_rank(adapter.path) for adapter in options.lora_adapters)
+    rank = next((rank for rank in LORA_RANKS if rank >= largest), None)
     if rank is None:
         raise UnsupportedParam(
-            f"max_lora_rank may be {LORA_RANKS[-1]} at most, not {options.max_lora_rank}", param="max_lora_rank"
+            f"an adapter may have rank {LORA_RANKS[-1]} at most, not {largest}", param="lora_adapters"
         )
     number = len(options.lora_adapters)
     # Each in a batch costs memory of the GPU; further ones wait in the machine's memory for a place.

@@ -179,16 +179,18 @@ def test_quantisation_and_adapters_reach_the_engine(local: ModelCard, tmp_path: 
     plain = engine_arguments(local, EngineOptions(), "cuda", roomy)
     assert not {"quantization", "enable_lora"} & plain.keys()
 
-    adapters = (LoraAdapter("a", tmp_path), LoraAdapter("b", tmp_path))
-    options = EngineOptions(quantization="fp8", lora_adapters=adapters, max_lora_rank=20)
+    (tmp_path / "adapter_config.json").write_text('{"r": 20}')
+    adapters = (LoraAdapter("a", tmp_path), LoraAdapter("b", tmp_path / "without config"))
+    options = EngineOptions(quantization="fp8", lora_adapters=adapters)
     found = engine_arguments(local, options, "cuda", roomy)
     assert found["quantization"] == "fp8"
     assert (found["enable_lora"], found["max_loras"], found["max_lora_rank"]) == (True, 2, 32)
     many = replace(options, lora_adapters=tuple(LoraAdapter(str(number), tmp_path) for number in range(20)))
     found = engine_arguments(local, many, "cuda", roomy)
     assert (found["max_loras"], found["max_cpu_loras"]) == (8, 20)
-    with pytest.raises(UnsupportedParam, match="max_lora_rank may be 512"):
-        engine_arguments(local, replace(options, max_lora_rank=513), "cuda", roomy)
+    (tmp_path / "adapter_config.json").write_text('{"r": 513}')
+    with pytest.raises(UnsupportedParam, match="an adapter may have rank 512"):
+        engine_arguments(local, options, "cuda", roomy)
 
 
 @pytest.mark.vllm

@@ -19,7 +19,7 @@ from models.types import GenerateParams
 from tests.tiny_models import CONTEXT, build_adapter, build_llama
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
-OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=4, kv_cache_bytes=128 * 2**20, max_lora_rank=8)
+OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=4, kv_cache_bytes=128 * 2**20)
 
 
 @pytest.fixture(scope="module")
