@@ -176,7 +176,7 @@ def _sorted_dimension(dimension: str) -> str:
 
 def follows_from(quantity: Quantity, operands: Sequence[Quantity]) -> bool:
     """Return whether the quantity follows from operands that the answer itself names."""
-    ways = (_same, _points, _sums, _ratios, _compounds, _over_days, _percentages, _by_factor, _in_a_year)
+    ways = (_same, _sums, _ratios, _compounds, _over_days, _percentages, _by_factor, _in_a_year)
     return any(is_result(quantity, value) for way in ways for value in way(quantity, operands))
 
 
@@ -273,13 +273,6 @@ def _same(quantity: Quantity, group: Iterable[Quantity]) -> Iterator[float]:
             yield one.values[0] * _DAY
         if not quantity.dimension and one.dimension:  # a number of a calculation without its unit
             yield one.written[0]
-
-
-def _points(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:
-    """Yield the differences of two proportions, which are called points."""
-    if quantity.dimension in _COUNTS and quantity.written[0] > _MIN_COUNT:
-        same = [one.values[0] for one in group if one.dimension == PROPORTION]
-        yield from (abs(a - b) for a, b in combinations(same, 2))
 
 
 def _over_days(quantity: Quantity, group: Sequence[Quantity]) -> Iterator[float]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from server.methods.base import Mismatch, MismatchKind, Source
-from server.methods.shared.identifiers import Identifier, identifiers_in, is_abbreviation, is_common, is_symbol
+from server.methods.shared.identifiers import Identifier, identifiers_in, is_abbreviation, is_common
 from server.methods.shared.support.arithmetic import (
     Support,
     follows_as_share,
@@ -28,7 +28,7 @@ from server.methods.shared.support.arithmetic import (
 from server.methods.shared.support.binding import CLAUSE_END, ProseBindings, Value, misbound_in_prose
 from server.methods.shared.support.calculations import Calculation, calculations_in
 from server.methods.shared.support.exchange import exchanged, sentences_of
-from server.methods.shared.support.quantities import FREQUENCY, Quantity, QuantityReader
+from server.methods.shared.support.quantities import Quantity, QuantityReader
 from server.methods.shared.support.record_binding import Record, misbound_in_records
 from server.methods.shared.support.sources import PreparedSource, PreparedText, stems_of, without_options
 
@@ -36,8 +36,6 @@ from server.methods.shared.support.sources import PreparedSource, PreparedText, 
 _CITATION: Final = re.compile(r"(?<!\b[A-Z])(?<!\d[A-Z])\[(\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*)\]")
 _RANGE: Final = re.compile(r"(\d{1,3})(?:\s?[–-]\s?(\d{1,3}))?")
 _LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*\d{1,3}[.)](?=\s)")
-_BEFORE_NAME: Final = re.compile(r"(?P<word>[^\W_][\w-]{3,})\*{0,2} \([^()\d]{0,20}$")
-_CONCENTRATIONS: Final = frozenset(f"[{what}] / [length] ** 3" for what in ("mass", "substance", "charge_equivalent"))
 _MAX_COUNT: Final = 10
 _MIN_SHARED: Final = 0.5
 _MIN_WORDS: Final = 2
@@ -126,10 +124,9 @@ class Evidence:
         for quantity, support in supports:
             if support is None and quantity not in wrong:
                 others = [source for source in self._sources if is_stated(quantity, source.whole)]
-                if not any(_is_named(source, statement.text, cited) for source in others):
-                    missing = _missing("number", quantity, others, cited)
-                    is_elsewhere = any(is_equal(quantity, one) for one in _numbers_beside(quantity, statement, others))
-                    yield missing, is_elsewhere or _is_number_in_place(quantity, statement, cited or self._sources)
+                is_elsewhere = any(is_equal(quantity, one) for one in _numbers_beside(quantity, statement, others))
+                is_against = is_elsewhere or _is_number_in_place(quantity, statement, cited or self._sources)
+                yield _missing("number", quantity, others, cited), is_against
 
     def _supports(
         self, statement: Statement, cited: Sequence[PreparedSource], context: str
@@ -165,16 +162,12 @@ class Evidence:
         while rest:
             derived = [one for one in rest if _is_calculated(one, calculations)]
             derived = derived or [one for one in rest if follows_for_body(one, weights, sources)]
-            # A weight that the answer takes as its example, with the dose that follows from it.
-            derived += [one for one in rest if one not in derived and _is_weight(one, statement.quantities, sources)]
             derived = derived or [
                 one for one in rest if follows_from(one, [other for other in known if other.text != one.text])
             ]
             derived = derived or [one for one in rest if follows_by_rule(one, known, sources)]
-            derived = derived or [one for one in rest if _is_part(one, rest, known)]
             derived = derived or [one for one in rest if follows_as_share(one, statement.quantities, sources)]
             derived = derived or list(_per_number(rest, statement.quantities, sources))
-            derived = derived or [one for one in rest if _is_equivalent(one, statement, rest)]
             derived = derived or [
                 b for a, b in pairwise(statement.quantities) if b in rest and is_share(a, b, [s.whole for s in sources])
             ]
@@ -209,8 +202,6 @@ class Evidence:
                 continue
             if one.kind == "symbol" and is_abbreviation(one.text, (*introduced, statement.text, context)):
                 continue
-            if one.kind == "symbol" and _is_other_name(one, statement.text, sources):
-                continue
             if is_common(one) and not _is_in_place_of_another(statement, sources):
                 continue
             if _is_further_name(one, statement, sources):
@@ -244,26 +235,6 @@ def _records_of(source: PreparedSource) -> Iterator[Record]:
         yield from map(Record, source.records)
     else:
         yield Record(source.whole, is_prose=source.source.number is not None)
-
-
-def _is_other_name(one: Identifier, sentence: str, sources: Sequence[PreparedSource]) -> bool:
-    """Return whether a symbol in parentheses is another name of what stands before them, a name of a source.
-
-    A name is a symbol, what a text begins with, or what it writes with a capital. Not of records: what a record says of
-    a gene's names is complete.
-    """
-    before = _BEFORE_NAME.search(sentence, 0, one.start)
-    if before is None:
-        return False
-    word = before["word"]
-    if is_symbol(word):
-        known = next(identifiers_in(word), None)
-        return known is not None and any(not s.records and s.whole.index.has(known) for s in sources)
-    capital = re.compile(rf"(?:^|[\w,;:(-] ){re.escape(word[0].upper() + word[1:])}(?!\w)")
-    starts = (start for s in sources for start in (s.source.title, *s.source.records))
-    return any(start[: len(word)].casefold() == word.casefold() for start in starts) or any(
-        capital.search(s.source.text) for s in sources if not s.records
-    )
 
 
 def _is_further_name(one: Identifier, statement: Statement, sources: Sequence[PreparedSource]) -> bool:
@@ -348,12 +319,6 @@ def _is_checked(quantity: Quantity) -> bool:
     return value > _MAX_COUNT or not value.is_integer()
 
 
-def _is_named(source: PreparedSource, sentence: str, cited: Sequence[PreparedSource]) -> bool:
-    """Return whether the sentence names a source as well as a citation would: by all of its title, if none is cited."""
-    title = stems_of(source.source.title)
-    return bool(title) and title <= stems_of(sentence) and not any(title <= stems_of(one.source.title) for one in cited)
-
-
 def _stands_with(computed: Sequence[Quantity], value: Value, text: str) -> bool:
     return any(one.start > value.start and not CLAUSE_END.search(text, value.end, one.start) for one in computed)
 
@@ -366,10 +331,6 @@ def _is_calculated(quantity: Quantity, calculations: Sequence[Calculation]) -> b
         or (one.result is None and one.is_result and abs(one.value - quantity.written[0]) <= 0.005 * abs(one.value))
         for one in calculations
     )
-
-
-def _is_weight(one: Quantity, quantities: Sequence[Quantity], sources: Sequence[PreparedSource]) -> bool:
-    return one.unit.expression == "kilogram" and any(follows_for_body(dose, [one], sources) for dose in quantities)
 
 
 def _is_bare(quantity: Quantity, question: PreparedText) -> bool:
@@ -391,33 +352,6 @@ def _per_number(
             one in bases and any(follows_per_number(other, [one], sources) for other in others)
         ):
             yield one
-
-
-def _is_equivalent(one: Quantity, statement: Statement, rest: Sequence[Quantity]) -> bool:
-    """Return whether a concentration stands in parentheses behind one that is given by mass, in moles or in charges.
-
-    Without the molar mass nothing can be said against it.
-    """
-    opening = statement.text.rfind("(", 0, one.start)
-    before = [other for other in statement.quantities if other.end <= opening]
-    return (
-        one.dimension in _CONCENTRATIONS
-        and ")" not in statement.text[max(0, opening) : one.start]
-        and bool(before)
-        and before[-1].dimension in _CONCENTRATIONS - {one.dimension}
-        and before[-1] not in rest
-        and not statement.text[before[-1].end : opening].strip(" *_")
-    )
-
-
-def _is_part(one: Quantity, rest: Sequence[Quantity], known: Sequence[Quantity]) -> bool:
-    """Return whether a dose and a frequency, neither of which is given, make up a rate ("300 mg three times")."""
-    return any(
-        FREQUENCY in (one.dimension, other.dimension) and follows_from(one, [rate, other])
-        for other in rest
-        for rate in known
-        if other is not one and "[time]" in rate.dimension and rate.dimension != FREQUENCY
-    )
 
 
 def _is_rounded(quantity: Quantity, result: float) -> bool:
