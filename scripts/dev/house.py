@@ -39,13 +39,13 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 113_900,
-    "methods, lines": 16_900,
+    "product, lines": 113_600,
+    "methods, lines": 16_800,
     "scripts, lines": 16_250,
-    "tests, lines": 90_300,
+    "tests, lines": 90_200,
     "Markdown, words": 55_200,
-    "closure of MedRAG, lines": 15_370,
-    "settings": 133,
+    "closure of MedRAG, lines": 15_300,
+    "settings": 131,
     "method options": 73,
     "error classes": 49,
 }
