@@ -63,9 +63,10 @@ async def reader_of(models: Path) -> AsyncIterator[VerdictReader]:
         await engine.close()
 
 
-async def read_all(questions: Sequence[WrittenQuestion], work: Path, models: Path) -> list[tuple[list[float], str]]:
-    """Return features and answer of each question of whose text a sentence would be quoted."""
-    done = await asyncio.to_thread(_kept, work)
+async def read_all(
+    questions: Sequence[WrittenQuestion], done: dict[int, Sequence[float]], work: Path, models: Path
+) -> None:
+    """Add to ``done`` and ``work`` the features of each further question, () where no sentence would be quoted."""
     service = VerifierService(VERIFIER_DIR.name, partial(load_verifier, VERIFIER_DIR, EncoderOptions()))
     gate, places = Gate(service), asyncio.Semaphore(_AT_ONCE)
     async with reader_of(models) as reader:
@@ -80,11 +81,6 @@ async def read_all(questions: Sequence[WrittenQuestion], work: Path, models: Pat
                 out.write(json.dumps([number, values]) + "\n")
 
             await asyncio.gather(*(read(number, one) for number, one in enumerate(questions) if number not in done))
-    return [(list(done[number]), one.answer) for number, one in enumerate(questions) if done[number]]
-
-
-def _kept(work: Path) -> dict[int, Sequence[float]]:
-    return dict(json.loads(line) for line in work.read_text(encoding="utf-8").splitlines()) if work.is_file() else {}
 
 
 def fitted(values: NDArray[np.float64], answers: NDArray[np.int64]) -> VerdictCalibration:
@@ -120,7 +116,9 @@ def main() -> None:
     args = parser.parse_args()
     args.work.parent.mkdir(parents=True, exist_ok=True)
     questions = read_written(args.data / "qa" / "bioasq", held_out=True)
-    found = asyncio.run(read_all(questions, args.work, args.models))
+    done = dict(json.loads(line) for line in args.work.open(encoding="utf-8")) if args.work.is_file() else {}
+    asyncio.run(read_all(questions, done, args.work, args.models))
+    found = [(done[number], one.answer) for number, one in enumerate(questions) if done[number]]
     places = {YES.lower(): 0, NO.lower(): 1}
     values = np.array([row for row, _ in found])
     answers = np.array([places.get(answer, 2) for _, answer in found])
