@@ -19,6 +19,7 @@ from models.files import CARD_FILE, read_json, sha256_of
 from models.gguf.conversion import SUFFIX, convert, facts_of, folder_for
 from models.hub import fetched_folder
 from models.types import Dtype
+from models.verdicts import VerdictCalibration
 
 PromptForm = Literal["base", "chat"]
 Summaries = Literal["lead", "full"]
@@ -62,10 +63,8 @@ class ModelCard:
     names the methods whose answers a model was trained to write, and ``chat`` where it chats, () for none; None for a
     general model, which is taken to write all. ``dtype`` applies where the options leave the choice open, for a model
     whose accuracy depends on it. ``context_tokens`` is how much evidence methods give it by default, for a model that
-    reads slowly or loses its way in long texts; None for as much as its context holds. ``verdicts`` says that
-    the model was trained to read yes, no or unclear from quoted sentences, which the verifier chooses for it.
-    ``yes_bar`` is the probability of yes against no from which it counts as one, ``unclear_bar`` that of neither from
-    which the sentences are taken to leave it open; both are between 0 and 1.
+    reads slowly or loses its way in long texts; None for as much as its context holds. ``verdicts`` weighs what
+    a model says that was trained to read yes, no or unclear from a sentence of the verifier's choice; None for others.
     ``allow_download`` lets an engine fetch a hub id; otherwise only local files are used.
     """
 
@@ -86,9 +85,7 @@ class ModelCard:
     trained_for: tuple[str, ...] | None = None
     dtype: Dtype = "auto"
     context_tokens: int | None = None
-    verdicts: bool = False
-    yes_bar: float = 0.5
-    unclear_bar: float = 0.5
+    verdicts: VerdictCalibration | None = None
     allow_download: bool = False
 
     def __post_init__(self) -> None:
@@ -203,7 +200,7 @@ def card_from_request(request: ModelRequest, converted_dir: Path | None = None) 
             refuse_pickles(path)
         if not (has_weights(path) if request.has_weights else has_tokenizer(path)):
             raise ModelNotFound(f"{path} holds no model: it needs {needed}")
-        stated = ("trained_for", "licence", *_OF_ADAPTERS)
+        stated = ("trained_for", "licence", "verdicts")
         extras = {"source": str(path), "context_length": context_length(path), **_stated(path, stated)}
     elif path.suffix == SUFFIX or not is_hub_id:
         raise ModelNotFound(f"{request.source} is neither a directory, a GGUF file nor a hub id (owner/name)")
@@ -231,9 +228,7 @@ def with_adapter(card: ModelCard, folder: Path) -> ModelCard:
     if base is not None and card.gguf_sha256 is not None and base != card.gguf_sha256:
         raise ModelNotFound(f"{folder}: the adapter was trained over other weights than those of {card.name}")
     described = {"description": f"{card.description or card.name}, with the adapter {folder.name}"}
-    stated = _stated(
-        folder, ("description", "trained_for", "genegpt_mask", "summaries", "context_tokens", *_OF_ADAPTERS)
-    )
+    stated = _stated(folder, ("description", "trained_for", "genegpt_mask", "summaries", "context_tokens", "verdicts"))
     digests = facts.get("weights_sha256", {})
     return replace(card, adapter=folder, adapter_sha256=digests, **described | stated)
 
@@ -362,38 +357,26 @@ def _stated(directory: Path, names: Sequence[str]) -> dict[str, Any]:
     """
     facts = _facts(directory)
     stated = {name: facts[name] for name in names if name in facts}
-    for name, value in stated.items():
-        is_valid, form = _FORMS.get(name, _ANY_FORM)
-        if not is_valid(value):
-            raise ModelNotFound(f"{directory / CARD_FILE}: {name} is {form}")
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
+    for name in _READERS.keys() & stated.keys():
+        try:
+            stated[name] = _READERS[name](stated[name])
+        except ValueError as error:
+            raise ModelNotFound(f"{directory / CARD_FILE}: {name} is {error}") from error
+    return stated
 
 
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
+def _names(value: Any) -> tuple[str, ...] | None:
+    if value is not None and not (isinstance(value, list) and all(isinstance(name, str) for name in value)):
+        raise ValueError("a list of names of methods")
+    return None if value is None else tuple(value)
 
 
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1
+def _verdicts(value: Any) -> VerdictCalibration | None:
+    return None if value is None else VerdictCalibration.from_json(value)
 
 
-def _are_names(value: object) -> bool:
-    return value is None or (isinstance(value, list) and all(isinstance(name, str) for name in value))
-
-
-_ANY_FORM: Final = ((lambda value: True), "")
-_FLAG: Final = (_is_flag, "true or false")
-_SHARE: Final = (_is_share, "a number between 0 and 1")
-_FORMS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
-    "trained_for": (_are_names, "a list of names of methods"),
-    "verdicts": _FLAG,
-    "yes_bar": _SHARE,
-    "unclear_bar": _SHARE,
-}
-# What an adapter's training decides.
-_OF_ADAPTERS: Final = ("verdicts", "yes_bar", "unclear_bar")
-
-
+# Each raises ValueError with the form that a value needs.
+_READERS: Final[Mapping[str, Callable[[Any], object]]] = {"trained_for": _names, "verdicts": _verdicts}
 _SWITCHES: Final = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY")
 
 

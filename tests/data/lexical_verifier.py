@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from models.verdicts import VerdictCalibration
 from models.verifiers.base import Judgement, OperatingPoints, Pair
 from server.methods.shared.reading.gate import Gate
 
 _WORD = re.compile(r"\w+")
 _NOT = frozenset({"not", "no", "never", "without"})
+
+# Yes and no as the model says them, whatever the verifier says.
+AS_THE_MODEL = VerdictCalibration((1.0, -3.0, 0.0, 0.0, 0.0), (-1.0, -3.0, 0.0, 0.0, 0.0), 0.4, 0.8)
 
 
 class LexicalVerifier:

@@ -14,6 +14,7 @@ from server.methods.clinfo.statements import Claim, Conclusion, readable
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.evidence_table import Finding
 from server.methods.shared.reading.gate import DOUBTFUL, Gate, JudgedSentence, Reading
+from server.methods.shared.verdicts import MOST_READ, Verdict
 
 NO_SENTENCE: Final = "No sentence of the articles that were found answers the question."
 _MAX_DISAGREEMENTS: Final = 2
@@ -51,7 +52,8 @@ async def extract(question: str, kept: Sequence[Screened], gate: Gate, most: int
         lack="" if picked else NO_SENTENCE,
         outcome="answered" if reading.is_answered else "partial" if picked else "not_found",
         doubt="" if reading.is_answered or not picked else DOUBTFUL,
-        verdict=reading.verdict if picked and asks_yes_or_no(question) else "",
+        verdict=Verdict(reading.verdict) if reading.verdict and picked and asks_yes_or_no(question) else None,
+        quotes=tuple(reading.quotes(MOST_READ)),
         step=f"{reading.num_sentences} sentences, {len(reading.ranked)} judged, {len(picked)} quoted",
         record={"bar": reading.points.answer, "best": round(reading.best, 4), "num_sentences": reading.num_sentences},
     )

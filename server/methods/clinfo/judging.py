@@ -21,15 +21,7 @@ from server.methods.clinfo.stages import finished
 from server.methods.clinfo.statements import Conclusion
 from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
 from server.methods.shared.sentences import addresses_reader, sanitize, split_sentences
-from server.methods.shared.verdicts import (
-    NO,
-    UNCLEAR,
-    UNSETTLED,
-    YES,
-    NumberedSentence,
-    VerdictReader,
-    probabilities_of,
-)
+from server.methods.shared.verdicts import NO, YES, NumberedSentence, VerdictReader, probabilities_of
 
 Part = Literal["system", "queries", "relevant", "contradicts", "table", "cell", "synthesis"]
 _PARTS: Final[tuple[Part, ...]] = get_args(Part)
@@ -142,28 +134,23 @@ def judge_of(lifecycle: EngineLifecycle, ask: AnswerRequest, prompts: Prompts) -
 
 
 async def decided(question: str, conclusion: Conclusion, verdicts: VerdictReader) -> Conclusion:
-    """Return a conclusion of quotes with yes or no, which the model decides from all of them.
+    """Return a conclusion of quotes with yes or no, which model and verifier read from them.
 
     Articles seem to disagree where the verifier is sure that they say yes and no; they do where the model, which reads
-    the quotes of each, says so too.
+    the quotes of each, says so too. Where they do, yes or no is a leaning.
 
     Raises:
         ModelError: the engine failed.
     """
     asked = sorted({key for pair in conclusion.disagreeing for key in pair})
     quotes = [[claim.text for claim in conclusion.claims if key in claim.keys] for key in asked]
-    every = [claim.text for claim in conclusion.claims]
-    works = (verdicts.verdict(question, _numbered(texts)) for texts in (every, *quotes))
-    verdict, *words = [one.word for one in await asyncio.gather(*works)]
+    words = await asyncio.gather(*(verdicts.word(question, _numbered(texts)) for texts in quotes))
     word_of = dict(zip(asked, words, strict=True))
     apart = [(one, other) for one, other in conclusion.disagreeing if {word_of[one], word_of[other]} == {YES, NO}]
-    is_open = verdict == UNCLEAR
-    return replace(
-        conclusion,
-        verdict="" if is_open else verdict,
-        undecided=UNSETTLED if is_open else "",
-        disagreeing=tuple(apart),
-    )
+    verdict = await verdicts.verdict(question, conclusion.quotes) or conclusion.verdict
+    if verdict is not None and apart:
+        verdict = replace(verdict, is_sure=False)
+    return replace(conclusion, verdict=verdict, disagreeing=tuple(apart))
 
 
 def _numbered(texts: Sequence[str]) -> list[NumberedSentence]:

@@ -31,7 +31,6 @@ from server.methods.shared.empty_states import MORE_LITERATURE
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
 from server.methods.shared.outcomes import notice
 from server.methods.shared.support.labels import nearest_sentence
-from server.methods.shared.verdicts import SMALL_VERDICT
 
 NO_USAGE: Final = LoopUsage()
 NO_VERDICT: Final = (
@@ -184,8 +183,7 @@ class Report:
             cells=conclusion.cells,
             more={
                 **conclusion.record,
-                **({"verdict": conclusion.verdict} if conclusion.verdict else {}),
-                **({"undecided": conclusion.undecided} if conclusion.undecided else {}),
+                **(conclusion.verdict.record if conclusion.verdict else {}),
                 **({"written": conclusion.written} if conclusion.written else {}),
             },
         )
@@ -253,19 +251,13 @@ def notes_on(conclusion: Conclusion, question: str, flow: Flow) -> Iterator[str]
     if conclusion.disagreeing:
         yield " ".join(disagreements(conclusion))
     if is_quoted_on_yes_or_no(conclusion, question):
-        yield _on_verdict(conclusion)
+        yield conclusion.verdict.note if conclusion.verdict else NO_VERDICT
     if conclusion.limit:
         yield conclusion.limit
     if conclusion.doubt:
         yield conclusion.doubt
     if flow.faults:
         yield f"Not all went well, so articles may be missing: {'; '.join(flow.faults[:5])}."
-
-
-def _on_verdict(conclusion: Conclusion) -> str:
-    if conclusion.undecided:
-        return conclusion.undecided
-    return SMALL_VERDICT if conclusion.verdict else NO_VERDICT
 
 
 def _query(run: SearchRun) -> Query:

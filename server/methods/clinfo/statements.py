@@ -19,7 +19,9 @@ from server.methods.base import AnswerOutcome
 from server.methods.clinfo.literature import Article
 from server.methods.shared.evidence_table import Finding
 from server.methods.shared.reading.evidence import EvidenceText
+from server.methods.shared.reading.gate import JudgedSentence
 from server.methods.shared.sentences import addresses_reader, plain_marks, quotation, split_sentences
+from server.methods.shared.verdicts import Verdict
 
 _LONGEST: Final = 20_000
 # "carnitine translocase Slc25a20" names something and says nothing of it.
@@ -122,8 +124,8 @@ class Conclusion:
     ``results`` is the best sentence of an article and ``cells`` further cells of its row, by key. ``disagreeing``
     are the keys of articles that speak of the same thing, one of which denies it. ``lack`` is why there is no
     claim, ``limit`` the sentence on a limit that ended the text, ``doubt`` that on claims which may not answer.
-    ``step`` reports the stage. ``verdict`` is yes or no as the model reads the quotes, "" where that is open;
-    ``undecided`` says why it is. ``written`` is the text of the model, which cites articles by the numbers of
+    ``step`` reports the stage. ``verdict`` is that of the quotes, None where none was sought, and ``quotes`` the
+    sentences that it is read from. ``written`` is the text of the model, which cites articles by the numbers of
     ``numbered``.
     """
 
@@ -137,8 +139,8 @@ class Conclusion:
     outcome: AnswerOutcome = "answered"
     step: str = ""
     written: str = ""
-    verdict: str = ""
-    undecided: str = ""
+    verdict: Verdict | None = None
+    quotes: tuple[JudgedSentence, ...] = ()
     numbered: Mapping[str, int] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
 
@@ -173,4 +175,4 @@ class Conclusion:
 
     @property
     def _decided(self) -> str:
-        return f"{self.verdict}, probably: " if self.verdict else ""
+        return f"{self.verdict.opening}: " if self.verdict and self.verdict.word else ""

@@ -4,7 +4,7 @@ Used by MedRAG, i-MedRAG and WeiseEule where the model cannot write, or on reque
 
 1. the sentences of the passages are judged by the verifier            ``Gate.read``
 2. those that answer are quoted, each with its passage's number         ``_open``
-3. yes or no is read from them, by the model where it was trained to    ``_worded``
+3. yes or no is read from them, by the model too where it was trained to ``_worded``
 4. a choice is the one whose statement they support                     ``_chosen``
 
 Where no sentence reaches the verifier's bar of quotes, the outcome is ``not_found``, and the nearest one is shown as
@@ -32,7 +32,7 @@ from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import DOUBTFUL, Gate, JudgedSentence, Reading
 from server.methods.shared.sentences import quotation
-from server.methods.shared.verdicts import MOST_READ, SMALL_VERDICT, UNCLEAR, UNSETTLED, NumberedSentence, VerdictReader
+from server.methods.shared.verdicts import MOST_READ, Verdict, VerdictReader
 
 _NOTHING: Final = "Nothing that was found answers this question."
 _NEAREST: Final = f"{_NOTHING} Nearest:"
@@ -98,32 +98,16 @@ class Extraction:
         self, reading: Reading, quotes: Sequence[JudgedSentence], found: Sequence[RankedPassage]
     ) -> Extract:
         """Return the quotes behind the yes or no that they say, where they say one."""
-        word, usage, fault = reading.verdict, NO_USAGE, ""
+        verdict, usage, fault = Verdict(reading.verdict), NO_USAGE, ""
         if self.verdicts is not None:
             try:
-                word = await self._read_by_model(self.verdicts, reading.quotes(MOST_READ))
+                verdict = await self.verdicts.verdict(self.question.stem, reading.quotes(MOST_READ)) or verdict
             except ModelError as error:
                 fault = error.message
             usage = self.verdicts.generations.usage
-        note = SMALL_VERDICT if word else UNSETTLED
-        letter = self.question.verdict_letters.get(word.casefold(), "")
-        return Extract(tuple(quotes), found, word, "partial", note, letter, usage, fault)
-
-    async def _read_by_model(self, verdicts: VerdictReader, quotes: Sequence[JudgedSentence]) -> str:
-        """Return "Yes" or "No" as the model reads the best sentence or, where that leaves it open, all of them.
-
-        Raises:
-            ModelError: the engine failed.
-        """
-        lines = [(one.evidence.parts or (one.evidence.line,), one.evidence.subject) for one in quotes]
-        best = len(lines[0][0]) if lines else 0
-        every = [(line, subject) for parts, subject in lines for line in parts][:MOST_READ]
-        sentences = [NumberedSentence(place, line, subject) for place, (line, subject) in enumerate(every, 1)]
-        for read in (sentences[:best], sentences if len(sentences) > best else ()):
-            word = (await verdicts.verdict(self.question.stem, read)).word if read else UNCLEAR
-            if word != UNCLEAR:
-                return word
-        return ""
+        letter = self.question.verdict_letters.get(verdict.word.casefold(), "")
+        opening = verdict.word if letter else verdict.opening
+        return Extract(tuple(quotes), found, opening, "partial", verdict.note, letter, usage, fault)
 
     async def _chosen(self, reading: Reading, found: Sequence[RankedPassage]) -> Extract:
         """Return the choice that the sentences support, above the verifier's bar and before the others."""
@@ -211,7 +195,7 @@ class Extract:
         marks = " ".join(f"[{number}]" for number in self.numbers)
         if self.letter and self.opening:
             return "\n".join([f"{self.opening} {marks}", "", *self._lines])
-        opening = [f"{self.opening}, probably {marks}."] if self.opening else []
+        opening = [f"{self.opening} {marks}."] if self.opening else []
         return "\n".join([*opening, *self._lines])
 
     @property
@@ -225,7 +209,7 @@ class Extract:
         if self.letter and not self.is_refusal:
             return self.opening
         quotes = " ".join(f"{_about(one)}{quotation(one.evidence.line)}" for one in self.quotes)
-        opening = self.note if self.is_refusal else f"{self.opening}, probably." if self.opening else ""
+        opening = self.note if self.is_refusal else f"{self.opening}." if self.opening else ""
         return f"{opening} {quotes}" if opening else quotes
 
     @property

@@ -5,18 +5,20 @@ Passages beside the sentences mislead a small model, and cost ten times the toke
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
-from models.catalog import ModelCard
 from models.errors import EngineUnavailable
 from models.types import Delta, GenerateParams, Grammar, TokenLogprob
+from models.verdicts import VerdictCalibration, features
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
+from server.methods.shared.reading.gate import JudgedSentence
 from server.methods.shared.sentences import quotation, quoted_line, sanitize
 
 YES: Final = "Yes"
@@ -24,11 +26,14 @@ NO: Final = "No"
 UNCLEAR: Final = "Unclear"
 # What the prompt offers; the training writes one of them.
 VERDICTS: Final = (YES, NO, UNCLEAR)
-# Sentences that yes or no is decided from.
+# Quotes that yes or no is decided from.
 MOST_READ: Final = 3
 SMALL_VERDICT: Final = (
     "Yes or no is how a small model reads these sentences; it is wrong more often than a reader would be, so judge by "
     "them."
+)
+LEANING: Final = (
+    "A small model leans to this reading, and is often wrong where it is as little sure: judge by the sentences."
 )
 UNSETTLED: Final = (
     "The model finds neither yes nor no in these sentences; whether they say it is for the reader to judge."
@@ -94,37 +99,80 @@ class VerdictPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Hold one of ``VERDICTS``, "" of an engine that wrote something else, and the probability of ``UNCLEAR``."""
+    """Hold yes or no, "" where neither is given, and whether it is probable rather than a leaning."""
 
-    word: str
-    unclear: float
+    word: str = ""
+    is_sure: bool = True
+
+    @property
+    def opening(self) -> str:
+        """Return the words before the quotes, "" without a verdict."""
+        return f"{self.word}, {'probably' if self.is_sure else 'perhaps'}" if self.word else ""
+
+    @property
+    def note(self) -> str:
+        """Return the sentence that tells how yes or no came about, or why there is none."""
+        if not self.word:
+            return UNSETTLED
+        return SMALL_VERDICT if self.is_sure else LEANING
+
+    @property
+    def record(self) -> dict[str, str]:
+        """Return the field for an answer's record: the word, or why there is none."""
+        return {"verdict": self.word} if self.word else {"undecided": self.note}
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictReader:
-    """Let the model decide yes or no from sentences.
-
-    The card has the bars: ``yes_bar`` is the least probability of a yes against a no, as sentences in favour are common
-    and easily said, so that yes may have to be surer than no; from ``unclear_bar`` on, the sentences settle nothing.
-    """
+    """Let the model and the verifier decide yes or no together, as ``calibration`` weighs them."""
 
     generations: Generations
     layout: PromptFormatter
     prompt: VerdictPrompt
-    card: ModelCard
+    calibration: VerdictCalibration
     cache_salt: str | None
 
-    async def verdict(self, question: str, sentences: Sequence[NumberedSentence]) -> Verdict:
-        """Return the verdict; without a word from an engine that enforces no grammar and writes something else.
+    async def verdict(self, question: str, quotes: Sequence[JudgedSentence]) -> Verdict | None:
+        """Return the verdict of quotes, the most relevant first; None from an engine that writes none.
+
+        The first one decides. It is probable where the mean of all, weighed by relevance, says the same; where the
+        first leaves it open, the mean is a leaning.
 
         Raises:
             ModelError: the engine failed.
         """
-        shares = await self.shares(question, sentences)
-        return Verdict(self.word(shares), shares[-1]) if shares is not None else Verdict("", 1.0)
+        read = quotes[:MOST_READ]
+        shares = await asyncio.gather(*(self.shares_of(question, one) for one in read))
+        found = [
+            (self.calibration.probabilities(features(each, **asdict(one.judgement))), one.relevance)
+            for one, each in zip(read, shares, strict=True)
+            if each is not None
+        ]
+        if not found:
+            return None
+        whole = sum(weight for _, weight in found)
+        yes, no = (sum(pair[side] * weight for pair, weight in found) / whole for side in (0, 1))
+        first, on_average = self._said(*found[0][0]), self._said(yes, no)
+        if not first.word:
+            return Verdict(on_average.word, is_sure=False)
+        return Verdict(first.word, first.is_sure and on_average.word == first.word)
+
+    def _said(self, yes: float, no: float) -> Verdict:
+        word, probability = (YES, yes) if yes >= no else (NO, no)
+        return Verdict(word if probability >= self.calibration.given else "", probability >= self.calibration.sure)
+
+    async def shares_of(self, question: str, best: JudgedSentence) -> tuple[float, ...] | None:
+        """Return the model's probabilities of ``VERDICTS`` from one judged sentence, None as ``shares``.
+
+        Raises:
+            ModelError: the engine failed.
+        """
+        lines = best.evidence.parts or (best.evidence.line,)
+        sentences = [NumberedSentence(place, line, best.evidence.subject) for place, line in enumerate(lines, 1)]
+        return await self.shares(question, sentences)
 
     async def shares(self, question: str, sentences: Sequence[NumberedSentence]) -> tuple[float, ...] | None:
-        """Return the probabilities of ``VERDICTS``, None from an engine that writes something else.
+        """Return the model's probabilities of ``VERDICTS``, None from an engine that writes something else.
 
         Raises:
             ModelError: the engine failed.
@@ -133,12 +181,14 @@ class VerdictReader:
         ids = await self.layout.prompt(self.prompt.system, user, self.layout.opening(_ASKED))
         return await probabilities_of(self.generations, ids, VERDICTS, self.cache_salt)
 
-    def word(self, shares: Sequence[float]) -> str:
-        """Return the one of ``VERDICTS`` that these probabilities give."""
-        yes, no, unclear = shares
-        if unclear >= self.card.unclear_bar or yes + no == 0:
-            return UNCLEAR
-        return YES if yes / (yes + no) >= self.card.yes_bar else NO
+    async def word(self, question: str, sentences: Sequence[NumberedSentence]) -> str:
+        """Return the one of ``VERDICTS`` that the model alone finds most probable, "" as ``shares`` None.
+
+        Raises:
+            ModelError: the engine failed.
+        """
+        shares = await self.shares(question, sentences)
+        return "" if shares is None else max(zip(shares, VERDICTS, strict=True))[1]
 
 
 def verdict_reader(lifecycle: EngineLifecycle, ask: AnswerRequest, prompt: VerdictPrompt) -> VerdictReader | None:
@@ -147,14 +197,14 @@ def verdict_reader(lifecycle: EngineLifecycle, ask: AnswerRequest, prompt: Verdi
     Nor is there one while the engine is loading or down: quotes stand without yes or no.
     """
     card = lifecycle.card
-    if not card.verdicts:
+    if card.verdicts is None:
         return None
     try:
         engine = lifecycle.get()
     except EngineUnavailable:
         return None
     layout = PromptFormatter(engine, card, ask.instruction)
-    return VerdictReader(Generations(engine, ask.request_id), layout, prompt, card, ask.cache_salt)
+    return VerdictReader(Generations(engine, ask.request_id), layout, prompt, card.verdicts, ask.cache_salt)
 
 
 async def probabilities_of(

@@ -22,6 +22,7 @@ from models.catalog import (
     with_adapter,
 )
 from models.errors import ModelNotFound
+from models.verdicts import VerdictCalibration
 
 
 def make_model(directory: Path, *, context: int = 2048, chat: bool = False) -> Path:
@@ -177,16 +178,16 @@ def test_an_adapter_says_what_the_model_can_do_with_it(tmp_path: Path) -> None:
 
 def test_an_adapter_says_how_the_model_reasons(tmp_path: Path) -> None:
     """An adapter that does not say it leaves what the model's card says; a wrong value is refused by name."""
-    card = ModelCard(name="m", source="x", verdicts=True)
-    assert with_adapter(card, _adapter(tmp_path / "silent", trained_for=[])).verdicts
-    assert not with_adapter(card, _adapter(tmp_path / "not", verdicts=False)).verdicts
-    assert with_adapter(card, _adapter(tmp_path / "sure", yes_bar=0.9)).yes_bar == 0.9 and card.yes_bar == 0.5
-    open_card = with_adapter(card, _adapter(tmp_path / "open", unclear_bar=0.8))
-    assert open_card.unclear_bar == 0.8 and card.unclear_bar == 0.5
-    with pytest.raises(ModelNotFound, match="yes_bar is a number between 0 and 1"):
-        with_adapter(card, _adapter(tmp_path / "certain", yes_bar=1))
-    with pytest.raises(ModelNotFound, match="verdicts is true or false"):
-        with_adapter(card, _adapter(tmp_path / "wrong", verdicts=1))
+    own = VerdictCalibration((1.0,) * 5, (-1.0,) * 5, 0.4, 0.8)
+    card = ModelCard(name="m", source="x", verdicts=own)
+    assert with_adapter(card, _adapter(tmp_path / "silent", trained_for=[])).verdicts == own
+    assert with_adapter(card, _adapter(tmp_path / "not", verdicts=None)).verdicts is None
+    other = {"yes": [2, 0, 0, 0, 1], "no": [0, 0, 0, 0, 0], "given": 0.5, "sure": 0.9}
+    stated = with_adapter(card, _adapter(tmp_path / "other", verdicts=other)).verdicts
+    assert stated == VerdictCalibration((2.0, 0.0, 0.0, 0.0, 1.0), (0.0,) * 5, 0.5, 0.9)
+    for number, wrong in enumerate([True, {"yes": [1]}, {**other, "no": [1]}, {**other, "given": 0.95}]):
+        with pytest.raises(ModelNotFound, match=r"verdicts is \{\"yes\": \[5 numbers\]"):
+            with_adapter(card, _adapter(tmp_path / f"wrong-{number}", verdicts=wrong))
 
 
 def test_a_damaged_adapter_is_found(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from lexical_verifier import LexicalVerifier, lexical_gate
+from lexical_verifier import AS_THE_MODEL, LexicalVerifier, lexical_gate
 
 from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
@@ -30,7 +30,7 @@ from server.methods.base import (
 from server.methods.shared.reading.gate import Gate
 
 GENERAL = ModelCard(name="general", source="-")
-SMALL = ModelCard(name="small", source="-", trained_for=("genegpt",), verdicts=True)
+SMALL = ModelCard(name="small", source="-", trained_for=("genegpt",), verdicts=AS_THE_MODEL)
 QUESTION = "Which drug reverses heparin in bleeding patients?"
 ANSWERING = "The drug protamine reverses heparin in bleeding patients, which is what is wanted."
 OTHER = "Zebras live in the savannah of Africa and eat grass there."

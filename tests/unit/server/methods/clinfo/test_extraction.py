@@ -8,6 +8,7 @@ from server.methods.clinfo.extraction import NO_SENTENCE, extract
 from server.methods.clinfo.literature import Article, Section
 from server.methods.clinfo.screening import Screened
 from server.methods.clinfo.search import Candidate
+from server.methods.shared.verdicts import Verdict
 
 QUESTION = "Do steroids lower mortality in severe disease?"
 
@@ -27,7 +28,7 @@ async def test_what_answers_is_quoted_and_what_does_not_is_the_table_s_alone() -
     conclusion = await extract(QUESTION, rows, lexical_gate(), 3)
     assert [claim.text for claim in conclusion.claims] == ["Steroids do lower mortality in severe disease."]
     assert conclusion.claims[0].keys == ("PMID:0",) and conclusion.claims[0].section == "RESULTS"
-    assert set(conclusion.results) == {"PMID:0", "PMID:1"} and conclusion.verdict == "Yes"
+    assert set(conclusion.results) == {"PMID:0", "PMID:1"} and conclusion.verdict == Verdict("Yes")
 
 
 async def test_nothing_is_quoted_where_nothing_answers() -> None:

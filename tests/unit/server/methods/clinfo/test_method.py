@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from clinfo_bench import ARTICLES, QUESTION, ClinfoBench, Names, article, pubmed
+from lexical_verifier import AS_THE_MODEL
 from ncbi_server import Answer, Seen
 from passage_bench import done, marked, references, shown, steps
 
@@ -166,7 +167,7 @@ async def test_yes_and_no_are_left_open_where_the_verifier_is_not_sure(bench: An
     assert NO_VERDICT in shown(events) and done(events).outcome == "partial"
 
 
-READS = {"trained_for": ("medrag",), "verdicts": True}
+READS = {"trained_for": ("medrag",), "verdicts": AS_THE_MODEL}
 
 
 @pytest.mark.parametrize("verdict", ["Yes", "No"])
@@ -180,9 +181,8 @@ async def test_a_model_that_reads_sentences_decides_yes_or_no_from_the_quotes_al
     last, told = done(events), shown(events)
     quotes = [one["text"] for one in last.details["citations"] if one["text"]]
     assert request.params.grammar.spec == "Yes|No|Unclear"
-    assert [line for line in request.prompt.splitlines() if " says: " in line] == [
-        f"[{number}] says: {quote}" for number, quote in enumerate(quotes, 1)
-    ]
+    (read,) = [line for line in request.prompt.splitlines() if " says: " in line]
+    assert read.endswith(f": {quotes[0]}")
     assert told.startswith(f"TL;DR: {verdict}, probably: “{quotes[0]}” [1]") and SMALL_VERDICT in told
     assert last.outcome == "partial" and last.answer.startswith(f"{verdict}, probably: “{quotes[0]}")
     assert last.details["verdict"] == verdict and last.details["review"]["tldr"].startswith(f"{verdict}, probably: ")
@@ -193,7 +193,7 @@ async def test_a_model_that_reads_sentences_decides_yes_or_no_from_the_quotes_al
 async def test_quotes_that_settle_nothing_are_left_to_the_reader(bench: Any) -> None:
     async with bench(script=lambda prompt: "Unclear", facts=READS) as made:
         events = await made.ask()
-    assert done(events).outcome == "partial" and "probably" not in shown(events)
+    assert done(events).outcome == "partial" and "Yes, p" not in shown(events)
     assert UNSETTLED in shown(events) and "verdict" not in done(events).details
 
 
@@ -204,7 +204,7 @@ async def test_without_a_verdict_the_quotes_stand_alone(bench: Any) -> None:
         failed = await made.ask(UNSURE)
     async with bench(script=lambda prompt: "perhaps", facts=READS) as made:
         other = await made.ask(UNSURE)
-    async with bench(script=lambda prompt: "Yes", facts={**READS, "verdicts": False}) as made:
+    async with bench(script=lambda prompt: "Yes", facts={**READS, "verdicts": None}) as made:
         unasked = await made.ask(UNSURE)
         assert made.engine.requests == []
     for events in (failed, other, unasked):
@@ -316,7 +316,8 @@ async def test_articles_whose_quotes_decide_alike_do_not_disagree(bench: Any, of
         events = await made.ask("Has dexamethasone lowered mortality in severe COVID-19?", sentences=1)
         assert len(made.engine.requests) == 3
     assert ("seem to disagree." in shown(events)) is is_told
-    assert "has not lowered" in shown(events) and shown(events).startswith("TL;DR: Yes, probably: “")
+    sureness = f"{of_denial}, {'perhaps' if is_told else 'probably'}"
+    assert shown(events).startswith(f"TL;DR: {sureness}: “Dexamethasone has not lowered")
 
 
 @pytest.mark.parametrize("stage", ["esearch.fcgi", "efetch.fcgi"])

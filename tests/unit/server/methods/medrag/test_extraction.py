@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lexical_verifier import lexical_gate
+from lexical_verifier import AS_THE_MODEL, lexical_gate
 from passage_bench import DRUGS, PassageBench, done, references, shown, steps
 
 from models.catalog import ModelCard
@@ -92,7 +92,7 @@ def trained(tmp_path: Path) -> Any:
     """Return a bench with a model that decides yes or no, and writes ``verdict``."""
 
     def make(verdict: str, method: Any = MedRag, **more: Any) -> PassageBench:
-        facts = {"verdicts": True}
+        facts = {"verdicts": AS_THE_MODEL}
         return PassageBench(
             lambda s, p: method(s, p, lexical_gate(), 400), tmp_path, lambda _: verdict, facts=facts, **more
         )

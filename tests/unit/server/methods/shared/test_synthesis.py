@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from lexical_verifier import AS_THE_MODEL
 
 from models.catalog import ModelCard
 from server.methods.base import OptionInvalid
@@ -23,7 +24,7 @@ def test_a_general_model_generates_and_a_trained_one_does_what_it_learned() -> N
 
 def test_a_model_that_reads_verdicts_has_its_quotes_chosen() -> None:
     """The verifier chooses them, and the model says yes or no."""
-    reads = ModelCard(name="m", source="x", trained_for=("genegpt", "medrag"), verdicts=True)
+    reads = ModelCard(name="m", source="x", trained_for=("genegpt", "medrag"), verdicts=AS_THE_MODEL)
     for method in ("medrag", "i-medrag", "clinfo", "weiseeule", "kg-rag"):
         assert served_syntheses(method, reads) == ("extractive",)
     assert served_syntheses("genegpt", reads) == ("generated",)

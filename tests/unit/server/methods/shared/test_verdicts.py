@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from lexical_verifier import AS_THE_MODEL
 
 from models.catalog import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from models.types import Delta, GenerateParams, TokenLogprob
-from server.methods.shared.generation import Generations
-from server.methods.shared.verdicts import VERDICTS, probabilities_of
+from models.verifiers.base import Judgement
+from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.reading.evidence import EvidenceSentence
+from server.methods.shared.reading.gate import JudgedSentence
+from server.methods.shared.sentences import Sentence
+from server.methods.shared.verdicts import VERDICTS, Verdict, VerdictPrompt, VerdictReader, probabilities_of
 
 CARD = ModelCard(name="scripted", source="scripted", prompt_form="base")
 
@@ -64,3 +69,38 @@ async def test_any_two_texts_that_begin_differently_can_be_asked_for(written: st
     assert asked is None if found is None else asked == pytest.approx((found, 1 - found), abs=0.01)
     params = engine.requests[0].params
     assert params.grammar is not None and params.grammar.spec == r"\[4\] says:|No passage says it\."
+
+
+def _quote(text: str, relevance: float) -> JudgedSentence:
+    sentence = Sentence(text, 0, len(text))
+    return JudgedSentence(EvidenceSentence(0, sentence), Judgement(relevance, relevance, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        (("It does. Yes", "It does too. Yes"), Verdict("Yes", is_sure=True)),
+        (("It does not. No",), Verdict("No", is_sure=True)),
+        (("It does. Yes", "It does not. No", "Nor here. No"), Verdict("Yes", is_sure=False)),
+        (("It is told. Unclear", "It does not. No"), Verdict("No", is_sure=False)),
+        (("It is told. Unclear",), Verdict("", is_sure=False)),
+    ],
+)
+async def test_the_best_quote_decides_and_the_others_make_it_sure(lines: Sequence[str], verdict: Verdict) -> None:
+    def last_word(prompt: str) -> str:
+        return next(line for line in prompt.splitlines() if line.startswith("[1] says:")).split()[-1]
+
+    engine = ScriptedEngine(CARD, EngineOptions(max_model_len=9000), last_word, tokenizer=ByteTokenizer(()))
+    await engine.start()
+    layout = PromptFormatter(engine, CARD)
+    reader = VerdictReader(Generations(engine, "r"), layout, VerdictPrompt.load(), AS_THE_MODEL, None)
+    quotes = [_quote(line, 0.9 - place / 10) for place, line in enumerate(lines)]
+    assert await reader.verdict("Does it?", quotes) == verdict
+
+
+async def test_an_engine_that_writes_something_else_gives_no_verdict() -> None:
+    engine = ScriptedEngine(CARD, EngineOptions(max_model_len=9000), lambda _: "It may", tokenizer=ByteTokenizer(()))
+    await engine.start()
+    layout = PromptFormatter(engine, CARD)
+    reader = VerdictReader(Generations(engine, "r"), layout, VerdictPrompt.load(), AS_THE_MODEL, None)
+    assert await reader.verdict("Does it?", [_quote("It does.", 0.9)]) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lexical_verifier import lexical_gate
+from lexical_verifier import AS_THE_MODEL, lexical_gate
 from passage_bench import PassageBench, Script, done, fill, references, shown, steps
 
 from retrieval.corpus.ingest.add import add_items
@@ -289,7 +289,7 @@ async def test_a_question_of_marks_alone_is_refused(bench: Any) -> None:
             await made.ask("#** **")
 
 
-READS = {"verdicts": True, "trained_for": ("genegpt", "medrag")}
+READS = {"verdicts": AS_THE_MODEL, "trained_for": ("genegpt", "medrag")}
 
 
 async def test_such_a_model_writes_no_summary_and_chooses_no_keywords(bench: Any) -> None:
