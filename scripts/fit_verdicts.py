@@ -1,6 +1,6 @@
 """Fit how the default model and the verifier decide yes or no together, and write it into the model's card.
 
-    OMP_NUM_THREADS=1 python -m scripts.fit_verdicts --data FOLDER [--work FILE] [--card FILE]
+    OMP_NUM_THREADS=1 python -m scripts.fit_verdicts --data FOLDER [--work FILE]
 
 ``--data`` holds ``qa/bioasq/``. Read are the questions of yes or no that were written for single texts and held out of
 the training of both: 1,726, some of which their text does not answer. ``--work`` keeps what was read, so that a run
@@ -45,6 +45,7 @@ GIVEN: Final = 0.33
 SURE: Final = 0.8
 _AT_ONCE: Final = 8
 _PARTS: Final = 10
+_STEPS: Final = 1000
 _UNREAD: Final = VerdictCalibration((0.0,) * 5, (0.0,) * 5, GIVEN, SURE)
 _HEAD: Final = ("from", "given", "right of these", "right: yes", "right: no", "not told: none given")
 
@@ -85,7 +86,7 @@ async def read_all(
 
 def fitted(values: NDArray[np.float64], answers: NDArray[np.int64]) -> VerdictCalibration:
     """Return the calibration that makes the answers, places in ``VERDICTS``, most probable."""
-    model = _regression().fit(values, answers)
+    model = LogisticRegression(max_iter=_STEPS).fit(values, answers)
     rows = np.column_stack([model.coef_, model.intercept_])
     yes, no = (tuple(round(float(one), 4) for one in row - rows[2]) for row in rows[:2])
     return VerdictCalibration(yes, no, GIVEN, SURE)
@@ -103,16 +104,11 @@ def table(probabilities: NDArray[np.float64], answers: NDArray[np.int64]) -> str
     return markdown_table(_HEAD, rows)
 
 
-def _regression() -> LogisticRegression:
-    return LogisticRegression(C=1.0, max_iter=1000)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/verdicts.jsonl"))
     parser.add_argument("--models", type=Path, default=Path("runs/models"), help="where the model is converted")
-    parser.add_argument("--card", type=Path, default=SHIPPED_ADAPTERS[SMALL_NAME][0] / CARD_FILE)
     args = parser.parse_args()
     args.work.parent.mkdir(parents=True, exist_ok=True)
     questions = read_written(args.data / "qa" / "bioasq", held_out=True)
@@ -122,11 +118,14 @@ def main() -> None:
     places = {YES.lower(): 0, NO.lower(): 1}
     values = np.array([row for row, _ in found])
     answers = np.array([places.get(answer, 2) for _, answer in found])
-    probabilities = cross_val_predict(_regression(), values, answers, cv=_PARTS, method="predict_proba")
+    probabilities = cross_val_predict(
+        LogisticRegression(max_iter=_STEPS), values, answers, cv=_PARTS, method="predict_proba"
+    )
     print(f"{len(found)} of {len(questions)} questions\n\n{table(probabilities, answers)}")
-    card = json.loads(args.card.read_text(encoding="utf-8"))
+    file = SHIPPED_ADAPTERS[SMALL_NAME][0] / CARD_FILE
+    card = json.loads(file.read_text(encoding="utf-8"))
     card["verdicts"] = fitted(values, answers).to_json()
-    args.card.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
