@@ -51,7 +51,7 @@ def fuzz(url: str, folder: Path, given: argparse.Namespace) -> int:
         *(sys.executable, "-m", "schemathesis.cli"),
         *("--config-file", str(folder / "schemathesis.toml"), "run", f"{url}/openapi.json"),
         *("--checks", CHECKS, "--max-examples", str(max(1, given.cases // operations)), "--seed", str(given.seed)),
-        *("--report", "json", "--report-json-path", str(report), "--request-timeout", "60", "--no-color"),
+        *("--report", "json", "--report-json-path", str(report), "--request-timeout", "240", "--no-color"),
         *("--generation-database", "none", "--warnings", "off", "--continue-on-failure"),
         # They are about the tool: one of them gave an operation with large bodies up.
         *("--suppress-health-check", "all"),

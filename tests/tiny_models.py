@@ -63,13 +63,13 @@ def build_llama(directory: Path, *, seed: int = 0, context: int = CONTEXT) -> Pa
     return directory
 
 
-def build_adapter(folder: Path) -> Path:
+def build_adapter(folder: Path, seed: int = 7) -> Path:
     """An adapter of rank 4 on the output projection of attention, large enough to change each answer."""
     import torch
     from safetensors.torch import save_file
 
     folder.mkdir()
-    generator = torch.Generator().manual_seed(7)
+    generator = torch.Generator().manual_seed(seed)
     weights = {}
     for layer in range(2):
         name = f"base_model.model.model.layers.{layer}.self_attn.o_proj"

@@ -25,7 +25,7 @@ def pubmed() -> Iterator[Pubmed]:
 @pytest.fixture(scope="module")
 def serving(pubmed: Pubmed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home: Path = tmp_path_factory.mktemp("fetching")
-    environment = page_server.home_environment(home) | SETTINGS | {"ARROWHEAD_NCBI__EUTILS_URL": pubmed.url}
+    environment = page_server.scripted_environment(home, pubmed.url) | SETTINGS
     with server_process.serve(environment) as server:
         yield server.url
 

@@ -32,7 +32,7 @@ def client_python() -> Path:
     python = FOLDER / "bin" / "python"
     # With the pip that is here: one of its own takes seconds.
     pip = [sys.executable, "-m", "pip", "--python", str(python)]
-    install = [*pip, "install", "--quiet", "--retries", "0", "--timeout", "20", *wanted]
+    install = [*pip, "install", "--quiet", "--no-compile", "--retries", "0", "--timeout", "20", *wanted]
     for command in ([sys.executable, "-m", "venv", "--without-pip", str(FOLDER)], install):
         done = _run(command)
         if done.returncode != 0:

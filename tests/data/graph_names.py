@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from own_folders import models_folder
 
 from models.encoders.base import Floats
 from retrieval.graph.linking.dictionary_lookup.terms import TermNames, term_names
@@ -67,5 +69,18 @@ def read_diseases(file: Path) -> NamesStore:
 
 @lru_cache(maxsize=1)
 def shipped_names() -> TermNames:
-    """Return the names of the shipped terminology, which takes some seconds once."""
-    return term_names(shipped_terminology())
+    """Return the names of the shipped terminology, whose index is made once a run, as it takes seconds."""
+    folder = models_folder().with_name("names")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return term_names(shipped_terminology(), folder)
+
+
+def give_names(graphs: Path) -> None:
+    """Put that index where a server with this folder of graphs looks for it."""
+    shipped_names()
+    graphs.mkdir(parents=True, exist_ok=True)
+    for made in models_folder().with_name("names").glob(".names-*"):
+        (graphs / made.name).unlink(missing_ok=True)
+        (graphs / made.name).symlink_to(made)

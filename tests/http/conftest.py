@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import openai
 import pytest
+from graph_names import give_names
 from hosted_server import host
 from server_process import Running, Served, serve
 
@@ -111,6 +112,7 @@ def ncbi() -> Iterator[str]:
 def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Settings of the scripted server."""
     home = tmp_path_factory.mktemp("home")
+    give_names(home / ".local" / "share" / "arrowhead" / "graphs")
     script = home / "script.json"
     script.write_text(json.dumps(SCRIPT))
     return {
@@ -125,6 +127,7 @@ def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "ARROWHEAD_NCBI__BLAST_URL": ncbi,
         # It needs no weights; a test of the default encoder names it.
         "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
+        "ARROWHEAD_GATEWAY__HUMAN_GENES": "false",  # seconds at each start that few tests need
         "ARROWHEAD_SERVER__KEEPALIVE_S": "0.2",
         "ARROWHEAD_SERVER__MAX_BODY_BYTES": "65536",
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "16",

@@ -13,14 +13,30 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
 from attack_bodies import BODIES, GOOD, MODELS, NAMES, PATHS, REQUESTS, VALUES, WITH_MODEL, field_values
+from graph_names import give_names
 from http_calls import Site, namespace_settings
 
+from server.methods.clinfo.options import ClinfoOptions
+from server.methods.genegpt.method import GeneGptOptions
+from server.methods.kg_rag.prompts import KgRagOptions
+from server.methods.medrag.request import IMedRagOptions, MedRagOptions
+from server.methods.weiseeule.request import WeiseOptions
+
+OPTIONS: dict[str, Any] = {
+    "genegpt": GeneGptOptions,
+    "kg-rag": KgRagOptions,
+    "medrag": MedRagOptions,
+    "i-medrag": IMedRagOptions,
+    "clinfo": ClinfoOptions,
+    "weiseeule": WeiseOptions,
+}
 # What a reply must not hold: places of this machine, places in its memory, places in the code.
 _TELLS = re.compile(
     r"/(?:home|root|tmp|usr|var|opt|work|proc)/|Traceback|0x[0-9a-f]{6,}|File \"|\.py\b|site-packages|object at"
@@ -84,6 +100,7 @@ def target(
 ) -> Iterator[Target]:
     """One for all: each test leaves it as it found it, or the last one tells."""
     folder = tmp_path_factory.mktemp("attacked")
+    give_names(folder / "data" / "arrowhead" / "graphs")
     (folder / "script.json").write_text(json.dumps([{"regex": "(?s).", "text": " An answer."}]))
     settings = namespace_settings(folder / "namespaces") | {
         "HOME": str(folder),
@@ -151,15 +168,12 @@ def test_no_value_is_too_bad_for_a_field(target: Target, path: str) -> None:
     assert faults == {}
 
 
-@pytest.mark.parametrize("method", ["genegpt", "kg-rag", "medrag", "i-medrag", "clinfo"])
+@pytest.mark.parametrize("method", OPTIONS)
 def test_no_option_is_too_bad_for_a_method(target: Target, method: str) -> None:
-    """``arrowhead`` with hostile values in the names it knows, and hostile questions."""
-    names = "condense grammar references max_calls organism mask cot egress form linking pruning context_tokens k "
-    names += (
-        "retriever namespaces rounds queries events answers options sources journals date_from exclude_pmids expand"
-    )
+    """``arrowhead`` with hostile values in each option, in a former one and in what is none, and hostile questions."""
+    names = [field.name for field in fields(OPTIONS[method])] + ["condense", "answers"]
     faults: dict[str, str] = {}
-    for field in names.split():
+    for field in names:
         for name, value in VALUES.items():
             body = f'{{"model": "scripted:{method}", "messages": [{{"role": "user", "content": "BRCA1?"}}], '
             status, text = target.post(

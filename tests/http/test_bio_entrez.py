@@ -26,7 +26,8 @@ def gateway(tmp_path: Path) -> Iterator[str]:
         port = taken.getsockname()[1]
     words = ["-m", "server", "gateway", "serve", "--port", str(port), "--data", str(tmp_path / "gateway")]
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    process = subprocess.Popen([sys.executable, *words], env=os.environ | {"PYTHONPATH": paths})
+    variables = os.environ | {"PYTHONPATH": paths, "ARROWHEAD_GATEWAY__HUMAN_GENES": "false"}
+    process = subprocess.Popen([sys.executable, *words], env=variables)
     url = f"http://127.0.0.1:{port}"
     try:
         wait_until(lambda: _answers(f"{url}/entrez/eutils/einfo.fcgi"), "the gateway answers")

@@ -60,7 +60,7 @@ def _requests(operations: list[tuple[str, str]]) -> Iterator[tuple[str, str, byt
     """Each name with each body, each of them at each route, but not all three in each combination."""
     for number, name in enumerate(NAMES):
         for other, (kind, body) in enumerate(_bodies(name)):
-            for operation in operations[(number + other) % 3 :: 3]:
+            for operation in operations[(number + other) % 6 :: 6]:
                 yield name, kind, body, operation
 
 

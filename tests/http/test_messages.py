@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import openai
 import pytest
 from server_process import Served
@@ -20,6 +19,8 @@ GENE_PAGE = "https://www.ncbi.nlm.nih.gov/gene/5699"
 
 @pytest.fixture
 def messages(running: Any) -> Iterator[Any]:
+    import anthropic
+
     with anthropic.Anthropic(base_url=running.url, api_key="-", max_retries=0) as made:
         yield made.messages
 
@@ -101,6 +102,8 @@ def test_the_plain_model_stops_where_it_is_told(messages: Any) -> None:
     ],
 )
 def test_faults_have_anthropics_shape(messages: Any, fields: dict[str, Any], status: int, kind: str) -> None:
+    import anthropic
+
     with pytest.raises(anthropic.APIStatusError) as refused:
         messages.create(**{"model": GENEGPT, "max_tokens": 5, "messages": QUESTION} | fields)
 

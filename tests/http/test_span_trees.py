@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from graph_names import give_names
 
 pytest.importorskip("opentelemetry.sdk")
 from span_collector import Seen, SpanCollector
@@ -72,6 +73,7 @@ def collector(
 ) -> Iterator[SpanCollector]:
     """With all that a server sends of these answers. Traces 1 to 4 are those of ``ASKED``, in its order."""
     folder = tmp_path_factory.mktemp("spans")
+    give_names(folder / "data" / "arrowhead" / "graphs")
     (folder / "script.json").write_text(json.dumps(SCRIPT))
     with SpanCollector() as made:
         settings = {

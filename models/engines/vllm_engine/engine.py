@@ -191,6 +191,7 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
     async def _start(self) -> None:
         vllm_compat.check_version(vllm_compat.installed_version())
         vllm_launch.reject_unsupported(os.environ)
+        vllm_launch.check_adapters(self._options)
         await asyncio.to_thread(self._card.prepare)
         os.environ.update(vllm_launch.environment(self._card, self._options, os.environ))
         self._errors = ChildErrors(os.environ)

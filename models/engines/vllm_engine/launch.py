@@ -246,6 +246,17 @@ def with_adapter(options: EngineOptions, card: ModelCard) -> EngineOptions:
     return replace(options, lora_adapters=(*options.lora_adapters, own))
 
 
+def check_adapters(options: EngineOptions) -> None:
+    """Check that each adapter is there, before minutes are spent on a start.
+
+    Raises:
+        ModelNotFound: a folder is none of an adapter.
+    """
+    for adapter in options.lora_adapters:
+        if not (adapter.path / "adapter_config.json").is_file():
+            raise ModelNotFound(f"lora_adapters: {adapter.name} has no adapter_config.json in {adapter.path}")
+
+
 def _adapter_rank(folder: Path) -> int:
     """Return the rank in an adapter's config, 1 where it cannot be read: vLLM then says what is wrong."""
     try:

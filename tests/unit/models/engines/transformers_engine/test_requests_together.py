@@ -41,11 +41,11 @@ async def engine() -> AsyncIterator[TransformersEngine]:
 def _request(engine: TransformersEngine, number: int) -> tuple[str, GenerateParams]:
     """Prompts of 10 to 160 tokens; every third answer is drawn with a seed, every fifth is a call, some are drafted."""
     prompt = f"{EVIDENCE * (number % 4)}Question: What is {GENES[number % 10]} ({number})?\nAnswer:"
-    params = GenerateParams(max_tokens=8, temperature=0.0, logprobs=0 if number % 2 else None)
+    params = GenerateParams(max_tokens=4, temperature=0.0, logprobs=0 if number % 2 else None)
     if number % 3 == 0:
         params = replace(params, temperature=0.8, seed=number)
     if number % 5 == 0:
-        params = replace(params, max_tokens=16, grammar=forced_call_grammar(call_regex(), engine.tokenizer))
+        params = replace(params, max_tokens=8, grammar=forced_call_grammar(call_regex(), engine.tokenizer))
     return prompt, params
 
 

@@ -12,7 +12,9 @@ import pytest
 import pytest_asyncio
 
 from models.catalog import ModelCard
-from models.engines.base import EngineOptions, LayerCall, LoraAdapter
+from models.engines.base import Engine, EngineOptions, LayerCall, LoraAdapter
+from models.engines.registry import create_engine
+from models.engines.vllm_engine.compat import load_adapters
 from models.engines.vllm_engine.engine import VllmEngine
 from models.errors import ModelNotFound
 from models.types import GenerateParams
@@ -24,14 +26,22 @@ OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=4, kv_cache_
 
 @pytest.fixture(scope="module")
 def card(tmp_path_factory: pytest.TempPathFactory) -> ModelCard:
+    """A model that answers with an adapter of its own."""
     pytest.importorskip("vllm")
-    return ModelCard(name="tiny", source=str(build_llama(tmp_path_factory.mktemp("llama"))), context_length=CONTEXT)
+    folder, adapter = tmp_path_factory.mktemp("llama"), tmp_path_factory.mktemp("adapters") / "own"
+    return ModelCard(
+        name="tiny", source=str(build_llama(folder)), context_length=CONTEXT, adapter=build_adapter(adapter, seed=8)
+    )
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> LoraAdapter:
+    return LoraAdapter("notes", build_adapter(tmp_path_factory.mktemp("adapters") / "notes"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[VllmEngine]:
-    adapter = LoraAdapter("notes", build_adapter(tmp_path_factory.mktemp("adapters") / "notes"))
-    engine = VllmEngine(card, replace(OPTIONS, lora_adapters=(adapter,)))
+async def engine(card: ModelCard, notes: LoraAdapter) -> AsyncIterator[VllmEngine]:
+    engine = VllmEngine(card, replace(OPTIONS, lora_adapters=(notes,)))
     await engine.start()
     yield engine
     await engine.close()
@@ -48,15 +58,36 @@ async def _completion(engine: VllmEngine, **fields: Any) -> tuple[int, Any]:
     return sent[0]["status"], b"".join(one.get("body", b"") for one in sent[1:])
 
 
-async def test_the_name_of_the_model_chooses_the_weights(engine: VllmEngine) -> None:
-    """The same prompt, with and without the adapter."""
+async def _greedy(engine: Engine) -> list[int]:
+    params = GenerateParams(max_tokens=8, temperature=0, ignore_eos=True)
+    return [token async for delta in engine.generate([5, 6, 7], params, "own") for token in delta.token_ids]
+
+
+async def _merged(card: ModelCard, adapter: Path | None) -> list[int]:
+    """What the other engine writes with the adapter merged into the weights."""
+    engine = create_engine("transformers", replace(card, adapter=adapter), OPTIONS)
+    await engine.start()
+    try:
+        return await _greedy(engine)
+    finally:
+        await engine.close()
+
+
+async def test_the_name_of_the_model_chooses_the_weights(
+    engine: VllmEngine, card: ModelCard, notes: LoraAdapter
+) -> None:
+    """The model's own has its card's adapter, in its layer and under the methods; an adapter's has that adapter."""
     answers = {}
     for model in ("tiny", "notes"):
         status, body = await _completion(engine, model=model, return_token_ids=True)
         reply = json.loads(body)
         assert status == 200 and reply["model"] == model
         answers[model] = reply["choices"][0]["token_ids"]
-    assert len(answers["notes"]) == 8 and answers["notes"] != answers["tiny"]
+    own, beside, base = [await _merged(card, adapter) for adapter in (card.adapter, notes.path, None)]
+
+    assert answers == {"tiny": own, "notes": beside}
+    assert await _greedy(engine) == own
+    assert len(own) == len(beside) == 8 and base not in (own, beside) and own != beside
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -77,25 +108,17 @@ async def test_ids_without_a_token_are_not_sampled_by_the_layer_either(engine: V
     assert status == 200 and max(json.loads(body)["choices"][0]["token_ids"]) < beyond
 
 
-async def test_the_model_itself_answers_with_the_adapter_of_its_card(
-    engine: VllmEngine, card: ModelCard, tmp_path: Path
-) -> None:
-    """In its layer and under the methods; as one that is served beside the model under its own name."""
-    reply = json.loads((await _completion(engine, model="notes", return_token_ids=True))[1])
-    chosen = VllmEngine(replace(card, adapter=build_adapter(tmp_path / "own")), OPTIONS)
-    await chosen.start()
-    try:
-        found = json.loads((await _completion(chosen, model="tiny", return_token_ids=True))[1])
-        params = GenerateParams(max_tokens=8, temperature=0, ignore_eos=True)
-        ids = [token async for delta in chosen.generate([5, 6, 7], params, "own") for token in delta.token_ids]
-    finally:
-        await chosen.close()
-    assert found["choices"][0]["token_ids"] == reply["choices"][0]["token_ids"] == ids
+async def test_an_adapter_that_is_damaged_is_named(engine: VllmEngine, notes: LoraAdapter, tmp_path: Path) -> None:
+    """When the engine loads it, as its third: two are loaded."""
+    damaged = build_adapter(tmp_path / "damaged")
+    (damaged / "adapter_model.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(ModelNotFound, match=r"lora_adapters: broken cannot be loaded from .*damaged"):
+        await load_adapters(engine._client, (notes, notes, LoraAdapter("broken", damaged)))
 
 
-async def test_an_adapter_that_is_not_there_is_named_at_the_start(card: ModelCard, tmp_path: Path) -> None:
-    """Not at the first request for it."""
+async def test_an_adapter_that_is_not_there_is_named_before_vllm_starts(card: ModelCard, tmp_path: Path) -> None:
+    """Not after minutes, nor at the first request for it."""
     broken = VllmEngine(card, replace(OPTIONS, lora_adapters=(LoraAdapter("gone", tmp_path / "gone"),)))
     with pytest.raises(ModelNotFound, match=r"lora_adapters: gone .*gone"):
         await broken.start()
-    assert not broken.is_ready()
+    assert not broken.is_ready() and broken._reaper is None
