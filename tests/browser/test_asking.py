@@ -110,3 +110,18 @@ def test_what_was_chosen_to_be_stricter_stays_so(shipped: Any, page: Any) -> Non
     switch(page, "kg-rag")
     _, body = ask(page, QUESTION)
     assert body["arrowhead"]["grounded"] == "strict"
+
+
+def test_examples_about_the_notes_are_there_as_long_as_these_are_searched(scripted: Any, page: Any) -> None:
+    """A document of one's own takes the notes out of the search, and then their examples would find nothing."""
+    listed: list[dict[str, Any]] = [{"name": "notes", "sample": True, "documents": 98}, {"name": "own", "documents": 0}]
+    page.route("**/v1/namespaces", lambda route: route.fulfill(json={"object": "list", "data": listed}))
+    begin(page, scripted.url)
+    page.wait_for_timeout(300)
+    assert page.locator(".example", has_text=TEXTS["example.medrag.1"]).count() == 1
+    listed[1]["documents"] = 1
+
+    page.reload()
+
+    page.locator(".example", has_text=TEXTS["example.auto.2"]).wait_for()
+    page.locator(".example", has_text=TEXTS["example.medrag.1"]).wait_for(state="detached")

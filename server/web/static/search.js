@@ -30,7 +30,7 @@ class Search {
       event.preventDefault();
       this.query = this.field.value.trim();
       this.words = [];
-      this.run();
+      if (this.query) this.run();
     });
     const marks = namespace.keywords ? h("p", { class: "muted small", id: "search-marks" }, t("search.marks")) : null;
     this.node = h("div", { class: "form" }, form, marks, this.keywords, this.columns, this.counts);

@@ -78,7 +78,7 @@ function all({ version, namespaces, status }) {
       [],
       [
         [t("status.key_id"), mine.needs_key ? foreign(mine.key_id || "–", "code") : t("status.no_key")],
-        [t("status.methods"), foreign(mine.methods.join(", "))],
+        [t("status.methods"), mine.methods.map((one) => t(`method.${one}`)).join(", ")],
         [t("status.may_change"), mine.may_change_namespaces ? t("yes") : t("no")],
       ],
     ),
