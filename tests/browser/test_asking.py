@@ -64,6 +64,14 @@ def test_what_ships_treats_a_newcomers_first_question(shipped: Any, page: Any) -
     assert "Methotrexate" in turn.inner_text()
 
 
+@pytest.mark.parametrize(("place", "said"), [(1, "Protamine"), (2, "APOE"), (3, "Cladribine"), (4, "FLT3")])
+def test_each_example_of_the_start_page_is_answered(shipped: Any, page: Any, place: int, said: str) -> None:
+    """By what its source says, and not by what stands near its words elsewhere."""
+    begin(page, shipped.url)
+    page.get_by_role("button", name=TEXTS[f"example.auto.{place}"]).click()
+    assert said.casefold() in ended(page).locator(".answer").inner_text().casefold()
+
+
 def test_one_source_alone_is_asked_by_its_method(shipped: Any, page: Any) -> None:
     """The examples are those that it answers; pressed again, all are asked."""
     begin(page, shipped.url)

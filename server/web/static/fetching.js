@@ -3,7 +3,7 @@
 import { get, post, send } from "./api.js";
 import { announce, button, bytes, count, foreign, h, icon, plain, seconds, toast } from "./dom.js";
 import { session } from "./keys.js";
-import { t, tn } from "./texts.js";
+import { t, tn, whatLeft } from "./texts.js";
 import { ENDED, leftOf } from "./work.js";
 
 const EVERY_MS = 1000;
@@ -190,7 +190,7 @@ export class JobItem {
     const whole = result?.entries || sums.added || sums.changed || sums.unchanged || sums.known;
     this.text.replaceChildren(icon(whole && !cancelled ? "check" : "warn"), ` ${cancelled}`, result || !cancelled ? parts.filter(Boolean).join(", ") : "", foreign(notes));
     const left = result?.left || progress?.left;
-    if (left) this.node.append(h("span", { class: "muted small" }, left === "no data left this machine" ? t("left.nothing") : plain(left)));
+    if (left) this.node.append(h("span", { class: "muted small" }, plain(whatLeft(left))));
   }
 
   fail(text) {

@@ -2,7 +2,7 @@
 
 import { get, post, send } from "./api.js";
 import { Documents } from "./documents.js";
-import { button, bytes, count, dialog, foreign, h, icon, moment, plain, tabs, toast } from "./dom.js";
+import { button, bytes, count, dialog, foreign, h, icon, moment, plain, problem, tabs, toast } from "./dom.js";
 import { Fetching, JobItem, follow } from "./fetching.js";
 import { session } from "./keys.js";
 import { searchView } from "./search.js";
@@ -246,8 +246,4 @@ function followLines({ folder, files, waiting, checked, problem }) {
   const facts = [tn("follow.files", files), waiting ? tn("follow.waiting", waiting) : "", checked ? t("follow.checked", { time: moment(checked * 1000) }) : ""];
   const fault = problem ? h("p", { class: "error-text" }, icon("warn"), " ", foreign(t("follow.problem", { problem: plain(problem) }))) : null;
   return [h("p", {}, t("follow.about"), " ", foreign(folder, "code"), " ", facts.filter(Boolean).join(" · ")), ...(fault ? [fault] : [])];
-}
-
-function problem(error) {
-  return h("div", { class: "problem", role: "alert" }, icon("warn"), h("p", {}, foreign(error.message)));
 }
