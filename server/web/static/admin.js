@@ -29,7 +29,7 @@ class Administration {
     this.cards = h("div", { class: "cards" });
     this.problem = h("p", { class: "error-text", role: "alert" });
     this.names = new Map();
-    main.replaceChildren(h("div", { class: "page" }, h("h1", {}, t("nav.admin")), this.problem, this.keys, this.cards));
+    main.replaceChildren(h("div", { class: "page" }, h("div", { class: "card-head" }, h("h1", {}, t("nav.admin")), h("a", { href: "#/corpora" }, t("corpora.title"))), this.problem, this.keys, this.cards));
   }
 
   async load() {
