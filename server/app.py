@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.api import system
-from server.api.administration import keys, overview
+from server.api.administration import collections, keys, overview
 from server.api.answers.kept import KeepAnswers, KeptReplies
 from server.api.files import files, vector_stores
 from server.api.mcp import endpoint
@@ -55,7 +55,8 @@ class Application(FastAPI):
 _ROUTED: Final = (
     *(chat, completions, responses, stored, conversations, messages, models),
     *(embeddings, verify, decisions, search, namespaces),
-    *(stored_documents, documents, files, vector_stores, reviews, endpoint, system, keys, overview, document, web),
+    *(stored_documents, documents, files, vector_stores, reviews, endpoint, system),
+    *(keys, overview, collections, document, web),
 )
 
 

@@ -126,9 +126,9 @@ def is_local_name(name: str, further: Collection[str]) -> bool:
 
 
 _WEB_NAMES: Final = (
-    "admin.js app.js answer.js api.js articles.js chat.js composer.js details.js documents.js dom.js evidence.js "
-    "export.js fetching.js graph.js instead.js keys.js library.js literature.js reader.js review_table.js run.js "
-    "search.js setup.js share.js sources.js status.js store.js support.js texts.js theme.js uploads.js work.js "
+    "admin.js app.js answer.js api.js articles.js chat.js composer.js corpora.js details.js documents.js dom.js "
+    "evidence.js export.js fetching.js graph.js instead.js keys.js library.js literature.js reader.js review_table.js "
+    "run.js search.js setup.js share.js sources.js status.js store.js support.js texts.js theme.js uploads.js work.js "
     "texts.json icon.svg inter-latin.woff2 inter-greek.woff2 inter-LICENSE.txt"
 )
 WEB_FILES: Final = frozenset(_WEB_NAMES.split())

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from server.cli.options import ConfigFile, verbs
-
-if TYPE_CHECKING:
-    from server.evidence.collections import Pace
 
 _UNITS = (("days", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -27,8 +24,10 @@ def collections(
     if context.invoked_subcommand is not None:
         return 0
     from server.evidence import collections as listed
+    from server.evidence.encoders import load_graph_encoder
+    from server.settings.loading import load_settings
 
-    pace = _measured(config) if time else None
+    pace = listed.measured_pace(load_graph_encoder(load_settings(None, config))) if time else None
     for one in listed.collections():
         print(f"{one.name}: {one.what}\n  size     {one.size}\n  licence  {one.licence}\n  from     {one.address}")
         for command in one.commands:
@@ -51,33 +50,21 @@ def add(
     files: Annotated[list[Path], typer.Argument(metavar="FILE")],
     config: ConfigFile = None,
 ) -> int:
-    from server.cli import gateway, namespaces
+    from server.cli import gateway, graph, namespaces
     from server.evidence import collections as listed
 
     known = {one.name: one for one in listed.collections()}
     if name not in known:
         raise typer.BadParameter(f"there is no {name[:40]!r}; there are {', '.join(known)}", param_hint="COLLECTION")
-    if known[name].into_gateway:
+    if known[name].into == "gateway":
         return gateway.import_files(known[name].reader, files)
+    if known[name].into == "graph":
+        return graph.import_files(known[name].reader, files, name=name, config=config)
     with namespaces.opened(config) as (_, retrieval):
         is_new = name not in retrieval.namespaces.names()
     if is_new:
         namespaces.create(name, config=config)
     return namespaces.add(name, files, kind=known[name].reader, config=config)
-
-
-def _measured(config: ConfigFile) -> Pace:
-    import asyncio
-
-    from server.evidence.collections import measured_pace
-    from server.evidence.encoders import EncoderPool
-    from server.settings.loading import load_settings
-
-    encoders = EncoderPool(load_settings(None, config).retrieval)
-    try:
-        return measured_pace(encoders.encoder())
-    finally:
-        asyncio.run(encoders.close())
 
 
 def duration(seconds: float) -> str:

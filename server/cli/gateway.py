@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from server.cli.options import ConfigFile, verbs
+from server.cli.options import ConfigFile, verbs, wrong
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from retrieval.formats.items import ReadOptions
     from retrieval.gateway.article_vectors import ArticleVectors
     from retrieval.gateway.store.reader import GatewayStore
@@ -70,15 +72,15 @@ def import_files(
             print(f"{one.name}\t{one.what}\t{one.address}")
         return 0
     if kind != "auto" and kind not in KINDS:
-        return _wrong(f"no kind of file is called {kind!r}; known: auto, {', '.join(KINDS)}")
+        return wrong(f"no kind of file is called {kind!r}; known: auto, {', '.join(KINDS)}")
     if not files:
-        return _wrong("no FILE to import is named")
+        return wrong("no FILE to import is named")
     options = ReadOptions(tax_ids=frozenset(tax_id or ()) or None, only_in_genes=only_in_genes)
     kinds = [_kind_of(path) if kind == "auto" else kind for path in files]
     if "" in kinds:
-        return _wrong(f"{files[kinds.index('')]}: cannot tell what kind of file this is; name it")
+        return wrong(f"{files[kinds.index('')]}: cannot tell what kind of file this is; name it")
     if unused := _unused_option(options, [KINDS[name].options for name in kinds]):
-        return _wrong(f"{unused}: no file here is of a kind that it chooses from")
+        return wrong(f"{unused}: no file here is of a kind that it chooses from")
     for name, path in zip(kinds, files, strict=True):
         _import_one(_data_dir(data), name, path, options)
     if "pubmed" in kinds:
@@ -90,11 +92,6 @@ def _kind_of(path: Path) -> str:
     from retrieval.gateway.importing.registry import guess_kind
 
     return guess_kind(path) or ""
-
-
-def _wrong(reason: str) -> int:
-    print(f"arrowhead: {reason}", file=sys.stderr)
-    return 2
 
 
 def _unused_option(read_options: ReadOptions, options: Sequence[tuple[str, ...]]) -> str:
@@ -112,23 +109,13 @@ def _unused_option(read_options: ReadOptions, options: Sequence[tuple[str, ...]]
 
 
 def _import_one(data_dir: Path, kind: str, path: Path, options: ReadOptions) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
     from retrieval.gateway.importing.registry import KINDS
     from retrieval.gateway.importing.run import Progress as Step
     from retrieval.gateway.importing.run import import_file
-    from server.printable import for_log, unescaped
+    from server.printable import for_log
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(show_speed=True),
-        TimeRemainingColumn(),
-    )
     name = for_log(path.name, 80)
-    console = Console(file=unescaped(sys.stdout))
-    with Progress(*columns, console=console, transient=not sys.stderr.isatty()) as bars:
+    with _bars() as bars:
         task_ids: dict[str, int] = {}
 
         def watch(step: Step) -> None:
@@ -151,6 +138,17 @@ def _import_one(data_dir: Path, kind: str, path: Path, options: ReadOptions) -> 
         print(f"{path}:{line}: {reason}", file=sys.stderr)
     if result.bad > len(result.first_bad):
         print(f"{path}: {result.bad - len(result.first_bad):,} more bad records", file=sys.stderr)
+
+
+def _bars() -> Progress:
+    """Return bars of progress on the terminal, none that stay where nobody watches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from server.printable import unescaped
+
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(show_speed=True), TimeRemainingColumn()
+    return Progress(*columns, console=Console(file=unescaped(sys.stdout)), transient=not sys.stderr.isatty())
 
 
 @app.command(help="make the vectors by which Clinfo.ai finds articles, of those that are new or changed")
@@ -180,15 +178,8 @@ def vectors(
 
 
 def _update_vectors(store: GatewayStore, vectors: ArticleVectors, *, tokens: bool) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from server.printable import unescaped
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(file=unescaped(sys.stdout))
     try:
-        with Progress(*columns, console=console, transient=not sys.stderr.isatty()) as bars:
+        with _bars() as bars:
             task = bars.add_task("reading articles", total=store.count("pubmed"))
             done = vectors.update(store, lambda articles: bars.advance(task, articles), tokens=tokens)
         print(f"vectors made: {done.encoded:,}, removed: {done.removed:,}; articles that have one: {vectors.rows:,}")

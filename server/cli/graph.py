@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from server.cli.options import ConfigFile, verbs
+from server.cli.options import ConfigFile, verbs, wrong
 
 if TYPE_CHECKING:
     from retrieval.graph.store.catalog import BuildResult
@@ -71,9 +71,9 @@ def import_files(
             print(f"{one.name}\t{one.what}")
         return 0
     if kind not in KINDS:
-        return _wrong(f"no kind of graph is called {kind!r}; known: {', '.join(KINDS)}")
+        return wrong(f"no kind of graph is called {kind!r}; known: {', '.join(KINDS)}")
     if not files:
-        return _wrong("no FILE to import is named")
+        return wrong("no FILE to import is named")
     from retrieval.graph.store.catalog import SHIPPED, ImportRequest, build_graph, check_name
     from server.evidence.encoders import load_graph_encoder
 
@@ -81,17 +81,12 @@ def import_files(
     name = name or kind
     check_name(name)
     if name == SHIPPED:
-        return _wrong(f"{SHIPPED!r} is the graph that comes with the program; choose another name")
+        return wrong(f"{SHIPPED!r} is the graph that comes with the program; choose another name")
     order = ImportRequest(kind=kind, files=tuple(files), name=name, release=release)
     with _progress_status(name) as report_progress:
         built = build_graph(_root(data, settings), order, load_graph_encoder(settings, encoder), report_progress)
     _say(name, built)
     return 0
-
-
-def _wrong(reason: str) -> int:
-    print(f"arrowhead: {reason}", file=sys.stderr)
-    return 2
 
 
 def _say(name: str, built: BuildResult) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,12 @@ def verbs(help_text: str) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+def wrong(reason: str) -> int:
+    """Say what is wrong with a command, and return its exit status."""
+    print(f"arrowhead: {reason}", file=sys.stderr)
+    return 2
 
 
 class SettingFlag(NamedTuple):

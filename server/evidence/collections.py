@@ -8,7 +8,7 @@ import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from models.encoders.base import Encoder, PassageText
 from retrieval.corpus.ingest.sample import NOTES_FILE, read_notes
@@ -28,8 +28,8 @@ _TEXTS: Final = 64
 class Collection:
     """Describe one collection; ``articles`` or ``tokens`` is what there is to read, 0 where it is not known.
 
-    ``reader``: of its files, "" for that which each file needs; ``into_gateway``: whether they go into the gateway's
-    store and not into a namespace of the collection's name.
+    ``into``: the gateway's store, a namespace or a graph, both of the collection's name. ``reader``: the kind of its
+    files there, "" for that which each file needs. ``download``: the one file that the server can fetch by itself.
     """
 
     name: str
@@ -42,7 +42,8 @@ class Collection:
     articles: int = 0
     tokens: int = 0
     reader: str = ""
-    into_gateway: bool = False
+    into: Literal["namespace", "gateway", "graph"] = "namespace"
+    download: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ async def permissions(request: Request) -> Response:
         "object": "permissions",
         "key_id": principal.key_id,
         "needs_key": services.key_lookup.requires_key,
-        "methods": [served.name for served in services.models(principal)],
+        "methods": list(dict.fromkeys(served.name for served in services.models(principal))),
         "egress": policy.ceiling(principal.key_id),
         "may_change_namespaces": changes_allowed(services) and principal.may_change,
         "may_administer": principal.may_administer,

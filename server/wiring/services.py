@@ -45,6 +45,8 @@ from server.state.responses import StoredResponses
 from server.state.reviews import StoredReviews
 from server.traces import TraceStore
 from server.types import id_of_digest
+from server.wiring import collection_imports
+from server.wiring.collection_imports import CollectionImports
 from server.wiring.namespaces import uses_card
 from server.wiring.retrieval import preload, records_of
 
@@ -125,7 +127,8 @@ class Services:
         self.files = StoredFiles(self._records, components.retrieval.uploads.max_bytes)
         namespaces, uploads = components.retrieval.namespaces, components.retrieval.uploads
         self.vector_stores = VectorStores(self._records, self.files, namespaces, uploads)
-        work = {JOB_KIND: self.vector_stores.perform}
+        self.collections = CollectionImports(self.settings, namespaces, components.egress)
+        work = {JOB_KIND: self.vector_stores.perform, collection_imports.KIND: self.collections.perform}
         self.changes = CorpusChanges(namespaces, ReadOptions(), components.egress, work)
         self.folders = _folder_follower(components)
         self.key_lookup = components.key_lookup or _keys_of(components.settings)

@@ -64,6 +64,14 @@ def test_what_ships_treats_a_newcomers_first_question(shipped: Any, page: Any) -
     assert "Methotrexate" in turn.inner_text()
 
 
+@pytest.mark.parametrize(("place", "said"), [(1, "Protamine"), (2, "APOE"), (3, "Cladribine"), (4, "FLT3")])
+def test_each_example_of_the_start_page_is_answered(shipped: Any, page: Any, place: int, said: str) -> None:
+    """By what its source says, and not by what stands near its words elsewhere."""
+    begin(page, shipped.url)
+    page.get_by_role("button", name=TEXTS[f"example.auto.{place}"]).click()
+    assert said.casefold() in ended(page).locator(".answer").inner_text().casefold()
+
+
 def test_one_source_alone_is_asked_by_its_method(shipped: Any, page: Any) -> None:
     """The examples are those that it answers; pressed again, all are asked."""
     begin(page, shipped.url)
@@ -110,3 +118,18 @@ def test_what_was_chosen_to_be_stricter_stays_so(shipped: Any, page: Any) -> Non
     switch(page, "kg-rag")
     _, body = ask(page, QUESTION)
     assert body["arrowhead"]["grounded"] == "strict"
+
+
+def test_examples_about_the_notes_are_there_as_long_as_these_are_searched(scripted: Any, page: Any) -> None:
+    """A document of one's own takes the notes out of the search, and then their examples would find nothing."""
+    listed: list[dict[str, Any]] = [{"name": "notes", "sample": True, "documents": 98}, {"name": "own", "documents": 0}]
+    page.route("**/v1/namespaces", lambda route: route.fulfill(json={"object": "list", "data": listed}))
+    begin(page, scripted.url)
+    page.wait_for_timeout(300)
+    assert page.locator(".example", has_text=TEXTS["example.medrag.1"]).count() == 1
+    listed[1]["documents"] = 1
+
+    page.reload()
+
+    page.locator(".example", has_text=TEXTS["example.auto.2"]).wait_for()
+    page.locator(".example", has_text=TEXTS["example.medrag.1"]).wait_for(state="detached")

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import page_screens
 import pytest
 import server_process
 
@@ -17,18 +18,6 @@ from server.web.files import TEXTS as TEXTS_FILE
 STATIC = server_process.ROOT / "server/web/static"
 TEXTS = json.loads((STATIC / "en.json").read_text(encoding="utf-8"))
 SCREENS = ("", "literature", "articles", "library", "status")
-FILL = """async (number) => {
-  const open = indexedDB.open("arrowhead", 1);
-  const db = await new Promise((resolve) => { open.onsuccess = () => resolve(open.result); });
-  const transaction = db.transaction(["chats", "turns"], "readwrite");
-  transaction.objectStore("chats").put({ id: "long", title: "long", created: 1, updated: 2, model: "scripted" });
-  for (let place = 0; place < number; place += 1) {
-    transaction.objectStore("turns").put({ chat: "long", place, question: `Question ${place}`, model: "scripted",
-      method: "direct", options: {}, created: 1, state: "done", content: `**Answer** ${place}`.repeat(20), thinking: "",
-      steps: [], references: [], told: null, trace: null, error: null, seconds: 1 });
-  }
-  await new Promise((resolve) => { transaction.oncomplete = resolve; });
-}"""
 
 
 def test_all_words_are_in_the_catalogue_and_all_of_the_catalogue_is_used() -> None:
@@ -92,7 +81,7 @@ def test_a_chat_of_two_thousand_turns_opens_at_once(scripted: Any, page: Any) ->
     """The last turns are shown, earlier ones on request; none is lost."""
     page.goto(scripted.url)
     page.wait_for_selector(".empty")
-    page.evaluate(FILL, 2000)
+    page.evaluate(page_screens.LONG_CHAT, 2000)
     began = page.evaluate("performance.now()")
     page.evaluate("location.hash = '#/chat/long'")
     page.locator(".turn h2", has_text="Question 1999").wait_for()

@@ -23,6 +23,20 @@ BEYOND: Final = """[...document.querySelectorAll("body, body *")].filter((node) 
   return node.clientWidth > 1 && node.scrollWidth > node.clientWidth + 1 && overflowX !== "visible" &&
     textOverflow !== "ellipsis" && !node.matches(free);
 }).map((node) => `${node.tagName} ${node.className}`)"""
+# Keeps a chat "long" of as many turns as are asked for.
+LONG_CHAT: Final = """async (number) => {
+  const open = indexedDB.open("arrowhead", 1);
+  const db = await new Promise((resolve) => { open.onsuccess = () => resolve(open.result); });
+  const transaction = db.transaction(["chats", "turns"], "readwrite");
+  transaction.objectStore("chats").put({ id: "long", title: "long", created: 1, updated: 2, model: "scripted" });
+  for (let place = 0; place < number; place += 1) {
+    transaction.objectStore("turns").put({ chat: "long", place, question: `Question ${place}`, model: "scripted",
+      method: "direct", options: {}, created: 1, state: "done", content: `**Answer** ${place}`.repeat(20), thinking: "",
+      steps: [], references: [], told: null, trace: null, error: null, seconds: 1 });
+  }
+  await new Promise((resolve) => { transaction.oncomplete = resolve; });
+}"""
+
 # A browser prints it on one page.
 PRINTED: Final = (
     "<title>Notes on diuretics</title><style>body { font: 15px/1.5 serif } h2 { font-family: sans-serif }</style>"
@@ -193,6 +207,11 @@ def status(page: Any, url: str) -> None:
     page.locator(".status-card").nth(4).wait_for()
 
 
+def corpora(page: Any, url: str) -> None:
+    page.goto(f"{url}/#/corpora")
+    page.locator(".status-card").nth(5).wait_for()
+
+
 def admin(page: Any, url: str) -> None:
     page.goto(f"{url}/#/admin")
     page.locator(".cards .card").nth(3).wait_for()
@@ -202,6 +221,6 @@ SCREENS: Final[Mapping[str, Callable[[Any, str], None]]] = {
     one.__name__: one
     for one in (
         *(chat, answer, graph, keywords, review, evidence, source, articles, documents, add, search, counts, reader),
-        *(article, status, admin, unread),
+        *(article, status, admin, unread, corpora),
     )
 }

@@ -63,6 +63,14 @@ _BIB: Final = re.compile(r"\s*@[A-Za-z]+\s*\{[^\s,{}=]+,\s*[A-Za-z_-]+\s*=")
 _PDF: Final = b"%PDF-"
 _PDF_WITHIN: Final = 1024
 _ZIP: Final = b"PK\x03\x04"
+_PICTURE: Final = "is a picture: save it as a PDF, whose characters are recognised on request (OCR)"
+# How files begin that people have beside those that are read, with the remedy.
+_OTHERS: Final = (
+    (b"\xd0\xcf\x11\xe0", "is of an Office before 2007: save it as .docx, .pptx or .xlsx"),
+    (b"\x89PNG", _PICTURE),
+    (b"\xff\xd8\xff", _PICTURE),
+    (b"II*\0", _PICTURE),
+)
 
 
 def guess_kind(path: Path) -> str:
@@ -84,6 +92,8 @@ def guess_kind(path: Path) -> str:
             raise _refusal(path, "a damaged zip file, or one of another program: save it as PDF, Word or Excel")
         if _PDF in head[:_PDF_WITHIN]:
             return "pdf"
+        if remedy := next((remedy for begin, remedy in _OTHERS if head.startswith(begin)), ""):
+            raise DocumentUnreadable(f"{path}: the file {remedy}")
         if path.suffix.lower() == ".pdf":
             raise DocumentUnreadable(f"{path}: is called a PDF and is none; name the reader if it is something else")
         if is_tar(source):

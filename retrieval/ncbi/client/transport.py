@@ -8,12 +8,13 @@ question and the key. Knows nothing of calls, retries or caches.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 import httpx
 
@@ -173,6 +174,27 @@ class HttpSender:
         except (httpx.TransportError, httpx.StreamError) as error:
             raise NcbiUnavailable("the connection to NCBI broke") from error
 
+    async def save(self, url: str, path: Path, watch: Callable[[int, int], None]) -> None:
+        """Write what an address sends into a file, whatever its size, behind what a call that broke off left there.
+
+        ``watch`` is told the bytes that are there and all, and may raise.
+
+        Raises:
+            NcbiUnavailable: NCBI cannot be reached, sends something else, or the connection broke.
+            OSError: the file cannot be written.
+        """
+        timeout = httpx.Timeout(self._limits.timeout_s, connect=self._limits.connect_timeout_s).as_dict()
+        headers = {"accept-encoding": "identity", "user-agent": "arrowhead"}
+        transport = await self._opened()
+        with path.open("ab") as file:
+            headers["range"] = f"bytes={file.tell()}-"
+            try:
+                request = httpx.Request("GET", url, headers=headers, extensions={"timeout": timeout})
+                response = await transport.handle_async_request(request)
+                await _append(response, file, watch)
+            except (httpx.TransportError, httpx.StreamError) as error:
+                raise NcbiUnavailable("the connection to NCBI broke; the same again goes on from there") from error
+
     async def close(self) -> None:
         transport, self._transport = self._transport, None
         if transport is not None:
@@ -197,6 +219,22 @@ async def _round_trip(transport: httpx.AsyncBaseTransport, request: httpx.Reques
         await response.aclose()
     headers = response.headers
     return HttpReply(response.status_code, headers.get("content-type", ""), headers.get("retry-after", ""), body)
+
+
+async def _append(response: httpx.Response, file: BinaryIO, watch: Callable[[int, int], None]) -> None:
+    try:
+        if response.status_code == 416 and file.tell():  # all of it is there
+            return
+        if response.status_code not in (200, 206):
+            raise NcbiUnavailable(f"NCBI sent {response.status_code} in place of the file")
+        if response.status_code == 200:
+            file.truncate(0)
+        total = os.fstat(file.fileno()).st_size + int(response.headers.get("content-length", 0))
+        async for chunk in response.aiter_raw():
+            await asyncio.to_thread(file.write, chunk)
+            watch(file.tell(), total)
+    finally:
+        await response.aclose()
 
 
 async def _read(response: httpx.Response, cap: int) -> bytes:

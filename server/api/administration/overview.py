@@ -21,6 +21,7 @@ from server.api.declarations import Reply, errors
 from server.auth.authentication import OPERATOR, require_administration
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.errors import JOB_UNKNOWN, RequestError
+from server.evidence.collections import collections
 from server.jobs.queue import JobStatus
 from server.settings.loading import audit_path, gateway_dir, graphs_dir, models_dir, namespaces_dir
 from server.settings.schema import Settings
@@ -110,7 +111,8 @@ def hosts(of: Settings, site: NcbiSite) -> list[tuple[str, str]]:
     if of.egress.mode != "off":
         service = of.egress.service_host
         addresses = (site.eutils_url, site.blast_url)
-        found += [(service, "egress")] if service else [(_host(url), "ncbi") for url in addresses]
+        fetched = (one.download for one in collections() if one.download)
+        found += [(service, "egress")] if service else [(_host(url), "ncbi") for url in (*addresses, *fetched)]
     of_services = (
         (of.graph.spoke_url, "graph"),
         (of.model.url, "model"),

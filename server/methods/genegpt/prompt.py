@@ -293,10 +293,11 @@ def as_trained(question: str) -> ParsedQuestion:
         is_read = not named or _of_disease(words)
         return ParsedQuestion(text, unread=() if is_read else _unread(words), num_questions=max(1, num_questions))
     subject = named[0]
-    if re.search(rf"[\w./-]{re.escape(subject)}|{re.escape(subject)}(?:[/-]|\.\w)", text) or _of_disease(words):
+    said = _SAID_OF_SNPS if _RS.fullmatch(subject) else _SAID
+    is_of_disease = said is _SAID and _of_disease(words)
+    if is_of_disease or re.search(rf"[\w./-]{re.escape(subject)}|{re.escape(subject)}(?:[/-]|\.\w)", text):
         # A part of a name, or the abbreviation of a disease.
         return ParsedQuestion(text)
-    said = _SAID_OF_SNPS if _RS.fullmatch(subject) else _SAID
     for relation, needed, further in said:
         rest = words - needed - further - _FILLING - _ORGANISMS.keys()
         if not rest and words & needed and not _asks_otherwise(relation, words):

@@ -1,11 +1,11 @@
 // The administrator's screen: keys, what may leave, jobs of all keys, storage and models.
 
 import { get, post, send } from "./api.js";
-import { button, bytes, count, day, dialog, foreign, h, moment, plain, toast } from "./dom.js";
+import { button, bytes, count, day, dialog, foreign, h, moment, plain, scrolled, toast } from "./dom.js";
 import { session } from "./keys.js";
 import { newKey } from "./setup.js";
 import { card } from "./status.js";
-import { has, t, tn } from "./texts.js";
+import { has, t, tn, whatLeft } from "./texts.js";
 
 const EVERY_MS = 10_000;
 const KEYS = "/v1/admin/keys";
@@ -29,7 +29,7 @@ class Administration {
     this.cards = h("div", { class: "cards" });
     this.problem = h("p", { class: "error-text", role: "alert" });
     this.names = new Map();
-    main.replaceChildren(h("div", { class: "page" }, h("h1", {}, t("nav.admin")), this.problem, this.keys, this.cards));
+    main.replaceChildren(h("div", { class: "page" }, h("div", { class: "card-head" }, h("h1", {}, t("nav.admin")), h("a", { href: "#/corpora" }, t("corpora.title"))), this.problem, this.keys, this.cards));
   }
 
   async load() {
@@ -75,7 +75,7 @@ class Administration {
     const columns = ["name", "may", "ends", "left"].map((name) => h("th", { scope: "col" }, t(`admin.keys.${name}`)));
     const table = h("table", {}, h("thead", {}, h("tr", {}, columns, h("th", { scope: "col" }, h("span", { class: "unseen" }, t("admin.keys.do"))))), h("tbody", {}, active.map((one) => this.row(one))));
     const past = ended.length ? h("details", {}, h("summary", { class: "muted small" }, tn("admin.keys.ended", ended.length)), h("ul", { class: "muted small" }, ended.map((one) => h("li", {}, foreign(`${one.name} (${one.id})`))))) : null;
-    return [head, h("p", { class: "muted small" }, t("admin.keys.about")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.label") }, table), past].filter(Boolean);
+    return [head, h("p", { class: "muted small" }, t("admin.keys.about")), scrolled(t("table.label"), table), past].filter(Boolean);
   }
 
   row(key) {
@@ -88,8 +88,7 @@ class Administration {
           button(t("admin.key.change"), { kind: "quiet", onclick: () => this.edit(key), ...label(t("admin.key.change")) }),
           own ? null : button(t("admin.key.revoke"), { kind: "quiet", onclick: () => this.revoke(key), ...label(t("admin.key.revoke")) }),
         ];
-    const left = key.left === "no data left this machine" ? t("left.nothing") : foreign(key.left);
-    return h("tr", {}, name, h("td", {}, limitsOf(key)), h("td", {}, key.expires ? day(Date.parse(key.expires)) : t("admin.key.never")), h("td", {}, left), h("td", {}, h("div", { class: "row" }, act)));
+    return h("tr", {}, name, h("td", {}, limitsOf(key)), h("td", {}, key.expires ? day(Date.parse(key.expires)) : t("admin.key.never")), h("td", {}, foreign(whatLeft(key.left))), h("td", {}, h("div", { class: "row" }, act)));
   }
 
   /** Opens the form of a key, of a new one where it is null. */
@@ -127,7 +126,6 @@ class Administration {
 
   overviewCards({ egress, queue, jobs, storage, free_bytes: free, namespaces, models }) {
     const hosts = egress.hosts.map((one) => [t(`admin.host.${one.for}`), foreign(one.host)]);
-    const left = egress.left === "no data left this machine" ? t("left.nothing") : foreign(egress.left);
     return [
       card(
         t("admin.egress"),
@@ -136,7 +134,7 @@ class Administration {
           [t("status.mode"), t(`egress.${egress.mode}.about`)],
           egress.mode === "off" ? null : [t("status.allows"), foreign(egress.allows.join(", "))],
           ...(hosts.length ? hosts : [[t("admin.hosts"), t("admin.hosts.none")]]),
-          session.permissions.needs_key ? null : [t("admin.keys.left"), left],
+          session.permissions.needs_key ? null : [t("admin.keys.left"), foreign(whatLeft(egress.left))],
         ],
         t("admin.egress.about"),
       ),

@@ -1,7 +1,7 @@
 // One turn of a chat: the question, the steps while it works, the answer with its citations, and what it rests on.
 
 import { render } from "./api.js";
-import { button, count, foreign, h, icon, plain, seconds, setRendered, webAddress } from "./dom.js";
+import { button, count, foreign, h, icon, plain, scrolled, seconds, setRendered, webAddress } from "./dom.js";
 import { showDetails, showSideBySide, whereOf } from "./details.js";
 import { isRetracted } from "./evidence.js";
 import { copyMenu, exportMenu } from "./export.js";
@@ -110,7 +110,7 @@ export class AnswerView {
     putCitations(this.content, (number) => numbers.has(number) && this.cite(numbers.get(number)));
     for (const link of this.content.querySelectorAll("a")) if (!webAddress(link.getAttribute("href"))) link.replaceWith(...link.childNodes);
     for (const table of this.content.querySelectorAll("table")) {
-      const box = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.label") });
+      const box = scrolled(t("table.label"));
       table.replaceWith(box);
       box.append(table);
     }

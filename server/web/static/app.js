@@ -17,12 +17,13 @@ const SCREENS = new Map([
   ["literature", () => import("./literature.js")],
   ["articles", () => import("./articles.js")],
   ["library", () => import("./library.js")],
+  ["corpora", () => import("./corpora.js")],
   ["reader", () => import("./reader.js")],
   ["status", () => import("./status.js")],
   ["admin", () => import("./admin.js")],
 ]);
 // Screens that the header has under another one.
-const PART_OF = new Map([["reader", "library"], ["articles", "literature"]]);
+const PART_OF = new Map([["reader", "library"], ["corpora", "library"], ["articles", "literature"]]);
 const IN_HEADER = ["chat", "literature", "library", "status"];
 let leave = null;
 let turn = 0;

@@ -1,6 +1,7 @@
 // The chat: its history, its turns, and one question after the other.
 
 import { AnswerView } from "./answer.js";
+import { get } from "./api.js";
 import { Composer, ableModel, commonOptions, examples } from "./composer.js";
 import { announce, button, dialog, foreign, h, icon, toast } from "./dom.js";
 import { insteadOf } from "./instead.js";
@@ -15,6 +16,8 @@ const SHOWN = 20;
 // Earlier turns that go with a question.
 const REMEMBERED = 10;
 const CHATS_SHOWN = 60;
+// Methods whose examples the sample's notes answer.
+const OF_NOTES = ["medrag", "i-medrag", "weiseeule"];
 
 // A reload would forget a key that is held in memory.
 const showAgain = () => window.dispatchEvent(new HashChangeEvent("hashchange"));
@@ -205,8 +208,17 @@ class ChatScreen {
     const needs = model && has(`needs.${model.method}`) ? [t(`needs.${model.method}`), " ", h("a", { href: "#/library" }, t("nav.library")), "."] : [];
     this.start.replaceChildren(
       h("p", { class: "asked muted small", role: "status" }, composer.about, " ", needs),
-      questions.length ? h("div", { class: "examples" }, h("h2", { class: "label" }, t("chat.try")), questions.map((question) => h("button", { type: "button", class: "example", onclick: () => this.ask(question) }, h("span", {}, question), icon("right")))) : "",
+      questions.length ? h("div", { class: "examples" }, h("h2", { class: "label" }, t("chat.try")), questions.map((question) => h("button", { type: "button", class: "example", "data-notes": OF_NOTES.some((method) => examples({ method }).includes(question)) || null, onclick: () => this.ask(question) }, h("span", {}, question), icon("right")))) : "",
     );
+    this.dropExamples();
+  }
+
+  /** Takes the examples about the sample's notes away where these are not searched. */
+  async dropExamples() {
+    const { data } = await get("/v1/namespaces").catch(() => ({ data: [{ sample: true }] }));
+    if (data.some((one) => one.sample) && !data.some((one) => !one.sample && one.documents)) return;
+    for (const node of this.start.querySelectorAll("[data-notes]")) node.remove();
+    if (!this.start.querySelector(".example")) this.start.querySelector(".examples")?.remove();
   }
 
   /** Asks a question, of whom is chosen, or of `model` with `options`. */

@@ -1,6 +1,6 @@
 // How an answer was made: the transcript, the calls, the graph, what left the machine, and how to ask again.
 
-import { button, dialog, foreign, h, moment, outside, plain, save, seconds, tabs } from "./dom.js";
+import { button, dialog, foreign, h, moment, outside, plain, save, scrolled, seconds, tabs } from "./dom.js";
 import { graphOf, graphView } from "./graph.js";
 import { mismatchesOf, verdictOf } from "./sources.js";
 import { bare, labelledSentences, leftOf, readFor } from "./support.js";
@@ -123,9 +123,8 @@ function comparedHit(one, number) {
 
 /** Returns a table that scrolls by itself. */
 export function table(heads, rows, properties = {}) {
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.label") },
+  return scrolled(
+    t("table.label"),
     h("table", properties, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows)),
   );
 }

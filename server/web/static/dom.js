@@ -105,6 +105,16 @@ export function button(label, { icon: name, bare = false, kind = "", ...rest } =
   return h("button", { type: "button", class: `button ${kind} ${bare ? "bare" : ""}`.trim(), ...more, ...rest }, name ? icon(name) : null, bare ? null : h("span", {}, label));
 }
 
+/** Returns a frame that scrolls by itself, also by keyboard. */
+export function scrolled(label, ...children) {
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, children);
+}
+
+/** Returns why something cannot be shown. */
+export function problem(error) {
+  return h("div", { class: "problem", role: "alert" }, icon("warn"), h("p", {}, foreign(error.message)));
+}
+
 /** Tells screen readers, once. */
 export function announce(text) {
   document.getElementById("live").textContent = text;

@@ -1,9 +1,9 @@
 // Fills a namespace from PubMed, and shows the jobs that change it: how far they are, and how they ended.
 
 import { get, post, send } from "./api.js";
-import { announce, button, count, foreign, h, icon, plain, seconds, toast } from "./dom.js";
+import { announce, button, bytes, count, foreign, h, icon, plain, seconds, toast } from "./dom.js";
 import { session } from "./keys.js";
-import { t, tn } from "./texts.js";
+import { t, tn, whatLeft } from "./texts.js";
 import { ENDED, leftOf } from "./work.js";
 
 const EVERY_MS = 1000;
@@ -160,7 +160,7 @@ export class JobItem {
     const share = shareOf(told);
     if (share === null) this.bar.removeAttribute("value");
     else this.bar.value = share;
-    const words = kind?.startsWith("review") ? ofReview(told) : ofDocuments(told);
+    const words = kind?.startsWith("review") ? ofReview(told) : told.phase ? ofCollection(told) : ofDocuments(told);
     this.text.textContent = cancelling ? t("add.cancelling") : state === "queued" ? t("add.queued") : words.filter(Boolean).join(" · ");
   }
 
@@ -182,15 +182,15 @@ export class JobItem {
     }
     const sums = sumsOf(result || {});
     const parts = [
-      tn("add.added", sums.added),
+      result?.entries === undefined ? tn("add.added", sums.added) : tn("corpora.entries", result.entries),
       ...["changed", "unchanged", "known", "full_texts", "missing", "passed"].map((name) => (sums[name] ? tn(`add.${name}`, sums[name]) : "")),
     ];
     const notes = sums.notes.length ? ` – ${sums.notes.join("; ")}` : "";
     const cancelled = state === "cancelled" ? `${t("add.cancelled")}${result ? ": " : ""}` : "";
-    const whole = sums.added || sums.changed || sums.unchanged || sums.known;
+    const whole = result?.entries || sums.added || sums.changed || sums.unchanged || sums.known;
     this.text.replaceChildren(icon(whole && !cancelled ? "check" : "warn"), ` ${cancelled}`, result || !cancelled ? parts.filter(Boolean).join(", ") : "", foreign(notes));
     const left = result?.left || progress?.left;
-    if (left) this.node.append(h("span", { class: "muted small" }, left === "no data left this machine" ? t("left.nothing") : plain(left)));
+    if (left) this.node.append(h("span", { class: "muted small" }, plain(whatLeft(left))));
   }
 
   fail(text) {
@@ -218,6 +218,13 @@ function ofDocuments(told) {
     told.documents_per_s ? t("add.rate", { n: count(told.documents_per_s) }) : "",
     arrived < expected && left != null ? leftOf(left) : reading ? t("add.least", { left: leftOf(waiting / rate) }) : "",
   ];
+}
+
+/** Returns how far a collection is: bytes of its files, or rows of what is made of them. */
+function ofCollection({ phase, done, total, per_s: rate, remaining_s: left }) {
+  const inBytes = ["fetching", "checking", "reading"].includes(phase);
+  const written = inBytes ? bytes : count;
+  return [t(`corpora.phase.${phase === "fetching" ? phase : ["checking", "reading", "nodes", "edges"].includes(phase) ? "reading" : "writing"}`), total ? t("corpora.done", { n: written(done), of: written(total) }) : written(done), rate ? t("add.speed", { n: written(Math.round(rate)) }) : "", left != null ? leftOf(left) : ""];
 }
 
 function ofReview({ phase, done, total, per_s: rate, seconds: past = 0, remaining_s: left }) {

@@ -1,6 +1,6 @@
 // What KG-RAG read for an answer: a small picture of nodes and edges, and the same as a table.
 
-import { foreign, h, literally, outside, plain, s } from "./dom.js";
+import { foreign, h, literally, outside, plain, s, scrolled } from "./dom.js";
 import { lists } from "./evidence.js";
 import { t, tn } from "./texts.js";
 
@@ -43,7 +43,7 @@ export function graphView(turn) {
     { class: "graph" },
     h("p", { class: "muted" }, t("graph.about", { nodes: graph.nodes.length, edges: graph.edges.length })),
     picture(graph),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("graph.table") }, tableOf(graph)),
+    scrolled(t("graph.table"), tableOf(graph)),
   );
 }
 

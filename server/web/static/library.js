@@ -2,7 +2,7 @@
 
 import { get, post, send } from "./api.js";
 import { Documents } from "./documents.js";
-import { button, bytes, count, dialog, foreign, h, icon, moment, plain, tabs, toast } from "./dom.js";
+import { button, bytes, count, dialog, foreign, h, icon, moment, plain, problem, tabs, toast } from "./dom.js";
 import { Fetching, JobItem, follow } from "./fetching.js";
 import { session } from "./keys.js";
 import { searchView } from "./search.js";
@@ -56,8 +56,9 @@ class Library {
     );
     const make = button(t("library.create"), { icon: "plus", onclick: () => this.create() });
     const restore = button(t("library.sample.restore"), { icon: "retry", kind: "quiet", onclick: () => this.restoreSample() });
+    const more = session.permissions.may_administer ? h("a", { href: "#/corpora", class: "button quiet" }, icon("list"), h("span", {}, t("corpora.title"))) : null;
     const hasSample = this.namespaces.some((one) => one.sample || one.name === SAMPLE);
-    this.list.replaceChildren(h("div", { class: "names-head" }, h("h1", {}, t("nav.library"))), ...items, ...(this.mayChange ? [make, ...(hasSample ? [] : [restore])] : []));
+    this.list.replaceChildren(h("div", { class: "names-head" }, h("h1", {}, t("nav.library"))), ...items, ...(this.mayChange ? [make, ...(hasSample ? [] : [restore])] : []), more ?? "");
   }
 
   async restoreSample() {
@@ -237,7 +238,7 @@ function factsOf(namespace) {
   if (namespace.sample) return [h("p", {}, t("library.sample.about"))];
   const { storage = {}, follows } = namespace;
   const parts = Object.fromEntries(Object.entries(storage).map(([name, size]) => [name, bytes(size)]));
-  const facts = [tn("library.documents", namespace.documents || 0), tn("library.passages", namespace.passages || 0), namespace.encoder].filter(Boolean).join(" · ");
+  const facts = [tn("library.documents", namespace.documents || 0), tn("library.passages", namespace.passages || 0)].join(" · ");
   return [h("p", {}, facts), h("p", {}, t("library.storage", { all: bytes(namespace.bytes || 0), ...parts })), ...(follows ? followLines(follows) : [])];
 }
 
@@ -245,8 +246,4 @@ function followLines({ folder, files, waiting, checked, problem }) {
   const facts = [tn("follow.files", files), waiting ? tn("follow.waiting", waiting) : "", checked ? t("follow.checked", { time: moment(checked * 1000) }) : ""];
   const fault = problem ? h("p", { class: "error-text" }, icon("warn"), " ", foreign(t("follow.problem", { problem: plain(problem) }))) : null;
   return [h("p", {}, t("follow.about"), " ", foreign(folder, "code"), " ", facts.filter(Boolean).join(" · ")), ...(fault ? [fault] : [])];
-}
-
-function problem(error) {
-  return h("div", { class: "problem", role: "alert" }, icon("warn"), h("p", {}, foreign(error.message)));
 }

@@ -3,7 +3,7 @@
 
 import { AnswerView } from "./answer.js";
 import { get, post, send } from "./api.js";
-import { announce, button, count, day, dialog, foreign, h, icon, moment, plain, save, toast } from "./dom.js";
+import { announce, button, count, day, dialog, foreign, h, icon, moment, plain, problem, save, toast } from "./dom.js";
 import { isAble } from "./composer.js";
 import { JobItem, follow } from "./fetching.js";
 import { modelOf, session } from "./keys.js";
@@ -109,7 +109,7 @@ class Literature {
     try {
       await this.showReview(await get(`/v1/reviews/${encodeURIComponent(id)}`));
     } catch (error) {
-      this.out.replaceChildren(h("div", { class: "problem", role: "alert" }, icon("warn"), foreign(error.message, "p")));
+      this.out.replaceChildren(problem(error));
       return;
     }
     this.takeProtocol();

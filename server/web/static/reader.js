@@ -2,7 +2,7 @@
 
 import { get, send } from "./api.js";
 import { isAble } from "./composer.js";
-import { announce, button, count, foreign, h, icon, outside, plain } from "./dom.js";
+import { announce, button, count, foreign, h, icon, outside, plain, problem } from "./dom.js";
 import { modelOf } from "./keys.js";
 import { t, titleOf, tn } from "./texts.js";
 
@@ -58,7 +58,7 @@ class Reader {
     try {
       this.document = await get(this.address);
     } catch (error) {
-      this.body.replaceChildren(h("div", { class: "problem", role: "alert" }, icon("warn"), h("p", {}, foreign(error.message))));
+      this.body.replaceChildren(problem(error));
       return;
     }
     const one = this.document;
@@ -111,7 +111,7 @@ class Reader {
       announce(t("reader.page", { n: this.page, of: this.pages }));
       this.body.querySelector(".word.marked")?.scrollIntoView({ block: "center" });
     } catch (error) {
-      this.body.replaceChildren(h("div", { class: "problem", role: "alert" }, icon("warn"), h("p", {}, foreign(error.message))));
+      this.body.replaceChildren(problem(error));
     }
     this.body.removeAttribute("aria-busy");
   }

@@ -1,6 +1,6 @@
 // The table of evidence of a review: sorted by a column, with columns that its reader adds, and exclusions by hand.
 
-import { button, dialog, foreign, h, icon, outside, plain } from "./dom.js";
+import { button, dialog, foreign, h, icon, outside, plain, scrolled } from "./dom.js";
 import { t } from "./texts.js";
 
 const FIXED = ["number", "title", "level"];
@@ -44,7 +44,7 @@ export function evidenceTable(review, acts) {
     "section",
     { class: "form" },
     h("div", { class: "row" }, h("h2", {}, t("evidence.title")), h("span", { class: "grow" }), hasQuotes ? h("label", { class: "check" }, quotes, h("span", {}, t("evidence.quotes"))) : null, button(t("column.add"), { icon: "plus", onclick: () => askColumn(acts) })),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("evidence.title") }, table),
+    scrolled(t("evidence.title"), table),
   );
 }
 

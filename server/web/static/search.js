@@ -2,7 +2,7 @@
 // server counts them.
 
 import { post } from "./api.js";
-import { button, foreign, h, icon, outside, plain } from "./dom.js";
+import { button, foreign, h, icon, outside, plain, scrolled } from "./dom.js";
 import { t } from "./texts.js";
 
 const RETRIEVERS = ["hybrid", "dense", "bm25", "pes2"];
@@ -30,7 +30,7 @@ class Search {
       event.preventDefault();
       this.query = this.field.value.trim();
       this.words = [];
-      this.run();
+      if (this.query) this.run();
     });
     const marks = namespace.keywords ? h("p", { class: "muted small", id: "search-marks" }, t("search.marks")) : null;
     this.node = h("div", { class: "form" }, form, marks, this.keywords, this.columns, this.counts);
@@ -119,9 +119,8 @@ function countTable(hits, words, fixed) {
   const rows = hits.map((hit) => ({ hit, rank: rank(hit) }));
   rows.sort((a, b) => b.rank[0] - a.rank[0] || b.rank[1] - a.rank[1] || b.rank[2] - a.rank[2]);
   const heads = words.map((word) => h("th", { scope: "col" }, fixed.has(word) ? icon("check") : null, foreign(word)));
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": t("search.counts") },
+  return scrolled(
+    t("search.counts"),
     h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("search.passage")), heads)), h("tbody", {}, rows.map(({ hit }) => h("tr", {}, h("td", {}, foreign(hit.title || hit.document_id)), hit.counts.map((number) => h("td", { class: number ? "number-cell some" : "number-cell" }, String(number))))))),
   );
 }

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { bytes, count, foreign, h, icon, moment, outside } from "./dom.js";
 import { loadReady, session } from "./keys.js";
-import { t, titleOf } from "./texts.js";
+import { t, titleOf, whatLeft } from "./texts.js";
 import { languageChoice, themeButton } from "./theme.js";
 
 const EVERY_MS = 5000;
@@ -67,7 +67,7 @@ function all({ version, namespaces, status }) {
       [h("span", { class: ready.egress === "off" ? "badge good" : "badge warn" }, t(`egress.${ready.egress || mine.egress}`))],
       [
         [t("status.mode"), t(`egress.${ready.egress || mine.egress}.about`)],
-        [t("status.left"), ready.left === "no data left this machine" ? t("left.nothing") : foreign(ready.left || "–")],
+        [t("status.left"), foreign(whatLeft(ready.left))],
         ready.egress === "off" ? null : [t("status.allows"), foreign((ready.egress_allows || []).join(", "))],
         [t("status.audit"), status ? auditText(status.audit) : "–"],
       ],
@@ -78,7 +78,7 @@ function all({ version, namespaces, status }) {
       [],
       [
         [t("status.key_id"), mine.needs_key ? foreign(mine.key_id || "–", "code") : t("status.no_key")],
-        [t("status.methods"), foreign(mine.methods.join(", "))],
+        [t("status.methods"), mine.methods.map((one) => t(`method.${one}`)).join(", ")],
         [t("status.may_change"), mine.may_change_namespaces ? t("yes") : t("no")],
       ],
     ),

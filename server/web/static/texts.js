@@ -28,6 +28,11 @@ export function tn(key, number, values = {}) {
   return t(`${key}.${form}`, { n: new Intl.NumberFormat(lang).format(number), ...values });
 }
 
+/** Returns what left, in words. */
+export function whatLeft(told) {
+  return told === "no data left this machine" ? t("left.nothing") : told || "–";
+}
+
 /** Returns how people call a collection. */
 export function titleOf({ name, title, sample }) {
   return sample ? t("library.sample") : title || name;

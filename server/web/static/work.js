@@ -12,7 +12,7 @@ const SHOWN = 20;
 const LOOKED = "arrowhead-looked";
 export const ENDED = ["done", "failed", "cancelled"];
 // Where what became of a job is shown; a namespace by its name.
-const PLACES = { review: "literature", review_columns: "literature" };
+const PLACES = { review: "literature", review_columns: "literature", collection: "corpora" };
 
 let jobs = [];
 let answers = [];

@@ -117,3 +117,15 @@ def test_the_language_is_the_one_that_the_browser_likes_best(accepted: str, lang
 def test_a_language_that_was_chosen_goes_before_the_browsers(chosen: str, language: str) -> None:
     """One that the page does not have is none."""
     assert language_of(chosen, "fr, en;q=0.5", {"de", "en", "fr"}) == language
+
+
+def test_the_page_is_light_and_its_scripts_are_sent_without_comments() -> None:
+    """All files with one language are at most 350 kB; what the code says stays, line by line."""
+    sent = {name: page_files().get(name).content for name in (*WEB_FILES, INDEX) if not name.endswith(".txt")}
+    script = sent["store.js"].decode()
+    written = (STATIC / "store.js").read_text(encoding="utf-8")
+
+    assert sum(map(len, sent.values())) <= 350_000
+    assert "/**" not in script and not re.search(r"^\s*//|^ ", script, re.MULTILINE)
+    code = [line.strip() for line in written.splitlines() if not re.match(r"\s*(//|/?\*)", line)]
+    assert [line for line in script.splitlines() if line] == [line for line in code if line]

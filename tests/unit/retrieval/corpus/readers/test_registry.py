@@ -139,6 +139,23 @@ def test_a_word_document_is_told_from_another_archive(tmp_path: Path) -> None:
         guess_reader(tmp_path / "c.odt")
 
 
+@pytest.mark.parametrize(
+    ("begin", "remedy"),
+    [
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "save it as .docx"),
+        (b"\x89PNG\r\n\x1a\n", "OCR"),
+        (b"\xff\xd8\xff\xe0", "OCR"),
+    ],
+)
+def test_a_file_of_an_old_office_and_a_picture_are_refused_with_the_remedy(
+    tmp_path: Path, begin: bytes, remedy: str
+) -> None:
+    path = tmp_path / "file.doc"
+    path.write_bytes(begin + bytes(600))
+    with pytest.raises(DocumentUnreadable, match=remedy):
+        guess_reader(path)
+
+
 @pytest.mark.parametrize("data", [b"", b"\0\1\2\3", b"<!DOCTYPE html><html></html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 64])
 def test_what_no_reader_takes_is_said(tmp_path: Path, data: bytes) -> None:
     """Empty, binary, a web page."""

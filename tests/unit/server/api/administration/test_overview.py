@@ -108,8 +108,9 @@ async def test_every_host_is_named_with_what_for() -> None:
         }
     )
     assert hosts(settings, NcbiSite()) == [
-        ("eutils.ncbi.nlm.nih.gov", "ncbi"), ("blast.ncbi.nlm.nih.gov", "ncbi"), ("spoke.example", "graph"),
-        ("db.example:5432", "state"), ("127.0.0.1:4318", "tracing"),
+        ("eutils.ncbi.nlm.nih.gov", "ncbi"), ("blast.ncbi.nlm.nih.gov", "ncbi"),
+        ("ftp.ncbi.nlm.nih.gov", "ncbi"), ("spoke.example", "graph"), ("db.example:5432", "state"),
+        ("127.0.0.1:4318", "tracing"),
     ]  # fmt: skip
     service = {"mode": "local-first", "service_url": "https://egress.example", "service_key": "k" * 32}
     settings = Settings.model_validate({"egress": service, "ncbi": {"email": "a@b.example"}})

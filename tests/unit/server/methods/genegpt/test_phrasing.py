@@ -58,6 +58,7 @@ def test_a_gene_can_be_named_in_words(question: str, parsed: str, subject: str) 
         ("What is the official name of the gene p53?", "name"),
         ("What protein does the gene HBB encode?", "name"),
         ("What does BRCA2 stand for?", "name"),
+        ("Which gene is SNP rs429358 associated with?", "snp_gene"),
         ("Which protein does the insulin gene encode?", "name"),
         ("Which gene encodes insulin?", "symbol"),
         ("Which gene codes for PD-L1?", "symbol"),
