@@ -230,8 +230,10 @@ def tool_use_of(
     return ToolUse(tools=allowed, shown=shown, choice=how, parallel=not once, answer=answer)
 
 
-def require_plain(served: ServedModel, ask: AnswerRequest, model: str) -> None:
+def require_plain(served: ServedModel, ask: AnswerRequest, model: str, history: str = "messages") -> None:
     """Check that only the plain model is asked for a form of output or for calls of tools.
+
+    ``history`` is the field of the request that has the messages.
 
     Raises:
         UnsupportedField: a method is asked.
@@ -243,7 +245,7 @@ def require_plain(served: ServedModel, ask: AnswerRequest, model: str) -> None:
     if ask.tools is not None or ask.site_tools:
         raise UnsupportedField(f"tools: a method makes its calls itself; ask {plain}", param="tools")
     if any(message.tool_calls or message.tool_call_id for message in ask.messages):
-        raise UnsupportedField(f"messages: a method takes no calls of tools; ask {plain}", param="messages")
+        raise UnsupportedField(f"{history}: a method takes no calls of tools; ask {plain}", param=history)
     if ask.grammar is not None:
         name = ask.grammar.param
         raise UnsupportedField(f"{name}: a method's answer has its own form; ask {plain}", param=name)
@@ -322,18 +324,18 @@ class ToolCallMade(Body):
     function: FunctionMade
     index: int | None = None
 
-    def to_template(self) -> dict[str, Any]:
+    def to_template(self, param: str = "messages") -> dict[str, Any]:
         """Return the call as chat templates read it, with its arguments as an object.
 
         Raises:
-            InvalidRequest: the arguments are no JSON object.
+            InvalidRequest: the arguments are no JSON object; ``param`` names the field.
         """
         try:
             arguments = json.loads(self.function.arguments or "{}")
         except (ValueError, RecursionError):
             arguments = None
         if not isinstance(arguments, dict):
-            raise InvalidRequest("messages: the arguments of a call are no JSON object", param="messages")
+            raise InvalidRequest(f"{param}: the arguments of a call are no JSON object", param=param)
         return {"id": self.id, "type": "function", "function": {"name": self.function.name, "arguments": arguments}}
 
 

@@ -23,6 +23,7 @@ from server.methods.base import (
     Retrieved,
     Step,
     TextDelta,
+    ToolCalled,
     ToolsListed,
 )
 from server.methods.shared.call_lines import call_query, collect
@@ -66,12 +67,15 @@ class ResponseItems:
                 return [*self._search(queries), *self._found(self.items[-1], sources, "completed")]
             case Evidence(references=references):
                 return [*self._open_message(), *self._cite(references)]
+            case ToolCalled():
+                return self._function(event)
             case _:
                 return []
 
     def end(self, ending: Ending) -> list[Wire]:
-        """Complete the open items; an answer without text still has a message."""
-        wires = [*self._end_thoughts(), *self._open_message()]
+        """Complete the open items; an answer without text still has a message, unless it calls functions."""
+        has_called = any(item["type"] == "function_call" for item in self.items)
+        wires = [*self._end_thoughts(), *(() if has_called else self._open_message())]
         for item in [item for item in self.items if item["status"] == "searching"]:
             wires += self._found(item, (), "incomplete")
         return wires + self._end_message(ending)
@@ -145,6 +149,18 @@ class ResponseItems:
         item["arrowhead"] = {"url": event.url, "status": event.status, "summary": event.summary}
         return self._found(item, sources, "failed" if event.status in _FAILED else "completed")
 
+    def _function(self, call: ToolCalled) -> list[Wire]:
+        wires = self._end_thoughts()
+        item, added = self._add("function_call", "fc", {"call_id": call.id, "name": call.name, "arguments": ""})
+        item |= {"arguments": call.arguments, "status": "completed"}
+        return [
+            *wires,
+            *added,
+            self._at(item, "function_call_arguments.delta", delta=call.arguments),
+            self._at(item, "function_call_arguments.done", arguments=call.arguments),
+            self._done(item),
+        ]
+
     def _search(self, queries: Sequence[str]) -> list[Wire]:
         wires = self._end_thoughts()
         action = {"type": "search", "query": queries[0] if queries else "", "queries": list(queries), "sources": []}
@@ -202,7 +218,8 @@ class ResponseItems:
 
     def _end_message(self, ending: Ending) -> list[Wire]:
         item = self._message
-        assert item is not None
+        if item is None:
+            return []
         part = item["content"][0]
         item["status"] = ending
         return [

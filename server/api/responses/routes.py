@@ -17,6 +17,8 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from models.decoding.tool_calls import tool_format
+from models.errors import UnsupportedParam
 from server.api.answers.file_search import (
     FileCitations,
     FileScope,
@@ -70,14 +72,14 @@ def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> 
         "metadata": fields.metadata or {},
         "model": head.model,
         "output": [],
-        "parallel_tool_calls": body.parallel_tool_calls,
+        "parallel_tool_calls": fields.parallel_tool_calls is not False,
         "prompt_cache_key": fields.prompt_cache_key,
         "reasoning": {"effort": None, "summary": None},
         "safety_identifier": fields.safety_identifier,
         "service_tier": "default",
         "temperature": fields.temperature,
         "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
+        "tool_choice": fields.model_dump(include={"tool_choice"})["tool_choice"] or "auto",
         "tools": list(body.tools),
         "top_logprobs": fields.top_logprobs or 0,
         "top_p": fields.top_p,
@@ -135,7 +137,9 @@ async def create_response(request: Request) -> Response:
     sent, search = take_file_search(whole)
     sent, site = take_site_tools(sent)
     sent, kept = take_kept(sent, is_on=services.responses is not None)
-    is_openai = services.lifecycle.may_serve_openai and search is None and not site and _may_pass_on(sent, kept)
+    is_openai = (
+        services.lifecycle.may_serve_openai and search is None and not site and _may_pass_on(services, sent, kept)
+    )
     if is_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body, keeper = await _kept_body(request, sent, kept)
@@ -155,16 +159,18 @@ async def create_response(request: Request) -> Response:
     return JSONResponse(await answer.ended())
 
 
-def _may_pass_on(sent: object, kept: Kept) -> bool:
+def _may_pass_on(services: Services, sent: object, kept: Kept) -> bool:
     """Return whether the engine's own layer may answer, which stores nothing.
 
-    Where nothing is said of storing, it answers only what this server's own form has no room for.
+    Where nothing is said of storing, it answers only what this server's own form has no room for, such as calls of
+    functions in a form that is not read here.
     """
     if kept.is_named or not kept.store:
         return not kept.is_named
     try:
-        parse_responses(sent)
-    except RequestError:
+        if parse_responses(sent).tool_use is not None:
+            tool_format(services.lifecycle.get().tokenizer)
+    except (RequestError, UnsupportedParam):
         return True
     return False
 
@@ -207,13 +213,14 @@ def _answers(
         sampling=body.sampling,
         options={} if job else body.fields.arrowhead or {},
         key_id=principal.key_id,
+        tools=body.tool_use,
         site_tools=body.site_tools,
     )
     if scope is None:
         served = model_for(services, head.model, job, principal)
     else:
         served, ask = searching_model(services, head.model, principal), scope.narrowed(ask)
-    require_plain(served, ask, head.model)
+    require_plain(served, ask, head.model, "input")
     answers = Answers(services, served, fan_out(ask, 1), head)
     answers.set_side_job(job)
     return answers
@@ -321,7 +328,7 @@ class _Answer:
 
     @property
     def _status(self) -> Ending:
-        return "completed" if self._choice.finish_reason == "stop" else "incomplete"
+        return "incomplete" if self._choice.finish_reason == "length" else "completed"
 
     def _object(self, status: Status) -> dict[str, Any]:
         response = response_object(self._answers.head, self._body, status)
