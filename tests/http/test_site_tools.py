@@ -122,6 +122,7 @@ def chatting(
         {"suffix": WEATHER, "text": weather},
         {"suffix": "12 degrees", "text": "Mild."},
         {"suffix": "And tomorrow?", "text": "The same."},
+        {"suffix": "What treats asthma?", "text": "Flunisolide."},
     ]
     script.write_text(json.dumps({"rules": rules, "tools": True}))
     servers = f"notes={sys.executable} {SCRIPT},dead=http://127.0.0.1:9/mcp"
@@ -217,6 +218,8 @@ def test_a_conversation_has_calls_of_functions_and_tools(chatting: Served) -> No
         assert kinds[:4] == ["message", "function_call", "function_call_output", "message"]
         assert kinds[-2:] == ["mcp_call", "message"]
         assert client.responses.create(input="And tomorrow?", **fields).output_text.strip() == "The same."
+        method = client.responses.create(input="What treats asthma?", **fields | {"model": "scripted:kg-rag"})
+        assert method.status == "completed"  # a method reads what was said, and no calls
 
 
 def test_a_clients_own_server_is_refused_in_a_response(chatting: Served) -> None:

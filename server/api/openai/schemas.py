@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.decoding.grammar import choice_grammar, json_grammar
 from models.decoding.tool_calls import Tool, ToolChoice, ToolUse
@@ -309,11 +309,24 @@ def refuse_other_parts(content: object, place: str, served: Collection[str]) -> 
             raise UnsupportedField(f"{place}.content[{number}]: {reason}", param=f"{place}.content[{number}]")
 
 
+def _checked_arguments(text: str) -> str:
+    try:
+        is_object = isinstance(json.loads(text or "{}"), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        raise ValueError("the arguments of a call are a JSON object")
+    return text
+
+
+Arguments = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_checked_arguments)]
+
+
 class FunctionMade(Body):
     """Repeat a call of a function."""
 
     name: Name
-    arguments: str = Field(max_length=MAX_TEXT)
+    arguments: Arguments
 
 
 class ToolCallMade(Body):
@@ -324,18 +337,9 @@ class ToolCallMade(Body):
     function: FunctionMade
     index: int | None = None
 
-    def to_template(self, param: str = "messages") -> dict[str, Any]:
-        """Return the call as chat templates read it, with its arguments as an object.
-
-        Raises:
-            InvalidRequest: the arguments are no JSON object; ``param`` names the field.
-        """
-        try:
-            arguments = json.loads(self.function.arguments or "{}")
-        except (ValueError, RecursionError):
-            arguments = None
-        if not isinstance(arguments, dict):
-            raise InvalidRequest(f"{param}: the arguments of a call are no JSON object", param=param)
+    def to_template(self) -> dict[str, Any]:
+        """Return the call as chat templates read it, with its arguments as an object."""
+        arguments = json.loads(self.function.arguments or "{}")
         return {"id": self.id, "type": "function", "function": {"name": self.function.name, "arguments": arguments}}
 
 

@@ -12,6 +12,7 @@ from server.api.http_io import Body
 from server.api.openai.schemas import (
     MAX_TEXT,
     MAX_TOOLS,
+    Arguments,
     FunctionDefinition,
     FunctionMade,
     FunctionName,
@@ -74,14 +75,14 @@ class FunctionCall(Body):
     type: Literal["function_call"]
     call_id: str = Field(min_length=1, max_length=128)
     name: Name
-    arguments: str = Field(max_length=MAX_TEXT)
+    arguments: Arguments
     id: str | None = None
     status: str | None = None
 
     def to_message(self) -> Message:
         function = FunctionMade(name=self.name, arguments=self.arguments)
         call = ToolCallMade(id=self.call_id, type="function", function=function)
-        return Message("assistant", "", (call.to_template("input"),))
+        return Message("assistant", "", (call.to_template(),))
 
 
 class FunctionResult(Body):
@@ -112,3 +113,9 @@ def joined(messages: Iterable[Message]) -> list[Message]:
         else:
             turns.append(message)
     return turns
+
+
+def without_calls(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages without calls and their results, which say nothing to a method."""
+    spoken = (one for one in messages if one.tool_call_id is None and (one.content or not one.tool_calls))
+    return [replace(one, tool_calls=()) for one in spoken]

@@ -33,6 +33,7 @@ from server.api.declarations import ANSWER_ERRORS, TIMEOUT, Reads, streamed
 from server.api.http_io import EVENTS, Chunk, cancel_on_disconnect, read_json, stream_reply
 from server.api.openai.schemas import MAX_MESSAGES, require_plain
 from server.api.responses.background import BackgroundAnswers
+from server.api.responses.functions import without_calls
 from server.api.responses.items import Ending, FileItems, ResponseItems, ToolItems, Wire
 from server.api.responses.schemas import (
     ResponseEvent,
@@ -42,7 +43,7 @@ from server.api.responses.schemas import (
     parse_responses,
 )
 from server.api.responses.state import Keeper, Kept, history_of, input_items, take_kept
-from server.api.vllm_passthrough.dispatch import dispatch_plain
+from server.api.vllm_passthrough.dispatch import dispatch_plain, is_plain
 from server.auth.authentication import Principal
 from server.error_mapping import error_reply
 from server.errors import InvalidRequest, RequestError, StateUnavailable
@@ -177,11 +178,13 @@ def _may_pass_on(services: Services, sent: object, kept: Kept) -> bool:
 
 async def _kept_body(request: Request, sent: Any, kept: Kept) -> tuple[ResponsesRequest, Keeper | None]:
     """Return the request behind the messages that it follows, and what stores its response, None where it is not."""
-    stored, owner = request.app.state.services.responses, request.state.owner
+    services: Services = request.app.state.services
+    stored, owner = services.responses, request.state.owner
     body = replace(parse_responses(sent), kept=kept)
     if stored is None or not (kept.store or kept.conversation or kept.previous):
         return body, None
     before = await history_of(stored, owner, kept)
+    before = before if is_plain(services, body.fields.model) else without_calls(before)
     head = 1 if body.fields.instructions else 0
     messages = (*body.messages[:head], *before, *body.messages[head:])
     if len(messages) > MAX_MESSAGES:

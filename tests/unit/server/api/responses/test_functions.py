@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from models.errors import ArrowheadError
+from server.api.responses.functions import without_calls
 from server.api.responses.schemas import parse_responses
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"gene": "LMP10"}'}
@@ -54,7 +55,8 @@ def test_functions_are_those_of_the_choice(choice: Any, called: list[str] | None
             "tool_choice",
         ),
         ({"tools": [{"type": "web_search"}]}, "tools"),
-        ({"input": [CALL | {"arguments": "["}, RESULT]}, "input"),
+        ({"input": [CALL | {"arguments": "["}, RESULT]}, "input[0].arguments"),
+        ({"input": [CALL | {"arguments": "[]"}, RESULT]}, "input[0].arguments"),
         ({"input": [RESULT | {"output": None}]}, "input[0].output"),
         ({"input": [CALL]}, "input"),
     ],
@@ -63,3 +65,11 @@ def test_a_wrong_function_or_call_is_refused(body: dict[str, Any], param: str) -
     with pytest.raises(ArrowheadError) as refused:
         parse_responses({"model": "m", "input": "x"} | body)
     assert refused.value.param is not None and refused.value.param.startswith(param)
+
+
+def test_a_method_reads_what_was_said_without_calls() -> None:
+    said = {"role": "assistant", "content": "I look it up."}
+    messages = parse_responses({"model": "m", "input": [{"role": "user", "content": "x"}, said, CALL, RESULT]}).messages
+
+    assert [(one.content, one.tool_calls) for one in without_calls(messages)] == [("x", ()), ("I look it up.", ())]
+    assert without_calls(messages[2:]) == []
