@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse
 from retrieval.errors import NamespaceUnknown
 from retrieval.ncbi.calls.urls import NcbiSite
 from server.api.declarations import Reply, errors
-from server.auth.authentication import require_administration
+from server.auth.authentication import OPERATOR, require_administration
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.errors import JOB_UNKNOWN, RequestError
 from server.jobs.queue import JobStatus
@@ -172,7 +172,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _namespaces(services: Services) -> list[dict[str, Any]]:
     found = []
-    for name in services.retrieval.namespaces.names():
+    for name in services.access.names(OPERATOR):
         try:
             told = services.retrieval.namespaces.describe(name)
         except NamespaceUnknown:  # deleted since

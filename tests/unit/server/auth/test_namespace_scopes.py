@@ -84,5 +84,6 @@ def test_an_operator_reads_nothing_that_is_another_keys_alone(namespaces: Namesp
 
 def test_where_no_key_is_asked_for_nothing_is_one_keys_alone(namespaces: Namespaces) -> None:
     namespaces.create("open", NamespaceSettings(encoder="hashing"), notes=private_metadata(OPERATOR))
+    namespaces.create("annas", NamespaceSettings(encoder="hashing"), notes=private_metadata(ANNA))
 
     assert NamespaceAccess(namespaces).readable(OPERATOR) is None
