@@ -441,7 +441,7 @@ async def test_errors_name_the_field(site: Site, path: str, body: Any, param: st
         (5, "tools"),
         ([{"type": "file_search"}, {"type": "file_search"}], "tools"),
         ([{"type": "file_search"}], "tools[0].vector_store_ids"),
-        ([{"type": "file_search", "vector_store_ids": [5]}], "tools[0].vector_store_ids"),
+        ([{"type": "file_search", "vector_store_ids": [5]}], "tools[0].vector_store_ids[0]"),
         ([{"type": "file_search", "vector_store_ids": ["none"]}], "tools[0].vector_store_ids"),
         ([{"type": "file_search", "vector_store_ids": ["x"], "max_num_results": 0}], "tools[0].max_num_results"),
         ([{"type": "file_search", "vector_store_ids": ["x"], "filters": {"type": "eq"}}], "tools[0].filters.key"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -163,7 +163,8 @@ class NamedTool(Body):
 
 
 Tools = Annotated[list[ToolDefinition], Field(max_length=MAX_TOOLS)]
-Choice = Literal["none", "auto", "required"] | NamedTool
+Mode = Literal["none", "auto", "required"]
+Choice = Mode | NamedTool
 
 
 def answer_schema(form: ResponseFormat | None) -> dict[str, Any] | None:
@@ -203,24 +204,27 @@ def grammar_of(form: ResponseFormat | None, demanded: StructuredOutputs | None) 
 
 
 def tool_use_of(
-    tools: list[ToolDefinition] | None, choice: Choice | None, parallel: bool | None, answer: dict[str, Any] | None
+    functions: Sequence[FunctionDefinition],
+    choice: Mode | FunctionName | None,
+    parallel: bool | None,
+    answer: dict[str, Any] | None = None,
 ) -> ToolUse | None:
     """Return the use of tools that a request asks for, None where the model calls none.
 
     Raises:
         InvalidRequest: a schema is too large or too complex, a name is given twice, or the choice names no tool.
     """
-    if not tools:
+    if not functions:
         if choice not in (None, "none", "auto"):
             raise InvalidRequest("tool_choice: needs tools", param="tool_choice")
         return None
-    check_shape([tool.model_dump(exclude_none=True) for tool in tools], "tools")
-    shown = tuple(_tool(tool) for tool in tools)
+    check_shape([{"function": function.model_dump(exclude_none=True)} for function in functions], "tools")
+    shown = tuple(map(_tool, functions))
     if len({tool.name for tool in shown}) < len(shown):
         raise InvalidRequest("tools: a name is given twice", param="tools")
     if choice == "none":
         return None
-    requested = choice.function.name if isinstance(choice, NamedTool) else None
+    requested = choice.name if isinstance(choice, FunctionName) else None
     allowed = tuple(tool for tool in shown if requested in (None, tool.name))
     if not allowed:
         raise InvalidRequest("tool_choice: names none of the tools", param="tool_choice")
@@ -251,10 +255,9 @@ def require_plain(served: ServedModel, ask: AnswerRequest, model: str, history: 
         raise UnsupportedField(f"{name}: a method's answer has its own form; ask {plain}", param=name)
 
 
-def _tool(tool: ToolDefinition) -> Tool:
-    function = tool.function
+def _tool(function: FunctionDefinition) -> Tool:
     parameters: dict[str, Any] = function.parameters or {"type": "object", "properties": {}}
-    shown = {"parameters": parameters} | function.model_dump(exclude_none=True, exclude={"strict"})
+    shown = {"parameters": parameters} | function.model_dump(exclude_none=True, exclude={"strict", "type"})
     return Tool(function.name, {"type": "function", "function": shown}, parameters)
 
 

@@ -16,10 +16,9 @@ from server.api.openai.schemas import (
     FunctionDefinition,
     FunctionMade,
     FunctionName,
+    Mode,
     Name,
-    NamedTool,
     ToolCallMade,
-    ToolDefinition,
     refusal_as,
 )
 from server.methods.base import Message
@@ -30,25 +29,15 @@ class FunctionTool(FunctionDefinition):
 
     type: Literal["function"]
 
-    @property
-    def as_chat(self) -> ToolDefinition:
-        function = FunctionDefinition.model_validate(self.model_dump(exclude={"type"}))
-        return ToolDefinition(type="function", function=function)
 
-
-class NamedFunction(Body):
+class NamedFunction(FunctionName):
     """Demand a call of one function."""
 
     type: Literal["function"]
-    name: Name
-
-    @property
-    def as_chat(self) -> NamedTool:
-        return NamedTool(type="function", function=FunctionName(name=self.name))
 
 
 FunctionTools = Annotated[list[FunctionTool], Field(max_length=MAX_TOOLS)]
-FunctionChoice = Literal["none", "auto", "required"] | NamedFunction
+FunctionChoice = Mode | NamedFunction
 
 
 class ResponsePart(Body):

@@ -134,7 +134,7 @@ _STREAM = (
 )
 async def create_response(request: Request) -> Response:
     services: Services = request.app.state.services
-    whole: Any = await read_json(request, services.settings.server.max_body_bytes)
+    whole: Any = await read_json(request)
     sent, search = take_file_search(whole)
     sent, site = take_site_tools(sent)
     sent, kept = take_kept(sent, is_on=services.responses is not None)

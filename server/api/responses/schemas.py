@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from models.decoding.tool_calls import ToolUse
-from server.api.answers.file_search import TOOLS_SCHEMA
-from server.api.answers.site_tools import TOOLS_SCHEMA as MCP_SCHEMA
+from server.api.answers import file_search, site_tools
 from server.api.declarations import MODEL, OPTIONS, QUESTION, Reply, Schema, with_unused
 from server.api.http_io import Body, first_error
 from server.api.openai.schemas import (
@@ -31,7 +30,6 @@ from server.api.responses.functions import (
     Content,
     FunctionChoice,
     FunctionTools,
-    NamedFunction,
     joined,
     text_of,
 )
@@ -157,7 +155,7 @@ class Fields(Body):
 
 def _describe(schema: Schema) -> None:
     with_unused(schema, {name: values for name, (values, _) in NEUTRAL.items()}, IGNORED)
-    schema["properties"]["tools"]["anyOf"] += [TOOLS_SCHEMA, MCP_SCHEMA]
+    schema["properties"]["tools"]["anyOf"] += [file_search.tools_schema(), site_tools.tools_schema()]
     schema["properties"]["input"]["anyOf"][1]["items"] = {"description": "a message, or an item of an earlier reply"}
     schema["examples"] = [{"model": MODEL, "input": QUESTION}]
 
@@ -261,15 +259,11 @@ def parse_responses(body: object) -> ResponsesRequest:
         raise InvalidRequest("input: there is no user message with text", param="input")
     if fields.instructions:
         messages.insert(0, Message("system", fields.instructions))
-    request = ResponsesRequest(fields, tuple(messages), _tool_use(fields))
+    use = tool_use_of(fields.tools or (), fields.tool_choice, fields.parallel_tool_calls)
+    request = ResponsesRequest(fields, tuple(messages), use)
     if fields.top_logprobs and not request.wants_logprobs:
         raise InvalidRequest(f"top_logprobs: needs include: ['{LOGPROBS}']", param="top_logprobs")
     return request
-
-
-def _tool_use(fields: Fields) -> ToolUse | None:
-    choice = fields.tool_choice.as_chat if isinstance(fields.tool_choice, NamedFunction) else fields.tool_choice
-    return tool_use_of([tool.as_chat for tool in fields.tools or ()], choice, fields.parallel_tool_calls, None)
 
 
 def _refuse_what_is_not_served(body: Mapping[str, Any]) -> None:
