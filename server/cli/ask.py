@@ -101,7 +101,7 @@ def replay(
         question, settings = _prepared(question, settings)
         again, unrecorded = asyncio.run(_replayed(question, settings, record))
     except ArrowheadError as error:
-        raise SettingsInvalid(f"{trace}: cannot be replayed: {error.message}") from error
+        raise SettingsInvalid(f"{trace}: cannot be replayed: {error.message}", error.fault) from error
     found = answer_differences(record, again)
     if as_json:
         differs = {one.aspect: one.record for one in found}
