@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import logging
-import os
 import socket
 import sqlite3
 import time
@@ -64,12 +63,6 @@ _MAX_BODY: Final = 256 * 1024
 _GRACE_S: Final = 4  # graceful shutdown: time for requests in progress
 _MAX_FIELDS: Final = 1_000  # elink takes an id parameter for each link set
 Answerer = Callable[[Mapping[str, str]], Awaitable[Reply]]
-
-
-def default_data_dir() -> Path:
-    """Return ``$XDG_DATA_HOME/arrowhead/gateway``, by default under ~/.local/share."""
-    home = os.environ.get("XDG_DATA_HOME", "").strip()
-    return (Path(home) if home else Path.home() / ".local" / "share") / "arrowhead" / "gateway"
 
 
 def create_gateway_app(store: GatewayStore, blast_options: BlastOptions | None = None) -> Starlette:

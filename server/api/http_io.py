@@ -79,11 +79,11 @@ def _refuse_constant(name: str) -> Any:
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-async def read_json(request: Request, max_bytes: int) -> Any:
+async def read_json(request: Request) -> Any:
     """Return the parsed JSON body.
 
     Raises:
-        RequestError: the body is longer than ``max_bytes``, or the body did not arrive in time.
+        RequestError: the body is longer than the settings allow, or the body did not arrive in time.
         InvalidRequest: the body is not valid JSON.
         ClientDisconnected: the client disconnected.
         RequestError: a web form of another site could send this content type.
@@ -91,7 +91,8 @@ async def read_json(request: Request, max_bytes: int) -> Any:
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
         raise RequestError("the body must be sent as application/json", FORM_OF_ANOTHER_SITE)
-    sent = await _whole(request, max_bytes)
+    services: Services = request.app.state.services
+    sent = await _whole(request, services.settings.server.max_body_bytes)
     try:
         value = _DECODER.decode(sent.decode(json.detect_encoding(sent), "surrogatepass"))
     except (ValueError, RecursionError):
@@ -157,8 +158,8 @@ class Body(BaseModel):
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def parse_body(kind: type[_Model], body: object) -> _Model:
-    """Parse the body of an endpoint other than chat and completions.
+def parse_body(kind: type[_Model], body: object, place: str = "") -> _Model:
+    """Parse the body of an endpoint other than chat and completions, or the part of one at ``place``.
 
     Raises:
         InvalidRequest: a value is not valid; ``param`` names the field.
@@ -168,7 +169,12 @@ def parse_body(kind: type[_Model], body: object) -> _Model:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        raise first_error(error) from None
+        raise first_error(error, place) from None
+
+
+async def read_body(request: Request, kind: type[_Model]) -> _Model:
+    """Return the body of a request, as ``read_json`` and ``parse_body`` do."""
+    return parse_body(kind, await read_json(request))
 
 
 def first_error(error: ValidationError, place: str = "") -> ArrowheadError:

@@ -17,7 +17,7 @@ from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.engine.lifecycle import State
 from server.error_mapping import RETRY_AFTER_S
 from server.errors import TRACE_UNKNOWN, InvalidRequest, RequestError
-from server.exports import differences
+from server.evidence.reviews import differences
 from server.exports.formats import FORMATS, check_export, export
 from server.observability.metrics import engine_kind
 from server.types import id_of_digest

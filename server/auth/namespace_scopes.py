@@ -7,20 +7,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, NamedTuple
 
 from models.errors import ArrowheadError
 from retrieval.corpus.namespaces.registry import Namespaces, Sample
 from retrieval.corpus.store.base import checked_name, is_name
 from retrieval.errors import NamespaceUnknown
-from server.auth.authentication import Principal, require_change
+from server.auth.authentication import OPERATOR, Principal, require_change
 
-OWNER: Final = "owner"
-# Of the names of vector stores, which are their key's alone.
-STORE_PREFIX: Final = "vs_"
-# Owner of a namespace that cannot be read; no key has this digest.
-_UNKNOWN: Final = "?"
+# What the store of a namespace notes: the digest of the key that made it, and whether it is that key's alone.
+_OWNER: Final = "owner"
+_PRIVATE: Final = "private"
 _MAX_CACHED: Final = 10_000
+
+
+class _Holder(NamedTuple):
+    """Name the key that made a namespace, and say whether it is that key's alone; operators read all others."""
+
+    owner: str
+    is_private: bool = False
+
+
+# Of a namespace that cannot be read; no key has this digest.
+_UNKNOWN: Final = _Holder("?")
 
 
 class NamespaceAccess:
@@ -32,27 +41,20 @@ class NamespaceAccess:
     def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
         self._lock = threading.Lock()
-        self._owners: dict[tuple[str, Hashable], str] = {}
+        self._holders: dict[tuple[str, Hashable], _Holder] = {}
 
     def names(self, principal: Principal) -> list[str]:
         """Return the readable namespaces in alphabetical order."""
         return [name for name in self._namespaces.names() if self._may_read(principal, name)]
 
     def readable(self, principal: Principal) -> frozenset[str] | None:
-        """Return the readable namespaces with the package's notes, None for all, including future ones.
-
-        Vector stores of other keys are not searched by an operator either.
-        """
+        """Return the readable namespaces with the package's notes, None for all, including future ones."""
         names = self.names(principal)
-        own = [name for name in names if not principal.is_operator or not self._is_private(principal, name)]
-        if principal.is_operator and len(own) == len(names):
+        if principal.is_operator and len(names) == len(self._namespaces.names()):
             return None
         sample = self._namespaces.sample
         notes = [] if sample is None else [sample.name]
-        return frozenset((*own, *(name for name in notes if self.has_sample(principal, name))))
-
-    def _is_private(self, principal: Principal, name: str) -> bool:
-        return name.startswith(STORE_PREFIX) and self.owner(name) not in ("", principal.owner)
+        return frozenset((*names, *(name for name in notes if self.has_sample(principal, name))))
 
     def has_sample(self, principal: Principal, name: str) -> bool:
         """Return whether a name means the package's notes, and the key may read them and did not remove them."""
@@ -90,37 +92,51 @@ class NamespaceAccess:
             RequestError: a change by a key that may only read.
         """
         checked_name(name)
-        if not principal.is_operator and not self._may_read(principal, name):
+        if not self._may_read(principal, name):
             raise NamespaceUnknown(f"there is no namespace {name}", param="name")
         if change:
             require_change(principal)
 
     def _may_read(self, principal: Principal, name: str) -> bool:
-        return principal.is_operator or self.has_sample(principal, name) or principal.may_read(name, self.owner(name))
+        """Apply the one rule of who reads what, in searches, passages, lists and exports; without keys, everything."""
+        if self.has_sample(principal, name) or principal == OPERATOR:
+            return True
+        holder = self._holder(name)
+        if holder.is_private and principal.is_operator:
+            return holder.owner == principal.owner
+        return principal.may_read(name, holder.owner)
 
     def owner(self, name: str) -> str:
         """Return the digest of the key that made a namespace, "" for an operator's, "?" where it cannot be read."""
+        return self._holder(name).owner
+
+    def _holder(self, name: str) -> _Holder:
         identity = self._namespaces.stores.identity(name)
         if identity is None:
             return _UNKNOWN
         state = (name, identity)
         with self._lock:
-            known = self._owners.get(state)
+            known = self._holders.get(state)
         return self._read(state) if known is None else known
 
-    def _read(self, state: tuple[str, Hashable]) -> str:
+    def _read(self, state: tuple[str, Hashable]) -> _Holder:
         try:
             with self._namespaces.using(state[0]) as namespace:
-                owner = namespace.store.meta(OWNER)
+                holder = _Holder(namespace.store.meta(_OWNER), bool(namespace.store.meta(_PRIVATE)))
         except ArrowheadError:
             return _UNKNOWN
         with self._lock:
-            if len(self._owners) >= _MAX_CACHED:
-                self._owners.clear()
-            self._owners[state] = owner
-        return owner
+            if len(self._holders) >= _MAX_CACHED:
+                self._holders.clear()
+            self._holders[state] = holder
+        return holder
 
 
 def owner_metadata(principal: Principal) -> dict[str, str]:
     """Return the metadata that records a key as owner in the store of a namespace."""
-    return {} if principal.is_operator else {OWNER: principal.owner}
+    return {} if principal.is_operator else {_OWNER: principal.owner}
+
+
+def private_metadata(principal: Principal) -> dict[str, str]:
+    """Return the metadata that makes a namespace its key's alone, also before operators; {} without keys."""
+    return {_OWNER: principal.owner, _PRIVATE: "yes"} if principal.owner else {}

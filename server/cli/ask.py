@@ -24,7 +24,7 @@ from server.printable import for_json, for_log
 if TYPE_CHECKING:
     from urllib.error import HTTPError
 
-    from server.exports.differences import Difference
+    from server.evidence.reviews.differences import Difference
     from server.methods.base import AnswerRequest
     from server.settings.schema import Settings
     from server.wiring.services import ServedModel, Services
@@ -89,7 +89,7 @@ def replay(
 ) -> int:
     import asyncio
 
-    from server.exports.differences import answer_differences
+    from server.evidence.reviews.differences import answer_differences
     from server.settings.loading import SettingsInvalid
 
     settings = cli_settings.load()
@@ -101,7 +101,7 @@ def replay(
         question, settings = _prepared(question, settings)
         again, unrecorded = asyncio.run(_replayed(question, settings, record))
     except ArrowheadError as error:
-        raise SettingsInvalid(f"{trace}: cannot be replayed: {error.message}") from error
+        raise SettingsInvalid(f"{trace}: cannot be replayed: {error.message}", error.fault) from error
     found = answer_differences(record, again)
     if as_json:
         differs = {one.aspect: one.record for one in found}
@@ -178,7 +178,7 @@ async def _replayed(
 
 
 def _print_differences(question: Question, found: Sequence[Difference], unrecorded: Sequence[str]) -> None:
-    from server.exports.differences import ASPECTS
+    from server.evidence.reviews.differences import ASPECTS
 
     _print(f"> {question.text}")
     differing = {one.aspect: one for one in found}

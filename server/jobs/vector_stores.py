@@ -25,7 +25,7 @@ from retrieval.corpus.store.base import StoredDocument
 from retrieval.errors import CorpusError, DocumentUnreadable, NamespaceBusy, NamespaceUnknown, RetrievalError
 from retrieval.storage.records import Record, Records, Selection
 from server.auth.authentication import Principal
-from server.auth.namespace_scopes import OWNER, STORE_PREFIX, NamespaceAccess
+from server.auth.namespace_scopes import NamespaceAccess, private_metadata
 from server.errors import BATCH_UNKNOWN, FILE_UNKNOWN, FILES_FULL, STORE_UNKNOWN, RequestError
 from server.jobs.attribute_filters import Filter, Value
 from server.jobs.queue import Job, Outcome, WorkOrder
@@ -110,9 +110,9 @@ class VectorStores:
     def create(self, principal: Principal, draft: VectorStore, settings: NamespaceSettings) -> VectorStore:
         """Create a vector store with its namespace; ``draft`` has no id and no times yet."""
         now = int(self._now())
-        store = replace(draft, id=f"{STORE_PREFIX}{uuid.uuid4().hex}", owner=principal.owner, created=now, active=now)
+        store = replace(draft, id=f"vs_{uuid.uuid4().hex}", owner=principal.owner, created=now, active=now)
         day = time.strftime("%Y-%m-%d", time.gmtime(now))
-        self._namespaces.create(store.id, settings, day, {OWNER: principal.owner} if principal.owner else {})
+        self._namespaces.create(store.id, settings, day, private_metadata(principal))
         self.put(store)
         return store
 
@@ -134,11 +134,10 @@ class VectorStores:
             self._access.require(principal, store_id)
         except RetrievalError:
             raise unknown from None
-        found = self._records.get(STORE, store_id)
-        store = None if found is None else _store(found)
-        if not self._namespaces.stores.exists(store_id) or (store and not _may_see(principal, store)):
+        if not self._namespaces.stores.exists(store_id):
             raise unknown
-        return store or VectorStore(id=store_id, name=store_id)
+        found = self._records.get(STORE, store_id)
+        return VectorStore(id=store_id, name=store_id) if found is None else _store(found)
 
     def usable(self, principal: Principal, store_id: str, param: str = "vector_store_id") -> VectorStore:
         """Return a vector store that has not expired, and note that it is used.
@@ -162,7 +161,7 @@ class VectorStores:
         noted = {record.id: _store(record) for record in self._records.page(Selection(kind=STORE), limit=_ALL)}
         names = self._access.names(principal)
         plain = [VectorStore(id=name, name=name) for name in names if name not in noted]
-        return plain + [one for one in noted.values() if one.id in names and _may_see(principal, one)]
+        return plain + [one for one in noted.values() if one.id in names]
 
     def delete(self, store: VectorStore) -> None:
         """Delete a vector store with its content; the files that were added to it stay.
@@ -435,12 +434,6 @@ def _member_for(store: VectorStore, stored: StoredDocument) -> Member:
         state="completed",
         documents=(document.document_id,),
     )
-
-
-def _may_see(principal: Principal, store: VectorStore) -> bool:
-    """Return whether a store is the key's own, has no notes, or is one that the key's scopes name."""
-    named = store.id in (principal.scopes.namespaces or ())
-    return not store.created or store.owner == principal.owner or named
 
 
 def _patiently(work: Callable[[], object]) -> None:

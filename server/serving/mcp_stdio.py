@@ -29,7 +29,7 @@ from mcp_types import (
 from server.app import create_app
 from server.auth.authentication import ApiKeyLookup
 from server.printable import unescaped
-from server.settings.loading import namespaces_dir
+from server.settings.loading import SettingsInvalid, namespaces_dir
 from server.settings.schema import Settings
 from server.version import installed_version
 from server.wiring.bootstrap import Opened, build_services
@@ -45,7 +45,7 @@ def run_stdio(settings: Settings, address: str | None, key: str | None) -> int:
     """Serve until the input ends; ``address`` None: by a server in this process, with the data of the settings.
 
     Raises:
-        SettingsInvalid: another server uses this data; its address would do.
+        SettingsInvalid: another server uses this data; the message says how to speak for it.
     """
     with redirect_stdout(unescaped(sys.stdout)):
         asyncio.run(_serve(settings, address, key))
@@ -70,7 +70,11 @@ async def _serve(settings: Settings, address: str | None, key: str | None) -> No
 async def _own_server(settings: Settings) -> AsyncIterator[httpx2.ASGITransport]:
     """Run a server that listens to nobody but this process; the model loads while it answers."""
     protect_data(settings)
-    folder = DataFolder(namespaces_dir(settings))
+    try:
+        folder = DataFolder(namespaces_dir(settings))
+    except SettingsInvalid as error:
+        beside = f"arrowhead mcp --url http://127.0.0.1:{settings.server.port} speaks for a server that runs"
+        raise SettingsInvalid(f"{error.message}. {beside}") from None
     try:
         opened = Opened(ApiKeyLookup(()), open_database(settings), folder.name)
         app = create_app(build_services(settings, opened))

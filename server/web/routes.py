@@ -25,7 +25,7 @@ from retrieval.formats.records import DATABASES
 from retrieval.gateway.importing.tables import tables_of
 from retrieval.gateway.store.open import open_store
 from server.api.declarations import Reads, Reply, Responses, errors
-from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
+from server.api.http_io import Body, cancel_on_disconnect, read_body
 from server.api.retrieval.namespaces import changes_allowed
 from server.egress.policy import EgressPolicy
 from server.errors import InvalidRequest
@@ -144,7 +144,7 @@ async def web_file(request: Request, name: str) -> Response:
 )
 async def render(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_body(RenderBody, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, RenderBody)
     if sum(map(len, body.texts)) > MAX_RENDERED:
         raise InvalidRequest(f"texts: at most {MAX_RENDERED} characters together", param="texts")
     hosts = (*body.hosts, host_name(request.headers.get("host", "")))

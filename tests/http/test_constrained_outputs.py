@@ -146,6 +146,28 @@ def test_a_reply_of_a_tool_is_read(client: openai.OpenAI) -> None:
     assert done.usage.prompt_tokens > ask(client, messages=USER, tools=[LOOK], max_tokens=4).usage.prompt_tokens
 
 
+def test_a_response_calls_a_function_and_reads_its_result(client: openai.OpenAI) -> None:
+    """Typed items, events that end in the same response, and the reply's items with a result as the next input."""
+    look = {"type": "function"} | LOOK["function"]
+    fields: Any = {"model": "chat-tiny", "tools": [look], "temperature": 0, "max_output_tokens": 300}
+    named: Any = {"type": "function", "name": "look"}
+    whole = client.responses.create(input=USER, tool_choice=named, **fields)
+    events = list(client.responses.create(input=USER, tool_choice=named, stream=True, **fields))
+    (call,) = whole.output
+    assert call.type == "function_call" and (call.name, call.status, whole.status) == ("look", "completed", "completed")
+    Lookup.model_validate_json(call.arguments)
+    done = [event for event in events if event.type == "response.function_call_arguments.done"]
+    assert [event.arguments for event in done] == [call.arguments]
+    assert [item.type for item in events[-1].response.output] == ["function_call"]
+    assert (whole.tools[0].name, whole.tool_choice.name) == ("look", "look")
+
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": '{"id": "5699"}'}
+    follow: Any = [*USER, *whole.output, result]
+    again = client.responses.create(input=follow, **fields | {"max_output_tokens": 4})
+    assert again.usage is not None and whole.usage is not None
+    assert again.usage.input_tokens > whole.usage.input_tokens
+
+
 def test_no_tool_is_called_where_none_is_wanted(client: openai.OpenAI) -> None:
     """``none`` leaves the tools out of the prompt, too."""
     without = ask(client, max_tokens=4, temperature=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -21,6 +22,7 @@ from server_process import Served
 
 from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey, Scopes
+from server.wiring.data_folder import DataFolder
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
@@ -213,6 +215,17 @@ async def test_the_command_speaks_on_standard_input(running: Served, tmp_path: P
         assert not failed and ("5699" in text) == is_own
         with pytest.raises(MCPError, match="there is no tool 'rm'"):
             await client.call_tool("rm", {})
+
+
+@pytest.mark.server
+def test_beside_a_server_of_the_same_data_the_command_says_how_to_speak_for_it(tmp_path: Path) -> None:
+    command, held = _command(tmp_path), DataFolder(tmp_path / "namespaces")
+    try:
+        words = [command.command, *command.args]
+        ended = subprocess.run(words, env=command.env, input="", capture_output=True, text=True, timeout=120)
+    finally:
+        held.close()
+    assert ended.returncode == 2 and "arrowhead mcp --url http://127.0.0.1:8000" in ended.stderr, ended.stderr
 
 
 @pytest.mark.weights

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from http_calls import Site
 
+PAGE = (Path(__file__).parents[2] / "docs" / "encoders.md").read_text(encoding="utf-8")
 HEART = "The patient had a heart attack last winter."
 INFARCTION = "myocardial infarction"
 LEG = "She broke her leg on the stairs."
@@ -157,3 +160,10 @@ def test_token_ids_of_openais_models_are_their_text(server: Any) -> None:
         "POST", "/v1/embeddings", {"model": "minilm", "input": "x", "encoding_format": None}
     )
     assert isinstance(reply["data"][0]["embedding"], list)
+
+
+def test_the_pages_example_runs(fresh: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands, but for the address."""
+    (program,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    exec(compile(program.replace("http://127.0.0.1:8000", fresh.url), "encoders.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == ["2 384", "Protamine reverses heparin."]

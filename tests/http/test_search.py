@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from http_calls import Site
 
+PAGE = (Path(__file__).parents[2] / "docs" / "retrieval-http.md").read_text(encoding="utf-8")
 DOCUMENTS: list[dict[str, Any]] = [
     {"id": "PMID:1", "title": "Aspirin after infarction", "text": "Aspirin lowers mortality after infarction.",
      "date": "2020-05-02", "types": ["Journal Article", "Review"], "url": "https://example.org/1",
@@ -257,3 +260,12 @@ def test_searches_hold_up_no_stream(site: Site) -> None:
         thread.join()
     assert lines[-2] == "data: [DONE]"
     assert found == ["PMID:1"] * 40
+
+
+def test_the_pages_example_runs(embedded_model: Any, tmp_path: Path) -> None:
+    """On a fresh install, as it stands but for the address: the search finds the note, and nothing is left."""
+    (commands,) = re.findall(r"^```bash\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    own = commands.replace("http://127.0.0.1:8000", embedded_model.url)
+    shown = subprocess.run(["bash", "-ec", own], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True)
+    assert '"document_id":"note-1"' in shown.stdout and '"outcome":"added"' in shown.stdout.replace(" ", "")
+    assert "asthma" not in urllib.request.urlopen(f"{embedded_model.url}/v1/namespaces").read().decode()

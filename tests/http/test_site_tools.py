@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from cryptography.fernet import Fernet
 from server_process import Served
 from site_mcp_server import NOTE
 from waiting import wait_until
@@ -22,6 +23,7 @@ from models.catalog import EMBEDDED_NAME
 
 SCRIPT = Path(__file__).parents[1] / "data" / "site_mcp_server.py"
 QUESTION = "Which drug does this hospital use to treat quorn fever?"
+WEATHER = "How is the weather in Oslo?"
 pytestmark = [pytest.mark.server, pytest.mark.weights]
 
 
@@ -105,13 +107,27 @@ def test_what_the_plain_model_cannot_use_is_refused(site: tuple[Served, Path], t
 def chatting(
     host_with: Callable[..., AbstractContextManager[Served]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    """A model that calls a tool, and answers from what it found; the site has that tool and a dead server."""
-    script = tmp_path_factory.mktemp("chatting") / "script.json"
+    """A model that calls a tool, and answers from what it found; the site has that tool and a dead server.
+
+    It calls a function for the weather, and what is answered is stored.
+    """
+    folder = tmp_path_factory.mktemp("chatting")
+    script, keys = folder / "script.json", folder / "responses.key"
+    keys.write_bytes(Fernet.generate_key())
     call = '<tool_call>\n{"name": "notes__find", "arguments": {"question": "quorn fever"}}\n</tool_call>'
-    rules = [{"suffix": NOTE, "text": "Zorbamide."}, {"suffix": QUESTION, "text": call}]
+    weather = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+    rules = [
+        {"suffix": NOTE, "text": "Zorbamide."},
+        {"suffix": QUESTION, "text": call},
+        {"suffix": WEATHER, "text": weather},
+        {"suffix": "12 degrees", "text": "Mild."},
+        {"suffix": "And tomorrow?", "text": "The same."},
+        {"suffix": "What treats asthma?", "text": "Flunisolide."},
+    ]
     script.write_text(json.dumps({"rules": rules, "tools": True}))
     servers = f"notes={sys.executable} {SCRIPT},dead=http://127.0.0.1:9/mcp"
     model = {"ARROWHEAD_MODEL__SCRIPT": str(script), "ARROWHEAD_MODEL__PROMPT_FORM": "chat"}
+    model["ARROWHEAD_STATE__RESPONSES_KEY_FILE"] = str(keys)
     with host_with(model | {"ARROWHEAD_MCP__SERVERS": servers}) as server:
         yield server
 
@@ -145,6 +161,65 @@ def test_a_response_has_the_tools_and_their_calls_as_items(chatting: Served) -> 
         "response.mcp_call.completed",
     } <= {*names} and names[-1] == "response.completed"
     assert [item.type for item in events[-1].response.output] == [item.type for item in whole.output]
+
+
+def _ended(client: openai.OpenAI, response: Any) -> Any:
+    """The response, once it has been answered in the background."""
+    wait_until(lambda: client.responses.retrieve(response.id).status == "completed", "the answer ends")
+    return client.responses.retrieve(response.id)
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_stored_response_with_the_sites_tools_is_followed(chatting: Served, background: bool) -> None:
+    """Its items are stored with it; the next response reads its question and answer again, and may call tools too."""
+    with openai.OpenAI(base_url=f"{chatting.url}/v1", api_key="none", timeout=60, max_retries=0) as client:
+        asked: dict[str, Any] = {"model": "scripted", "tools": TOOLS, "store": True, "background": background}
+        made = client.responses.create(input=QUESTION, **asked)
+        first = _ended(client, made)
+        kinds = [item.type for item in first.output]
+        assert kinds == ["mcp_list_tools", "mcp_list_tools", "reasoning", "mcp_call", "message"]
+        assert first.output_text.strip() == "Zorbamide." and first.tools[0].server_label == "notes"
+        second = _ended(client, client.responses.create(input=QUESTION, previous_response_id=first.id, **asked))
+        assert second.output_text.strip() == "Zorbamide." and "mcp_call" in [item.type for item in second.output]
+        asked.pop("tools")
+        last = _ended(client, client.responses.create(input="And tomorrow?", previous_response_id=second.id, **asked))
+        assert last.output_text.strip() == "The same."
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_stored_call_of_a_function_is_followed_by_its_result(chatting: Served, background: bool) -> None:
+    """The result alone is sent: question and call are read again."""
+    function: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+    with openai.OpenAI(base_url=f"{chatting.url}/v1", api_key="none", timeout=60, max_retries=0) as client:
+        asked: dict[str, Any] = {"model": "scripted", "tools": [function], "background": background}
+        first = _ended(client, client.responses.create(input=WEATHER, **asked))
+        (call,) = first.output
+        assert (call.type, call.name, json.loads(call.arguments)) == ("function_call", "weather", {"city": "Oslo"})
+        result: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "12 degrees"}]
+        second = _ended(client, client.responses.create(input=result, previous_response_id=first.id, **asked))
+        assert second.output_text.strip() == "Mild."
+        (item,) = client.responses.input_items.list(second.id)
+        assert item.type == "function_call_output" and item.output == "12 degrees"
+        plain: Any = asked | {"background": False, "store": False}
+        third = client.responses.create(input="And tomorrow?", previous_response_id=second.id, **plain)
+        assert third.output_text.strip() == "The same."
+
+
+def test_a_conversation_has_calls_of_functions_and_tools(chatting: Served) -> None:
+    function: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+    with openai.OpenAI(base_url=f"{chatting.url}/v1", api_key="none", timeout=60, max_retries=0) as client:
+        talk = client.conversations.create()
+        fields: Any = {"model": "scripted", "conversation": talk.id}
+        (call,) = client.responses.create(input=WEATHER, tools=[function], **fields).output
+        result: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "12 degrees"}]
+        assert client.responses.create(input=result, tools=[function], **fields).output_text.strip() == "Mild."
+        assert client.responses.create(input=QUESTION, tools=TOOLS, **fields).output_text.strip() == "Zorbamide."
+        kinds = [item.type for item in client.conversations.items.list(talk.id, order="asc")]
+        assert kinds[:4] == ["message", "function_call", "function_call_output", "message"]
+        assert kinds[-2:] == ["mcp_call", "message"]
+        assert client.responses.create(input="And tomorrow?", **fields).output_text.strip() == "The same."
+        method = client.responses.create(input="What treats asthma?", **fields | {"model": "scripted:kg-rag"})
+        assert method.status == "completed"  # a method reads what was said, and no calls
 
 
 def test_a_clients_own_server_is_refused_in_a_response(chatting: Served) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import openai
@@ -15,6 +16,9 @@ import pytest
 import pytest_asyncio
 from corpus_files import pdf
 from lexical_verifier import LexicalVerifier
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 from server_process import Served
 
 from models.catalog import ModelCard
@@ -327,6 +331,36 @@ async def test_what_one_key_uploads_no_other_key_sees(site: Site, stranger: str)
             await ask()
 
 
+@pytest.mark.parametrize("stranger", ["other", "writer"])
+async def test_no_route_shows_another_keys_store(site: Site, stranger: str) -> None:
+    """By namespace and id: passages, documents, lists, searches, changes, and the tools and resources for agents."""
+    store = await _store_with(site.client(), heparin=(HEPARIN, {}))
+
+    async def get(who: str, path: str, **body: Any) -> httpx2.Response:
+        method, headers = "POST" if body else "GET", {"Authorization": f"Bearer {site.keys[who]}"}
+        return await site.http.request(method, path, headers=headers, json=body or None)
+
+    (found,) = (await get("operator", "/v1/search", query=QUESTION, namespaces=[store])).json()["data"]
+    passage, document = f"/v1/passages/{store}/{found['id']}", f"/documents/{quote(found['document_id'], safe='')}"
+    own = [passage, *(f"/v1/namespaces/{store}{path}" for path in ("", "/documents", document, "/unread"))]
+    for path in own:
+        assert (await get("operator", path)).status_code == 200, path
+        assert (await get(stranger, path)).status_code == 404, path
+    assert (await get(stranger, "/v1/search", query=QUESTION, namespaces=[store])).status_code == 404
+    assert (await get(stranger, f"/v1/namespaces/{store}/verify", wait=1)).status_code == 404
+    for path in ("/v1/namespaces", "/v1/vector_stores"):
+        assert store in (await get("operator", path)).text and store not in (await get(stranger, path)).text
+    everywhere = await get(stranger, "/v1/search", query=QUESTION)
+    assert store not in everywhere.text
+    site.http.headers["Authorization"] = f"Bearer {site.keys[stranger]}"
+    async with Client(streamable_http_client("http://127.0.0.1:8000/mcp", http_client=site.http)) as agent:
+        read = await agent.call_tool("read_passage", {"namespace": store, "id": found["id"]})
+        searched = await agent.call_tool("search", {"query": QUESTION, "namespaces": [store]})
+        assert read.is_error and searched.is_error
+        with pytest.raises(MCPError):
+            await agent.read_resource(f"arrowhead://passages/{store}/{found['id']}")
+
+
 async def test_a_key_that_may_not_change_uploads_nothing(site: Site) -> None:
     with pytest.raises(openai.PermissionDeniedError):
         await site.client("reader").files.create(file=("a.txt", HEPARIN), purpose="assistants")
@@ -407,7 +441,7 @@ async def test_errors_name_the_field(site: Site, path: str, body: Any, param: st
         (5, "tools"),
         ([{"type": "file_search"}, {"type": "file_search"}], "tools"),
         ([{"type": "file_search"}], "tools[0].vector_store_ids"),
-        ([{"type": "file_search", "vector_store_ids": [5]}], "tools[0].vector_store_ids"),
+        ([{"type": "file_search", "vector_store_ids": [5]}], "tools[0].vector_store_ids[0]"),
         ([{"type": "file_search", "vector_store_ids": ["none"]}], "tools[0].vector_store_ids"),
         ([{"type": "file_search", "vector_store_ids": ["x"], "max_num_results": 0}], "tools[0].max_num_results"),
         ([{"type": "file_search", "vector_store_ids": ["x"], "filters": {"type": "eq"}}], "tools[0].filters.key"),

@@ -123,7 +123,20 @@ def test_the_tables_of_figures_are_those_of_their_files(page: str) -> None:
     assert faults == []
 
 
-@pytest.mark.parametrize("page", ["decisions", "files", "mcp", "messages", "openai-api", "stored-responses", "verify"])
+INTERFACES = (
+    "decisions",
+    "encoders",
+    "files",
+    "mcp",
+    "messages",
+    "openai-api",
+    "retrieval-http",
+    "stored-responses",
+    "verify",
+)
+
+
+@pytest.mark.parametrize("page", INTERFACES)
 def test_the_page_of_an_interface_is_short_and_begins_with_an_example(page: str) -> None:
     """At most 60 lines, the first code a program or commands; a test over HTTP runs it."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")

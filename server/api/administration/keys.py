@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
 from server.api.declarations import Reads, Reply, errors
-from server.api.http_io import Body, parse_body, read_json
+from server.api.http_io import Body, read_body
 from server.auth.authentication import Principal, require_administration
 from server.auth.keys import Edit, KeyStore, NewKey, Scopes, StoredKey, expiry_of, revoking
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
@@ -136,7 +136,7 @@ async def create_key(request: Request) -> Response:
     """Create a key; not on a server without keys, which every program on its machine may use."""
     services: Services = request.app.state.services
     store = _store(services, request.state.principal)
-    body = parse_body(KeyBody, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, KeyBody)
     moment = expiry_of(body.expires, datetime.now(UTC)) if body.expires else None
     new_key = NewKey(name=body.name, expires=moment, scopes=body.scopes.checked(), taken=services.key_lookup.fixed_ids)
     secret, key = await services.compute(request.state.owner, lambda: store.create(new_key))
@@ -153,7 +153,7 @@ async def create_key(request: Request) -> Response:
 async def change_key(request: Request, key_id: str) -> Response:
     services: Services = request.app.state.services
     store = _store(services, request.state.principal, key_id)
-    body = parse_body(KeyChange, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, KeyChange)
     edit = _guarded(request.state.principal, _edit(body))
     key = await services.compute(request.state.owner, lambda: store.change(key_id, edit))
     log_event(log, logging.INFO, "key changed", {"key": key.id, "by": request.state.principal.key_id})
@@ -184,7 +184,7 @@ async def revoke_key(request: Request, key_id: str) -> Response:
 async def set_up(request: Request) -> Response:
     """Return the first key of a server that other machines reach; refused where there is a key already."""
     services: Services = request.app.state.services
-    body = parse_body(SetupBody, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, SetupBody)
     first, store = services.first_key, services.key_lookup.store
     if first is None or store is None:
         raise RequestError("there is a key, or this server needs none", SETUP_REFUSED)

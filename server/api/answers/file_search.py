@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field
 
 from retrieval.corpus.search.ranking import RankedPassage
+from server.api.http_io import Body, parse_body
 from server.auth.authentication import Principal
 from server.errors import InvalidRequest, UnsupportedField
 from server.jobs.attribute_filters import Filter, parse_filter
@@ -19,28 +22,9 @@ from server.wiring.services import ServedModel, Services
 
 TOOL: Final = "file_search"
 _METHODS: Final = ("medrag", "i-medrag")
-_FIELDS: Final = frozenset({"type", "vector_store_ids", "max_num_results", "filters", "ranking_options"})
 _MAX_STORES: Final = 16
 _MAX_RESULTS: Final = 50
 _USUAL: Final = 20
-# Of the document of the API: the list of tools with this one alone.
-TOOLS_SCHEMA: Final[dict[str, Any]] = {
-    "type": "array",
-    "minItems": 1,
-    "maxItems": 1,
-    "items": {
-        "type": "object",
-        "properties": {
-            "type": {"const": TOOL},
-            "vector_store_ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": _MAX_STORES},
-            "max_num_results": {"type": "integer", "minimum": 1, "maximum": _MAX_RESULTS},
-            "filters": {"type": "object", "description": "as those of POST /v1/vector_stores/{id}/search"},
-            "ranking_options": {"type": "object"},
-        },
-        "required": ["type", "vector_store_ids"],
-        "additionalProperties": False,
-    },
-}
 # The constant of reciprocal rank fusion.
 _RANK: Final = 60
 
@@ -54,6 +38,27 @@ class FileSearch:
     passes: Filter | None = None
     threshold: float = 0.0
     place: str = "tools"
+
+
+def _ranker_alone(options: dict[str, Any]) -> dict[str, Any]:
+    if options.keys() - {"ranker"}:
+        raise ValueError("the verifier decides what answers; leave ranking_options out")
+    return options
+
+
+class FileSearchTool(Body):
+    """Search vector stores."""
+
+    type: Literal["file_search"]
+    vector_store_ids: list[str] = Field(min_length=1, max_length=_MAX_STORES)
+    max_num_results: Annotated[int, Field(ge=1, le=_MAX_RESULTS)] | None = None
+    filters: dict[str, Any] | None = Field(default=None, description="as of POST /v1/vector_stores/{id}/search")
+    ranking_options: Annotated[dict[str, Any], AfterValidator(_ranker_alone)] | None = None
+
+
+def tools_schema() -> dict[str, Any]:
+    """Return the schema of a list of tools with this one alone, for the document of the API."""
+    return {"type": "array", "minItems": 1, "maxItems": 1, "items": FileSearchTool.model_json_schema()}
 
 
 def take_file_search(body: object) -> tuple[object, FileSearch | None]:
@@ -81,29 +86,10 @@ def _is_tool(tool: object) -> bool:
 
 
 def _parsed(tool: Mapping[str, Any], place: str) -> FileSearch:
-    for name in tool:
-        if name not in _FIELDS:
-            _refuse(f"{place}.{name[:40]}", "there is no such field")
-    stores, k = tool.get("vector_store_ids"), tool.get("max_num_results")
-    if not isinstance(stores, list) or not 0 < len(stores) <= _MAX_STORES or not all(map(_is_text, stores)):
-        _refuse(f"{place}.vector_store_ids", f"a list of 1 to {_MAX_STORES} ids")
-    k = _USUAL if k is None else k
-    if not isinstance(k, int) or isinstance(k, bool) or not 0 < k <= _MAX_RESULTS:
-        _refuse(f"{place}.max_num_results", f"a whole number from 1 to {_MAX_RESULTS}")
-    ranking = tool.get("ranking_options") or {}
-    if not isinstance(ranking, dict) or set(ranking) - {"ranker"}:
-        _refuse(f"{place}.ranking_options", "the verifier decides what answers; leave ranking_options out")
-    filters = tool.get("filters")
-    passes = None if filters is None else parse_filter(filters, f"{place}.filters")
-    return FileSearch(tuple(dict.fromkeys(stores)), k, passes, place=f"{place}.vector_store_ids")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _refuse(place: str, rule: str) -> NoReturn:
-    raise InvalidRequest(f"{place}: {rule}", param=place)
+    wanted = parse_body(FileSearchTool, tool, place)
+    passes = None if wanted.filters is None else parse_filter(wanted.filters, f"{place}.filters")
+    stores = tuple(dict.fromkeys(wanted.vector_store_ids))
+    return FileSearch(stores, wanted.max_num_results or _USUAL, passes, place=f"{place}.vector_store_ids")
 
 
 def searching_model(services: Services, model: str, principal: Principal) -> ServedModel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from fastapi import Request
@@ -53,3 +53,11 @@ def listed(found: Sequence[_T], limit: int, shown: Callable[[_T], dict[str, Any]
     data = [shown(one) for one in found[: limit - 1]]
     ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {"first_id": None, "last_id": None}
     return {"object": "list", "data": data} | ends | {"has_more": len(found) >= limit}
+
+
+def part_of(found: Sequence[_T], page: Mapping[str, Any], id_of: Callable[[_T], str]) -> Sequence[_T]:
+    """Return a page of what is known whole, the oldest first."""
+    ordered = list(reversed(found)) if page["newest_first"] else list(found)
+    ids = [id_of(one) for one in ordered]
+    start = 0 if not page["after"] else ids.index(page["after"]) + 1 if page["after"] in ids else len(ids)
+    return ordered[start : start + page["limit"]]

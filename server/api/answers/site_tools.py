@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
+from pydantic import Field
+
+from server.api.http_io import Body, parse_body
 from server.errors import InvalidRequest, UnsupportedField
 
 TOOL: Final = "mcp"
-_FIELDS: Final = frozenset({"type", "server_label", "require_approval", "allowed_tools"})
 _MAX_SERVERS: Final = 8
 _MAX_TOOLS: Final = 32
-# Of the document of the API: a list of such tools alone.
-TOOLS_SCHEMA: Final[dict[str, Any]] = {
-    "type": "array",
-    "minItems": 1,
-    "maxItems": _MAX_SERVERS,
-    "items": {
-        "type": "object",
-        "properties": {
-            "type": {"const": TOOL},
-            "server_label": {"type": "string", "description": "a name of mcp.servers"},
-            "require_approval": {"const": "never"},
-            "allowed_tools": {"type": "array", "items": {"type": "string"}, "maxItems": _MAX_TOOLS},
-        },
-        "required": ["type", "server_label"],
-        "additionalProperties": False,
-    },
-}
+
+
+class McpTool(Body):
+    """Let the model call tools of a server that the settings name."""
+
+    type: Literal["mcp"]
+    server_label: str = Field(pattern="^[^/]+$", description="a name of mcp.servers")
+    require_approval: Literal["never"] | None = None
+    allowed_tools: Annotated[list[str], Field(max_length=_MAX_TOOLS)] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Return what ``AnswerRequest.site_tools`` calls its tools."""
+        if self.allowed_tools is None:
+            return [self.server_label]
+        return [f"{self.server_label}/{one}" for one in self.allowed_tools or ("",)]
+
+
+def tools_schema() -> dict[str, Any]:
+    """Return the schema of a list of such tools alone, for the document of the API."""
+    return {"type": "array", "minItems": 1, "maxItems": _MAX_SERVERS, "items": McpTool.model_json_schema()}
 
 
 def take_site_tools(body: object) -> tuple[object, tuple[str, ...]]:
@@ -55,24 +61,10 @@ def _is_tool(tool: object) -> bool:
 
 
 def _names_in(tool: Mapping[str, Any], place: str) -> list[str]:
-    for name in tool:
-        if name not in _FIELDS:
-            raise InvalidRequest(
-                f"{place}.{name[:40]}: not served; send server_label, a name of mcp.servers in this server's settings, "
-                "which alone say which MCP servers may be used",
-                param=f"{place}.{name[:40]}",
-            )
-    label = tool.get("server_label")
-    if not isinstance(label, str) or not label or "/" in label:
-        raise InvalidRequest(f"{place}.server_label: a name of mcp.servers", param=f"{place}.server_label")
-    if tool.get("require_approval") not in (None, "never"):
+    for name in tool.keys() - McpTool.model_fields:
         raise InvalidRequest(
-            f"{place}.require_approval: only never, as calls are not held for approval",
-            param=f"{place}.require_approval",
+            f"{place}.{name[:40]}: not served; send server_label, a name of mcp.servers in this server's settings, "
+            "which alone say which MCP servers may be used",
+            param=f"{place}.{name[:40]}",
         )
-    wanted = tool.get("allowed_tools")
-    if wanted is None:
-        return [label]
-    if not isinstance(wanted, list) or len(wanted) > _MAX_TOOLS or not all(isinstance(one, str) for one in wanted):
-        raise InvalidRequest(f"{place}.allowed_tools: a list of names of tools", param=f"{place}.allowed_tools")
-    return [f"{label}/{one}" for one in wanted] or [f"{label}/"]
+    return parse_body(McpTool, tool, place).names

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -16,7 +16,7 @@ from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.errors import NamespaceInvalid
 from server.api.answers.file_search import FileSearch, found_chunks, scope_of
-from server.api.answers.pages import ListReply, listed, page_of, page_parameters
+from server.api.answers.pages import ListReply, listed, page_of, page_parameters, part_of
 from server.api.declarations import CHANGE_ERRORS, RETRIEVAL_ERRORS, Reads, errors, parameter
 from server.api.files.schemas import (
     STATES,
@@ -32,7 +32,7 @@ from server.api.files.schemas import (
     member_object,
     store_object,
 )
-from server.api.http_io import cancel_on_disconnect, parse_body, read_json
+from server.api.http_io import cancel_on_disconnect, read_body
 from server.api.retrieval.namespaces import require_changes
 from server.errors import InvalidRequest, RequestError
 from server.jobs.attribute_filters import parse_filter
@@ -54,13 +54,6 @@ _POLL: Final = {"openai-poll-after-ms": "250"}
 _ONE: Final[dict[int | str, dict[str, Any]]] = {200: {"model": ObjectReply}, **errors(404)}
 _CHANGED: Final[dict[int | str, dict[str, Any]]] = {200: {"model": ObjectReply}, **CHANGE_ERRORS}
 _LIST: Final[dict[int | str, dict[str, Any]]] = {200: {"model": ListReply}, **errors(404, 422)}
-_T = TypeVar("_T")
-
-
-async def _body(request: Request, kind: type[_T]) -> _T:
-    services: Services = request.app.state.services
-    sent = await read_json(request, services.settings.server.max_body_bytes)
-    return parse_body(kind, sent)  # type: ignore[type-var]
 
 
 async def _store(request: Request, store_id: str, *, change: bool = False) -> VectorStore:
@@ -81,7 +74,7 @@ async def _store(request: Request, store_id: str, *, change: bool = False) -> Ve
 async def create_store(request: Request) -> Response:
     services: Services = request.app.state.services
     require_changes(request)
-    body = await _body(request, VectorStoreBody)
+    body = await read_body(request, VectorStoreBody)
     strategy = body.chunking_strategy or ChunkingStrategy(type="auto")
     encoder = services.settings.retrieval.encoder
     try:
@@ -115,13 +108,8 @@ async def list_stores(request: Request) -> Response:
     page = page_of(request, _MAX_LISTED, _USUAL)
 
     def work() -> dict[str, Any]:
-        found = services.vector_stores.all(request.state.principal)
-        if page["newest_first"]:
-            found.reverse()
-        ids = [store.id for store in found]
-        if page["after"]:
-            found = found[ids.index(page["after"]) + 1 :] if page["after"] in ids else []
-        return listed(found[: page["limit"]], page["limit"], lambda store: _object(services, store))
+        found = part_of(services.vector_stores.all(request.state.principal), page, lambda store: store.id)
+        return listed(found, page["limit"], lambda store: _object(services, store))
 
     return JSONResponse(await asyncio.to_thread(work))
 
@@ -140,7 +128,7 @@ async def get_store(request: Request, vector_store_id: str) -> Response:
 async def update_store(request: Request, vector_store_id: str) -> Response:
     services: Services = request.app.state.services
     store = await _store(request, vector_store_id, change=True)
-    body = await _body(request, VectorStoreUpdate)
+    body = await read_body(request, VectorStoreUpdate)
     if not store.created:
         raise InvalidRequest("vector_store_id: a namespace has no name but its own", param="vector_store_id")
     changed = replace(
@@ -187,7 +175,7 @@ def _object(services: Services, store: VectorStore) -> dict[str, Any]:
 @router.post(_FILES, summary="Add a file to a vector store", openapi_extra=Reads(MemberBody), responses=_CHANGED)
 async def add_member(request: Request, vector_store_id: str) -> Response:
     store = await _store(request, vector_store_id, change=True)
-    body = await _body(request, MemberBody)
+    body = await read_body(request, MemberBody)
     await _check_strategies(request, store, [body.chunking_strategy])
     (member,) = await _add(request, store, {body.file_id: body.attributes}, batch=False)
     return await _member_reply(request, store, member)
@@ -272,7 +260,7 @@ async def get_member(request: Request, vector_store_id: str, file_id: str) -> Re
 async def update_member(request: Request, vector_store_id: str, file_id: str) -> Response:
     services: Services = request.app.state.services
     require_changes(request)
-    body = await _body(request, MemberUpdate)
+    body = await read_body(request, MemberUpdate)
     store, member = await _member(request, vector_store_id, file_id)
     member = replace(member, attributes=body.attributes or {})
     await asyncio.to_thread(services.vector_stores.put_member, member)
@@ -316,7 +304,7 @@ async def get_member_content(request: Request, vector_store_id: str, file_id: st
 )
 async def create_batch(request: Request, vector_store_id: str) -> Response:
     store = await _store(request, vector_store_id, change=True)
-    body = await _body(request, BatchBody)
+    body = await read_body(request, BatchBody)
     await _check_strategies(request, store, body.strategies)
     members = await _add(request, store, body.by_id, batch=True)
     return await _batch_reply(request, store, members[0].batch)
@@ -389,7 +377,7 @@ async def _cancelled(services: Services, job_id: str, owner: str) -> bool:
 )
 async def search_store(request: Request, vector_store_id: str) -> Response:
     services: Services = request.app.state.services
-    body = await _body(request, StoreSearchBody)
+    body = await read_body(request, StoreSearchBody)
     queries = [body.query] if isinstance(body.query, str) else body.query
     threshold = body.ranking_options.score_threshold if body.ranking_options else 0.0
     passes = None if body.filters is None else parse_filter(body.filters)

@@ -52,7 +52,7 @@ _STREAM: Final = (
 )
 async def create_message(request: Request) -> Response:
     services: Services = request.app.state.services
-    sent = await read_json(request, services.settings.server.max_body_bytes)
+    sent = await read_json(request)
     if (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body = parse_message(sent)
@@ -75,7 +75,7 @@ async def create_message(request: Request) -> Response:
 )
 async def count_tokens(request: Request) -> Response:
     services: Services = request.app.state.services
-    sent = await read_json(request, services.settings.server.max_body_bytes)
+    sent = await read_json(request)
     if (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body = parse_count(sent)

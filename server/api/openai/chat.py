@@ -14,7 +14,8 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from models.decoding.tool_calls import ToolUse
 from models.types import TokenLogprob
-from server.api.answers.file_search import TOOLS_SCHEMA, FileScope, scope_of, searching_model, take_file_search
+from server.api.answers import file_search, site_tools
+from server.api.answers.file_search import FileScope, scope_of, searching_model, take_file_search
 from server.api.answers.rendering import (
     Decode,
     OpenWebUiRenderer,
@@ -29,7 +30,6 @@ from server.api.answers.rendering import (
     usage_object,
 )
 from server.api.answers.session import TIMEOUT_HEADER, Answers, fan_out
-from server.api.answers.site_tools import TOOLS_SCHEMA as MCP_SCHEMA
 from server.api.answers.site_tools import take_site_tools
 from server.api.declarations import (
     ANSWER_ERRORS,
@@ -54,6 +54,7 @@ from server.api.openai.schemas import (
     Choice,
     Finish,
     Generation,
+    NamedTool,
     Tools,
     Usage,
     answer_schema,
@@ -76,7 +77,7 @@ _PARTS = frozenset({"text", "refusal"})
 
 def _describe(schema: Schema) -> None:
     with_unused(schema, NEUTRAL, IGNORED)
-    schema["properties"]["tools"]["anyOf"] += [TOOLS_SCHEMA, MCP_SCHEMA]
+    schema["properties"]["tools"]["anyOf"] += [file_search.tools_schema(), site_tools.tools_schema()]
     schema["examples"] = [{"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}]
 
 
@@ -94,7 +95,9 @@ class ChatRequest(Generation):
 
     @property
     def tool_use(self) -> ToolUse | None:
-        use = tool_use_of(self.tools, self.tool_choice, self.parallel_tool_calls, answer_schema(self.response_format))
+        choice = self.tool_choice.function if isinstance(self.tool_choice, NamedTool) else self.tool_choice
+        functions = [tool.function for tool in self.tools or ()]
+        use = tool_use_of(functions, choice, self.parallel_tool_calls, answer_schema(self.response_format))
         if use is not None and self.structured_outputs is not None:
             raise InvalidRequest("structured_outputs: not together with tools", param="structured_outputs")
         return use
@@ -198,7 +201,7 @@ class ChatCompletionChunk(Reply):
 )
 async def chat_completions(request: Request) -> Response:
     services: Services = request.app.state.services
-    sent, search = take_file_search(await read_json(request, services.settings.server.max_body_bytes))
+    sent, search = take_file_search(await read_json(request))
     sent, site = take_site_tools(sent)
     is_openai = services.lifecycle.may_serve_openai and search is None and not site
     if is_openai and (plain := await dispatch_plain(request, sent)) is not None:

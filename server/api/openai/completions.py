@@ -134,7 +134,7 @@ class CompletionChunk(Reply):
 )
 async def completions(request: Request) -> Response:
     services: Services = request.app.state.services
-    sent = await read_json(request, services.settings.server.max_body_bytes)
+    sent = await read_json(request)
     if services.lifecycle.may_serve_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body = parse_completion(sent)

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field
 
 from models.engines.base import Engine
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, errors, with_unused
-from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
+from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
 from server.auth.authentication import Principal
 from server.errors import InvalidRequest, UnsupportedField
@@ -179,7 +179,7 @@ class Detokenized(Reply):
 )
 async def tokenize(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = _parse(await read_json(request, services.settings.server.max_body_bytes))
+    body = _parse(await read_json(request))
     engine = _engine(services, body.model, request.state.principal)
 
     def work() -> tuple[list[int], list[str] | None]:
@@ -201,7 +201,7 @@ async def tokenize(request: Request) -> Response:
 )
 async def detokenize(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_body(DetokenizeRequest, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, DetokenizeRequest)
     engine = _engine(services, body.model, request.state.principal)
     size = engine.tokenizer.vocab_size
     if any(token >= size for token in body.tokens):

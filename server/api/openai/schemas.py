@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.decoding.grammar import choice_grammar, json_grammar
 from models.decoding.tool_calls import Tool, ToolChoice, ToolUse
@@ -163,7 +163,8 @@ class NamedTool(Body):
 
 
 Tools = Annotated[list[ToolDefinition], Field(max_length=MAX_TOOLS)]
-Choice = Literal["none", "auto", "required"] | NamedTool
+Mode = Literal["none", "auto", "required"]
+Choice = Mode | NamedTool
 
 
 def answer_schema(form: ResponseFormat | None) -> dict[str, Any] | None:
@@ -203,24 +204,27 @@ def grammar_of(form: ResponseFormat | None, demanded: StructuredOutputs | None) 
 
 
 def tool_use_of(
-    tools: list[ToolDefinition] | None, choice: Choice | None, parallel: bool | None, answer: dict[str, Any] | None
+    functions: Sequence[FunctionDefinition],
+    choice: Mode | FunctionName | None,
+    parallel: bool | None,
+    answer: dict[str, Any] | None = None,
 ) -> ToolUse | None:
     """Return the use of tools that a request asks for, None where the model calls none.
 
     Raises:
         InvalidRequest: a schema is too large or too complex, a name is given twice, or the choice names no tool.
     """
-    if not tools:
+    if not functions:
         if choice not in (None, "none", "auto"):
             raise InvalidRequest("tool_choice: needs tools", param="tool_choice")
         return None
-    check_shape([tool.model_dump(exclude_none=True) for tool in tools], "tools")
-    shown = tuple(_tool(tool) for tool in tools)
+    check_shape([{"function": function.model_dump(exclude_none=True)} for function in functions], "tools")
+    shown = tuple(map(_tool, functions))
     if len({tool.name for tool in shown}) < len(shown):
         raise InvalidRequest("tools: a name is given twice", param="tools")
     if choice == "none":
         return None
-    requested = choice.function.name if isinstance(choice, NamedTool) else None
+    requested = choice.name if isinstance(choice, FunctionName) else None
     allowed = tuple(tool for tool in shown if requested in (None, tool.name))
     if not allowed:
         raise InvalidRequest("tool_choice: names none of the tools", param="tool_choice")
@@ -230,8 +234,10 @@ def tool_use_of(
     return ToolUse(tools=allowed, shown=shown, choice=how, parallel=not once, answer=answer)
 
 
-def require_plain(served: ServedModel, ask: AnswerRequest, model: str) -> None:
+def require_plain(served: ServedModel, ask: AnswerRequest, model: str, history: str = "messages") -> None:
     """Check that only the plain model is asked for a form of output or for calls of tools.
+
+    ``history`` is the field of the request that has the messages.
 
     Raises:
         UnsupportedField: a method is asked.
@@ -243,16 +249,15 @@ def require_plain(served: ServedModel, ask: AnswerRequest, model: str) -> None:
     if ask.tools is not None or ask.site_tools:
         raise UnsupportedField(f"tools: a method makes its calls itself; ask {plain}", param="tools")
     if any(message.tool_calls or message.tool_call_id for message in ask.messages):
-        raise UnsupportedField(f"messages: a method takes no calls of tools; ask {plain}", param="messages")
+        raise UnsupportedField(f"{history}: a method takes no calls of tools; ask {plain}", param=history)
     if ask.grammar is not None:
         name = ask.grammar.param
         raise UnsupportedField(f"{name}: a method's answer has its own form; ask {plain}", param=name)
 
 
-def _tool(tool: ToolDefinition) -> Tool:
-    function = tool.function
+def _tool(function: FunctionDefinition) -> Tool:
     parameters: dict[str, Any] = function.parameters or {"type": "object", "properties": {}}
-    shown = {"parameters": parameters} | function.model_dump(exclude_none=True, exclude={"strict"})
+    shown = {"parameters": parameters} | function.model_dump(exclude_none=True, exclude={"strict", "type"})
     return Tool(function.name, {"type": "function", "function": shown}, parameters)
 
 
@@ -307,11 +312,24 @@ def refuse_other_parts(content: object, place: str, served: Collection[str]) -> 
             raise UnsupportedField(f"{place}.content[{number}]: {reason}", param=f"{place}.content[{number}]")
 
 
+def _checked_arguments(text: str) -> str:
+    try:
+        is_object = isinstance(json.loads(text or "{}"), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        raise ValueError("the arguments of a call are a JSON object")
+    return text
+
+
+Arguments = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_checked_arguments)]
+
+
 class FunctionMade(Body):
     """Repeat a call of a function."""
 
     name: Name
-    arguments: str = Field(max_length=MAX_TEXT)
+    arguments: Arguments
 
 
 class ToolCallMade(Body):
@@ -323,17 +341,8 @@ class ToolCallMade(Body):
     index: int | None = None
 
     def to_template(self) -> dict[str, Any]:
-        """Return the call as chat templates read it, with its arguments as an object.
-
-        Raises:
-            InvalidRequest: the arguments are no JSON object.
-        """
-        try:
-            arguments = json.loads(self.function.arguments or "{}")
-        except (ValueError, RecursionError):
-            arguments = None
-        if not isinstance(arguments, dict):
-            raise InvalidRequest("messages: the arguments of a call are no JSON object", param="messages")
+        """Return the call as chat templates read it, with its arguments as an object."""
+        arguments = json.loads(self.function.arguments or "{}")
         return {"id": self.id, "type": "function", "function": {"name": self.function.name, "arguments": arguments}}
 
 

@@ -13,12 +13,11 @@ from pydantic import Field
 
 from server.api.answers.pages import ListReply, listed, page_of, page_parameters
 from server.api.declarations import Reads, Reply, errors
-from server.api.http_io import Body, parse_body, read_json
+from server.api.http_io import Body, read_body
 from server.api.responses.schemas import read_item
 from server.api.responses.state import item_with_id
 from server.api.responses.stored import stored_of
 from server.state.responses import Conversation, Item
-from server.wiring.services import Services
 
 router = APIRouter(tags=["Answers"])
 _CONVERSATION: Final = "/v1/conversations/{conversation_id}"
@@ -62,11 +61,6 @@ _ONE: Final[dict[int | str, dict[str, Any]]] = {200: {"model": ConversationReply
 _FOUND: Final[dict[int | str, dict[str, Any]]] = {200: {"model": dict[str, Any]}, **errors(404)}
 
 
-async def _sent(request: Request) -> object:
-    services: Services = request.app.state.services
-    return await read_json(request, services.settings.server.max_body_bytes)
-
-
 async def _found(request: Request, conversation_id: str) -> Conversation:
     return await asyncio.to_thread(stored_of(request).conversation, request.state.owner, conversation_id)
 
@@ -96,7 +90,7 @@ def _checked(items: Sequence[dict[str, Any]]) -> list[Item]:
 @router.post("/v1/conversations", summary="Begin a conversation", openapi_extra=Reads(ConversationBody), responses=_ONE)
 async def create_conversation(request: Request) -> Response:
     stored = stored_of(request)
-    body = parse_body(ConversationBody, await _sent(request))
+    body = await read_body(request, ConversationBody)
     items = _checked(body.items or [])
     return _shown(await asyncio.to_thread(stored.begin, request.state.owner, body.metadata or {}, items))
 
@@ -113,7 +107,7 @@ async def get_conversation(request: Request, conversation_id: str) -> Response:
     responses=_ONE,
 )
 async def update_conversation(request: Request, conversation_id: str) -> Response:
-    body = parse_body(ConversationUpdate, await _sent(request))
+    body = await read_body(request, ConversationUpdate)
     changed = replace(await _found(request, conversation_id), metadata=body.metadata or {})
     await asyncio.to_thread(stored_of(request).update, request.state.owner, changed)
     return _shown(changed)
@@ -134,7 +128,7 @@ async def delete_conversation(request: Request, conversation_id: str) -> Respons
 )
 async def add_items(request: Request, conversation_id: str) -> Response:
     await _found(request, conversation_id)
-    items = _checked(parse_body(ConversationItems, await _sent(request)).items)
+    items = _checked((await read_body(request, ConversationItems)).items)
     await asyncio.to_thread(stored_of(request).add_items, request.state.owner, conversation_id, items)
     return JSONResponse(listed(items, len(items) + 1, dict))
 

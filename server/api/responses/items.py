@@ -23,6 +23,7 @@ from server.methods.base import (
     Retrieved,
     Step,
     TextDelta,
+    ToolCalled,
     ToolsListed,
 )
 from server.methods.shared.call_lines import call_query, collect
@@ -66,12 +67,15 @@ class ResponseItems:
                 return [*self._search(queries), *self._found(self.items[-1], sources, "completed")]
             case Evidence(references=references):
                 return [*self._open_message(), *self._cite(references)]
+            case ToolCalled():
+                return self._function(event)
             case _:
                 return []
 
     def end(self, ending: Ending) -> list[Wire]:
-        """Complete the open items; an answer without text still has a message."""
-        wires = [*self._end_thoughts(), *self._open_message()]
+        """Complete the open items; an answer without text still has a message, unless it calls functions."""
+        has_called = any(item["type"] == "function_call" for item in self.items)
+        wires = [*self._end_thoughts(), *(() if has_called else self._open_message())]
         for item in [item for item in self.items if item["status"] == "searching"]:
             wires += self._found(item, (), "incomplete")
         return wires + self._end_message(ending)
@@ -145,17 +149,25 @@ class ResponseItems:
         item["arrowhead"] = {"url": event.url, "status": event.status, "summary": event.summary}
         return self._found(item, sources, "failed" if event.status in _FAILED else "completed")
 
-    def _search(self, queries: Sequence[str]) -> list[Wire]:
+    def _function(self, call: ToolCalled) -> list[Wire]:
         wires = self._end_thoughts()
+        item, added = self._add("function_call", "fc", {"call_id": call.id, "name": call.name, "arguments": ""})
+        item |= {"arguments": call.arguments, "status": "completed"}
+        return [*wires, *added, *self._arguments(item), self._done(item)]
+
+    def _arguments(self, item: Item) -> list[Wire]:
+        kind, text = f"{item['type']}_arguments", item["arguments"]
+        return [self._at(item, f"{kind}.delta", delta=text), self._at(item, f"{kind}.done", arguments=text)]
+
+    def _search(self, queries: Sequence[str]) -> list[Wire]:
         action = {"type": "search", "query": queries[0] if queries else "", "queries": list(queries), "sources": []}
-        item, added = self._add("web_search_call", "ws", {"action": action})
+        return self._searching("web_search_call", "ws", {"action": action})
+
+    def _searching(self, kind: str, prefix: str, body: Item) -> list[Wire]:
+        wires = self._end_thoughts()
+        item, added = self._add(kind, prefix, body)
         item["status"] = "searching"
-        return [
-            *wires,
-            *added,
-            self._at(item, "web_search_call.in_progress"),
-            self._at(item, "web_search_call.searching"),
-        ]
+        return [*wires, *added, *(self._at(item, f"{kind}.{what}") for what in ("in_progress", "searching"))]
 
     def _found(self, item: Item, sources: Sequence[str], status: str) -> list[Wire]:
         item["status"] = status
@@ -202,7 +214,8 @@ class ResponseItems:
 
     def _end_message(self, ending: Ending) -> list[Wire]:
         item = self._message
-        assert item is not None
+        if item is None:
+            return []
         part = item["content"][0]
         item["status"] = ending
         return [
@@ -225,7 +238,7 @@ class FileItems(ResponseItems):
         self._citations = citations
         self._question = question
         self._with_results = with_results
-        self._searching: Item | None = None
+        self._searched: Item | None = None
         self._has_searched = False
 
     def feed(self, event: Event) -> list[Wire]:
@@ -245,18 +258,12 @@ class FileItems(ResponseItems):
 
     def _begin(self, queries: Sequence[str]) -> list[Wire]:
         self._has_searched = True
-        wires = self._end_thoughts()
-        item, added = self._add("file_search_call", "fs", {"queries": list(queries), "results": None})
-        item["status"], self._searching = "searching", item
-        return [
-            *wires,
-            *added,
-            self._at(item, "file_search_call.in_progress"),
-            self._at(item, "file_search_call.searching"),
-        ]
+        wires = self._searching("file_search_call", "fs", {"queries": list(queries), "results": None})
+        self._searched = self.items[-1]
+        return wires
 
     def _end_search(self, passages: Sequence[RankedPassage]) -> list[Wire]:
-        item, self._searching = self._searching, None
+        item, self._searched = self._searched, None
         if item is None:
             return []
         item["status"] = "completed"
@@ -284,13 +291,7 @@ class ToolItems(ResponseItems):
         body = {"server_label": server, "name": tool, "arguments": "", "output": None, "error": None}
         item, added = self._add("mcp_call", "mcp", body)
         self._calls[event.ordinal], item["arguments"] = item, event.arguments
-        return [
-            *wires,
-            *added,
-            self._at(item, "mcp_call.in_progress"),
-            self._at(item, "mcp_call_arguments.delta", delta=event.arguments),
-            self._at(item, "mcp_call_arguments.done", arguments=event.arguments),
-        ]
+        return [*wires, *added, self._at(item, "mcp_call.in_progress"), *self._arguments(item)]
 
     def _reply(self, event: CallReplied) -> list[Wire]:
         item, text, has_failed = self._calls.pop(event.ordinal), event.record["text"], event.status in _FAILED

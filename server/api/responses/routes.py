@@ -17,6 +17,8 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from models.decoding.tool_calls import tool_format
+from models.errors import UnsupportedParam
 from server.api.answers.file_search import (
     FileCitations,
     FileScope,
@@ -31,6 +33,7 @@ from server.api.declarations import ANSWER_ERRORS, TIMEOUT, Reads, streamed
 from server.api.http_io import EVENTS, Chunk, cancel_on_disconnect, read_json, stream_reply
 from server.api.openai.schemas import MAX_MESSAGES, require_plain
 from server.api.responses.background import BackgroundAnswers
+from server.api.responses.functions import without_calls
 from server.api.responses.items import Ending, FileItems, ResponseItems, ToolItems, Wire
 from server.api.responses.schemas import (
     ResponseEvent,
@@ -40,7 +43,7 @@ from server.api.responses.schemas import (
     parse_responses,
 )
 from server.api.responses.state import Keeper, Kept, history_of, input_items, take_kept
-from server.api.vllm_passthrough.dispatch import dispatch_plain
+from server.api.vllm_passthrough.dispatch import dispatch_plain, is_plain
 from server.auth.authentication import Principal
 from server.error_mapping import error_reply
 from server.errors import InvalidRequest, RequestError, StateUnavailable
@@ -70,14 +73,14 @@ def response_object(head: TraceHead, body: ResponsesRequest, status: Status) -> 
         "metadata": fields.metadata or {},
         "model": head.model,
         "output": [],
-        "parallel_tool_calls": body.parallel_tool_calls,
+        "parallel_tool_calls": fields.parallel_tool_calls is not False,
         "prompt_cache_key": fields.prompt_cache_key,
         "reasoning": {"effort": None, "summary": None},
         "safety_identifier": fields.safety_identifier,
         "service_tier": "default",
         "temperature": fields.temperature,
         "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
+        "tool_choice": fields.model_dump(include={"tool_choice"})["tool_choice"] or "auto",
         "tools": list(body.tools),
         "top_logprobs": fields.top_logprobs or 0,
         "top_p": fields.top_p,
@@ -131,11 +134,13 @@ _STREAM = (
 )
 async def create_response(request: Request) -> Response:
     services: Services = request.app.state.services
-    whole: Any = await read_json(request, services.settings.server.max_body_bytes)
+    whole: Any = await read_json(request)
     sent, search = take_file_search(whole)
     sent, site = take_site_tools(sent)
     sent, kept = take_kept(sent, is_on=services.responses is not None)
-    is_openai = services.lifecycle.may_serve_openai and search is None and not site and _may_pass_on(sent, kept)
+    is_openai = (
+        services.lifecycle.may_serve_openai and search is None and not site and _may_pass_on(services, sent, kept)
+    )
     if is_openai and (plain := await dispatch_plain(request, sent)) is not None:
         return plain
     body, keeper = await _kept_body(request, sent, kept)
@@ -155,27 +160,31 @@ async def create_response(request: Request) -> Response:
     return JSONResponse(await answer.ended())
 
 
-def _may_pass_on(sent: object, kept: Kept) -> bool:
+def _may_pass_on(services: Services, sent: object, kept: Kept) -> bool:
     """Return whether the engine's own layer may answer, which stores nothing.
 
-    Where nothing is said of storing, it answers only what this server's own form has no room for.
+    Where nothing is said of storing, it answers only what this server's own form has no room for, such as calls of
+    functions in a form that is not read here.
     """
     if kept.is_named or not kept.store:
         return not kept.is_named
     try:
-        parse_responses(sent)
-    except RequestError:
+        if parse_responses(sent).tool_use is not None:
+            tool_format(services.lifecycle.get().tokenizer)
+    except (RequestError, UnsupportedParam):
         return True
     return False
 
 
 async def _kept_body(request: Request, sent: Any, kept: Kept) -> tuple[ResponsesRequest, Keeper | None]:
     """Return the request behind the messages that it follows, and what stores its response, None where it is not."""
-    stored, owner = request.app.state.services.responses, request.state.owner
+    services: Services = request.app.state.services
+    stored, owner = services.responses, request.state.owner
     body = replace(parse_responses(sent), kept=kept)
     if stored is None or not (kept.store or kept.conversation or kept.previous):
         return body, None
     before = await history_of(stored, owner, kept)
+    before = before if is_plain(services, body.fields.model) else without_calls(before)
     head = 1 if body.fields.instructions else 0
     messages = (*body.messages[:head], *before, *body.messages[head:])
     if len(messages) > MAX_MESSAGES:
@@ -207,13 +216,14 @@ def _answers(
         sampling=body.sampling,
         options={} if job else body.fields.arrowhead or {},
         key_id=principal.key_id,
+        tools=body.tool_use,
         site_tools=body.site_tools,
     )
     if scope is None:
         served = model_for(services, head.model, job, principal)
     else:
         served, ask = searching_model(services, head.model, principal), scope.narrowed(ask)
-    require_plain(served, ask, head.model)
+    require_plain(served, ask, head.model, "input")
     answers = Answers(services, served, fan_out(ask, 1), head)
     answers.set_side_job(job)
     return answers
@@ -321,7 +331,7 @@ class _Answer:
 
     @property
     def _status(self) -> Ending:
-        return "completed" if self._choice.finish_reason == "stop" else "incomplete"
+        return "incomplete" if self._choice.finish_reason == "length" else "completed"
 
     def _object(self, status: Status) -> dict[str, Any]:
         response = response_object(self._answers.head, self._body, status)

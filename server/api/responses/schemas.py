@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
-from server.api.answers.file_search import TOOLS_SCHEMA
-from server.api.answers.site_tools import TOOLS_SCHEMA as MCP_SCHEMA
+from models.decoding.tool_calls import ToolUse
+from server.api.answers import file_search, site_tools
 from server.api.declarations import MODEL, OPTIONS, QUESTION, Reply, Schema, with_unused
 from server.api.http_io import Body, first_error
 from server.api.openai.schemas import (
@@ -22,8 +22,16 @@ from server.api.openai.schemas import (
     Temperature,
     TopP,
     is_neutral,
-    refusal_as,
     refuse_other_parts,
+    tool_use_of,
+)
+from server.api.responses.functions import (
+    FUNCTION_ITEMS,
+    Content,
+    FunctionChoice,
+    FunctionTools,
+    joined,
+    text_of,
 )
 from server.api.responses.state import NOTHING_KEPT, Kept
 from server.api.vllm_passthrough.history import CLIENTS_OWN, SKIPPED
@@ -41,9 +49,6 @@ NEUTRAL: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
         "responses are not stored here (state.responses_key_file): send false, or leave store out",
     ),
     "background": ((None, False), "answers are given while the client waits: use stream: true"),
-    "tools": ((None, []), "file_search and mcp are served; methods make their calls themselves"),
-    "tool_choice": ((None, "none", "auto"), "is not served: methods make their calls themselves"),
-    "parallel_tool_calls": ((None, True, False), "is true or false"),
     "max_tool_calls": ((None,), "is not served: arrowhead.max_calls is genegpt's limit"),
     "prompt": ((None,), "prompt templates are not kept here: send instructions and input"),
     "truncation": ((None, "disabled"), "is not served: leave earlier items out of input"),
@@ -87,26 +92,13 @@ _EVENTS: Final = (
         for kind in ("list_tools", "call")
         for what in ("in_progress", "completed", "failed")
     ),
-    *(f"response.mcp_call_arguments.{what}" for what in ("delta", "done")),
+    *(f"response.{kind}_call_arguments.{what}" for kind in ("mcp", "function") for what in ("delta", "done")),
     *(f"response.reasoning_summary_part.{what}" for what in ("added", "done")),
     *(f"response.reasoning_summary_text.{what}" for what in ("delta", "done")),
     *(f"response.content_part.{what}" for what in ("added", "done")),
     *(f"response.output_text.{what}" for what in ("delta", "annotation.added", "done")),
     "error",
 )
-
-
-class ResponsePart(Body):
-    """Provide a text part of a message."""
-
-    type: Literal["input_text", "output_text", "text"]
-    text: str = Field(max_length=MAX_TEXT)
-    annotations: list[dict[str, Any]] | None = None
-    logprobs: list[Any] | None = None
-    prompt_cache_breakpoint: dict[str, Any] | None = None
-
-
-_Part = Annotated[ResponsePart, BeforeValidator(refusal_as("output_text"))]
 
 
 class ResponseMessage(Body):
@@ -117,14 +109,13 @@ class ResponseMessage(Body):
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str, Field(max_length=MAX_TEXT)] | list[_Part]
+    content: Content
     id: str | None = None
     status: str | None = None
     phase: str | None = None
 
     def to_message(self) -> Message:
-        text = self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
-        return Message("system" if self.role == "developer" else self.role, text)
+        return Message("system" if self.role == "developer" else self.role, text_of(self.content))
 
 
 class ResponseFormat(Body):
@@ -152,6 +143,9 @@ class Fields(Body):
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     include: list[_Include] | None = None
     text: ResponseText | None = None
+    tools: FunctionTools | None = None
+    tool_choice: FunctionChoice | None = None
+    parallel_tool_calls: bool | None = None
     metadata: Annotated[dict[str, Annotated[str, Field(max_length=512)]], Field(max_length=16)] | None = None
     user: str | None = None
     safety_identifier: str | None = None
@@ -161,7 +155,7 @@ class Fields(Body):
 
 def _describe(schema: Schema) -> None:
     with_unused(schema, {name: values for name, (values, _) in NEUTRAL.items()}, IGNORED)
-    schema["properties"]["tools"] = {"anyOf": [{"enum": [None, []]}, TOOLS_SCHEMA, MCP_SCHEMA]}
+    schema["properties"]["tools"]["anyOf"] += [file_search.tools_schema(), site_tools.tools_schema()]
     schema["properties"]["input"]["anyOf"][1]["items"] = {"description": "a message, or an item of an earlier reply"}
     schema["examples"] = [{"model": MODEL, "input": QUESTION}]
 
@@ -185,7 +179,9 @@ class OutputItem(Reply):
     """Describe one item of a response's output."""
 
     id: str
-    type: Literal["message", "reasoning", "web_search_call", "file_search_call", "mcp_list_tools", "mcp_call"]
+    type: Literal[
+        "message", "reasoning", "web_search_call", "file_search_call", "mcp_list_tools", "mcp_call", "function_call"
+    ]
     status: str
 
 
@@ -214,14 +210,13 @@ class ResponseEvent(Reply):
 class ResponsesRequest:
     """Hold a parsed request; ``messages`` is ``input`` after ``instructions``.
 
-    ``tools`` are those of the request, which the response repeats; ``site_tools`` those of ``mcp`` among them.
-    Fields that are accepted only at neutral values are omitted, except ``parallel_tool_calls``, which every response
-    repeats.
+    ``tools`` are those of the request, which the response repeats; ``site_tools`` those of ``mcp`` among them, and
+    ``tool_use`` says which functions the model may call. Fields that are accepted only at neutral values are omitted.
     """
 
     fields: Fields
     messages: tuple[Message, ...]
-    parallel_tool_calls: bool = True
+    tool_use: ToolUse | None = None
     tools: tuple[Any, ...] = ()
     site_tools: tuple[str, ...] = ()
     kept: Kept = NOTHING_KEPT
@@ -259,12 +254,13 @@ def parse_responses(body: object) -> ResponsesRequest:
         fields = Fields.model_validate({name: value for name, value in body.items() if name not in excluded})
     except ValidationError as error:
         raise first_error(error) from None
-    messages = _messages(body.get("input"))
-    if not any(message.role == "user" and message.content.strip() for message in messages):
+    messages = joined(_messages(body.get("input")))
+    if not any(one.tool_call_id or (one.role == "user" and one.content.strip()) for one in messages):
         raise InvalidRequest("input: there is no user message with text", param="input")
     if fields.instructions:
         messages.insert(0, Message("system", fields.instructions))
-    request = ResponsesRequest(fields, tuple(messages), body.get("parallel_tool_calls") is not False)
+    use = tool_use_of(fields.tools or (), fields.tool_choice, fields.parallel_tool_calls)
+    request = ResponsesRequest(fields, tuple(messages), use)
     if fields.top_logprobs and not request.wants_logprobs:
         raise InvalidRequest(f"top_logprobs: needs include: ['{LOGPROBS}']", param="top_logprobs")
     return request
@@ -274,6 +270,12 @@ def _refuse_what_is_not_served(body: Mapping[str, Any]) -> None:
     for name, (neutral, remedy) in NEUTRAL.items():
         if name in body and not is_neutral(body[name], neutral):
             raise UnsupportedField(f"{name}: {remedy}", param=name)
+    tools = body.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict) and tool.get("type") != "function":
+            raise UnsupportedField(
+                "tools: function, file_search and mcp are served; methods make their calls themselves", param="tools"
+            )
     text = body.get("text")
     shape = text.get("format") if isinstance(text, dict) else None
     if isinstance(shape, dict) and shape.get("type") in ("json_schema", "json_object"):
@@ -305,12 +307,13 @@ def read_item(item: object, place: str) -> Message | None:
         return None
     if kind == "item_reference":
         raise UnsupportedField(f"{place}: {_NOT_STORED}", param=place)
-    if kind != "message":
+    read = ResponseMessage if kind == "message" else FUNCTION_ITEMS.get(kind)
+    if read is None:
         raise UnsupportedField(
             f"{place}: items of type {kind[:64]!r} are not served; send messages", param=f"{place}.type"
         )
     refuse_other_parts(item.get("content"), place, _PARTS)
     try:
-        return ResponseMessage.model_validate(item).to_message()
+        return read.model_validate(item).to_message()
     except ValidationError as error:
         raise first_error(error, place) from None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from models.errors import ArrowheadError
+from server.api.responses.functions import FUNCTION_ITEMS, joined
 from server.api.vllm_passthrough.history import part_text
 from server.errors import InvalidRequest
 from server.methods.base import Message
@@ -94,11 +95,14 @@ def messages_of(items: Sequence[Item]) -> list[Message]:
     """Return the messages of stored items; searches and reasoning say nothing to a model."""
     found = []
     for item in items:
-        if item.get("type") == "message":
+        kind = item.get("type", "")
+        if kind == "message":
             role = "system" if item["role"] == "developer" else str(item["role"])
             text = "\n".join(part_text(part) for part in item["content"])
             found.append(Message(role, text))
-    return found
+        elif kind in FUNCTION_ITEMS:
+            found.append(FUNCTION_ITEMS[kind].model_validate(item).to_message())
+    return joined(found)
 
 
 @dataclass(frozen=True, slots=True)

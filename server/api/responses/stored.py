@@ -10,7 +10,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from server.api.answers.pages import ListReply, listed, page_of, page_parameters
+from server.api.answers.pages import ListReply, listed, page_of, page_parameters, part_of
 from server.api.declarations import errors
 from server.api.responses.background import BackgroundAnswers
 from server.api.responses.schemas import ResponseReply
@@ -104,10 +104,5 @@ async def cancel_response(request: Request, response_id: str) -> Response:
 )
 async def list_input_items(request: Request, response_id: str) -> Response:
     page = page_of(request, _MAX_LISTED, _USUAL, ("include", "include[]"))
-    items = list((await _found(request, response_id)).input)
-    if page["newest_first"]:
-        items.reverse()
-    ids = [item["id"] for item in items]
-    if page["after"]:
-        items = items[ids.index(page["after"]) + 1 :] if page["after"] in ids else []
-    return JSONResponse(listed(items[: page["limit"]], page["limit"], dict))
+    items = part_of((await _found(request, response_id)).input, page, lambda item: str(item["id"]))
+    return JSONResponse(listed(items, page["limit"], dict))

@@ -18,7 +18,7 @@ from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
 from server.api.answers.session import TIMEOUT_HEADER, deadline_of
 from server.api.declarations import RETRIEVAL_ERRORS, TIMEOUT, Reads, Reply, errors
-from server.api.http_io import cancel_on_disconnect, parse_body, read_json
+from server.api.http_io import cancel_on_disconnect, read_body
 from server.api.retrieval.schemas import Body
 from server.api.retrieval.verify import MAX_CHARS, MAX_QUERY, Piece, Query, check_size, check_verifier, texts_of
 from server.evidence.verification import Decision, decide
@@ -159,7 +159,7 @@ class _Evidence:
 )
 async def decisions(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_body(DecisionsRequest, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, DecisionsRequest)
     check_verifier(body.model, services.verifier.name)
     deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
     async with cancel_on_disconnect(request.receive):

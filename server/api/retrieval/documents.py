@@ -21,7 +21,7 @@ from retrieval.corpus.readers.registry import READERS
 from retrieval.errors import NamespaceInvalid, RetrievalError
 from retrieval.passages import Document
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, Responses, Schema, errors, parameter
-from server.api.http_io import parse_body, read_json
+from server.api.http_io import read_body
 from server.api.retrieval.namespaces import require_changes
 from server.api.retrieval.schemas import (
     MAX_INPUTS,
@@ -101,7 +101,7 @@ _FILE: Final[Schema] = {
 )
 async def add_documents(request: Request, name: str) -> Response:
     services = await opened(request, name)
-    body = parse_body(DocumentsBody, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, DocumentsBody)
     if len(body.documents) > MAX_INPUTS:
         raise InvalidRequest(
             f"documents: {len(body.documents)} given, at most {MAX_INPUTS} are taken", param="documents"
@@ -119,7 +119,7 @@ async def add_documents(request: Request, name: str) -> Response:
 )
 async def remove_documents(request: Request, name: str) -> Response:
     services = await opened(request, name)
-    body = parse_body(RemoveBody, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, RemoveBody)
     work = services.changes.remove(body.ids)
     return await submitted(request, ("remove", name), work, few=len(body.ids) <= _FEW)
 
@@ -171,7 +171,7 @@ async def add_file(request: Request, name: str) -> Response:
 async def add_query(request: Request, name: str) -> Response:
     """Add the results of a PubMed query; the namespace stores the query."""
     services = await opened(request, name)
-    body = parse_body(QueryBody, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, QueryBody)
     query = PubmedQuery(
         term=_term_of(body),
         date_from=ncbi_day(body.date_from),
@@ -192,7 +192,7 @@ async def add_query(request: Request, name: str) -> Response:
 async def update(request: Request, name: str) -> Response:
     """Repeat the stored queries for new results, then complete the namespace's indices."""
     services = await opened(request, name)
-    body = parse_body(UpdateBody, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, UpdateBody)
     work = services.changes.update(_egress_context(request, body.arrowhead.egress))
     return await submitted(request, ("update", name), work)
 
@@ -206,7 +206,7 @@ async def update(request: Request, name: str) -> Response:
 async def verify(request: Request, name: str) -> Response:
     """Verify the namespace without changing it; blocks changes and costs as much as reading everything."""
     services = await opened(request, name)
-    parse_body(NoBody, await read_json(request, services.settings.server.max_body_bytes))
+    await read_body(request, NoBody)
     return await submitted(request, ("verify", name), services.changes.verify())
 
 

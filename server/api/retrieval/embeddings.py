@@ -22,7 +22,7 @@ from pydantic import ConfigDict, Field, field_validator
 from models.encoders.base import Encoder, Floats, PassageText
 from models.encoders.openai_tokens import MAX_TOKEN, text_of
 from server.api.declarations import QUESTION, RETRIEVAL_ERRORS, Reads, Reply, Schema
-from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_json
+from server.api.http_io import Body, cancel_on_disconnect, read_body
 from server.api.openai.schemas import MAX_TEXT
 from server.api.retrieval.schemas import MAX_INPUTS
 from server.errors import InvalidRequest
@@ -113,7 +113,7 @@ class Embeddings(Reply):
 )
 async def embeddings(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_body(EmbeddingsRequest, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, EmbeddingsRequest)
     if len(body.texts) > MAX_INPUTS:
         raise InvalidRequest(f"input: {len(body.texts)} texts, at most {MAX_INPUTS} are taken at once", param="input")
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
@@ -205,7 +205,7 @@ _RERANK: Final[Mapping[str, Any]] = {
 @router.post("/rerank", **_RERANK)
 async def rerank(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_body(RerankRequest, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, RerankRequest)
     if len(body.documents) > MAX_INPUTS:
         raise InvalidRequest(
             f"documents: {len(body.documents)} given, at most {MAX_INPUTS} are taken", param="documents"

@@ -19,7 +19,7 @@ from retrieval.corpus.namespaces.registry import TITLE, Description, Namespaces,
 from retrieval.corpus.namespaces.settings import NO_WORDS, NamespaceSettings
 from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceInvalid, NamespaceUnknown
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, errors
-from server.api.http_io import parse_body, read_json
+from server.api.http_io import read_body
 from server.api.retrieval.schemas import NamespaceBody, NoBody, TitleBody
 from server.auth.authentication import Principal, require_change
 from server.auth.namespace_scopes import owner_metadata
@@ -118,7 +118,7 @@ async def get_namespace(request: Request, name: str) -> Response:
 async def create_namespace(request: Request) -> Response:
     services: Services = request.app.state.services
     require_changes(request)
-    body = parse_body(NamespaceBody, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, NamespaceBody)
     if body.name is None and not any(map(str.isalnum, body.title)):
         raise InvalidRequest("name: a name, or a title with words in it, is needed", param="name")
     settings = _settings_of(services, body)
@@ -139,7 +139,7 @@ async def create_namespace(request: Request) -> Response:
 async def change_namespace(request: Request, name: str) -> Response:
     services: Services = request.app.state.services
     require_changes(request)
-    body = parse_body(TitleBody, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, TitleBody)
     retrieval = services.retrieval
 
     def work() -> None:
@@ -161,7 +161,7 @@ async def restore_sample(request: Request) -> Response:
     """Return the namespace of the notes, which ``DELETE /v1/namespaces/notes`` removes."""
     services: Services = request.app.state.services
     require_changes(request)
-    parse_body(NoBody, await read_json(request, services.settings.server.max_body_bytes))
+    await read_body(request, NoBody)
     sample = await services.retrieval.run(lambda: services.access.set_sample(request.state.principal, True))
     return JSONResponse(_sample_object(sample))
 

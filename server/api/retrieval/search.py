@@ -20,7 +20,7 @@ from retrieval.errors import NamespaceInvalid, NamespaceUnknown
 from retrieval.lexical.question_keywords import Keyword, distinct_keywords, searched_keywords
 from retrieval.passages import Document, Passage
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, errors
-from server.api.http_io import cancel_on_disconnect, parse_body, read_json
+from server.api.http_io import cancel_on_disconnect, read_body
 from server.api.retrieval.schemas import MAX_COUNTED, FilterBody, SearchBody, day_number, shown_day
 from server.auth.authentication import Principal
 from server.auth.namespace_scopes import NamespaceAccess
@@ -93,7 +93,7 @@ class SearchResults(Reply):
 )
 async def search(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_body(SearchBody, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, SearchBody)
     queries = _checked(body, services.settings.retrieval)
     where = _filter_of(body.filter)
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):

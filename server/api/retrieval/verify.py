@@ -14,7 +14,7 @@ from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.errors import NamespaceUnknown
 from server.api.answers.session import TIMEOUT_HEADER, deadline_of
 from server.api.declarations import RETRIEVAL_ERRORS, TIMEOUT, Reads, Reply, errors
-from server.api.http_io import cancel_on_disconnect, parse_body, read_json
+from server.api.http_io import cancel_on_disconnect, read_body
 from server.api.retrieval.schemas import MAX_INPUTS, Body, words
 from server.auth.authentication import Principal
 from server.errors import MODEL_UNKNOWN, PASSAGE_UNKNOWN, InvalidRequest, RequestError
@@ -111,7 +111,7 @@ class VerificationReply(Reply):
 )
 async def verify(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_body(VerifyRequest, await read_json(request, services.settings.server.max_body_bytes))
+    body = await read_body(request, VerifyRequest)
     _check(body, MAX_INPUTS, services.verifier.name)
     deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
     async with cancel_on_disconnect(request.receive):

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from server.api.answers.pages import ListReply, listed, page_of, page_parameters
 from server.api.declarations import Reads, Responses, errors, parameter
-from server.api.http_io import parse_body, read_json
+from server.api.http_io import read_body
 from server.api.retrieval.documents import JOB, WAIT, submitted
 from server.api.retrieval.schemas import NoBody
 from server.api.reviews.runs import FILL, RUN, ReviewWork
@@ -42,11 +42,6 @@ _USUAL: Final = 20
 _ONE: Final[Responses] = {200: {"model": ReviewReply}, **errors(404, 413, 422)}
 _WORK: Final[Responses] = JOB | errors(404, 413, 422, 429)
 _TEXT: Final = {"schema": {"type": "string"}}
-
-
-async def _sent(request: Request) -> object:
-    services: Services = request.app.state.services
-    return await read_json(request, services.settings.server.max_body_bytes)
 
 
 async def _found(request: Request, review_id: str) -> ReviewDocument:
@@ -115,7 +110,7 @@ def _head(document: ReviewDocument) -> dict[str, Any]:
 )
 async def create_review(request: Request) -> Response:
     services: Services = request.app.state.services
-    body = parse_body(ReviewBody, await _sent(request))
+    body = await read_body(request, ReviewBody)
     question, columns = text_of(body.question, "question"), columns_of(body.columns)
     served = _served(request, body.model)
     _checked(request, served, question, body.options)
@@ -139,7 +134,7 @@ async def change_review(request: Request, review_id: str) -> Response:
     """Replace what is given. A change of question or protocol holds from the next run on."""
     services: Services = request.app.state.services
     document = await _found(request, review_id)
-    body = parse_body(ReviewChange, await _sent(request))
+    body = await read_body(request, ReviewChange)
     fields: dict[str, Any] = {}
     if body.question is not None:
         fields["question"] = text_of(body.question, "question")
@@ -220,7 +215,7 @@ async def fill_columns(request: Request, review_id: str) -> Response:
 async def _submitted(request: Request, review_id: str, kind: str) -> Response:
     services: Services = request.app.state.services
     document = await _found(request, review_id)
-    parse_body(NoBody, await _sent(request))
+    await read_body(request, NoBody)
     served = _served(request, document.model)
     work = ReviewWork(services, request.state.owner, served, document)
     return await submitted(request, (kind, review_id), work.run if kind == RUN else work.fill)

@@ -62,7 +62,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
         RequestError: this key may not use the plain model; the server stops.
     """
     services: Services = request.app.state.services
-    if not isinstance(body, dict) or not _is_plain(services, body.get("model")) or body.get("arrowhead"):
+    if not isinstance(body, dict) or not is_plain(services, body.get("model")) or body.get("arrowhead"):
         return None
     engine = services.lifecycle.get()
     if not isinstance(engine, ServesOpenAi):
@@ -95,7 +95,7 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     return PassthroughResponse(services, passthrough)
 
 
-def _is_plain(services: Services, model: object) -> bool:
+def is_plain(services: Services, model: object) -> bool:
     """Return whether ``model`` is the plain model or an adapter of it."""
     return isinstance(model, str) and (model == services.lifecycle.card.name or model in services.adapters)
 

@@ -1,1 +1,1 @@
-"""Hold literature reviews that are documents, and compare their runs; pure."""
+"""Hold literature reviews that are documents, and compare states of evidence; pure."""

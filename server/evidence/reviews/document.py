@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from server.evidence.reviews.changes import ReviewChanges, changes_of
+from server.evidence.reviews.differences import ReviewDifference, review_difference
 from server.methods.shared.evidence_table import (
     REVIEW,
     TABLE,
@@ -111,11 +111,11 @@ class ReviewResult:
     def with_run(self, run: ReviewRun, found: RunRecord, by_hand: Sequence[Exclusion]) -> ReviewResult:
         """Return the result after one more run without ``by_hand``; cells of articles with the same text stay."""
         review, texts = review_of(found.record.get("details") or {}) or Review(), found.texts
-        excluded = [*review.excluded, *by_hand]
-        changes = changes_of(self.review.rows, review.rows, excluded) if self.runs else ReviewChanges()
+        after = replace(review, excluded=(*review.excluded, *by_hand))
+        changes = review_difference(self.review, after) if self.runs else ReviewDifference()
         same = {uid for uid, text in texts.items() if self.texts.get(uid) == text}
         return ReviewResult(
-            runs=(*self.runs, replace(run, changes=changes.as_dict))[-_KEPT_RUNS:],
+            runs=(*self.runs, replace(run, changes=changes.uids))[-_KEPT_RUNS:],
             model=found.model,
             record=found.record,
             texts=texts,

@@ -12,7 +12,7 @@ from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.errors import NamespaceUnknown
 from server.auth.authentication import OPERATOR, Principal
 from server.auth.keys import Scopes
-from server.auth.namespace_scopes import NamespaceAccess, owner_metadata
+from server.auth.namespace_scopes import NamespaceAccess, owner_metadata, private_metadata
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 
@@ -66,11 +66,24 @@ def test_a_namespace_called_notes_is_its_owners(namespaces: Namespaces) -> None:
     assert access.readable(BEN) == frozenset()
 
 
-def test_an_operator_does_not_search_vector_stores_of_others(namespaces: Namespaces) -> None:
-    """Its own, and namespaces that keys made by a name, are read as before; all are listed, to be deleted."""
+def test_an_operator_reads_nothing_that_is_another_keys_alone(namespaces: Namespaces) -> None:
+    """The mark decides, not the name; its own, and what keys made without the mark, are read as before."""
     access, chief = NamespaceAccess(namespaces), Principal(owner="d" * 64, is_operator=True)
-    for name, owner in (("vs_anna", ANNA.owner), ("vs_chief", chief.owner), ("trials", ANNA.owner)):
-        namespaces.create(name, NamespaceSettings(encoder="hashing"), notes={"owner": owner})
+    made = {"annas": private_metadata(ANNA), "chiefs": private_metadata(chief), "vs_trials": owner_metadata(ANNA)}
+    for name, notes in made.items():
+        namespaces.create(name, NamespaceSettings(encoder="hashing"), notes=notes)
 
-    assert access.readable(chief) == frozenset({"vs_chief", "trials", "notes"})
-    assert access.names(chief) == ["trials", "vs_anna", "vs_chief"]
+    assert access.readable(chief) == frozenset({"chiefs", "vs_trials", "notes"})
+    assert access.names(chief) == ["chiefs", "vs_trials"]
+    assert access.names(ANNA) == ["annas", "vs_trials"]
+    with pytest.raises(NamespaceUnknown):
+        access.require(chief, "annas")
+    named = Principal(owner="e" * 64, scopes=Scopes(namespaces=("annas",)))
+    assert access.names(named) == ["annas"]
+
+
+def test_where_no_key_is_asked_for_nothing_is_one_keys_alone(namespaces: Namespaces) -> None:
+    namespaces.create("open", NamespaceSettings(encoder="hashing"), notes=private_metadata(OPERATOR))
+    namespaces.create("annas", NamespaceSettings(encoder="hashing"), notes=private_metadata(ANNA))
+
+    assert NamespaceAccess(namespaces).readable(OPERATOR) is None

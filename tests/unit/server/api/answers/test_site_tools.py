@@ -27,7 +27,7 @@ def test_the_servers_are_taken_out_of_the_body() -> None:
         ({"server_label": "a", "server_url": "https://x.example"}, {}, "tools[0].server_url"),
         ({}, {}, "tools[0].server_label"),
         ({"server_label": 1}, {}, "tools[0].server_label"),
-        ({"server_label": "a", "allowed_tools": [1]}, {}, "tools[0].allowed_tools"),
+        ({"server_label": "a", "allowed_tools": [1]}, {}, "tools[0].allowed_tools[0]"),
         ({"server_label": "a", "allowed_tools": {"read_only": True}}, {}, "tools[0].allowed_tools"),
         ({"server_label": "a/b"}, {}, "tools[0].server_label"),
         ({"server_label": "a", "require_approval": "always"}, {}, "tools[0].require_approval"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.exports.differences import answer_differences, review_differences, trace_differences
+from server.evidence.reviews.differences import answer_differences, review_difference, trace_differences
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Review
 
 CALL = {"url": "https://ncbi.example/esearch?term=x", "status": "ok", "summary": "1 id", "seconds": 0.1}
@@ -54,7 +54,8 @@ def test_articles_are_new_gone_changed_or_the_same() -> None:
         rows=(row("1"), row("4", result=Finding("no effect"), notices=("expression of concern",)), row("5")),
         excluded=(Exclusion("2", "Article 2", "retracted", "retracted since"),),
     )
-    found = review_differences(before, after)
+    difference = review_difference(before, after)
+    found = difference.record
     assert [one["uid"] for one in found["new"]] == ["5"]
     assert [(one["uid"], one["reason"]) for one in found["gone"]] == [("2", "retracted: retracted since"), ("3", "")]
     (changed,) = found["changed"]
@@ -64,6 +65,24 @@ def test_articles_are_new_gone_changed_or_the_same() -> None:
         {"what": "result", "before": "halved", "after": "no effect"},
     ]
     assert found["same"] == 1
+    assert difference.uids == {
+        "new": ["5"],
+        "gone": [
+            {"uid": "2", "title": "Article 2", "reason": "retracted since"},
+            {"uid": "3", "title": "Article 3", "reason": ""},
+        ],
+        "changed": {"4": ["notices", "result"]},
+    }
+
+
+def test_the_order_of_articles_and_of_notices_is_no_difference() -> None:
+    before = Review(rows=(row("1", notices=("retracted", "corrected")), row("2", level="trial")))
+    after = Review(rows=(row("2", level="review"), row("1", notices=("corrected", "retracted"))))
+    found = review_difference(before, after)
+    assert found.uids == {"new": [], "gone": [], "changed": {}}
+    assert [one["changes"] for one in found.record["changed"]] == [
+        [{"what": "level", "before": "trial", "after": "review"}]
+    ]
 
 
 def test_two_traces_of_reviews_are_compared_by_their_articles() -> None:
