@@ -147,7 +147,7 @@ class Dictionary:
             notes.append(f"only the first {MAX_UNKNOWN} unknown words were looked at for slips of the pen")
         return LinkedText(
             mentions=tuple(sorted(_specific(text, [*by_id, *mentions]), key=lambda mention: mention.start)),
-            classes=tuple(self._mentions(beside)),
+            classes=tuple(self._mentions(one for one in beside if not is_generic(one.stretch.folded))),
             concepts=tuple(sorted(concepts, key=lambda mention: mention.start)),
             unknown=unknown,
             refused=tuple(refused),
@@ -289,7 +289,7 @@ def build_dictionary(
     words: set[str] = set()
     for name in store.names(kinds):
         posting = _posting(builder, name)
-        sequences = variants(name.name)
+        sequences = [*variants(name.name), *_without_kind(name)]
         words.update(word for tokens in sequences[:1] for word in tokens if is_indexable(word))
         if not builder.counts(len(sequences[0]) if sequences else 0):
             continue
@@ -306,6 +306,13 @@ def build_dictionary(
     matcher = Matcher(table, ranks, codes)
     speller = Speller(matcher, vocabulary, ordinary_words())
     return Dictionary(store, matcher, speller, IdentifierFinder(store, own_kinds), names)
+
+
+def _without_kind(name: NameOf) -> Iterator[tuple[str, ...]]:
+    """Yield the name of a complex without that word: mTORC1 for "mTORC1 complex"."""
+    *words, last = fold(name.name) or ("",)
+    if last == name.kind.casefold() == "complex" and sum(map(len, words)) >= _LEAST_UNKNOWN:
+        yield tuple(words)
 
 
 def _posting(builder: TableBuilder, name: NameOf) -> Posting:

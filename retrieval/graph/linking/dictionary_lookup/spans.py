@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from retrieval.graph.linking.dictionary_lookup.ambiguity import is_function_word, is_kind_word
+from retrieval.graph.linking.dictionary_lookup.ambiguity import is_foreign, is_function_word, is_kind_word
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate
 from retrieval.graph.linking.dictionary_lookup.names import SYMBOL
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, tokens_of
@@ -102,7 +102,8 @@ def filter_ambiguous(
         is_symbol = one.posting.flags & SYMBOL
         words = [] if is_symbol else list(sibling(text, stretch.start, stretch.end, unknown))
         weak = is_weak(stretch.folded) or is_word(one)
-        near = [word for word in words if word.why != "strange"]
+        # All words of a foreign sentence are unknown and near to something.
+        near = [word for word in words if word.why != "strange" and not is_foreign(stretch)]
         if words and (weak or near):
             word = (near or words)[0]
             seems = f', which may be "{word.near}"' if word.why == "near" else ""
