@@ -81,7 +81,7 @@ class MessageHead:
     def read(self, message: str, vector: Floats) -> MessageReading:
         """Return what a message is; ``vector`` is the encoder's, float32 [dim]."""
         grams = hashed_grams(message, self.idf)
-        of_kind = _softmax(np.append(np.concatenate([vector, self.gram_weight * grams]), 1.0) @ self.kind_weights)
+        of_kind = softmax(np.append(np.concatenate([vector, self.gram_weight * grams]), 1.0) @ self.kind_weights)
         of_language = np.append(grams, 1.0) @ self.language_weights
         emergency = float(sum(of_kind[self.kinds.index(kind)] for kind in EMERGENCIES))
         kind, language = self.kinds[int(of_kind.argmax())], self.languages[int(of_language.argmax())]
@@ -152,6 +152,7 @@ def hashed_grams(message: str, idf: Floats) -> Floats:
     return counts / norm if norm else counts
 
 
-def _softmax(scores: Floats) -> Floats:
+def softmax(scores: Floats) -> Floats:
+    """Return the shares [n] of scores [n]."""
     powers = np.exp(scores - scores.max())
     return np.asarray(powers / powers.sum(), np.float32)

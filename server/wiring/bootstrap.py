@@ -40,7 +40,7 @@ from server.methods.clinfo.method import Clinfo, Library
 from server.methods.direct import Direct, LoraAdapterMethod
 from server.methods.genegpt.method import GeneGpt
 from server.methods.i_medrag.method import IMedRag
-from server.methods.kg_rag.method import KgRag
+from server.methods.kg_rag.method import KgRag, Readers
 from server.methods.medrag.method import MedRag
 from server.methods.shared.conversation.method import ConversationMethod
 from server.methods.shared.conversation.notes import NotedMethod, load_numbers
@@ -243,7 +243,7 @@ def _methods(
     literature = LiteratureService(evidence.ncbi.egress, passages, evidence.retrieval.encoders, evidence.articles)
     built: tuple[Method, ...] = (
         genegpt,
-        KgRag(lifecycle, graph, graph, evidence.verifier, longest),
+        KgRag(lifecycle, graph, graph, Readers(evidence.verifier, evidence.messages), longest),
         MedRag(lifecycle, passages, gate, longest),
         i_medrag,
         Clinfo(lifecycle, Library(literature, passages, graph, gate), longest),

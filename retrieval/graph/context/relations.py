@@ -350,6 +350,18 @@ RELATIONS: Final = (
     _relation(r"binds?\b|binding|targets?\b|interact", "binds interacts targets drug_protein acts_as cbg gig"),
     _relation(r"pharmacologic|drug class", "includes partof_cppg pcic", "pharmacologicclass pharmacologic+class"),
 )
+# By what a question asks for: the beginning of an edge type of the relation.
+_LEARNED: Final = MappingProxyType(
+    {
+        "treats": "treats",
+        "genes": "associates",
+        "symptoms": "presents",
+        "parents": "isa",
+        "children": "isa",
+        "parts": "memberof",
+        "resembles": "resembles",
+    }
+)
 _IDENTIFIER: Final = re.compile(r"\bidentifiers?\b|\baccession\b|\bids?\b|\b[A-Za-z]{2,12}:\d{2,}")
 
 
@@ -357,6 +369,12 @@ def relations_of(question: str) -> tuple[Relation, ...]:
     """Return the relations that the question names."""
     lower = question.casefold()
     return tuple(relation for relation in RELATIONS if relation.words.search(lower))
+
+
+def relation_named(name: str) -> Relation | None:
+    """Return the relation of a name that the head of relations gives, None for what is no relation."""
+    edge = _LEARNED.get(name)
+    return None if edge is None else next(relation for relation in RELATIONS if relation.fits(edge, ""))
 
 
 def unread_words(text: str, relations: Sequence[Relation]) -> tuple[str, ...]:

@@ -8,14 +8,14 @@ alone. A missing statement is reported as missing, since no graph is complete.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from models.decoding.types import LoopUsage
 from models.function_words import FUNCTION_WORDS
-from retrieval.graph.context.relations import Relation, asks_identifier, phrase, relations_of, unread_words
-from retrieval.graph.context.select import ContextCandidates, QuestionNames, budget_order, support
+from retrieval.graph.context.relations import asks_identifier
+from retrieval.graph.context.select import QuestionNames, budget_order, support
 from retrieval.graph.types import Mention, Node, Statement
 from retrieval.lexical.tokens import query_terms
 from server.methods.base import (
@@ -30,45 +30,22 @@ from server.methods.base import (
     TextDelta,
     TranscriptDelta,
 )
-from server.methods.kg_rag.entities import Recognised
-from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
+from server.methods.kg_rag.reading import NEGATED, Asked, Reading
 from server.methods.kg_rag.report import citation_records, node_url, references_of
 from server.methods.shared.call_lines import render
 from server.methods.shared.choices import asks_yes_or_no
-from server.methods.shared.conversation.follow_ups import ABOUT
 from server.methods.shared.empty_states import MORE_STATEMENTS
 from server.methods.shared.outcomes import notice
 from server.methods.shared.sentences import quotation
 
-_NEGATED: Final = re.compile(r"\b(?:not|no|nor|never|neither|without|cannot|except)\b|n['’]t\b", re.IGNORECASE)
-# Between two nodes of one kind, the order of the names matters, except for these edges.
-_SYMMETRIC: Final = ("resembles", "interacts", "gig", "crc", "drd", "associat", "covaries")
-_TURNED: Final = re.compile(r"\bby\b|\bparent\b|\bincludes?\b|\bcontains?\b", re.IGNORECASE)
 _ASKS_IDENTIFIER: Final = frozenset(
     ("ontology", "identifier", "id", "accession", "number", "code", "disease", "gene", "database", "ncbi", "entrez")
 )
 _MAX_EVIDENCE: Final = 2_000
 _MAX_UNREAD: Final = 5
-# How questions are put; they say nothing of what is asked for.
-_ASKING: Final = frozenset(
-    ["all", "known", "list", "name", "named", "give", "show", "tell", "there", "used", "some", "please"]
-)
+_LEFT_OUT: Final = "What the graph states of the other name as well is left out; no graph is complete."
+_FIT_ONE: Final = "No statement fits all of the names; these fit one of them."
 _NOT_FALSE: Final = "which does not mean that it is false: no graph is complete."
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Hold what was found for one question; ``where`` names the graph.
-
-    ``contradicting`` are the texts of statements that the verifier takes for the contrary of the question's statement.
-    """
-
-    question: ParsedQuestion
-    options: KgRagOptions
-    recognised: Recognised
-    gathered: ContextCandidates
-    where: str
-    contradicting: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +88,9 @@ def events(reading: Reading, finding: Finding) -> Iterator[Event]:
 
 def decisive(reading: Reading) -> tuple[Statement, ...]:
     """Return the statements between the names of a denial that is true or false, of the relation that it names."""
-    if reading.question.form != "true_false" or not _NEGATED.search(reading.question.text):
+    if reading.question.form != "true_false" or not NEGATED.search(reading.question.text):
         return ()
-    parsed = _ParsedQuestion.of(reading)
+    parsed = Asked.of(reading)
     return tuple(statement for statement in parsed.between if parsed.says(statement))
 
 
@@ -129,11 +106,11 @@ def find(reading: Reading) -> Finding:
 
 def _true_or_unknown(reading: Reading) -> Finding:
     unknown = reading.question.abstention
-    if _NEGATED.search(reading.question.text):
+    if NEGATED.search(reading.question.text):
         return _negated(reading)
     if asks_identifier(reading.question.text):
         return _identifier(reading)
-    parsed = _ParsedQuestion.of(reading)
+    parsed = Asked.of(reading)
     if parsed.num_names < 2:
         return Finding(outcome="abstained", verdict=unknown, reason=_one_name(reading))
     found = [statement for statement in parsed.between if parsed.says(statement)]
@@ -193,10 +170,10 @@ def _stands_in(identifier: str, text: str) -> bool:
 def _choice(reading: Reading) -> Finding:
     """Return the one choice that statements connect with every name of the question."""
     question, none = reading.question, reading.question.abstention
-    if _NEGATED.search(question.stem):
+    if NEGATED.search(question.stem):
         reason = "The question asks for what does not hold, which no statement of the graph can support."
         return Finding(outcome="abstained", verdict=none, reason=reason)
-    parsed = _ParsedQuestion.of(reading)
+    parsed = Asked.of(reading)
     supported: dict[str, list[Statement]] = {}
     for choice in question.choices:
         per_name = [parsed.with_choice(nodes, choice) for nodes in parsed.names]
@@ -216,7 +193,7 @@ def _choice(reading: Reading) -> Finding:
 
 
 def _open(reading: Reading) -> Finding:
-    parsed = _ParsedQuestion.of(reading)
+    parsed = Asked.of(reading)
     if not parsed.names:
         reason = f"{reading.where} has no entry for anything that the question names. {MORE_STATEMENTS}"
         return Finding(outcome="not_found", reason=reason)
@@ -224,28 +201,36 @@ def _open(reading: Reading) -> Finding:
         return Finding(outcome="answered", nodes=reading.recognised.entities[:3])
     named = ", ".join(node.name for node in reading.recognised.entities[:5])
     # "Is there a drug that treats vitiligo?" has one name, and no word beside it that could be another.
-    if asks_yes_or_no(reading.question.text) and (parsed.num_names > 1 or parsed.unread or not parsed.relations):
+    is_open = parsed.num_names < 2 and not parsed.unread and parsed.relations
+    if asks_yes_or_no(reading.question.text) and not (is_open or parsed.asks_shared):
         return _yes_or_no(reading, parsed)
+    if NEGATED.search(parsed.rest) and not parsed.excludes:
+        reason = "The question asks for what does not hold, which no statement of the graph can support."
+        return Finding(outcome="abstained", reason=reason)
     if not parsed.relations:
         reason = f"{reading.where} is asked for {named}, but the question names no relation that it could be asked for."
         return Finding(outcome="abstained", reason=reason)
     found = parsed.about_all()
+    notes = [_LEFT_OUT] if parsed.excludes else []
+    if not found and (found := parsed.about_any()):
+        # A class beside a disease ("category of disease") is no second name.
+        notes = [_FIT_ONE] if len(reading.recognised.entities) > 1 else []
     if not found:
         reason = f"{reading.where} has no statement of the relation that is asked for about {named}."
         return Finding(outcome="not_found", reason=reason)
     shown = found[: reading.options.sentences]
-    more = len(found) - len(shown)
-    where = reading.where.replace("The ", "the ", 1)
-    reasons = [f"These are {len(shown)} of {len(found)} statements of {where} that fit the question."] if more else []
+    if len(found) > len(shown):
+        where = reading.where.replace("The ", "the ", 1)
+        notes.insert(0, f"These are {len(shown)} of {len(found)} statements of {where} that fit the question.")
     if parsed.unread:
         words = ", ".join(f"“{word}”" for word in parsed.unread[:_MAX_UNREAD])
-        reasons.append(f"The statements do not take into account what the question says with {words}.")
-    outcome: AnswerOutcome = "partial" if parsed.unread else "answered"
-    return Finding(outcome=outcome, statements=tuple(shown), reason=" ".join(reasons))
+        notes.append(f"The statements do not take into account what the question says with {words}.")
+    outcome: AnswerOutcome = "partial" if parsed.unread or _FIT_ONE in notes else "answered"
+    return Finding(outcome=outcome, statements=tuple(shown), reason=" ".join(notes))
 
 
-def _yes_or_no(reading: Reading, parsed: _ParsedQuestion) -> Finding:
-    if _NEGATED.search(reading.question.text):
+def _yes_or_no(reading: Reading, parsed: Asked) -> Finding:
+    if NEGATED.search(reading.question.text):
         reason = "The question is negated, and a graph has no statements about what does not hold."
         return Finding(outcome="abstained", reason=reason)
     found = [statement for statement in parsed.between if parsed.says(statement)]
@@ -255,140 +240,6 @@ def _yes_or_no(reading: Reading, parsed: _ParsedQuestion) -> Finding:
         return Finding(outcome="abstained", reason=_one_name(reading))
     reason = f"{reading.where} has no such statement, which does not mean no: no graph is complete."
     return Finding(outcome="not_found", reason=reason)
-
-
-@dataclass(frozen=True, slots=True)
-class _ParsedQuestion:
-    """Hold what a question asks of the graph.
-
-    ``names``: for each name of the question the ids of its nodes. ``relations``: those that its other words name.
-    ``ordered``: the statements, best first.
-    """
-
-    names: tuple[frozenset[str], ...]
-    relations: tuple[Relation, ...]
-    ordered: tuple[Statement, ...]
-    mentions: tuple[Mention, ...]
-    rest: str
-    text: str
-    is_named: Callable[[Node], bool]
-
-    @classmethod
-    def of(cls, reading: Reading) -> _ParsedQuestion:
-        gathered = reading.gathered
-        names = QuestionNames(gathered.question, gathered.mentions)
-        order, _ = budget_order(gathered, support(gathered.statements))
-        spans: dict[tuple[int, int], set[str]] = {}
-        for mention in gathered.mentions:
-            spans.setdefault((mention.start, mention.end), set()).add(mention.node.node_id)
-        return cls(
-            # Two spellings of one node are one name.
-            names=tuple(dict.fromkeys(map(frozenset, spans.values()))),
-            relations=relations_of(names.rest),
-            ordered=tuple(one for one in (gathered.statements[index] for index in order) if not _denies(one)),
-            mentions=gathered.mentions,
-            rest=names.rest,
-            text=reading.question.text,
-            is_named=names.has,
-        )
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """Return the words of the question that neither a name, a relation nor the kind of a node explains."""
-        ends = (end for statement in self.ordered for end in (statement.source, statement.target))
-        kinds = {term for kind in {end.kind for end in ends} for term in query_terms(kind)}
-        words = unread_words(self.rest.replace(ABOUT, "("), self.relations)
-        return tuple(word for word in words if word.casefold() not in _ASKING and not kinds & {*query_terms(word)})
-
-    @property
-    def by_edge(self) -> list[Relation]:
-        """Return the relations that are types of edges; the others only name the kind of a node."""
-        return [relation for relation in self.relations if relation.edges]
-
-    @property
-    def between(self) -> list[Statement]:
-        """Return the statements between two different names of the question."""
-        return [
-            statement
-            for statement in self.ordered
-            if self.is_named(statement.source)
-            and self.is_named(statement.target)
-            and not any(_ends(statement) <= nodes for nodes in self.names)
-        ]
-
-    @property
-    def num_names(self) -> int:
-        """Return the number of names, also those that only a statement's other end has."""
-        ids = {node_id for nodes in self.names for node_id in nodes}
-        ends = (end for statement in self.ordered for end in (statement.source, statement.target))
-        others = {end.node_id for end in ends if end.node_id not in ids and self.is_named(end)}
-        return len(self.names) + bool(others)
-
-    def fits(self, statement: Statement) -> bool:
-        """Return whether the statement is of every relation that the question names, by its edge or an end's kind."""
-        kind, ends = statement.edge.kind, (statement.source, statement.target)
-        edges = self.by_edge
-        if edges and not any(relation.fits(kind, "") for relation in edges):
-            return False
-        # "Relieves symptoms of" names what the words "relieve" and "symptoms" ask for.
-        says = phrase(kind)
-        return all(
-            relation.fits(kind, "")
-            or any(end.kind.casefold() in relation.kinds for end in ends)
-            or relation.words.search(says)
-            for relation in self.relations
-        )
-
-    def says(self, statement: Statement) -> bool:
-        """Return whether the statement says what a statement between two names asserts."""
-        if not self.by_edge or not self.fits(statement):
-            return False
-        same_kind = statement.source.kind == statement.target.kind
-        if not same_kind or statement.edge.kind.casefold().startswith(_SYMMETRIC):
-            return True
-        first = [m.start for m in self.mentions if m.node.node_id == statement.source.node_id]
-        second = [m.start for m in self.mentions if m.node.node_id == statement.target.node_id]
-        return bool(first and second) and min(first) < min(second) and not _TURNED.search(self.rest)
-
-    def about_all(self) -> list[Statement]:
-        """Return the fitting statements, with several names those whose other end fits all of them.
-
-        Those that say it in the question's words come first: what treats before what relieves symptoms.
-        """
-        found = [statement for statement in self.ordered if self.fits(statement)]
-        found.sort(key=lambda one: not any(each.words.search(phrase(one.edge.kind)) for each in self.by_edge))
-        if len(self.names) < 2:
-            return found
-        others = [
-            {end for statement in found if (ends := _ends(statement)) & nodes for end in ends - nodes}
-            for nodes in self.names
-        ]
-        shared = set.intersection(*others)
-        named = {node_id for nodes in self.names for node_id in nodes}
-        return [s for s in found if _ends(s) & shared or (len(self.names) == 2 and _ends(s) <= named)]
-
-    def with_choice(self, nodes: frozenset[str], choice: str) -> list[Statement]:
-        """Return the fitting statements between a name of the question and a choice."""
-        found = []
-        for statement in self.ordered:
-            pairs = ((statement.source, statement.target), (statement.target, statement.source))
-            if self.fits(statement) and any(one.node_id in nodes and _is(other, choice) for one, other in pairs):
-                found.append(statement)
-        return found
-
-
-def _denies(statement: Statement) -> bool:
-    """Return whether the statement says that its relation does not hold, as some of Monarch's do."""
-    return statement.edge.kind.casefold().startswith("not:")
-
-
-def _ends(statement: Statement) -> set[str]:
-    return {statement.source.node_id, statement.target.node_id}
-
-
-def _is(node: Node, choice: str) -> bool:
-    requested = choice.strip().rstrip(".").casefold()
-    return any(name.casefold() == requested for name in (node.name, *node.synonyms, node.identifier))
 
 
 def _node_line(node: Node) -> str:

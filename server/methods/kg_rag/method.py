@@ -22,12 +22,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
 
 from models.encoders.base import Floats
+from models.encoders.relation_head import AskedRelation
 from models.engines.base import Engine
 from models.errors import ArrowheadError
 from models.types import Delta, GenerateParams
@@ -61,8 +62,9 @@ from server.methods.base import (
 )
 from server.methods.kg_rag import extractive, report
 from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoods, neighbourhoods, recognise
-from server.methods.kg_rag.extractive import Finding, Reading, graph_name
+from server.methods.kg_rag.extractive import Finding, graph_name
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
+from server.methods.kg_rag.reading import Reading
 from server.methods.kg_rag.report import Outcome
 from server.methods.shared.options import refuse
 from server.methods.shared.reading.gate import Judge
@@ -109,6 +111,22 @@ class Graphs(Protocol):
         ...
 
 
+class RelationReader(Protocol):
+    """Tell which relation a question asks for."""
+
+    async def asked(self, question: str) -> AskedRelation | None:
+        """Return the relation, None where it cannot be told; the names in the question are replaced by their kinds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Hold what reads statements and questions: the verifier, and the head of relations where there is one."""
+
+    judge: Judge
+    relations: RelationReader | None = None
+
+
 class KgRag:
     """Answer biomedical questions from the statements of a knowledge graph."""
 
@@ -116,10 +134,10 @@ class KgRag:
     description = "KG-RAG: answers biomedical questions from the statements of a knowledge graph, with their sources"
 
     def __init__(
-        self, lifecycle: EngineLifecycle, graphs: Graphs, linker: Linker, judge: Judge, max_answer_tokens: int
+        self, lifecycle: EngineLifecycle, graphs: Graphs, linker: Linker, readers: Readers, max_answer_tokens: int
     ) -> None:
         self._lifecycle = lifecycle
-        self._judge = judge
+        self._readers = readers
         self._graphs = graphs
         self._linker = linker
         self._max_answer_tokens = max_answer_tokens
@@ -152,6 +170,8 @@ class KgRag:
             yield Step(line)
         if self._synthesis(options) == "extractive":
             reading = Reading(question, options, recognised, gathered, graph_name(graph.name, graph.release))
+            if self._readers.relations is not None:
+                reading = replace(reading, asked=await self._readers.relations.asked(reading.shape))
             reading = replace(reading, contradicting=await self._contradicting(reading))
             for event in extractive.events(reading, await _found(graph, reading)):
                 yield event
@@ -182,8 +202,8 @@ class KgRag:
         texts = [one.text for one in extractive.decisive(reading)[:_MAX_JUDGED]]
         if not texts:
             return frozenset()
-        judged = await self._judge.judge([Pair(reading.question.text, text) for text in texts])
-        bar = self._judge.points.verdict
+        judged = await self._readers.judge.judge([Pair(reading.question.text, text) for text in texts])
+        bar = self._readers.judge.points.verdict
         return frozenset(
             text for text, one in zip(texts, judged, strict=True) if one.contradicts >= max(bar, one.supports)
         )

@@ -58,6 +58,7 @@ _WORD_BEFORE: Final = re.compile(r"(\w+)[-\s]$")
 _ENDS: Final = frozenset(".;:?!\n")
 _LEAST_SYMBOL: Final = 3
 _MOST_SYMBOL: Final = 10
+_LEAST_SENTENCE: Final = 5
 _MOST_COMPACT: Final = 5
 # Words of medical texts; one near a name decides that it is meant medically.
 _CUES: Final = words_as_folded(
@@ -261,6 +262,9 @@ def is_meant(stretch: TokenSpan, flags: int, same_case: bool) -> bool:
         return named and same_case
     if not flags & SYMBOL:
         return True
+    # "gibt" in a German sentence is a word of it.
+    if raw.islower() and word.isalpha() and is_foreign(stretch):
+        return False
     # "Rest" and "SELL": only capitals, or a word like "gene" beside it, make an English word a symbol.
     if word.isalpha() and is_english(word):
         return by_capitals or named
@@ -270,6 +274,12 @@ def is_meant(stretch: TokenSpan, flags: int, same_case: bool) -> bool:
     if len(word) < _LEAST_SYMBOL:
         return (same_case and not stretch.all_caps) or named
     return True
+
+
+def is_foreign(stretch: TokenSpan) -> bool:
+    """Return True if hardly a word of a sentence is one of those that every English sentence has."""
+    known = sum(token.text in _FUNCTION for token in stretch.tokens)
+    return len(stretch.tokens) >= _LEAST_SENTENCE and known * _LEAST_SENTENCE < len(stretch.tokens)
 
 
 def _is_part(stretch: TokenSpan) -> bool:

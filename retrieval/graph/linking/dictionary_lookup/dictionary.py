@@ -52,6 +52,8 @@ from retrieval.graph.linking.dictionary_lookup.spelling import (
 from retrieval.graph.linking.dictionary_lookup.terms import TermNames, with_terms
 from retrieval.graph.types import GraphStore, Mention, NameOf, Node, choices_start
 
+# Characters of a complex that is known without that word.
+_LEAST_COMPLEX: Final = 4
 MAX_TOKENS: Final = 4_000
 # Preference among the kinds of an ambiguous name if the text does not name the kind.
 _KIND_ORDER: Final = ("disease", "gene", "compound", "drug", "symptom", "phenotype", "pathway", "anatomy", "variant")
@@ -143,7 +145,7 @@ class Dictionary:
             notes.append(f"only the first {MAX_UNKNOWN} unknown words were looked at for slips of the pen")
         return LinkedText(
             mentions=tuple(sorted(_specific(text, [*by_id, *mentions]), key=lambda mention: mention.start)),
-            classes=tuple(self._mentions(beside)),
+            classes=tuple(self._mentions(one for one in beside if not is_generic(one.stretch.folded))),
             concepts=tuple(concepts),
             notes=tuple(notes),
         )
@@ -247,7 +249,7 @@ def build_dictionary(
     words: set[str] = set()
     for name in store.names(kinds):
         posting = _posting(builder, name)
-        sequences = variants(name.name)
+        sequences = [*variants(name.name), *_without_kind(name)]
         words.update(word for tokens in sequences[:1] for word in tokens if is_indexable(word))
         if not builder.counts(len(sequences[0]) if sequences else 0):
             continue
@@ -264,6 +266,13 @@ def build_dictionary(
     matcher = Matcher(table, ranks, codes)
     speller = Speller(matcher, vocabulary, ordinary_words())
     return Dictionary(store, matcher, speller, IdentifierFinder(store, own_kinds), names)
+
+
+def _without_kind(name: NameOf) -> Iterator[tuple[str, ...]]:
+    """Yield the name of a complex without that word: mTORC1 for "mTORC1 complex"."""
+    *words, last = fold(name.name) or ("",)
+    if last == name.kind.casefold() == "complex" and sum(map(len, words)) >= _LEAST_COMPLEX:
+        yield tuple(words)
 
 
 def _posting(builder: TableBuilder, name: NameOf) -> Posting:

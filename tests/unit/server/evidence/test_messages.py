@@ -91,3 +91,13 @@ async def test_the_head_that_ships_reads_with_the_encoder_that_ships() -> None:
     assert greeting.is_greeting
     assert not asked.is_greeting
     await kinds.close()
+
+
+@pytest.mark.weights
+async def test_what_a_question_asks_of_a_graph_is_read_with_the_same_encoder() -> None:
+    kinds = message_kinds(RetrievalSettings())
+    await kinds.warm_up(None)
+    asked = await kinds.asked("What can be prescribed for Disease?")
+    assert asked is not None
+    assert asked.name == "treats"
+    await kinds.close()

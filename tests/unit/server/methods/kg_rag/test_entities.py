@@ -19,7 +19,7 @@ from retrieval.graph.types import GraphStore, Linked, Mention
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Done, Event, Message, Step
 from server.methods.kg_rag.entities import Linker
-from server.methods.kg_rag.method import KgRag
+from server.methods.kg_rag.method import KgRag, Readers
 
 FANCONI = make_node("Disease", "Fanconi anemia", "DOID:13636")
 GROUP = make_node("Disease", "Fanconi anemia complementation group D2", "DOID:0111081")
@@ -52,7 +52,7 @@ class Bench:
 
     async def ask(self, question: str = QUESTION, **options: Any) -> list[Event]:
         await self.lifecycle.load()
-        method = KgRag(self.lifecycle, self.graph, self.linker, LexicalJudge(), max_answer_tokens=200)
+        method = KgRag(self.lifecycle, self.graph, self.linker, Readers(LexicalJudge()), max_answer_tokens=200)
         ask = AnswerRequest(request_id="r", messages=(Message("user", question),), options=options)
         method.check(ask)
         try:

@@ -14,27 +14,43 @@ from graph_doubles import (
     STATEMENTS,
     ExactLinker,
     MemoryGraph,
+    make_node,
     make_statement,
 )
 from lexical_verifier import LexicalJudge
 
 from models.catalog import ModelCard
+from models.encoders.relation_head import AskedRelation
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Done, Event, Evidence, EvidenceRead, Message, OptionInvalid, TextDelta
-from server.methods.kg_rag.method import KgRag
+from server.methods.kg_rag.method import KgRag, Readers
 from server.methods.shared.conversation.follow_ups import about
 
 
-async def asked(question: str, graph: MemoryGraph | None = None, **options: Any) -> list[Event]:
+class Reads:
+    """Tell one relation of every question, and keep what was read."""
+
+    def __init__(self, name: str, words: str = "", probability: float = 0.9) -> None:
+        self.relation = AskedRelation(name, probability, frozenset(words.split()))
+        self.seen: list[str] = []
+
+    async def asked(self, question: str) -> AskedRelation:
+        self.seen.append(question)
+        return self.relation
+
+
+async def asked(
+    question: str, graph: MemoryGraph | None = None, reads: Reads | None = None, **options: Any
+) -> list[Event]:
     card = ModelCard(name="tiny", source="tiny", prompt_form="base", trained_for=("genegpt",))
     engine = ScriptedEngine(card, EngineOptions(), lambda prompt: " True", tokenizer=ByteTokenizer(()))
     lifecycle = EngineLifecycle(card, lambda: engine)
     await lifecycle.load()
     graph = graph or MemoryGraph()
     linker = ExactLinker(graph, kinds=("Disease", "Compound", "Gene", "Symptom"))
-    method = KgRag(lifecycle, graph, linker, LexicalJudge(), max_answer_tokens=200)
+    method = KgRag(lifecycle, graph, linker, Readers(LexicalJudge(), reads), max_answer_tokens=200)
     ask = AnswerRequest(request_id="r", messages=(Message("user", question),), options=options)
     try:
         method.check(ask)
@@ -249,3 +265,48 @@ async def test_a_retracted_article_is_marked_where_the_statement_is_cited() -> N
     (evidence,) = [event for event in events if isinstance(event, Evidence)]
     assert evidence.references[0].url.endswith("/20953190")
     assert done(events).details["citations"][0]["retracted"] == ["19169254"]
+
+
+async def test_what_is_asked_is_learned_and_not_looked_up_in_words() -> None:
+    """The kinds of names stand in their places, and words that the training questions have are read."""
+    reads = Reads("treats", "prescribed")
+    events = await asked("What is prescribed for psoriasis?", reads=reads)
+    assert reads.seen == ["What is prescribed for Disease?"]
+    assert (done(events).answer, done(events).outcome) == ("Compound Methotrexate treats Disease psoriasis", "answered")
+    doubtful = await asked("What is prescribed for psoriasis?", reads=Reads("treats", probability=0.4))
+    assert done(doubtful).outcome == "abstained"
+    other = await asked("Which drugs treat psoriasis?", reads=Reads("other"))
+    assert "Methotrexate" in done(other).answer
+
+
+async def test_what_the_other_name_has_as_well_is_left_out_behind_a_denial() -> None:
+    """A denial that stands elsewhere has no answer in a graph."""
+    events = await asked("Which genes are associated with psoriasis but not with herpes zoster?")
+    assert "IL23R" in done(events).answer and "HLA-B" not in done(events).answer
+    assert "is left out; no graph is complete" in shown(events)
+    none = await asked("Which genes are not associated with psoriasis?")
+    assert (done(none).answer, done(none).outcome) == (done(none).details["reason"], "abstained")
+
+
+async def test_where_nothing_fits_both_names_each_has_its_own() -> None:
+    events = await asked("Which drugs treat psoriasis or herpes zoster?")
+    assert done(events).outcome == "partial"
+    assert "Methotrexate" in done(events).answer and "Acyclovir" in done(events).answer
+    assert "No statement fits all of the names" in shown(events)
+
+
+async def test_names_of_one_kind_are_asked_for_what_they_share() -> None:
+    """No statement can stand between them."""
+    events = await asked("Do psoriasis and herpes zoster have a gene in common?", reads=Reads("genes"))
+    assert done(events).answer.count("HLA-B") == 2
+
+
+@pytest.mark.parametrize("relation", ["parents", "children"])
+async def test_kinds_of_a_disease_are_not_what_it_is_a_kind_of(relation: str) -> None:
+    skin, guttate = make_node("Disease", "skin disease"), make_node("Disease", "guttate psoriasis")
+    graph = MemoryGraph([make_statement(PSORIASIS, "ISA_DiD", skin), make_statement(guttate, "ISA_DiD", PSORIASIS)])
+    events = await asked("How about psoriasis?", graph, Reads(relation))
+    assert [part in done(events).answer for part in ("skin disease", "guttate")] == [
+        relation == "parents",
+        relation == "children",
+    ]

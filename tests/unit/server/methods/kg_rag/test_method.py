@@ -30,7 +30,7 @@ from server.methods.base import (
     TranscriptDelta,
 )
 from server.methods.kg_rag.entities import Linker
-from server.methods.kg_rag.method import KgRag
+from server.methods.kg_rag.method import KgRag, Readers
 from server.methods.shared.empty_states import MORE_STATEMENTS
 from server.traces import TraceRecorder
 
@@ -54,7 +54,11 @@ class Bench:
         lifecycle = EngineLifecycle(card, lambda: self.engine)
         await lifecycle.load()
         self.method = KgRag(
-            lifecycle, self.graph, self.linker or ExactLinker(self.graph), LexicalJudge(), max_answer_tokens=200
+            lifecycle,
+            self.graph,
+            self.linker or ExactLinker(self.graph),
+            Readers(LexicalJudge()),
+            max_answer_tokens=200,
         )
         return self
 

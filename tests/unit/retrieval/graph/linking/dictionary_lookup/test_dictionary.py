@@ -143,6 +143,19 @@ def test_symbols_are_found_by_case_or_by_context(dictionary: Dictionary, text: s
     assert names(dictionary, text) == expected
 
 
+def test_small_words_of_another_language_are_no_symbols() -> None:
+    """A name beside its words stands all the same."""
+    found = build_dictionary(NamesStore([node("Gene", "1", "GIBT1", "GIBT"), node("Disease", "D", "malaria")]))
+    assert names(found, "Welche Medikamente gibt es gegen Malaria?") == ["malaria"]
+    assert names(found, "What does gibt do in malaria?") == ["GIBT1", "malaria"]
+
+
+def test_a_complex_needs_not_be_called_one() -> None:
+    found = build_dictionary(NamesStore([node("Complex", "C1", "mTORC1 complex"), node("Complex", "C2", "C1 complex")]))
+    assert names(found, "What are the parts of mTORC1?") == ["mTORC1 complex"]
+    assert names(found, "Is C1 raised?") == []
+
+
 def test_an_abbreviation_of_a_disease_is_no_gene_of_that_symbol() -> None:
     """With no gene NF1 in the graph "Gene NF1" is not the disease neurofibromatosis."""
     found = build_dictionary(NamesStore([node("Disease", "DOID:1", "neurofibromatosis 1")]), names=shipped_names())

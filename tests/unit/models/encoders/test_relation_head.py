@@ -1,0 +1,67 @@
+"""The head that ships reads what questions ask of a graph, in words that no list has, and is small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.encoders.base import EncoderOptions, Floats
+from models.encoders.message_head import WEIGHTS
+from models.encoders.registry import create_encoder
+from models.encoders.relation_head import OTHER, RELATION_HEAD_DIR, RelationHead, load_relation_head
+from models.errors import ModelNotFound
+
+HEAD = load_relation_head()
+
+
+@pytest.fixture(scope="module")
+def vector_of() -> Callable[[str], Floats]:
+    encoder = create_encoder(options=EncoderOptions(device="cpu", dtype="float32", threads=1))
+    return lambda text: encoder.encode_queries([text])[0]
+
+
+def test_the_head_that_ships_is_small_and_whole() -> None:
+    """It has words for every relation, and none for what is no relation."""
+    assert HEAD.weights.shape == (384 + len(HEAD.idf) + 1, len(HEAD.words))
+    assert [name for name, words in HEAD.words.items() if not words] == [OTHER]
+    assert (RELATION_HEAD_DIR / WEIGHTS).stat().st_size < 400_000
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize(
+    ("question", "relation"),
+    [
+        ("What can be prescribed for Disease?", "treats"),
+        ("Which illnesses is drug good for?", "treats"),
+        ("What is Gene implicated in?", "genes"),
+        ("How does Disease show itself?", "symptoms"),
+        ("What category of disease does Disease belong to?", "parents"),
+        ("Which kinds of Disease exist?", "children"),
+        ("Which proteins make up the family?", "parts"),
+        ("Which diseases resemble Disease?", "resembles"),
+        ("What are the side effects of drug?", OTHER),
+        ("Welche Medikamente gibt es gegen Disease?", "treats"),
+        ("¿Qué genes están asociados con Disease?", "genes"),
+        ("Quels sont les symptômes de Disease ?", "symptoms"),
+    ],
+)
+def test_it_reads_what_is_asked(vector_of: Callable[[str], Floats], question: str, relation: str) -> None:
+    read = HEAD.read(question, vector_of(question))
+    assert (read.name, read.probability > 0.5) == (relation, True)
+
+
+def test_the_most_likely_relation_is_read_with_its_words() -> None:
+    weights = np.zeros((2 + 4 + 1, 2), np.float32)
+    weights[-1] = (0.0, 2.0)
+    head = RelationHead({"one": frozenset(), "two": frozenset({"word"})}, weights, np.ones(4, np.float32), 1.0)
+    read = head.read("any", np.zeros(2, np.float32))
+    assert (read.name, read.words) == ("two", frozenset({"word"}))
+    assert read.probability == pytest.approx(0.881, abs=0.001)
+
+
+def test_a_folder_without_a_head_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound, match="no usable head in"):
+        load_relation_head(tmp_path)

@@ -1,0 +1,49 @@
+"""The questions that the head of relations is trained on, and a head that is trained on some of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from models.encoders.hashing import HashingEncoder
+from models.encoders.relation_head import OTHER, load_relation_head
+from scripts.train_relation_head import Asked, features, fitted, read_questions, report, save, written
+
+
+def test_a_line_stands_for_all_of_its_questions_or_sixty() -> None:
+    """Some of many are the same at each reading."""
+    assert written("{What|Which} drug {treats|cures|} DISEASE?") == [
+        "What drug DISEASE?", "What drug cures DISEASE?", "What drug treats DISEASE?",
+        "Which drug DISEASE?", "Which drug cures DISEASE?", "Which drug treats DISEASE?",
+    ]  # fmt: skip
+    many = " ".join(["{a|b|c|d|e}"] * 4)
+    assert 40 < len(written(many)) <= 60
+    assert written(many) == written(many)
+
+
+def test_every_relation_has_many_questions() -> None:
+    counts = Counter(one.relation for one in read_questions())
+    assert set(counts) == {"treats", "genes", "symptoms", "parents", "children", "parts", "resembles", OTHER}
+    assert min(counts.values()) > 100
+
+
+def test_a_head_is_trained_reported_and_saved(tmp_path: Path) -> None:
+    questions = [
+        Asked(relation, text, number)
+        for number in range(6)
+        for relation, text in (
+            ("treats", f"what treats {number}"),
+            ("genes", f"genes behind {number}"),
+            (OTHER, f"price of {number}"),
+        )
+        for _ in range(2)
+    ]
+    encoder = HashingEncoder()
+    inputs, idf = features([one.text for one in questions], encoder)
+    assert report(inputs, questions).startswith("1.000 of 36")
+    save(tmp_path, fitted(inputs, questions, np.ones(len(questions), np.bool_)), idf, questions)
+    head = load_relation_head(tmp_path)
+    read = head.read("what treats it", encoder.encode_queries(["what treats it"])[0])
+    assert read.name == "treats" and "treats" in read.words
