@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from models.errors import Fault
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, errors, parameter
-from server.api.http_io import parse_body, read_json
+from server.api.http_io import read_body
 from server.api.retrieval.documents import JOB, WAIT, submitted
 from server.api.retrieval.namespaces import require_changes
 from server.api.retrieval.schemas import NoBody
@@ -93,7 +93,7 @@ async def add_collection(request: Request, name: str) -> Response:
     services: Services = request.app.state.services
     require_administration(request.state.principal)
     require_changes(request)
-    parse_body(NoBody, await read_json(request, services.settings.server.max_body_bytes))
+    await read_body(request, NoBody)
     one, context = services.collections.listed.get(name), _context(request)
     if one is None:
         raise RequestError("there is no such collection in the list", COLLECTION_UNKNOWN, param="name")
