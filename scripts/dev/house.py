@@ -39,11 +39,11 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 113_600,
-    "methods, lines": 16_800,
-    "scripts, lines": 16_250,
-    "tests, lines": 90_200,
-    "Markdown, words": 55_200,
+    "product, lines": 113_900,
+    "methods, lines": 16_900,
+    "scripts, lines": 16_500,
+    "tests, lines": 90_900,
+    "Markdown, words": 54_900,
     "closure of MedRAG, lines": 15_300,
     "settings": 131,
     "method options": 73,
