@@ -145,8 +145,10 @@ async def decide(gate: Gate, question: str, choices: Sequence[str], texts: Seque
         if support is None:
             return Decision((1 / len(choices),) * len(choices))
         points = reading.points
-        is_clear = support.relevance >= points.answer and support.probability >= points.choice
-        return Decision(support.shares, "chosen" if is_clear else "unclear", support.sentence, support.relevance)
+        is_clear = support.sentence.relevance >= points.answer and support.probability >= points.choice
+        return Decision(
+            support.shares, "chosen" if is_clear else "unclear", support.sentence, support.sentence.relevance
+        )
     one = reading.surest or next(iter(reading.ranked), None)
     if one is None:
         return Decision((0.5, 0.5))

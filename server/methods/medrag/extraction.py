@@ -34,6 +34,8 @@ from server.methods.shared.reading.gate import DOUBTFUL, Gate, JudgedSentence, R
 from server.methods.shared.sentences import quotation
 from server.methods.shared.verdicts import MOST_READ, Verdict, VerdictReader
 
+# Sentences that the model reads for each choice.
+_OF_A_CHOICE: Final = 2
 _NOTHING: Final = "Nothing that was found answers this question."
 _NEAREST: Final = f"{_NOTHING} Nearest:"
 _OPEN_CHOICE: Final = "The sentences that were read support none of the choices more than the others."
@@ -72,7 +74,7 @@ class Extraction:
         yield Step(_read_step(reading))
         extract = await self._extract(reading, found)
         if extract.fault:
-            yield Step(f"yes or no is the verifier's alone: the model failed: {extract.fault}")
+            yield Step(f"yes, no or a choice is the verifier's alone: the model failed: {extract.fault}")
         for event in self._ending(extract, self._details(gathered) | _record_of(reading, found)):
             yield event
 
@@ -111,15 +113,24 @@ class Extraction:
 
     async def _chosen(self, reading: Reading, found: Sequence[RankedPassage]) -> Extract:
         """Return the choice that the sentences support, above the verifier's bar and before the others."""
-        question = self.question
+        question, points, usage, fault = self.question, reading.points, NO_USAGE, ""
         support = await self.gate.choose(question.stem, question.choices, reading)
         if support is None:
             return _nearest(reading, found)
-        points = reading.points
-        if support.relevance < points.answer or support.probability < points.choice:
-            return Extract((support.sentence,), found, "", "not_found", _OPEN_CHOICE)
+        is_near = support.sentence.relevance >= points.answer
+        if self.verdicts is not None:
+            try:
+                rows = await self.gate.judged_choices(question.stem, question.choices, reading.ranked[:_OF_A_CHOICE])
+                support = await self.verdicts.choice(question.stem, question.choices, rows)
+                is_near = True
+            except ModelError as error:
+                fault = error.message
+            usage = self.verdicts.generations.usage
+        quotes = (support.sentence,)
+        if not is_near or support.probability < points.choice:
+            return Extract(quotes, found, "", "not_found", _OPEN_CHOICE, usage=usage, fault=fault)
         letter = question.letters[support.place]
-        return Extract((support.sentence,), found, question.shown(letter), "partial", "", letter)
+        return Extract(quotes, found, question.shown(letter), "partial", "", letter, usage, fault)
 
     def _ending(self, extract: Extract, details: dict[str, Any]) -> Iterator[Event]:
         shown = extract.text

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import Final
 
 from models.errors import EngineUnavailable
@@ -18,7 +19,7 @@ from models.verdicts import VerdictCalibration, features
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest
 from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
-from server.methods.shared.reading.gate import JudgedSentence
+from server.methods.shared.reading.gate import ChoiceSupport, JudgedSentence, whether
 from server.methods.shared.sentences import quotation, quoted_line, sanitize
 
 YES: Final = "Yes"
@@ -156,6 +157,25 @@ class VerdictReader:
         if not first.word:
             return Verdict(on_average.word, is_sure=False)
         return Verdict(first.word, first.is_sure and on_average.word == first.word)
+
+    async def choice(
+        self, stem: str, choices: Sequence[str], rows: Sequence[Sequence[JudgedSentence]]
+    ) -> ChoiceSupport:
+        """Return the choice that is most probably the answer; ``rows`` are the sentences as judged for each.
+
+        Raises:
+            ModelError: the engine failed.
+        """
+        asked = [(whether(choice, stem), one) for choice, row in zip(choices, rows, strict=True) for one in row]
+        shares = iter(await asyncio.gather(*(self.shares_of(*each) for each in asked)))
+        best = [max(((self._yes(next(shares), one), one) for one in row), key=itemgetter(0)) for row in rows]
+        place = max(range(len(best)), key=lambda at: best[at][0])
+        return ChoiceSupport(place, best[place][1], tuple(probability for probability, _ in best))
+
+    def _yes(self, shares: Sequence[float] | None, one: JudgedSentence) -> float:
+        if shares is None:
+            return 0.0
+        return self.calibration.probabilities(features(shares, **asdict(one.judgement)))[0]
 
     def _said(self, yes: float, no: float) -> Verdict:
         word, probability = (YES, yes) if yes >= no else (NO, no)

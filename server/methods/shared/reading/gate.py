@@ -116,15 +116,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceSupport:
-    """Hold the choice at ``place`` and the sentence that says it.
-
-    ``relevance`` is that of the sentence to this choice, ``probability`` that of the choice among all; ``shares`` has
-    those of each.
-    """
+    """Hold the choice at ``place``, the sentence that says it, as it is to this choice, and a probability of each."""
 
     place: int
     sentence: JudgedSentence
-    relevance: float
     shares: tuple[float, ...]
 
     @property
@@ -174,27 +169,37 @@ class Gate:
     async def choose(self, stem: str, choices: Sequence[str], reading: Reading) -> ChoiceSupport | None:
         """Return the choice that the best sentences support most, None where nothing was read.
 
-        Each choice is judged as a question of yes or no before the stem; the probabilities are those of the choices
-        against one another.
+        The probabilities are those of the choices against one another.
 
         Raises:
             ModelError: the verifier failed.
         """
-        read = reading.ranked[:_OF_A_CHOICE]
-        if not read:
+        if not reading.ranked:
             return None
-        pairs = [Pair(f"Is it {choice}? {stem}", one.evidence.in_context) for choice in choices for one in read]
-        found = await self._judge.judge(pairs)
-        best = []
-        for place in range(len(choices)):
-            own = found[place * len(read) : (place + 1) * len(read)]
-            best.append(max(zip(own, read, strict=True), key=lambda pair: _weight(pair[0])))
-        weights = [_weight(judgement) for judgement, _ in best]
+        rows = await self.judged_choices(stem, choices, reading.ranked[:_OF_A_CHOICE])
+        best = [max(row, key=lambda one: _weight(one.judgement)) for row in rows]
+        weights = [_weight(one.judgement) for one in best]
         place = weights.index(max(weights))
-        judgement, sentence = best[place]
         # Where no sentence says any of them, all are as likely.
         shares = [weight / sum(weights) for weight in weights] if any(weights) else [1 / len(choices)] * len(choices)
-        return ChoiceSupport(place, sentence, judgement.relevance, tuple(shares))
+        return ChoiceSupport(place, best[place], tuple(shares))
+
+    async def judged_choices(
+        self, stem: str, choices: Sequence[str], sentences: Sequence[JudgedSentence]
+    ) -> list[list[JudgedSentence]]:
+        """Return the sentences as they are to each choice, which is judged as a question of yes or no before the stem.
+
+        Raises:
+            ModelError: the verifier failed.
+        """
+        pairs = [Pair(whether(one, stem), each.evidence.in_context) for one in choices for each in sentences]
+        found = iter(await self._judge.judge(pairs))
+        return [[JudgedSentence(each.evidence, next(found)) for each in sentences] for _ in choices]
+
+
+def whether(choice: str, stem: str) -> str:
+    """Return the question whether a choice is the answer to the stem."""
+    return f"Is it {choice}? {stem}"
 
 
 def _weight(judgement: Judgement) -> float:

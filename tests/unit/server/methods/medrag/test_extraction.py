@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +92,10 @@ STATINS = [("Statins", "Statins do not reverse heparin in any dose.", "")]
 def trained(tmp_path: Path) -> Any:
     """Return a bench with a model that decides yes or no, and writes ``verdict``."""
 
-    def make(verdict: str, method: Any = MedRag, **more: Any) -> PassageBench:
+    def make(verdict: str | Callable[[str], str], method: Any = MedRag, **more: Any) -> PassageBench:
         facts = {"verdicts": AS_THE_MODEL}
-        return PassageBench(
-            lambda s, p: method(s, p, lexical_gate(), 400), tmp_path, lambda _: verdict, facts=facts, **more
-        )
+        script = verdict if callable(verdict) else lambda _: verdict
+        return PassageBench(lambda s, p: method(s, p, lexical_gate(), 400), tmp_path, script, facts=facts, **more)
 
     return make
 
@@ -131,7 +131,7 @@ async def test_quotes_stand_without_an_engine(trained: Any) -> None:
     """One that fails is told as a step."""
     async with trained("Yes", documents=STATINS, behaviour=ScriptedBehaviour(fail_after_tokens=0)) as made:
         failed = await made.ask("Do statins reverse or block heparin?", synthesis="extractive")
-    assert any("yes or no is the verifier's alone" in step for step in steps(failed))
+    assert any("a choice is the verifier's alone" in step for step in steps(failed))
     async with trained("Yes", documents=STATINS) as made:
         await made.engine.close()
         down = await made.ask("Do statins reverse or block heparin?", synthesis="extractive")
@@ -158,6 +158,22 @@ async def test_no_choice_is_guessed(bench: Any) -> None:
         events = await made.ask(P2Y12, synthesis="extractive")
     assert (done(events).outcome, done(events).details["answer_letter"]) == ("not_found", "")
     assert "support none of the choices more than the others" in shown(events)
+
+
+@pytest.mark.parametrize(("said", "letter"), [("Yes", "B"), ("No", ""), ("Unclear", "")])
+async def test_a_model_that_was_trained_for_it_reads_each_choice(trained: Any, said: str, letter: str) -> None:
+    """The engine's failure leaves the choice to the verifier."""
+
+    def script(prompt: str) -> str:
+        return said if "Is it P2Y12?" in prompt else "No"
+
+    async with trained(script) as made:
+        events = await made.ask(P2Y12, synthesis="extractive")
+    assert done(events).details["answer_letter"] == letter
+    assert done(events).outcome == ("partial" if letter else "not_found") and done(events).usage.sampled_tokens > 0
+    async with trained(script, behaviour=ScriptedBehaviour(fail_after_tokens=0)) as made:
+        failed = await made.ask(P2Y12, synthesis="extractive")
+    assert any("a choice is the verifier's alone" in step for step in steps(failed))
 
 
 @pytest.mark.parametrize(("verdict", "letter"), [("No", "B"), ("Unclear", "")])
