@@ -44,7 +44,7 @@ BOUNDS: Final = {
     "scripts, lines": 16_500,
     "tests, lines": 90_900,
     "Markdown, words": 54_900,
-    "closure of MedRAG, lines": 15_300,
+    "closure of MedRAG, lines": 15_370,
     "settings": 131,
     "method options": 73,
     "error classes": 49,

@@ -133,6 +133,7 @@ def build_services(
             passages=evidence.passages,
             verifier=evidence.verifier,
             egress=ncbi.egress,
+            sender=ncbi.sender,
             key_lookup=opened.key_lookup,
             closers=(*ending, *state.closers, *ncbi.closers, *observability.closers, *evidence.closers),
             observability=observability,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from retrieval.formats.items import ReadOptions as GatewayOptions
 from retrieval.gateway.importing.registry import KINDS
 from retrieval.gateway.importing.run import import_file
 from retrieval.graph.store.catalog import ImportRequest, build_graph
-from retrieval.ncbi.client.transport import HttpSender, SendLimits
+from retrieval.ncbi.client.transport import HttpSender
 from server.egress.policy import EgressContext
 from server.egress.router import Egress, InboundReply, OutboundRequest
 from server.evidence.collections import Collection, collections
@@ -63,14 +63,23 @@ class _Watch:
 
 
 class CollectionImports:
-    """Know which collections the server can add by itself, and add them; ``egress`` None: it makes no calls."""
+    """Know which collections the server can add by itself, and add them.
+
+    ``sender`` is the process's own, which opens connections; None, or ``egress`` None: the server makes no calls.
+    """
 
     def __init__(
-        self, settings: Settings, namespaces: Namespaces, egress: Egress | None, listed: list[Collection] | None = None
+        self,
+        settings: Settings,
+        namespaces: Namespaces,
+        egress: Egress | None,
+        sender: HttpSender | None,
+        listed: list[Collection] | None = None,
     ) -> None:
         self._settings = settings
         self._namespaces = namespaces
-        self._egress = egress
+        self._egress = egress if sender is not None else None
+        self._sender = sender
         self.listed = {one.name: one for one in (collections() if listed is None else listed)}
 
     def folder(self, one: Collection) -> Path:
@@ -107,32 +116,34 @@ class CollectionImports:
             return Outcome({"entries": built.manifest.edges, "bad": built.manifest.passed})
         return self._into_namespace(job, one, files)
 
-    def _fetched(self, job: Job, one: Collection, sender: Mapping[str, Any]) -> Path:
-        egress = self._egress
-        if egress is None or job.loop is None:
+    def _fetched(self, job: Job, one: Collection, asked_by: Mapping[str, Any]) -> Path:
+        egress, sender = self._egress, self._sender
+        if egress is None or sender is None or job.loop is None:
             raise RetrievalError("this server makes no calls")
-        context = egress.admit(job.id, sender.get("key_id", ""), sender.get("mode"))
+        context = egress.admit(job.id, asked_by.get("key_id", ""), asked_by.get("mode"))
+        save = partial(sender.save, watch=partial(_Watch(job), "fetching"))
         try:
-            return job.run_on(job.loop, self._fetch(egress, context, one, _Watch(job)))
+            return job.run_on(job.loop, self._fetch(egress, context, one, save))
         finally:
             job.report({"left": egress.departures_of(job.id)})
             egress.forget(job.id)
 
-    async def _fetch(self, egress: Egress, context: EgressContext, one: Collection, watch: _Watch) -> Path:
+    async def _fetch(
+        self, egress: Egress, context: EgressContext, one: Collection, save: Callable[[str, Path], Awaitable[None]]
+    ) -> Path:
         url, path = one.download, self.folder(one) / one.download.rpartition("/")[2]
         host = urlsplit(url).netloc
         request = OutboundRequest(host=host, endpoint="file", classes=(), num_bytes=len(url), params={})
         await egress.authorize_request(context, request)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = path.with_name(path.name + _PART)
-        sender, began, status = HttpSender(SendLimits()), time.monotonic(), "failed"
+        began, status = time.monotonic(), "failed"
         try:
-            await sender.save(url, part, partial(watch, "fetching"))
+            await save(url, part)
             status = "200"
         finally:
             reply = InboundReply(status=status, num_bytes=part.stat().st_size, seconds=time.monotonic() - began)
             await egress.record_reply(context, request, reply)
-            await sender.close()
         return part.rename(path)
 
     def _into_namespace(self, job: Job, one: Collection, files: list[Path]) -> Outcome:

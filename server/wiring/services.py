@@ -18,6 +18,7 @@ from models.engines.base import DEFAULT_SEQS, Engine, EngineOptions, ServesOpenA
 from models.errors import ArrowheadError
 from retrieval.corpus.items import ReadOptions
 from retrieval.index.backends.card import CardUse
+from retrieval.ncbi.client.transport import HttpSender
 from server.admission import Admission, AdmissionLimits, Ticket
 from server.auth.authentication import ApiKeyLookup, Principal
 from server.auth.first_key import first_key
@@ -84,10 +85,10 @@ class Components:
     """Hold the parts of ``Services``.
 
     ``methods`` by name, the plain model under ``direct``; ``adapters`` of the plain model by the name of each.
-    ``egress`` None: no method makes calls. ``closers`` run at shutdown, last one first. ``key_lookup`` None: the keys
-    of the settings alone. ``responses`` None: none are stored. ``passages`` None: over ``retrieval``. ``verifier``
-    None: the one that the settings name. ``seal`` encrypts stored reviews, None leaves them plain. ``cells`` fills
-    their columns, None where nothing can.
+    ``egress`` None: no method makes calls; ``sender`` fetches files, None: none are. ``closers`` run at shutdown, last
+    one first. ``key_lookup`` None: the keys of the settings alone. ``responses`` None: none are stored. ``passages``
+    None: over ``retrieval``. ``verifier`` None: the one that the settings name. ``seal`` encrypts stored reviews, None
+    leaves them plain. ``cells`` fills their columns, None where nothing can.
     """
 
     settings: Settings
@@ -99,6 +100,7 @@ class Components:
     passages: PassageService | None = None
     verifier: VerifierService | None = None
     egress: Egress | None = None
+    sender: HttpSender | None = None
     key_lookup: ApiKeyLookup | None = None
     responses: StoredResponses | None = None
     seal: MultiFernet | None = None
@@ -127,7 +129,7 @@ class Services:
         self.files = StoredFiles(self._records, components.retrieval.uploads.max_bytes)
         namespaces, uploads = components.retrieval.namespaces, components.retrieval.uploads
         self.vector_stores = VectorStores(self._records, self.files, namespaces, uploads)
-        self.collections = CollectionImports(self.settings, namespaces, components.egress)
+        self.collections = CollectionImports(self.settings, namespaces, components.egress, components.sender)
         work = {JOB_KIND: self.vector_stores.perform, collection_imports.KIND: self.collections.perform}
         self.changes = CorpusChanges(namespaces, ReadOptions(), components.egress, work)
         self.folders = _folder_follower(components)

@@ -132,8 +132,9 @@ def test_the_sender_has_four_users() -> None:
         "retrieval/graph/spoke/source.py",
         "server/observability/tracing.py",
     }
-    # SPOKE's requests, and those to the site's MCP servers, which the SDK sends.
+    # SPOKE's requests, those to the site's MCP servers, which the SDK sends, and those of files of collections.
     assert _calling("authorize_request").keys() == {
         "server/evidence/graph.py",
         "server/evidence/site_tools/look_ups.py",
+        "server/wiring/collection_imports.py",
     }

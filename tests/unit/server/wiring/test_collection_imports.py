@@ -15,9 +15,11 @@ from in_process import OPERATOR, Site, served
 
 from retrieval.gateway.store.open import open_store
 from retrieval.graph.store.catalog import SHIPPED_FILES
+from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from server.evidence.collections import Collection
 from server.jobs.queue import Job, JobSpec, JobStatus, OrderedWork, WorkOrder
 from server.wiring.collection_imports import KIND, CollectionImports
+from server.wiring.services import Services
 
 TEXT = b"Guideline on quolls. " * 400
 
@@ -64,10 +66,15 @@ def collection(name: str, **fields: object) -> Collection:
     return Collection(name=name, **row)  # type: ignore[arg-type]  # fields of the row
 
 
+def importing(services: Services, *listed: Collection) -> CollectionImports:
+    sender = HttpSender(SendLimits())
+    return CollectionImports(services.settings, services.retrieval.namespaces, services.egress, sender, [*listed])
+
+
 async def added(site: Site, one: Collection) -> JobStatus:
     """The job that adds a collection, ended."""
     services = site.app.state.services
-    imports = CollectionImports(services.settings, services.retrieval.namespaces, services.egress, [one])
+    imports = importing(services, one)
     work = OrderedWork(WorkOrder({"key_id": "", "mode": "ncbi"}), imports.perform)
     job = await services.retrieval.jobs.submit(JobSpec(KIND, one.name, ""), work)
     ended: JobStatus = await services.retrieval.jobs.wait(job, 60)
@@ -124,7 +131,7 @@ async def test_a_stopped_import_ends_at_its_next_step(site: Site, tmp_path: Path
         (folder / path.name).write_bytes(path.read_bytes())
     services = site.app.state.services
     one = collection("edges", reader="tsv", into="graph")
-    imports = CollectionImports(services.settings, services.retrieval.namespaces, services.egress, [one])
+    imports = importing(services, one)
     job = Job(JobSpec(KIND, "edges", ""))
     job.cancel()
 
@@ -138,7 +145,7 @@ async def test_what_cannot_be_added_says_why(site: Site) -> None:
     """By the mode, by the service that passes calls on, and for want of files."""
     services = site.app.state.services
     fetched, put = collection("fetched", download="https://x.example/y"), collection("put")
-    imports = CollectionImports(services.settings, services.retrieval.namespaces, services.egress, [fetched, put])
+    imports = importing(services, fetched, put)
 
     assert [imports.obstacle(fetched, mode) for mode in ("off", "local-first", "ncbi")] == ["off", "", ""]
     assert imports.obstacle(put, "ncbi") == "files"

@@ -177,7 +177,7 @@ async def test_a_model_that_reads_sentences_decides_yes_or_no_from_the_quotes_al
         events = await made.ask()
         request = made.engine.requests[0]
         plain = await made.ask("Which steroid lowers mortality in severe COVID-19?")
-        assert len(made.engine.requests) == 1
+        assert len(made.engine.requests) == 2
     last, told = done(events), shown(events)
     quotes = [one["text"] for one in last.details["citations"] if one["text"]]
     assert request.params.grammar.spec == "Yes|No|Unclear"
@@ -314,7 +314,7 @@ async def test_articles_whose_quotes_decide_alike_do_not_disagree(bench: Any, of
 
     async with bench(pubmed({"101": ARTICLES["101"], "400": denying}), script=script, facts=READS) as made:
         events = await made.ask("Has dexamethasone lowered mortality in severe COVID-19?", sentences=1)
-        assert len(made.engine.requests) == 3
+        assert len(made.engine.requests) == 4
     assert ("seem to disagree." in shown(events)) is is_told
     sureness = f"{of_denial}, {'perhaps' if is_told else 'probably'}"
     assert shown(events).startswith(f"TL;DR: {sureness}: “Dexamethasone has not lowered")
