@@ -136,9 +136,8 @@ class Services:
         self.key_lookup = components.key_lookup or _keys_of(components.settings)
         self.first_key = first_key(self.settings.server, self.key_lookup)
         self.rates = components.rates
-        self.access = NamespaceAccess(components.retrieval.namespaces)
-        self.observability = components.observability
-        self.observer = components.observability.observer
+        self.access = NamespaceAccess(namespaces)
+        self.observability, self.observer = components.observability, components.observability.observer
         self.verifier = components.verifier or verifier_service(self.settings.verifier, self.observer)
         self._served = _served(components)
         self.adapters = frozenset(components.adapters)

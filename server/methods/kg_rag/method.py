@@ -170,9 +170,7 @@ class KgRag:
             yield Step(line)
         if self._synthesis(options) == "extractive":
             reading = Reading(question, options, recognised, gathered, graph_name(graph.name, graph.release))
-            if self._readers.relations is not None:
-                reading = replace(reading, asked=await self._readers.relations.asked(reading.shape))
-            reading = replace(reading, contradicting=await self._contradicting(reading))
+            reading = await self._judged(reading)
             for event in extractive.events(reading, await _found(graph, reading)):
                 yield event
             return
@@ -196,6 +194,12 @@ class KgRag:
         async with aclosing(self._from_model(ask, outcome, engine)) as events:
             async for event in events:
                 yield event
+
+    async def _judged(self, reading: Reading) -> Reading:
+        """Return the reading with the relation that is asked for, and the statements that say the contrary."""
+        if self._readers.relations is not None:
+            reading = replace(reading, asked=await self._readers.relations.asked(reading.shape))
+        return replace(reading, contradicting=await self._contradicting(reading))
 
     async def _contradicting(self, reading: Reading) -> frozenset[str]:
         """Return the statements that decide the question and say the contrary, as the verifier reads them."""

@@ -30,12 +30,12 @@ from server.methods.shared.empty_states import NO_COLLECTION
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.reading.evidence import EvidenceText
-from server.methods.shared.reading.gate import DOUBTFUL, Gate, JudgedSentence, Reading
+from server.methods.shared.reading.gate import DOUBTFUL, ChoiceSupport, Gate, JudgedSentence, Reading
 from server.methods.shared.sentences import quotation
 from server.methods.shared.verdicts import MOST_READ, Verdict, VerdictReader
 
 # Sentences that the model reads for each choice.
-_OF_A_CHOICE: Final = 2
+_READ_FOR_A_CHOICE: Final = 2
 _NOTHING: Final = "Nothing that was found answers this question."
 _NEAREST: Final = f"{_NOTHING} Nearest:"
 _OPEN_CHOICE: Final = "The sentences that were read support none of the choices more than the others."
@@ -114,23 +114,35 @@ class Extraction:
     async def _chosen(self, reading: Reading, found: Sequence[RankedPassage]) -> Extract:
         """Return the choice that the sentences support, above the verifier's bar and before the others."""
         question, points, usage, fault = self.question, reading.points, NO_USAGE, ""
-        support = await self.gate.choose(question.stem, question.choices, reading)
-        if support is None:
-            return _nearest(reading, found)
-        is_near = support.sentence.relevance >= points.answer
+        support, is_near = None, True
         if self.verdicts is not None:
             try:
-                rows = await self.gate.judged_choices(question.stem, question.choices, reading.ranked[:_OF_A_CHOICE])
-                support = await self.verdicts.choice(question.stem, question.choices, rows)
-                is_near = True
+                support = await self._chosen_by_model(self.verdicts, reading)
             except ModelError as error:
                 fault = error.message
             usage = self.verdicts.generations.usage
+        if support is None:
+            support = await self.gate.choose(question.stem, question.choices, reading)
+            if support is None:
+                return _nearest(reading, found)
+            is_near = support.sentence.relevance >= points.answer
         quotes = (support.sentence,)
         if not is_near or support.probability < points.choice:
             return Extract(quotes, found, "", "not_found", _OPEN_CHOICE, usage=usage, fault=fault)
         letter = question.letters[support.place]
         return Extract(quotes, found, question.shown(letter), "partial", "", letter, usage, fault)
+
+    async def _chosen_by_model(self, verdicts: VerdictReader, reading: Reading) -> ChoiceSupport | None:
+        """Return what model and verifier choose, None where nothing was read or the engine writes no verdict.
+
+        Raises:
+            ModelError: the engine or the verifier failed.
+        """
+        question, read = self.question, reading.ranked[:_READ_FOR_A_CHOICE]
+        if not read:
+            return None
+        rows = await self.gate.judged_choices(question.stem, question.choices, read)
+        return await verdicts.choice(question.stem, question.choices, rows)
 
     def _ending(self, extract: Extract, details: dict[str, Any]) -> Iterator[Event]:
         shown = extract.text

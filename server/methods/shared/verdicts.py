@@ -160,14 +160,19 @@ class VerdictReader:
 
     async def choice(
         self, stem: str, choices: Sequence[str], rows: Sequence[Sequence[JudgedSentence]]
-    ) -> ChoiceSupport:
+    ) -> ChoiceSupport | None:
         """Return the choice that is most probably the answer; ``rows`` are the sentences as judged for each.
+
+        None from an engine that writes no verdict.
 
         Raises:
             ModelError: the engine failed.
         """
         asked = [(whether(choice, stem), one) for choice, row in zip(choices, rows, strict=True) for one in row]
-        shares = iter(await asyncio.gather(*(self.shares_of(*each) for each in asked)))
+        found = await asyncio.gather(*(self.shares_of(*each) for each in asked))
+        if all(one is None for one in found):
+            return None
+        shares = iter(found)
         best = [max(((self._yes(next(shares), one), one) for one in row), key=itemgetter(0)) for row in rows]
         place = max(range(len(best)), key=lambda at: best[at][0])
         return ChoiceSupport(place, best[place][1], tuple(probability for probability, _ in best))

@@ -103,7 +103,9 @@ async def test_an_engine_that_writes_something_else_gives_no_verdict() -> None:
     await engine.start()
     layout = PromptFormatter(engine, CARD)
     reader = VerdictReader(Generations(engine, "r"), layout, VerdictPrompt.load(), AS_THE_MODEL, None)
-    assert await reader.verdict("Does it?", [_quote("It does.", 0.9)]) is None
+    quote = _quote("It does.", 0.9)
+    assert await reader.verdict("Does it?", [quote]) is None
+    assert await reader.choice("Which?", ("this", "that"), [[quote], [quote]]) is None
 
 
 async def test_a_choice_is_the_one_that_is_most_probably_the_answer() -> None:
@@ -119,5 +121,9 @@ async def test_a_choice_is_the_one_that_is_most_probably_the_answer() -> None:
     reader = VerdictReader(Generations(engine, "r"), layout, VerdictPrompt.load(), AS_THE_MODEL, None)
     row = [_quote("Tea is drunk.", 0.9), _quote("Warfarin blocks VKORC1.", 0.8)]
     support = await reader.choice("Which drug?", ("aspirin", "warfarin"), [row, row])
-    assert (support.place, support.sentence) == (1, row[1]) and support.probability > 0.9 > 0.1 > support.shares[0]
+    assert (
+        support is not None
+        and (support.place, support.sentence) == (1, row[1])
+        and support.probability > 0.9 > 0.1 > support.shares[0]
+    )
     assert len(engine.requests) == 4
