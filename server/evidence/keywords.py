@@ -211,7 +211,7 @@ class _Counting:
         """
         store, words = namespace.store, [words_of(keyword) for keyword in self._keywords]
         index = _keyword_index(namespace) if all(words) and "keywords" in namespace.settings.targets else None
-        if index is None or not store.counts().passages:
+        if index is None:
             yield from _bounded(store.passages(where))
             return
         ids = index.holding(words, store.row_filter(where))
@@ -303,6 +303,8 @@ def _keyword_index(namespace: Namespace) -> KeywordIndex | None:
             f"namespace {namespace.name} has no index of keywords: ask with matching exact, or another retriever",
             param="arrowhead.namespaces",
         )
+    if not namespace.store.counts().passages:
+        return None
     try:
         index = namespace.keywords
     except (NamespaceDamaged, IndexDamaged):
@@ -315,7 +317,7 @@ def _keyword_index(namespace: Namespace) -> KeywordIndex | None:
 def _index_table(
     namespace: Namespace, names: Sequence[str], forms: Sequence[Sequence[tuple[str, ...]]], where: PassageFilter | None
 ) -> KeywordTable:
-    index = _keyword_index(namespace) if namespace.store.counts().passages else None
+    index = _keyword_index(namespace)
     if index is None or not names:
         return KeywordTable(tuple(names), np.zeros(0, np.int64), np.zeros((0, len(names)), np.int64))
     return index.count_forms(names, forms, namespace.store.row_filter(where) if where else None)

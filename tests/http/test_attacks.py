@@ -27,6 +27,7 @@ from server.methods.clinfo.options import ClinfoOptions
 from server.methods.genegpt.method import GeneGptOptions
 from server.methods.kg_rag.prompts import KgRagOptions
 from server.methods.medrag.request import IMedRagOptions, MedRagOptions
+from server.methods.weiseeule.request import WeiseOptions
 
 OPTIONS: dict[str, Any] = {
     "genegpt": GeneGptOptions,
@@ -34,6 +35,7 @@ OPTIONS: dict[str, Any] = {
     "medrag": MedRagOptions,
     "i-medrag": IMedRagOptions,
     "clinfo": ClinfoOptions,
+    "weiseeule": WeiseOptions,
 }
 # What a reply must not hold: places of this machine, places in its memory, places in the code.
 _TELLS = re.compile(

@@ -56,6 +56,14 @@ def titles(events: Any) -> list[str]:
     return [one["title"] for one in done(events).details["passages"]]
 
 
+async def test_a_collection_without_documents_keeps_nobody_from_an_answer(bench: Any) -> None:
+    """It has no index of keywords yet."""
+    async with bench() as made:
+        before = await made.ask(MARKED)
+        fill(made.retrieval, "empty", [])
+        assert titles(await made.ask(MARKED)) == titles(before) != []
+
+
 async def test_marked_keywords_rank_and_are_counted_in_the_trace(bench: Any) -> None:
     """Passages with all fixed keywords first; the question goes on without marks, and no model is called."""
     async with bench() as made:
