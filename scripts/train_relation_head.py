@@ -1,10 +1,10 @@
-"""Train the head that tells which relation of a graph a question asks for, and report it on lines unseen.
+"""Train the head that tells which relation of a graph a question asks for or denies, and report it on lines unseen.
 
     OMP_NUM_THREADS=2 python -m scripts.train_relation_head [--out FOLDER]
 
 The questions of ``scripts/training/tasks/graph_questions.tsv`` were written for this: of ``{one|other}`` one is taken,
-at most 60 of a line, each once as it is and once misspelt; the names stand there by their kinds. Figures are from five
-folds, the questions of a line in one of them.
+at most 60 of a line, each once as it is and once misspelt; the names stand there by their kinds. A third column says
+what a question denies. Figures are from five folds, the questions of a line in one of them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 import random
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,12 +30,14 @@ from sklearn.linear_model import LogisticRegression
 from models.encoders.base import Encoder, EncoderOptions
 from models.encoders.message_head import CONFIG, WEIGHTS, hashed_grams
 from models.encoders.registry import create_encoder
-from models.encoders.relation_head import OTHER, RELATION_HEAD_DIR
+from models.encoders.relation_head import NOTHING, OTHER, RELATION_HEAD_DIR
 from scripts.train_emergency_head import misspelt
 
 QUESTIONS: Final = Path(__file__).parent / "training" / "tasks" / "graph_questions.tsv"
 BUCKETS: Final = 16_384
 GRAM_WEIGHT: Final = 2.0
+# From this probability on, a relation is taken as asked for.
+SURE: Final = 0.5
 FOLDS: Final = 5
 _OF_A_LINE: Final = 60
 _CHOICE: Final = re.compile(r"\{([^}]*)\}")
@@ -42,11 +45,12 @@ _WORD: Final = re.compile(r"[^\W_][\w'’-]*")
 
 
 class Asked(NamedTuple):
-    """Hold a question with what it asks for and the number of its line."""
+    """Hold a question with what it asks for, the number of its line, and what it denies."""
 
     relation: str
     text: str
     line: int
+    denial: str = NOTHING
 
 
 def written(template: str) -> list[str]:
@@ -64,43 +68,45 @@ def read_questions(path: Path = QUESTIONS) -> list[Asked]:
     """Return every question twice, the second time misspelt."""
     lines = [line.split("\t") for line in path.read_text("utf-8").splitlines()[1:]]
     return [
-        Asked(relation, form, number)
-        for number, (relation, template) in enumerate(lines)
+        Asked(relation, form, number, *denial)
+        for number, (relation, template, *denial) in enumerate(lines)
         for text in written(template)
         for form in (text, misspelt(text, random.Random(text)))
     ]
 
 
-def fitted(inputs: Any, questions: list[Asked], rows: NDArray[np.bool_]) -> LogisticRegression:
-    """Fit on some rows; a line with many questions counts as the root of their number."""
+def fitted(inputs: Any, questions: list[Asked], rows: NDArray[np.bool_], of: str = "relation") -> LogisticRegression:
+    """Fit on some rows, the relation or the denial; a line with many questions counts as the root of their number."""
     sizes = Counter(one.line for one in questions)
     weights = np.array([1 / math.sqrt(sizes[one.line]) for one in questions])
-    relations = np.array([one.relation for one in questions])
+    classes = np.array([getattr(one, of) for one in questions])
     model = LogisticRegression(C=10.0, max_iter=200, tol=1e-3, class_weight="balanced")
-    return model.fit(inputs[rows], relations[rows], sample_weight=weights[rows])
+    return model.fit(inputs[rows], classes[rows], sample_weight=weights[rows])
 
 
-def report(inputs: Any, questions: list[Asked]) -> str:
-    """Return the share that is read rightly in folds without the line, by relation."""
-    fold, relations = np.array([one.line % FOLDS for one in questions]), np.array([one.relation for one in questions])
-    read = relations.copy()
+def report(inputs: Any, questions: list[Asked], of: str = "relation") -> str:
+    """Return the share that is read rightly in folds without the line, by class."""
+    fold, classes = np.array([one.line % FOLDS for one in questions]), np.array([getattr(one, of) for one in questions])
+    read = classes.copy()
     for number in range(FOLDS):
-        read[fold == number] = fitted(inputs, questions, fold != number).predict(inputs[fold == number])
-    shares = [f"{name} {(read == name)[relations == name].mean():.2f}" for name in sorted(set(relations))]
-    return f"{(read == relations).mean():.3f} of {len(questions)}: {', '.join(shares)}"
+        read[fold == number] = fitted(inputs, questions, fold != number, of).predict(inputs[fold == number])
+    shares = [f"{name} {(read == name)[classes == name].mean():.2f}" for name in sorted(set(classes))]
+    return f"{(read == classes).mean():.3f} of {len(questions)}: {', '.join(shares)}"
 
 
-def save(folder: Path, model: LogisticRegression, idf: NDArray[np.float64], questions: list[Asked]) -> None:
+def save(
+    folder: Path, models: Mapping[str, LogisticRegression], idf: NDArray[np.float64], questions: list[Asked]
+) -> None:
     """Write the head; its words are those of at least two lines, as "inhaled" in one of them says what is asked for."""
     folder.mkdir(parents=True, exist_ok=True)
-    weights = np.ascontiguousarray(np.vstack([model.coef_.T, model.intercept_]).astype(np.float16))
-    save_file({"relations": weights, "idf": idf.astype(np.float16)}, folder / WEIGHTS)
+    tensors = {of: np.vstack([model.coef_.T, model.intercept_]).astype(np.float16) for of, model in models.items()}
+    save_file({**tensors, "idf": idf.astype(np.float16)}, folder / WEIGHTS)
     lines = {(one.relation, one.line, word) for one in questions[::2] for word in _WORD.findall(one.text.casefold())}
     told_in = Counter((relation, word) for relation, _, word in lines)
     words = {name: sorted(w for asked, w in told_in if asked == name != OTHER and told_in[asked, w] > 1)
-             for name in model.classes_}  # fmt: skip
-    told = json.dumps({"words": words, "gram_weight": GRAM_WEIGHT}, ensure_ascii=False)
-    (folder / CONFIG).write_text(told + "\n", "utf-8")
+             for name in models["relation"].classes_}  # fmt: skip
+    config = {"words": words, "denials": [*models["denial"].classes_], "gram_weight": GRAM_WEIGHT, "sure": SURE}
+    (folder / CONFIG).write_text(json.dumps(config, ensure_ascii=False) + "\n", "utf-8")
 
 
 def features(texts: list[str], encoder: Encoder) -> tuple[Any, NDArray[np.float64]]:
@@ -119,8 +125,11 @@ def main() -> None:
     questions = read_questions()
     encoder = create_encoder(options=EncoderOptions(device="cpu", dtype="float32"))
     inputs, idf = features([one.text for one in questions], encoder)
-    save(arguments.out, fitted(inputs, questions, np.ones(len(questions), np.bool_)), idf, questions)
-    print(report(inputs, questions))
+    every = np.ones(len(questions), np.bool_)
+    models = {of: fitted(inputs, questions, every, of) for of in ("relation", "denial")}
+    save(arguments.out, models, idf, questions)
+    for of in models:
+        print(f"{of}: {report(inputs, questions, of)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Tell which relation of a knowledge graph a question asks for, by a linear head over a sentence vector and n-grams.
+"""Tell which relation of a knowledge graph a question asks for or denies, by linear heads over a vector and n-grams.
 
-The names in the question are replaced by their kinds first, so that the head reads how something is asked, not of what.
-``scripts/train_relation_head.py`` trains it.
+The names in the question are replaced by their kinds first, so that the heads read how something is asked, not of what.
+``scripts/train_relation_head.py`` trains them.
 """
 
 from __future__ import annotations
@@ -21,32 +21,48 @@ from models.errors import ModelNotFound
 RELATION_HEAD_DIR: Final = Path(__file__).parents[1] / "embedded" / "relation-head"
 # What a question asks for that is none of the relations.
 OTHER: Final = "other"
+# What a question denies: "which drugs do not treat it" everything, "this disease but not that one" its second name.
+NOTHING: Final = "nothing"
+ALL: Final = "all"
+SECOND: Final = "second"
 
 
 @dataclass(frozen=True, slots=True)
 class AskedRelation:
-    """Hold the most likely relation, its probability, and the words in which the training questions ask for it."""
+    """Hold the most likely relation, and the words in which the training questions ask for it.
+
+    ``is_sure``: it is likely enough to be taken as asked for. ``denial`` is what the question denies.
+    """
 
     name: str
-    probability: float
+    is_sure: bool
     words: frozenset[str] = frozenset()
+    denial: str = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class RelationHead:
-    """Hold weights float32 [features + 1, relations], the bias last, and ``idf`` [buckets] of the n-grams."""
+    """Hold the weights of relations and of denials, float32 [features + 1, classes], the bias last.
+
+    ``idf`` [buckets] weighs the n-grams, ``sure`` is the probability from which on a relation is taken as asked for.
+    """
 
     words: Mapping[str, frozenset[str]]
+    denials: tuple[str, ...]
     weights: Floats
+    denial_weights: Floats
     idf: Floats
     gram_weight: float
+    sure: float
 
     def read(self, question: str, vector: Floats) -> AskedRelation:
         """Return what a question asks for; ``vector`` is the encoder's, float32 [dim]."""
         grams = self.gram_weight * hashed_grams(question, self.idf)
-        shares = softmax(np.concatenate([vector, grams, [1.0]]) @ self.weights)
+        features = np.concatenate([vector, grams, [1.0]])
+        shares = softmax(features @ self.weights)
         name = [*self.words][int(shares.argmax())]
-        return AskedRelation(name, float(shares.max()), self.words[name])
+        denial = self.denials[int((features @ self.denial_weights).argmax())]
+        return AskedRelation(name, bool(shares.max() >= self.sure), self.words[name], denial)
 
 
 def load_relation_head(folder: Path = RELATION_HEAD_DIR) -> RelationHead:
@@ -62,9 +78,18 @@ def load_relation_head(folder: Path = RELATION_HEAD_DIR) -> RelationHead:
         config = json.loads((folder / CONFIG).read_text("utf-8"))
         tensors = {name: tensor.astype(np.float32) for name, tensor in load_file(folder / WEIGHTS).items()}
         words = {name: frozenset(of_one) for name, of_one in config["words"].items()}
-        head = RelationHead(words, tensors["relations"], tensors["idf"], float(config["gram_weight"]))
+        head = RelationHead(
+            words=words,
+            denials=tuple(config["denials"]),
+            weights=tensors["relation"],
+            denial_weights=tensors["denial"],
+            idf=tensors["idf"],
+            gram_weight=float(config["gram_weight"]),
+            sure=float(config["sure"]),
+        )
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelNotFound(f"no usable head in {folder}: {type(error).__name__}: {error}") from error
-    if head.weights.shape[1] != len(words) or len(head.weights) <= len(head.idf):
+    classes = (head.weights.shape[1], head.denial_weights.shape[1])
+    if classes != (len(words), len(head.denials)) or len(head.weights) <= len(head.idf):
         raise ModelNotFound(f"the weights in {folder} do not fit the names of its {CONFIG}")
     return head

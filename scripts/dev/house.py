@@ -39,10 +39,10 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 113_900,
-    "methods, lines": 16_900,
+    "product, lines": 113_910,
+    "methods, lines": 16_930,
     "scripts, lines": 16_500,
-    "tests, lines": 90_900,
+    "tests, lines": 90_940,
     "Markdown, words": 54_900,
     "closure of MedRAG, lines": 15_370,
     "settings": 131,

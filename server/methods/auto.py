@@ -154,7 +154,7 @@ class Candidate:
         if best is not None and done.outcome in ("answered", "partial"):
             self.probability = float(best)
             self.answering = "sure" if self.probability >= done.details["bar"] else "maybe"
-        elif self.name == "kg-rag" and done.outcome == "answered":
+        elif self.name == "kg-rag" and (done.outcome == "answered" or done.details.get("excluded")):
             self.answering = "sure"
 
     async def _read(self, gate: Gate, question: str) -> None:

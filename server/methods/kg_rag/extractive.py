@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from models.decoding.types import LoopUsage
@@ -30,7 +30,7 @@ from server.methods.base import (
     TextDelta,
     TranscriptDelta,
 )
-from server.methods.kg_rag.reading import NEGATED, Asked, Reading
+from server.methods.kg_rag.reading import Asked, Reading
 from server.methods.kg_rag.report import citation_records, node_url, references_of
 from server.methods.shared.call_lines import render
 from server.methods.shared.choices import asks_yes_or_no
@@ -46,17 +46,23 @@ _MAX_UNREAD: Final = 5
 _LEFT_OUT: Final = "What the graph states of the other name as well is left out; no graph is complete."
 _FIT_ONE: Final = "No statement fits all of the names; these fit one of them."
 _NOT_FALSE: Final = "which does not mean that it is false: no graph is complete."
+_DENIED: Final = "The question asks for what does not hold, which no statement of the graph can support."
+_UNREAD_DENIAL: Final = "Whether the question denies what it names could not be read."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Hold an answer: the ``verdict`` on a closed question, the statements or nodes that it rests on, and a reason."""
+    """Hold an answer: the ``verdict`` on a closed question, the statements or nodes that it rests on, and a reason.
+
+    ``excluded``: what a denial asks for is left over beside the statements.
+    """
 
     outcome: AnswerOutcome
     verdict: str = ""
     statements: tuple[Statement, ...] = ()
     nodes: tuple[Node, ...] = ()
     reason: str = ""
+    excluded: bool = False
 
 
 def events(reading: Reading, finding: Finding) -> Iterator[Event]:
@@ -88,29 +94,27 @@ def events(reading: Reading, finding: Finding) -> Iterator[Event]:
 
 def decisive(reading: Reading) -> tuple[Statement, ...]:
     """Return the statements between the names of a denial that is true or false, of the relation that it names."""
-    if reading.question.form != "true_false" or not NEGATED.search(reading.question.text):
-        return ()
     parsed = Asked.of(reading)
+    if reading.question.form != "true_false" or not parsed.denies:
+        return ()
     return tuple(statement for statement in parsed.between if parsed.says(statement))
 
 
 def find(reading: Reading) -> Finding:
     """Return the answer that the statements give."""
-    match reading.question.form:
-        case "true_false":
-            return _true_or_unknown(reading)
-        case "multiple_choice":
-            return _choice(reading)
-    return _open(reading)
+    forms = {"true_false": _true_or_unknown, "multiple_choice": _choice}
+    finding = forms.get(reading.question.form, _open)(reading, Asked.of(reading))
+    if reading.asked is not None or finding.outcome != "answered":
+        return finding
+    return replace(finding, outcome="partial", reason=" ".join([finding.reason, _UNREAD_DENIAL]).strip())
 
 
-def _true_or_unknown(reading: Reading) -> Finding:
+def _true_or_unknown(reading: Reading, parsed: Asked) -> Finding:
     unknown = reading.question.abstention
-    if NEGATED.search(reading.question.text):
+    if parsed.denies:
         return _negated(reading)
     if asks_identifier(reading.question.text):
         return _identifier(reading)
-    parsed = Asked.of(reading)
     if parsed.num_names < 2:
         return Finding(outcome="abstained", verdict=unknown, reason=_one_name(reading))
     found = [statement for statement in parsed.between if parsed.says(statement)]
@@ -167,18 +171,16 @@ def _stands_in(identifier: str, text: str) -> bool:
     return re.search(rf"(?<![\w:]){re.escape(identifier.casefold())}(?!\d)", text) is not None
 
 
-def _choice(reading: Reading) -> Finding:
-    """Return the one choice that statements connect with every name of the question."""
+def _choice(reading: Reading, parsed: Asked) -> Finding:
+    """Return the one choice that statements connect with every name of the question, or that a denial leaves over."""
     question, none = reading.question, reading.question.abstention
-    if NEGATED.search(question.stem):
-        reason = "The question asks for what does not hold, which no statement of the graph can support."
-        return Finding(outcome="abstained", verdict=none, reason=reason)
-    parsed = Asked.of(reading)
     supported: dict[str, list[Statement]] = {}
     for choice in question.choices:
         per_name = [parsed.with_choice(nodes, choice) for nodes in parsed.names]
         if per_name and all(per_name):
             supported[choice] = [statement for found in per_name for statement in found[:1]]
+    if parsed.denies:
+        return _left_over(reading, {choice: supported.get(choice, []) for choice in question.choices}, none)
     if len(supported) == 1:
         (choice, found), *_ = supported.items()
         return Finding(outcome="answered", verdict=choice, statements=tuple(found))
@@ -192,8 +194,17 @@ def _choice(reading: Reading) -> Finding:
     return Finding(outcome="not_found", verdict=none, reason=reason)
 
 
-def _open(reading: Reading) -> Finding:
-    parsed = Asked.of(reading)
+def _left_over(reading: Reading, stated: Mapping[str, list[Statement]], none: str) -> Finding:
+    """Return the name that is left over where the graph states of all others what the question denies."""
+    left = [name for name, statements in stated.items() if not statements]
+    if len(left) != 1 or len(stated) < 2:
+        return Finding(outcome="abstained", verdict=none, reason=_DENIED)
+    reason = f"{reading.where} states it of the others, and not of {left[0]}, {_NOT_FALSE}"
+    found = tuple(statement for statements in stated.values() for statement in statements[:1])
+    return Finding(outcome="partial", verdict=left[0] if none else "", statements=found, reason=reason, excluded=True)
+
+
+def _open(reading: Reading, parsed: Asked) -> Finding:
     if not parsed.names:
         reason = f"{reading.where} has no entry for anything that the question names. {MORE_STATEMENTS}"
         return Finding(outcome="not_found", reason=reason)
@@ -204,9 +215,8 @@ def _open(reading: Reading) -> Finding:
     is_open = parsed.num_names < 2 and not parsed.unread and parsed.relations
     if asks_yes_or_no(reading.question.text) and not (is_open or parsed.asks_shared):
         return _yes_or_no(reading, parsed)
-    if NEGATED.search(parsed.rest) and not parsed.excludes:
-        reason = "The question asks for what does not hold, which no statement of the graph can support."
-        return Finding(outcome="abstained", reason=reason)
+    if parsed.denies:
+        return _left_over(reading, parsed.listed, "")
     if not parsed.relations:
         reason = f"{reading.where} is asked for {named}, but the question names no relation that it could be asked for."
         return Finding(outcome="abstained", reason=reason)
@@ -230,7 +240,7 @@ def _open(reading: Reading) -> Finding:
 
 
 def _yes_or_no(reading: Reading, parsed: Asked) -> Finding:
-    if NEGATED.search(reading.question.text):
+    if parsed.denies:
         reason = "The question is negated, and a graph has no statements about what does not hold."
         return Finding(outcome="abstained", reason=reason)
     found = [statement for statement in parsed.between if parsed.says(statement)]
@@ -276,6 +286,7 @@ def _done(reading: Reading, finding: Finding) -> Done:
         "mentions": [_mention(mention) for mention in reading.recognised.mentions],
         "unlinked": list(reading.recognised.unlinked),
         "abstained": not lines,
+        "excluded": finding.excluded,
         "reason": finding.reason,
         "citations": citation_records(finding.statements),
     }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from models.encoders.relation_head import AskedRelation
+from models.encoders.relation_head import NOTHING, SECOND, AskedRelation
 from retrieval.graph.context.relations import Relation, phrase, relation_named, relations_of, unread_words
 from retrieval.graph.context.select import ContextCandidates, QuestionNames, budget_order, support
 from retrieval.graph.types import Mention, Node, Statement
@@ -16,19 +15,12 @@ from server.methods.kg_rag.entities import Recognised
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
 from server.methods.shared.conversation.follow_ups import ABOUT
 
-NEGATED: Final = re.compile(r"\b(?:not|no|nor|never|neither|without|cannot|except)\b|n['’]t\b", re.IGNORECASE)
 # Between two nodes of one kind, the order of the names matters, except for these edges.
 _SYMMETRIC: Final = ("resembles", "interacts", "gig", "crc", "drd", "associat", "covaries")
-_TURNED: Final = re.compile(r"\bby\b|\bparent\b|\bincludes?\b|\bcontains?\b", re.IGNORECASE)
-# How questions are put; they say nothing of what is asked for.
-_ASKING: Final = frozenset(
-    ["all", "known", "list", "name", "named", "give", "show", "tell", "there", "used", "some", "please"]
-)
 # As the questions that the head of relations learnt from name the kinds of nodes.
 _SLOTS: Final = {"Compound": "drug", "GeneFamily": "family", "Complex": "family"}
 # The end of a statement that its question names, for relations of one kind of node with itself.
 _NAMED_END: Final = {"parents": "source", "children": "target"}
-_SURE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +28,7 @@ class Reading:
     """Hold what was found for one question; ``where`` names the graph.
 
     ``contradicting`` are the texts of statements that the verifier takes for the contrary of the question's statement.
-    ``asked`` is the relation that the head of relations reads in ``shape``.
+    ``asked`` is what the head of relations reads in ``shape``, None where it could not.
     """
 
     question: ParsedQuestion
@@ -64,6 +56,7 @@ class Asked:
 
     ``names``: for each name of the question the ids of its nodes. ``relations``: those that its other words name.
     ``ordered``: the statements, best first. ``asked``: the relation that was learnt, if it is one of ``relations``.
+    ``denial`` is what the question denies.
     """
 
     names: tuple[frozenset[str], ...]
@@ -73,6 +66,7 @@ class Asked:
     rest: str
     is_named: Callable[[Node], bool]
     asked: AskedRelation | None
+    denial: str = NOTHING
 
     @classmethod
     def of(cls, reading: Reading) -> Asked:
@@ -93,6 +87,7 @@ class Asked:
             rest=names.rest,
             is_named=names.has,
             asked=asked,
+            denial=reading.asked.denial if reading.asked else NOTHING,
         )
 
     @property
@@ -101,7 +96,7 @@ class Asked:
         ends = (end for statement in self.ordered for end in (statement.source, statement.target))
         kinds = {term for kind in {end.kind for end in ends} for term in query_terms(kind)}
         words = unread_words(self.rest.replace(ABOUT, "("), self.relations)
-        read = _ASKING if self.asked is None else _ASKING | self.asked.words
+        read = frozenset() if self.asked is None else self.asked.words
         return tuple(word for word in words if word.casefold() not in read and not kinds & {*query_terms(word)})
 
     @property
@@ -152,7 +147,12 @@ class Asked:
             return True
         first = [m.start for m in self.mentions if m.node.node_id == statement.source.node_id]
         second = [m.start for m in self.mentions if m.node.node_id == statement.target.node_id]
-        return bool(first and second) and min(first) < min(second) and not _TURNED.search(self.rest)
+        if not (first and second):
+            return False
+        if self.asked is not None and self.asked.name in _NAMED_END:
+            return (min(first) < min(second)) == (_NAMED_END[self.asked.name] == "source")
+        # "Is regulated by" has the words of the statement, turned round.
+        return min(first) < min(second) and phrase(statement.edge.kind) in self.rest.casefold()
 
     def about_all(self) -> list[Statement]:
         """Return the fitting statements, with several names those whose other end fits all of them.
@@ -192,11 +192,27 @@ class Asked:
 
     @property
     def excludes(self) -> bool:
-        """Return whether a word between two names denies the second: "psoriasis but not rheumatoid arthritis"."""
-        if len(self.names) != 2:
-            return False
-        first, last = min(one.end for one in self.mentions), max(one.start for one in self.mentions)
-        return NEGATED.search(self.rest, first, last) is not None
+        """Return whether the second of two names of one kind is left out: "psoriasis but not rheumatoid arthritis"."""
+        return self.denial == SECOND and len(self.names) == 2 and self._are_alike
+
+    @property
+    def denies(self) -> bool:
+        """Return whether the question asks for what does not hold, or denies what it states."""
+        return self.denial != NOTHING and not self.excludes
+
+    @property
+    def listed(self) -> dict[str, list[Statement]]:
+        """Return what is stated of each of the names that stand beside one of another kind: "asthma: drug, drug"."""
+        of_kind: dict[str, dict[str, frozenset[str]]] = {}
+        for nodes in self.names:
+            node = next(one.node for one in self.mentions if one.node.node_id in nodes)
+            of_kind.setdefault(node.kind, {})[node.name] = nodes
+        few, *many = sorted(of_kind.values(), key=len) or [{}]
+        if len(few) != 1 or len(many) != 1:
+            return {}
+        (head,) = few.values()
+        fitting = [one for one in self.ordered if self.fits(one) and _ends(one) & head]
+        return {name: [one for one in fitting if _ends(one) & nodes] for name, nodes in many[0].items()}
 
     def _of_named_end(self, found: list[Statement]) -> list[Statement]:
         """Return the statements on what a disease is a kind of, or on its own kinds, where that is asked for."""
@@ -220,7 +236,7 @@ def _relations(
 ) -> tuple[tuple[Relation, ...], AskedRelation | None]:
     """Return the relation that was learnt, where it is likely and a statement has it, else those that words name."""
     named, asked = relations_of(rest), reading.asked
-    learned = relation_named(asked.name) if asked is not None and asked.probability >= _SURE else None
+    learned = relation_named(asked.name) if asked is not None and asked.is_sure else None
     if learned is None or (named and not any(learned.fits(one.edge.kind, "") for one in statements)):
         return named, None
     return (learned,), asked

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from models.encoders.hashing import HashingEncoder
-from models.encoders.relation_head import OTHER, load_relation_head
+from models.encoders.relation_head import ALL, NOTHING, OTHER, SECOND, load_relation_head
 from scripts.train_relation_head import Asked, features, fitted, read_questions, report, save, written
 
 
@@ -27,23 +27,27 @@ def test_every_relation_has_many_questions() -> None:
     counts = Counter(one.relation for one in read_questions())
     assert set(counts) == {"treats", "genes", "symptoms", "parents", "children", "parts", "resembles", OTHER}
     assert min(counts.values()) > 100
+    assert {one.denial for one in read_questions()} == {NOTHING, ALL, SECOND}
 
 
 def test_a_head_is_trained_reported_and_saved(tmp_path: Path) -> None:
     questions = [
-        Asked(relation, text, number)
+        Asked(relation, text, number, denial)
         for number in range(6)
-        for relation, text in (
-            ("treats", f"what treats {number}"),
-            ("genes", f"genes behind {number}"),
-            (OTHER, f"price of {number}"),
+        for relation, text, denial in (
+            ("treats", f"what treats {number}", NOTHING),
+            ("genes", f"genes behind one, none {number}", SECOND),
+            (OTHER, f"never mind {number}", ALL),
         )
         for _ in range(2)
     ]
     encoder = HashingEncoder()
     inputs, idf = features([one.text for one in questions], encoder)
     assert report(inputs, questions).startswith("1.000 of 36")
-    save(tmp_path, fitted(inputs, questions, np.ones(len(questions), np.bool_)), idf, questions)
+    rows = np.ones(len(questions), np.bool_)
+    models = {of: fitted(inputs, questions, rows, of) for of in ("relation", "denial")}
+    save(tmp_path, models, idf, questions)
     head = load_relation_head(tmp_path)
     read = head.read("what treats it", encoder.encode_queries(["what treats it"])[0])
-    assert read.name == "treats" and "treats" in read.words
+    assert (read.name, read.denial) == ("treats", NOTHING) and "treats" in read.words
+    assert head.read("never mind it", encoder.encode_queries(["never mind it"])[0]).denial == ALL

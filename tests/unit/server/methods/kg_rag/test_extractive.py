@@ -20,7 +20,7 @@ from graph_doubles import (
 from lexical_verifier import LexicalJudge
 
 from models.catalog import ModelCard
-from models.encoders.relation_head import AskedRelation
+from models.encoders.relation_head import ALL, NOTHING, OTHER, SECOND, AskedRelation
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from server.engine.lifecycle import EngineLifecycle
@@ -30,10 +30,10 @@ from server.methods.shared.conversation.follow_ups import about
 
 
 class Reads:
-    """Tell one relation of every question, and keep what was read."""
+    """Tell one relation and one denial of every question, and keep what was read."""
 
-    def __init__(self, name: str, words: str = "", probability: float = 0.9) -> None:
-        self.relation = AskedRelation(name, probability, frozenset(words.split()))
+    def __init__(self, name: str, words: str = "", is_sure: bool = True, denial: str = NOTHING) -> None:
+        self.relation = AskedRelation(name, is_sure, frozenset(words.split()), denial)
         self.seen: list[str] = []
 
     async def asked(self, question: str) -> AskedRelation:
@@ -41,8 +41,12 @@ class Reads:
         return self.relation
 
 
+PLAIN = Reads(OTHER)
+DENIES = Reads(OTHER, denial=ALL)
+
+
 async def asked(
-    question: str, graph: MemoryGraph | None = None, reads: Reads | None = None, **options: Any
+    question: str, graph: MemoryGraph | None = None, reads: Reads | None = PLAIN, **options: Any
 ) -> list[Event]:
     card = ModelCard(name="tiny", source="tiny", prompt_form="base", trained_for=("genegpt",))
     engine = ScriptedEngine(card, EngineOptions(), lambda prompt: " True", tokenizer=ByteTokenizer(()))
@@ -88,7 +92,6 @@ async def test_true_rests_on_a_statement_that_is_quoted() -> None:
     ("statement", "outcome", "told"),
     [
         ("acyclovir treats psoriasis", "not_found", "has no such statement, which does not mean that it is false"),
-        ("methotrexate never treats herpes zoster", "abstained", "The statement is negated"),
         ("methotrexate resembles psoriasis", "not_found", "has no such statement"),
         ("methotrexate is good for psoriasis", "abstained", "but not by a relation that the statement names"),
         ("aspirin treats Parkinson disease", "abstained", "nothing is linked to an entry of the knowledge graph"),
@@ -106,18 +109,24 @@ async def test_true_is_not_said_without_one(statement: str, outcome: str, told: 
 async def test_a_denial_is_false_where_the_graph_states_what_it_denies() -> None:
     """The verifier takes the statement for the contrary of what is denied."""
     statement = make_statement(METHOTREXATE, "TREATS_CtD", PSORIASIS)
-    events = await asked("True or false: Compound methotrexate not treats Disease psoriasis.", MemoryGraph([statement]))
+    denial = "True or false: Compound methotrexate not treats Disease psoriasis."
+    events = await asked(denial, MemoryGraph([statement]), DENIES)
     assert (done(events).answer, done(events).outcome) == ("False", "answered")
     assert "“Compound Methotrexate treats Disease psoriasis.”" in shown(events)
+    open_one = await asked("True or false: methotrexate never treats herpes zoster.", reads=DENIES)
+    assert done(open_one).outcome == "abstained" and "The statement is negated" in shown(open_one)
 
 
 async def test_the_order_of_two_genes_matters() -> None:
-    """What regulates is not what is regulated."""
+    """What regulates is not what is regulated, and a statement turned round is not read as it stands."""
     one, two = GENES["HLA-B"], GENES["IL23R"]
     graph = MemoryGraph([*STATEMENTS, make_statement(one, "REGULATES_GrG", two), make_statement(two, "ISA_GiG", one)])
-    right = await asked("True or false: IL23R is a subtype of HLA-B.", graph)
-    wrong = await asked("True or false: HLA-B is a subtype of IL23R.", graph)
+    kinds = Reads("parents")
+    right = await asked("True or false: IL23R is a subtype of HLA-B.", graph, kinds)
+    wrong = await asked("True or false: HLA-B is a subtype of IL23R.", graph, kinds)
     assert (done(right).answer, done(wrong).answer) == ("True", "unknown")
+    turned = await asked("True or false: HLA-B includes IL23R, a kind of it.", graph, Reads("children"))
+    assert done(turned).answer == "True"
 
 
 async def test_a_negated_edge_supports_nothing() -> None:
@@ -214,7 +223,6 @@ async def test_year_and_licence_of_a_statement_are_told() -> None:
         ("Is psoriasis associated with IL23R?", "answered"),
         ("Is herpes zoster associated with IL23R?", "not_found"),
         ("Is psoriasis associated with BRCA1?", "abstained"),
-        ("Is psoriasis not associated with IL23R?", "abstained"),
         ("Which pathways are associated with psoriasis?", "not_found"),
         ("Tell me about psoriasis", "abstained"),
         ("Who won the cup?", "not_found"),
@@ -273,19 +281,40 @@ async def test_what_is_asked_is_learned_and_not_looked_up_in_words() -> None:
     events = await asked("What is prescribed for psoriasis?", reads=reads)
     assert reads.seen == ["What is prescribed for Disease?"]
     assert (done(events).answer, done(events).outcome) == ("Compound Methotrexate treats Disease psoriasis", "answered")
-    doubtful = await asked("What is prescribed for psoriasis?", reads=Reads("treats", probability=0.4))
+    doubtful = await asked("What is prescribed for psoriasis?", reads=Reads("treats", is_sure=False))
     assert done(doubtful).outcome == "abstained"
     other = await asked("Which drugs treat psoriasis?", reads=Reads("other"))
     assert "Methotrexate" in done(other).answer
 
 
 async def test_what_the_other_name_has_as_well_is_left_out_behind_a_denial() -> None:
-    """A denial that stands elsewhere has no answer in a graph."""
-    events = await asked("Which genes are associated with psoriasis but not with herpes zoster?")
+    """A denial of all has no answer in a graph."""
+    second = Reads("genes", denial=SECOND)
+    events = await asked("Which genes are associated with psoriasis but not with herpes zoster?", reads=second)
     assert "IL23R" in done(events).answer and "HLA-B" not in done(events).answer
     assert "is left out; no graph is complete" in shown(events)
-    none = await asked("Which genes are not associated with psoriasis?")
-    assert (done(none).answer, done(none).outcome) == (done(none).details["reason"], "abstained")
+    for question in ("Which genes are not associated with psoriasis?", "Is psoriasis not associated with IL23R?"):
+        none = await asked(question, reads=DENIES)
+        assert (done(none).answer, done(none).outcome) == (done(none).details["reason"], "abstained")
+
+
+async def test_what_a_denial_asks_for_is_what_is_left_over_of_the_names() -> None:
+    """Where the graph states it of all others; it is told not to follow."""
+    events = await asked(
+        "Which does not help in psoriasis: methotrexate or acyclovir?", reads=Reads("treats", denial=ALL)
+    )
+    assert (done(events).outcome, done(events).details["excluded"]) == ("partial", True)
+    assert "Compound Methotrexate treats" in shown(events) and "not of Acyclovir, which does not mean" in shown(events)
+    choice = "Which Gene is not associated with psoriasis. Given list is: IL23R, TERT"
+    one = await asked(choice, reads=DENIES)
+    assert (done(one).answer, done(one).outcome) == ("TERT", "partial")
+    two = await asked(f"{choice}, BRCA1", reads=DENIES)
+    assert (done(two).answer, done(two).outcome) == ("none of these", "abstained")
+
+
+async def test_an_answer_is_not_whole_where_a_denial_could_not_be_read() -> None:
+    events = await asked("Which drugs treat psoriasis?", reads=None)
+    assert done(events).outcome == "partial" and "denies what it names could not be read" in shown(events)
 
 
 async def test_where_nothing_fits_both_names_each_has_its_own() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graph_doubles import ExactLinker, MemoryGraph
 
-from models.encoders.relation_head import AskedRelation
+from models.encoders.relation_head import SECOND, AskedRelation
 from retrieval.graph.context.select import gather
 from server.methods.kg_rag.entities import neighbourhoods, recognise
 from server.methods.kg_rag.prompts import parse_options, read_question
@@ -30,13 +30,15 @@ async def test_names_are_replaced_by_their_kinds_and_choices_left_out() -> None:
 
 async def test_a_relation_that_no_statement_has_gives_way_to_words() -> None:
     """What the training questions say of it is read, other words are told to be left out."""
-    learned = AskedRelation("treats", 0.9, frozenset({"good", "for"}))
+    learned = AskedRelation("treats", True, frozenset({"good", "for"}))
     parsed = Asked.of(await reading_of("What is good for psoriasis in Sardinia?", learned))
     assert (parsed.asked, parsed.unread) == (learned, ("Sardinia",))
-    without = Asked.of(await reading_of("Which drugs are good for psoriasis?", AskedRelation("parents", 0.9)))
+    without = Asked.of(await reading_of("Which drugs are good for psoriasis?", AskedRelation("parents", True)))
     assert without.asked is None and len(without.relations) == 1
 
 
-async def test_a_denial_between_two_names_excludes_the_second() -> None:
-    assert Asked.of(await reading_of("genes of psoriasis but not of herpes zoster")).excludes
-    assert not Asked.of(await reading_of("genes not of psoriasis and of herpes zoster")).excludes
+async def test_a_denial_of_the_second_of_two_names_of_one_kind_excludes_it() -> None:
+    denies = AskedRelation("genes", True, denial=SECOND)
+    assert Asked.of(await reading_of("genes of psoriasis but not of herpes zoster", denies)).excludes
+    other = Asked.of(await reading_of("what is there for psoriasis but not methotrexate", denies))
+    assert other.denies and not other.excludes
