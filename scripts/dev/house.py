@@ -47,7 +47,7 @@ BOUNDS: Final = {
     "closure of MedRAG, lines": 15_370,
     "settings": 131,
     "method options": 73,
-    "error classes": 49,
+    "error classes": 25,
 }
 
 

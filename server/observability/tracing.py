@@ -26,6 +26,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from models.decoding.types import CallStatus
+from models.errors import kind_of
 from retrieval.corpus.search.ranking import RANKERS
 from retrieval.errors import NcbiError
 from retrieval.ncbi.calls.urls import OutgoingRequest
@@ -196,13 +197,13 @@ class _Part:
         otel_context.attach(self._inside)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         # A generator may be closed in another context than it was opened in.
         if otel_context.get_current() is self._inside:
             otel_context.attach(self._outside)
-        if kind is not None:
-            is_cancelled = issubclass(kind, (asyncio.CancelledError, GeneratorExit))
-            self.failed(_CANCELLED if is_cancelled else kind.__name__)
+        if error is not None:
+            is_cancelled = isinstance(error, (asyncio.CancelledError, GeneratorExit))
+            self.failed(_CANCELLED if is_cancelled else kind_of(error))
         self._span.end()
 
     def annotate(self, **facts: Unpack[SpanAttributes]) -> None:
@@ -260,7 +261,7 @@ class SenderExporter(SpanExporter):
             future = asyncio.run_coroutine_threadsafe(sender.send(request, _LIMITS), loop)
             reply = future.result(_LIMITS.timeout_s + 5)
         except (NcbiError, TimeoutError, RuntimeError) as error:
-            return self._failed(type(error).__name__)
+            return self._failed(kind_of(error))
         if reply.status >= 300:
             return self._failed(str(reply.status))
         self._failing = False

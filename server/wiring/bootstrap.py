@@ -16,7 +16,7 @@ from models.decoding.types import LoopLimits
 from models.engines.base import Engine, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.errors import NcbiRefusedByEgress
+from retrieval.errors import EGRESS_REFUSED, NcbiError
 from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions, SpokeSource
 from retrieval.ncbi.client.transport import HttpSender
 from retrieval.observer import Tracer
@@ -101,7 +101,7 @@ def build_services(
 
     Raises:
         ModelNotFound: there is no model to serve.
-        RetrievalError, AuditFailed, KeyStoreError, StateUnavailable: what the settings name cannot be opened.
+        RetrievalError, AuditFailed, KeyStoreError, STATE_UNAVAILABLE: what the settings name cannot be opened.
     """
     observability = build_observability(settings.tracing)
     card, opened = choose_card(settings), opened or _opened(settings)
@@ -229,7 +229,7 @@ def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi, parts
 
 
 async def _not_for_an_answer(_: OutboundCall) -> None:
-    raise NcbiRefusedByEgress("SPOKE is only asked for an answer")
+    raise NcbiError("SPOKE is only asked for an answer", EGRESS_REFUSED)
 
 
 def _methods(

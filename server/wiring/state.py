@@ -41,7 +41,7 @@ def open_database(settings: Settings) -> Database | None:
 
     Raises:
         SettingsInvalid: the libraries of the database are not installed.
-        StateUnavailable: the database does not answer, or refuses.
+        STATE_UNAVAILABLE: the database does not answer, or refuses.
     """
     of = settings.state
     if of.url is None:
