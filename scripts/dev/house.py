@@ -39,7 +39,7 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 113_900,
+    "product, lines": 113_700,
     "methods, lines": 16_900,
     "scripts, lines": 16_500,
     "tests, lines": 90_900,
