@@ -39,13 +39,13 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 113_700,
+    "product, lines": 113_580,
     "methods, lines": 16_900,
     "scripts, lines": 16_500,
-    "tests, lines": 90_900,
+    "tests, lines": 90_840,
     "Markdown, words": 54_900,
     "closure of MedRAG, lines": 15_370,
-    "settings": 131,
+    "settings": 115,
     "method options": 73,
     "error classes": 25,
 }

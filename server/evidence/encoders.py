@@ -15,7 +15,6 @@ from contextvars import copy_context
 from typing import Final, TypeVar
 
 from models.encoders.base import (
-    DEFAULT_REQUEST_TOKENS,
     CrossEncoder,
     Encoder,
     EncoderOptions,
@@ -179,8 +178,6 @@ def _gives_tokens(name: str) -> bool:
 def encoder_options(settings: RetrievalSettings) -> EncoderOptions:
     return EncoderOptions(
         device=settings.device,
-        dtype=settings.dtype,
-        batch_tokens=settings.batch_tokens,
         allow_download=settings.allow_download,
     )
 
@@ -200,7 +197,6 @@ def load_encoder(settings: RetrievalSettings, name: str) -> Encoder:
         references=xdg_dir("cache") / "encoders",
         api_key=None if key is None else key.get_secret_value(),
         ca_file=settings.encoder_ca_file,
-        batch_tokens=settings.batch_tokens or DEFAULT_REQUEST_TOKENS,
     )
     return create_remote_encoder(name, remote, options)
 

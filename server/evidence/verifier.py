@@ -243,7 +243,7 @@ def verifier_service(settings: VerifierSettings, observer: RetrievalObserver | N
 
     def load() -> Verifier:
         # Before the import, which brings torch.
-        folder = locate(source, revision=settings.revision, allow_download=settings.allow_download)
+        folder = locate(source, revision=None, allow_download=False)
         from models.verifiers.hub_model import DEFAULT_BAR, HubVerifier
 
         return HubVerifier(folder, name, EncoderOptions(device=settings.device), settings.bar or DEFAULT_BAR)

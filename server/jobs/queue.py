@@ -49,11 +49,9 @@ class JobLimits:
             QUEUE_FULL: as ``JobQueue.submit`` says.
         """
         if of_key >= self.waiting_per_key:
-            raise RequestError(
-                f"{self.waiting_per_key} changes of this key are waiting already: half of retrieval.max_jobs", KEY_FULL
-            )
+            raise RequestError(f"{self.waiting_per_key} changes of this key are waiting already", KEY_FULL)
         if waiting >= self.waiting:
-            raise RequestError(f"{self.waiting} changes are waiting already (retrieval.max_jobs)", QUEUE_FULL)
+            raise RequestError(f"{self.waiting} changes are waiting already", QUEUE_FULL)
 
 
 @dataclass(frozen=True, slots=True)

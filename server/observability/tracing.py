@@ -21,7 +21,6 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -68,9 +67,7 @@ class Tracing:
     def __init__(self, inner: Observer, settings: TracingSettings, exporter: SpanExporter) -> None:
         self._inner = inner
         resource = Resource({"service.name": "arrowhead", "service.version": installed_version()})
-        self._provider = TracerProvider(
-            resource=resource, sampler=ParentBased(TraceIdRatioBased(settings.sample_ratio)), shutdown_on_exit=False
-        )
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("arrowhead")
         self._answers: OrderedDict[str, Span] = OrderedDict()

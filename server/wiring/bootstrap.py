@@ -61,7 +61,7 @@ from server.state.database import Database
 from server.wiring.articles import article_finder
 from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import CALL_TIMEOUT_S, Ncbi, SiteNames, build_ncbi, query_names
-from server.wiring.retrieval import build_retrieval, card_reserve, check_memory, engine_reserve
+from server.wiring.retrieval import build_retrieval, card_reserve, engine_reserve
 from server.wiring.services import Components, Services
 from server.wiring.site_tools import site_tools
 from server.wiring.state import (
@@ -195,8 +195,6 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
     retrieval = replace(retrieval, names=names)
     if retrieval.card is not None:
         retrieval.card.keep = card_reserve(settings)
-    for line in check_memory(settings, retrieval):
-        log.info("memory of the card: %s", line)
     return _Evidence(
         ncbi,
         retrieval,
@@ -254,7 +252,7 @@ def _methods(
     lifecycle.when_loaded(evidence.verifier.warm_up)
     reader, rewriter = QuantityReader(Units()), GrammarRewriter(lifecycle)
     names = GraphNames(graph, SiteNames(()).is_ordinary)
-    numbers = load_numbers()[settings.server.region] if settings.server.emergency_note == "on" else None
+    numbers = None if settings.server.region == "off" else load_numbers()[settings.server.region]
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle, evidence.tools)}
     served = {method.name: for_model(method, lifecycle.card) for method in built}
     choices = methods | served

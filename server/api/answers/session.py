@@ -190,8 +190,7 @@ class Answers:
         is_plain = served.name == DIRECT
         calls_nobody = is_plain and not any(ask.site_tools for ask in asks)
         self._egress = None if calls_nobody else services.egress
-        unsafe = is_plain or services.settings.server.answer_images == "on"
-        self._safe = None if unsafe else [EventSanitizer() for _ in asks]
+        self._safe = None if is_plain else [EventSanitizer() for _ in asks]
         self._addresses = [EventAddresses("") for _ in asks]
         metrics = AnswerMetrics(services.observer, head.id, served.id, len(self._asks))
         self._session = AnswerSession(services, metrics, head.owner)

@@ -241,7 +241,7 @@ async def test_a_hub_id_is_not_fetched_unless_that_is_allowed(caplog: pytest.Log
     await service.close()
 
 
-@pytest.mark.parametrize("field", [{"bar": 0.5}, {"revision": "main"}])
+@pytest.mark.parametrize("field", [{"bar": 0.5}])
 def test_a_setting_of_a_named_model_needs_its_name(field: dict[str, object]) -> None:
     """The model that ships has its own."""
     with pytest.raises(ValueError, match=r"is of verifier\.model"):
