@@ -9,18 +9,27 @@ from typing import Final, NamedTuple
 
 
 class Fault(NamedTuple):
-    """Hold the HTTP status and the code of an error, what the user can do, and whether a repetition may succeed."""
+    """Hold the HTTP status and the code of an error, what the user can do, and whether a repetition may succeed.
+
+    ``kind`` is its name in traces, logs and counts, where that is not the class's.
+    """
 
     status: int
     code: str
     hint: str = ""
     retryable: bool = False
+    kind: str = ""
 
-    def is_of(self, error: BaseException) -> bool:
-        return isinstance(error, ArrowheadError) and error.fault is self
+    def is_of(self, error: BaseException | None) -> bool:
+        """Return whether an error has this fault; one that a trace kept is equal, but not the same object."""
+        return isinstance(error, ArrowheadError) and (error.fault is self or (bool(self.kind) and error.fault == self))
 
 
 ENGINE_LOADING: Final = Fault(503, "model_not_ready", "GET /ready tells when the model is loaded", retryable=True)
+# A loaded engine has died.
+ENGINE_DIED: Final = Fault(
+    503, "engine_unavailable", "GET /ready tells when the model is loaded", retryable=True, kind="EngineDied"
+)
 ENGINE_FULL: Final = Fault(429, "queue_full", "try again later", retryable=True)
 ENCODER_UNAVAILABLE: Final = Fault(
     503,
@@ -39,15 +48,32 @@ CONTEXT_TOO_LONG: Final = Fault(400, "context_length_exceeded", "shorten the inp
 GRAMMAR_INVALID: Final = Fault(422, "invalid_grammar")
 
 
+def kind_of(error: BaseException) -> str:
+    """Return the name of an error in traces, logs and counts."""
+    return error.fault.kind if isinstance(error, ArrowheadError) and error.fault.kind else type(error).__name__
+
+
 class ArrowheadError(Exception):
-    """Serve as the root of every error that the project raises on purpose."""
+    """Serve as the root of every error that the project raises on purpose.
+
+    ``retry_after_s`` is when a repetition may succeed, None where that is unknown.
+    """
 
     fault: Fault = Fault(500, "internal_error")
+    retry_after_s: int | None = None
 
-    def __init__(self, message: str, fault: Fault | None = None, *, param: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        fault: Fault | None = None,
+        *,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
+        self.retry_after_s = retry_after_s
         self.fault = fault or self.fault
 
     @property

@@ -54,6 +54,56 @@ GRAPH_DAMAGED: Final = Fault(
 )
 GRAPH_BUSY: Final = Fault(500, "retrieval_error", _LATER, retryable=True)
 
+STATE_UNAVAILABLE: Final = Fault(
+    503, "state_unavailable", "state.url names the database; repeat the request when it is back"
+)
+# A namespace has no document, or no page of one, by this id or name.
+DOCUMENT_UNKNOWN: Final = Fault(404, "document_not_found", "arrowhead namespace documents lists what it has")
+
+# The call table does not allow the call; ``param`` names the part.
+CALL_REJECTED: Final = Fault(
+    502, "ncbi_error", "only E-utilities and BLAST calls of the call table can be made", kind="CallRejected"
+)
+EGRESS_REFUSED: Final = Fault(
+    403,
+    "egress_refused",
+    "egress.mode and egress.allow of the server, and arrowhead.egress of the request, decide what may leave",
+    kind="NcbiRefusedByEgress",
+)
+# The rate limit outlasted all retries.
+NCBI_THROTTLED: Final = Fault(
+    503, "ncbi_throttled", "set ncbi.api_key for 10 requests per second", retryable=True, kind="NcbiThrottled"
+)
+# A 5xx reply, a refused or reset connection, or failed name resolution.
+NCBI_UNAVAILABLE: Final = Fault(502, "ncbi_error", retryable=True, kind="NcbiUnavailable")
+# NCBI shows this address a page for people (a CAPTCHA, a notice of misuse), which no retry mends.
+NCBI_BLOCKED: Final = Fault(
+    502,
+    "ncbi_error",
+    "set ncbi.email and ncbi.api_key, and write to NCBI, which blocks addresses of scripts that it cannot reach",
+    kind="NcbiBlocked",
+)
+# The institution's egress service took no call, so that nothing was sent to NCBI for it.
+EGRESS_SERVICE_UNAVAILABLE: Final = Fault(
+    502,
+    "ncbi_error",
+    "egress.service_url names the service; `arrowhead egress serve` runs it",
+    retryable=True,
+    kind="EgressServiceUnavailable",
+)
+# Of calls that did not leave.
+NOT_SENT: Final = (EGRESS_REFUSED, EGRESS_SERVICE_UNAVAILABLE)
+NCBI_TIMEOUT: Final = Fault(504, "ncbi_timeout", retryable=True, kind="NcbiTimeout")
+NCBI_TOO_LARGE: Final = Fault(502, "ncbi_error", "ask for fewer records (retmax)", kind="NcbiTooLarge")
+# A reply is not in the requested format.
+NCBI_MALFORMED: Final = Fault(502, "ncbi_error", retryable=True, kind="NcbiMalformed")
+# An error message in a 200 or 400 body.
+NCBI_REPLY_ERROR: Final = Fault(502, "ncbi_error", kind="NcbiReplyError")
+# The search failed, expired or has an unknown RID.
+BLAST_FAILED: Final = Fault(502, "ncbi_error", kind="BlastFailed")
+# The database was replaced since the search, which must be submitted again.
+BLAST_DATABASE_REPLACED: Final = Fault(502, "ncbi_error", retryable=True, kind="DatabaseReplaced")
+
 GATEWAY_BUSY: Final = Fault(500, "retrieval_error", _LATER)
 GATEWAY_NOT_LOCAL: Final = Fault(500, "retrieval_error", "bind 127.0.0.1, or allow remote clients explicitly")
 PORT_TAKEN: Final = Fault(500, "retrieval_error", "choose another port")
@@ -97,78 +147,6 @@ class NcbiError(RetrievalError):
         self.url = url
         self.attempts = attempts
         self.route: Route | None = None
-
-
-class CallRejected(NcbiError):
-    """Report a call that the call table does not allow; ``param`` names the part."""
-
-    fault = Fault(502, "ncbi_error", "only E-utilities and BLAST calls of the call table can be made")
-
-
-class NcbiRefusedByEgress(NcbiError):
-    """Report a call that the egress mode does not allow."""
-
-    fault = Fault(
-        403,
-        "egress_refused",
-        "egress.mode and egress.allow of the server, and arrowhead.egress of the request, decide what may leave",
-    )
-
-
-class NcbiThrottled(NcbiError):
-    """Report that NCBI's rate limit outlasted all retries."""
-
-    fault = Fault(503, "ncbi_throttled", "set ncbi.api_key for 10 requests per second", retryable=True)
-
-
-class NcbiUnavailable(NcbiError):
-    """Report a 5xx reply, a refused or reset connection, or failed name resolution."""
-
-    fault = Fault(502, "ncbi_error", retryable=True)
-
-
-class NcbiBlocked(NcbiUnavailable):
-    """Report that NCBI shows this address a page for people (a CAPTCHA, a notice of misuse), which no retry mends."""
-
-    fault = Fault(
-        502,
-        "ncbi_error",
-        "set ncbi.email and ncbi.api_key, and write to NCBI, which blocks addresses of scripts that it cannot reach",
-    )
-
-
-class EgressServiceUnavailable(NcbiUnavailable):
-    """Report that the institution's egress service took no call, so that nothing was sent to NCBI for it."""
-
-    fault = Fault(
-        502, "ncbi_error", "egress.service_url names the service; `arrowhead egress serve` runs it", retryable=True
-    )
-
-
-class NcbiTimeout(NcbiError):
-    """Report that no complete reply arrived in time."""
-
-    fault = Fault(504, "ncbi_timeout", retryable=True)
-
-
-class NcbiTooLarge(NcbiError):
-    """Report a reply over the size limit."""
-
-    fault = Fault(502, "ncbi_error", "ask for fewer records (retmax)")
-
-
-class NcbiMalformed(NcbiError):
-    """Report a reply that is not in the requested format."""
-
-    fault = Fault(502, "ncbi_error", retryable=True)
-
-
-class NcbiReplyError(NcbiError):
-    """Report an error message that NCBI sent in a 200 or 400 body."""
-
-
-class BlastFailed(NcbiError):
-    """Report a BLAST search that failed, expired or has an unknown RID."""
 
 
 class ImportFileError(RetrievalError):
@@ -232,12 +210,6 @@ class NamespaceDamaged(CorpusError):
         "namespace_damaged",
         "arrowhead namespace verify tells what is wrong; restore it from an export, or add its sources again",
     )
-
-
-class DocumentUnknown(CorpusError):
-    """Report that a namespace has no document, or no page of one, by this id or name."""
-
-    fault = Fault(404, "document_not_found", "arrowhead namespace documents lists what it has")
 
 
 class DocumentUnreadable(CorpusError):

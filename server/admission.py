@@ -16,15 +16,7 @@ from itertools import count
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from models.errors import ArrowheadError
-from server.errors import (
-    KEY_FULL,
-    MAX_RETRY_AFTER_S,
-    SERVER_FULL,
-    SERVER_STOPPING,
-    AnswerTimeout,
-    RequestError,
-    TooManyRequests,
-)
+from server.errors import ANSWER_TIMEOUT, KEY_FULL, MAX_RETRY_AFTER_S, SERVER_FULL, SERVER_STOPPING, RequestError
 
 CHARS_PER_TOKEN: Final = 4
 
@@ -238,7 +230,7 @@ class CancelScope:
             self._timer.cancel()
 
     def _expire(self) -> None:
-        self.end(AnswerTimeout("the answer was not complete at its deadline"))
+        self.end(RequestError("the answer was not complete at its deadline", ANSWER_TIMEOUT))
 
     def end(self, error: ArrowheadError) -> None:
         """Raise ``error`` in the enclosed work at its current ``await``, or else when the next block starts.
@@ -254,7 +246,7 @@ class CancelScope:
         """Start a block that the deadline and ``end`` cancel.
 
         Raises:
-            AnswerTimeout: the deadline has passed.
+            ANSWER_TIMEOUT: the deadline has passed.
             ArrowheadError: the one that ``end`` was called with.
         """
         if self._error is not None:
@@ -358,8 +350,8 @@ class Admission:
         ``deadline`` is on the event loop's clock and applies from here on, the wait included.
 
         Raises:
-            TooManyRequests: no place is free and the queue is full, or the wait took too long.
-            AnswerTimeout: the deadline passed first.
+            QUEUE_FULL: no place is free and the queue is full, or the wait took too long.
+            ANSWER_TIMEOUT: the deadline passed first.
             RequestError: the server is draining or ended the request.
         """
         self.check()
@@ -451,11 +443,11 @@ class Admission:
         if key_is_full:
             places = min(limits.running, limits.running_per_key or limits.running)
             retry = self.retry_after_s(places)
-            return TooManyRequests("this key has more requests here than its share", KEY_FULL, retry_after_s=retry)
+            return RequestError("this key has more requests here than its share", KEY_FULL, retry_after_s=retry)
         retry = self.retry_after_s(limits.running)
         if waited:
-            return TooManyRequests(
+            return RequestError(
                 f"no place became free within {limits.max_wait_s:g} s", SERVER_FULL, retry_after_s=retry
             )
         text = f"{self.in_flight} requests are being answered and {self.waiting} wait: there is no room for more"
-        return TooManyRequests(text, SERVER_FULL, retry_after_s=retry)
+        return RequestError(text, SERVER_FULL, retry_after_s=retry)

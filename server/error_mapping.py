@@ -17,7 +17,7 @@ import retrieval.errors
 import server.errors
 from models.errors import ArrowheadError, Fault
 from server.audit.log import AuditFailed
-from server.auth.keys import KeyStoreError, ScopeInvalid
+from server.auth.keys import KeyStoreError
 from server.errors import MAX_RETRY_AFTER_S, SERVER_STOPPING
 from server.methods.base import OptionInvalid
 from server.settings.loading import SettingsInvalid
@@ -82,7 +82,7 @@ _SERVER: Final = "server_error"
 KINDS: Final = frozenset((_INVALID, _SERVER, *_OWN_KIND.values()))
 ANTHROPIC_KINDS: Final = frozenset((_INVALID, "api_error", *_ANTHROPIC_KIND.values()))
 # Errors beside the code that raises them.
-_OTHERS: Final = (AuditFailed, KeyStoreError, OptionInvalid, ScopeInvalid, SettingsInvalid)
+_OTHERS: Final = (AuditFailed, KeyStoreError, OptionInvalid, SettingsInvalid)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _MAX_CAUSES: Final = 16
 _DISK_HINT: Final = (
@@ -115,10 +115,9 @@ def error_reply(error: BaseException) -> ErrorReply:
         return ErrorReply(507, _kind(507), "disk_full", message, getattr(error, "param", None))
     if not isinstance(error, ArrowheadError):
         return ErrorReply(500, _kind(500), "internal_error", "the server failed on this request; its log has the cause")
-    status, code, hint, _ = error.fault
+    status, code, hint, _, _ = error.fault
     message = f"{error.message}. {hint}" if hint else error.message
-    known: int | None = getattr(error, "retry_after_s", None)
-    retry = min(known or RETRY_AFTER_S, MAX_RETRY_AFTER_S) if status in {429, 503} else None
+    retry = min(error.retry_after_s or RETRY_AFTER_S, MAX_RETRY_AFTER_S) if status in {429, 503} else None
     return ErrorReply(status, _kind(status), code, message, error.param, retry)
 
 

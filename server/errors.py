@@ -52,6 +52,8 @@ FORMAT_UNKNOWN: Final = Fault(400, "invalid_value")
 UPLOAD_NOT_WRITTEN: Final = Fault(
     507, "upload_not_written", "free disk space where retrieval.data_dir lies, or mend the folder's rights"
 )
+# Where a command asks what a server alone does.
+NO_SERVER: Final = Fault(400, "invalid_request")
 PROOF_FAILED: Final = Fault(500, "proof_failed")
 KEY_REFUSED: Final = Fault(409, "key_refused", "`arrowhead key list` shows what there is")
 QUEUE_FULL: Final = Fault(429, "queue_full", "try again later", retryable=True)
@@ -65,84 +67,34 @@ SERVER_STOPPING: Final = Fault(
 )
 
 
+UNSUPPORTED_FIELD: Final = Fault(422, "unsupported_parameter")
+UNAUTHORIZED: Final = Fault(401, "invalid_api_key", "send Authorization: Bearer KEY", kind="Unauthorized")
+SCOPE_INVALID: Final = Fault(422, "invalid_scope")
+ENCODER_UNKNOWN: Final = Fault(
+    404,
+    "model_not_found",
+    "GET /v1/models lists them; retrieval.encoder, retrieval.encoders and retrieval.cross_encoder add others",
+)
+# The client disconnected before the reply.
+CLIENT_GONE: Final = Fault(499, "client_gone")
+ANSWER_TIMEOUT: Final = Fault(
+    504,
+    "timeout",
+    "server.request_timeout_s or the header X-Request-Timeout set it; ask for less, or allow more time",
+)
+# The model that judges evidence cannot be loaded, failed or took too long.
+VERIFIER_UNAVAILABLE: Final = Fault(
+    503, "verifier_unavailable", "the log has the cause; verifier.model names another model", retryable=True
+)
+
+
 class RequestError(ArrowheadError):
-    """Signal that a request cannot be served, for the reason that ``fault`` names."""
-
-    fault = Fault(400, "invalid_request")
-
-
-class InvalidRequest(RequestError):
-    """Signal an invalid body, field or option."""
+    """Signal that a request cannot be served, for the reason that ``fault`` names; by default an invalid value."""
 
     fault = Fault(422, "invalid_value")
-
-
-class UnsupportedField(RequestError):
-    """Signal a field that OpenAI knows and this server does not serve; the message says what to do instead."""
-
-    fault = Fault(422, "unsupported_parameter")
-
-
-class Unauthorized(RequestError):
-    """Signal a missing or wrong API key."""
-
-    fault = Fault(401, "invalid_api_key", "send Authorization: Bearer KEY")
-
-
-class EncoderUnknown(RequestError):
-    """Signal an unknown encoder or cross-encoder."""
-
-    fault = Fault(
-        404,
-        "model_not_found",
-        "GET /v1/models lists them; retrieval.encoder, retrieval.encoders and retrieval.cross_encoder add others",
-    )
 
 
 class EgressRaised(RequestError):
     """Signal an egress mode above that of the key or the server."""
 
     fault = Fault(403, "egress_not_allowed", "leave arrowhead.egress out, or ask for a lower mode")
-
-
-class ClientDisconnected(RequestError):
-    """Signal that the client disconnected before the reply."""
-
-    fault = Fault(499, "client_gone")
-
-
-class TooManyRequests(RequestError):
-    """Signal that the server, or the key's share of it, is full.
-
-    ``retry_after_s`` is when a retry may succeed, None where that is unknown.
-    """
-
-    def __init__(
-        self, message: str, fault: Fault = QUEUE_FULL, *, param: str | None = None, retry_after_s: int | None = None
-    ) -> None:
-        super().__init__(message, fault, param=param)
-        self.retry_after_s = retry_after_s
-
-
-class AnswerTimeout(RequestError):
-    """Signal that an answer met its deadline."""
-
-    fault = Fault(
-        504,
-        "timeout",
-        "server.request_timeout_s or the header X-Request-Timeout set it; ask for less, or allow more time",
-    )
-
-
-class StateUnavailable(RequestError):
-    """Signal that the database of shared state does not answer."""
-
-    fault = Fault(503, "state_unavailable", "state.url names the database; repeat the request when it is back")
-
-
-class VerifierUnavailable(RequestError):
-    """Signal that the model that judges evidence cannot be loaded, failed or took too long."""
-
-    fault = Fault(
-        503, "verifier_unavailable", "the log has the cause; verifier.model names another model", retryable=True
-    )

@@ -27,7 +27,7 @@ from server.auth.authentication import OPERATOR, ApiKeyLookup, Principal
 from server.auth.first_key import FirstKey
 from server.auth.rate_limits import RateLimiter
 from server.error_mapping import ANTHROPIC_PATHS, ErrorReply, error_reply
-from server.errors import BODY_TOO_SLOW, FORBIDDEN_ORIGIN, HEAD_TOO_LARGE, HOST_INVALID, RequestError, Unauthorized
+from server.errors import BODY_TOO_SLOW, FORBIDDEN_ORIGIN, HEAD_TOO_LARGE, HOST_INVALID, UNAUTHORIZED, RequestError
 from server.observability.metrics import Observability
 from server.observability.observer import HTTP_METHODS, HttpRequest, log_event, request_id
 from server.settings.server import DEFAULT_PORTS, ServerSettings, is_loopback, origin_of
@@ -226,7 +226,7 @@ class AccessControl:
         A public path gets permissions too, but only for itself.
 
         Raises:
-            Unauthorized: there is no valid key, or no key at all yet.
+            UNAUTHORIZED: there is no valid key, or no key at all yet.
             KeyStoreError: the file of keys cannot be read.
         """
         if path in OPEN_PATHS or (self._is_local and not self._key_lookup.requires_key):
@@ -237,14 +237,14 @@ class AccessControl:
             raise self._first_key.refusal()
         key = _key_of(path, headers)
         if not key:
-            raise Unauthorized("a valid API key is required")
+            raise RequestError("a valid API key is required", UNAUTHORIZED)
         return self._key_lookup.find(key)
 
     async def take(self, principal: Principal) -> None:
         """Charge the request to its key's rate limit.
 
         Raises:
-            TooManyRequests: the limit is reached.
+            QUEUE_FULL: the limit is reached.
         """
         if not principal.is_operator:
             await self._rates.take(principal)
@@ -490,6 +490,6 @@ def log_failure(error: BaseException) -> None:
     Their texts and the names of fields are left out, since they may quote what a client wrote.
     """
     if isinstance(error, ArrowheadError):
-        log.info("refused: kind=%s", type(error).__name__)
+        log.info("refused: kind=%s", error.fault.kind or error.fault.code)
         return
     log.error("unexpected %s", type(error).__name__, exc_info=error)

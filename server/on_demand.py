@@ -34,7 +34,7 @@ class OnDemand:
         Work that has begun keeps its place until it ends, also where nobody waits for it any more.
 
         Raises:
-            TooManyRequests: too much waits, or no place became free in time.
+            QUEUE_FULL: too much waits, or no place became free in time.
         """
         begun = asyncio.Event()
 

@@ -16,6 +16,7 @@ from typing import Literal
 from models.decoding.call_loop import CallLoop, Fetch, Finish, Generate, LoopRequest, Segment
 from models.decoding.types import Call, CallFinished, CallHandler, CallReply, CallStarted, LoopEvent, TextSampled
 from models.engines.base import Engine
+from models.errors import kind_of
 from models.types import Delta, TokenLogprob
 
 log = logging.getLogger(__name__)
@@ -164,7 +165,7 @@ async def _ask(handler: CallHandler, call: Call, request: LoopRequest, timer: _T
             return await handler(call)
     except Exception as error:
         overran = isinstance(error, TimeoutError) and timeout.expired()
-        kind = "CallTimeout" if overran else type(error).__name__
+        kind = "CallTimeout" if overran else kind_of(error)
         # The call's text may contain the question, so only the kind of failure is logged.
         log.warning("call failed request_id=%s ordinal=%d error=%s", request.request_id, call.ordinal, kind)
         text = "[error: the call took too long]" if overran else "[error: the call failed]"

@@ -222,12 +222,10 @@ class LoraAdapter:
 class RemoteOptions(ServerAddress):
     """Set where the vLLM server of the remote engine is, or a router before several, and how long it is waited for.
 
-    ``model`` is the model's name there, None takes the card's. A request that gets nothing for ``silence_s`` is given
-    up. The server is down when its health is not reported within ``probe_timeout_s`` twice
-    in a row; a request then waits for ``wait_s`` at most, the start for ``start_s``.
+    A request that gets nothing for ``silence_s`` is given up. The server is down when its health is not reported within
+    ``probe_timeout_s`` twice in a row; a request then waits for ``wait_s`` at most, the start for ``start_s``.
     """
 
-    model: str | None = None
     silence_s: float = 120.0
     probe_every_s: float = 2.0
     probe_timeout_s: float = 5.0

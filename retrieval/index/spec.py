@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from models.encoders.base import Metric
-from retrieval.errors import INDEX_INPUT_INVALID, INDEX_TOO_LARGE, IndexFault
+from retrieval.errors import INDEX_INPUT_INVALID, IndexFault
 
 Kind = Literal["flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "ivf-rabitq"]
 KindChoice = Literal["auto", "flat", "sq8", "ivf-sq8", "ivf-pq", "hnsw", "ivf-rabitq"]
@@ -44,8 +44,6 @@ _SEARCH_NS: Final = 1_000_000.0  # of a search of the structure with its rescori
 _EF_SEARCH: Final = 128
 _NEARLY_ALL: Final = 0.9  # as where some rows were deleted
 GIB: Final = 1 << 30
-Stage = Literal["index", "encoder", "engine"]
-_STAGES: Final[tuple[Stage, ...]] = ("index", "encoder", "engine")
 _COLUMN_BYTES: Final = 8 + 4 + 8 + 4
 _ALIVE_BYTES: Final = 1
 _ID_BYTES: Final = 8
@@ -165,16 +163,6 @@ class Estimate:
     build: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryClaim:
-    """Reserve bytes of a device ("cpu", "cuda:0") for one component."""
-
-    name: str
-    stage: Stage
-    device: str
-    bytes: int
-
-
 def estimate(kind: Kind, rows: int, dim: int) -> Estimate:
     """Return the estimate for one index of ``rows`` x ``dim``, from measured formats.
 
@@ -190,54 +178,6 @@ def estimate(kind: Kind, rows: int, dim: int) -> Estimate:
     return Estimate(memory, disk, 0 if kind == "flat" else structure + 2 * sample)
 
 
-class MemoryBudget:
-    """Track memory claims against a budget per device.
-
-    Budgets are in GiB, of which ``reserve_gib`` stays unassigned. Not thread-safe: claims are made at start-up.
-    """
-
-    def __init__(self, budgets_gib: Mapping[str, float], reserve_gib: float = 3.0) -> None:
-        self._budgets = {device: int(max(0.0, gib - reserve_gib) * GIB) for device, gib in budgets_gib.items()}
-        self._claims: list[MemoryClaim] = []
-
-    def claim(self, claim: MemoryClaim) -> None:
-        """Add a claim.
-
-        Raises:
-            IndexFault: it exceeds the remaining memory; the message has the numbers; the device has no budget, or a
-                component of a later stage is loaded already.
-        """
-        if claim.device not in self._budgets:
-            raise IndexFault(f"{claim.device} has no memory budget", param="device")
-        later = [other for other in self._on(claim.device) if _stage_rank(other.stage) > _stage_rank(claim.stage)]
-        if later:
-            raise IndexFault(
-                f"{claim.name} must be loaded before {later[0].name}: first indices, then encoders, engines"
-            )
-        free = self.left(claim.device)
-        if claim.bytes > free:
-            raise IndexFault(
-                f"{claim.name} needs {_gib(claim.bytes)} of {claim.device}, of which {_gib(free)} is left "
-                f"({', '.join(self.table(claim.device)) or 'nothing else is there'})",
-                INDEX_TOO_LARGE,
-            )
-        self._claims.append(claim)
-
-    def release(self, name: str) -> None:
-        self._claims = [claim for claim in self._claims if claim.name != name]
-
-    def left(self, device: str) -> int:
-        """Return the unclaimed bytes of a device; an engine may use all of them."""
-        return self._budgets[device] - sum(claim.bytes for claim in self._on(device))
-
-    def table(self, device: str) -> list[str]:
-        """Return one line for each claim, in load order."""
-        return [f"{claim.stage} {claim.name}: {_gib(claim.bytes)}" for claim in self._on(device)]
-
-    def _on(self, device: str) -> list[MemoryClaim]:
-        return [claim for claim in self._claims if claim.device == device]
-
-
 def _row_bytes(kind: Kind, dim: int) -> int:
     sizes: dict[Kind, int] = {
         "flat": 2 * dim,
@@ -248,11 +188,3 @@ def _row_bytes(kind: Kind, dim: int) -> int:
         "ivf-rabitq": dim // 8 + _RABITQ_FACTOR_BYTES + dim + _ID_BYTES,
     }
     return sizes[kind]
-
-
-def _stage_rank(stage: Stage) -> int:
-    return _STAGES.index(stage)
-
-
-def _gib(count: int) -> str:
-    return f"{count / GIB:.2f} GiB"

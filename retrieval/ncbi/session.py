@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from models.decoding.types import Call, CallReply, CallStatus
-from retrieval.errors import CallRejected, NcbiError, NcbiMalformed, NcbiRefusedByEgress
+from models.errors import kind_of
+from retrieval.errors import CALL_REJECTED, EGRESS_REFUSED, NCBI_MALFORMED, NcbiError
 from retrieval.formats.untrusted_input import whole_characters
 from retrieval.ncbi.calls.urls import NcbiSite, cache_key, parse_call_url, public_url
 from retrieval.ncbi.replies.condense import condense, gene_rank, line_of, sanitize, telling
@@ -110,7 +111,7 @@ class NcbiSession:
         started = time.monotonic()
         try:
             call = parse_call_url(url_text)
-        except CallRejected as error:
+        except NcbiError as error:
             return _failed("refused", f"call refused: {error.message}", call_record(started, error=error))
         known = {"endpoint": call.endpoint, "db": call.db, "url": public_url(call, self._site)}
         key = cache_key(call, self._site)
@@ -203,7 +204,7 @@ def _parse(call: NcbiCall, raw: RawReply) -> ParsedReply:
         # An unknown shape must not end the answer; the log has the traceback without the text (its format omits the
         # messages of exceptions).
         _log.exception("reply of %s db=%s cannot be read", call.endpoint, call.db)
-        raise NcbiMalformed(f"the reply of {call.endpoint} has an unknown shape") from error
+        raise NcbiError(f"the reply of {call.endpoint} has an unknown shape", NCBI_MALFORMED) from error
 
 
 def _retracted(parsed: ParsedReply) -> dict[str, Any]:
@@ -244,7 +245,7 @@ def _failed(status: CallStatus, message: str, record: dict[str, Any]) -> CallRep
 
 def status_of(error: NcbiError) -> CallStatus:
     """Return the status of a call that failed."""
-    return "refused" if isinstance(error, CallRejected | NcbiRefusedByEgress) else "error"
+    return "refused" if error.fault in (CALL_REJECTED, EGRESS_REFUSED) else "error"
 
 
 def call_record(
@@ -260,7 +261,7 @@ def call_record(
         "from_cache": raw.from_cache if raw else False,
         "attempts": raw.attempts if raw else (error.attempts if error else 0),
         "seconds": round(time.monotonic() - started, 4),
-        "error": type(error).__name__ if error else None,
+        "error": kind_of(error) if error else None,
         "error_param": error.param if error else None,
         "num_records": condensed.num_records if condensed else 0,
         "num_left_out": condensed.num_left_out if condensed else 0,

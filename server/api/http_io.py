@@ -13,7 +13,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from models.errors import ArrowheadError
 from server.error_mapping import ErrorReply, error_reply
-from server.errors import BODY_TOO_LARGE, FORM_OF_ANOTHER_SITE, ClientDisconnected, InvalidRequest, RequestError
+from server.errors import BODY_TOO_LARGE, CLIENT_GONE, FORM_OF_ANOTHER_SITE, RequestError
 from server.middleware import log_failure
 from server.wiring.services import Services
 
@@ -41,7 +41,7 @@ async def cancel_on_disconnect(receive: Receive, is_served: Callable[[], bool] =
     server signals the end of the reply in the same way as a disconnect.
 
     Raises:
-        ClientDisconnected: the client disconnected.
+        CLIENT_GONE: the client disconnected.
     """
     task = asyncio.current_task()
     before, is_disconnected = 0 if task is None else task.cancelling(), False
@@ -59,7 +59,7 @@ async def cancel_on_disconnect(receive: Receive, is_served: Callable[[], bool] =
         yield
     except asyncio.CancelledError:
         if is_disconnected and task is not None and task.uncancel() <= before:
-            raise ClientDisconnected("the client went away before its answer was complete") from None
+            raise RequestError("the client went away before its answer was complete", CLIENT_GONE) from None
         raise
     finally:
         listening.cancel()
@@ -84,8 +84,8 @@ async def read_json(request: Request) -> Any:
 
     Raises:
         RequestError: the body is longer than the settings allow, or the body did not arrive in time.
-        InvalidRequest: the body is not valid JSON.
-        ClientDisconnected: the client disconnected.
+        RequestError: the body is not valid JSON.
+        CLIENT_GONE: the client disconnected.
         RequestError: a web form of another site could send this content type.
     """
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -96,7 +96,7 @@ async def read_json(request: Request) -> Any:
     try:
         value = _DECODER.decode(sent.decode(json.detect_encoding(sent), "surrogatepass"))
     except (ValueError, RecursionError):
-        raise InvalidRequest("the body is not valid JSON") from None
+        raise RequestError("the body is not valid JSON") from None
     if _SURROGATE.search(sent):
         _refuse_lone_surrogates(value)
     return value
@@ -112,7 +112,7 @@ async def _whole(request: Request, max_bytes: int) -> bytes:
                 raise RequestError(f"the body is longer than {max_bytes} bytes", BODY_TOO_LARGE)
             chunks.append(chunk)
     except ClientDisconnect:
-        raise ClientDisconnected("the client went away before its request was here") from None
+        raise RequestError("the client went away before its request was here", CLIENT_GONE) from None
     return b"".join(chunks)
 
 
@@ -120,7 +120,7 @@ def _refuse_lone_surrogates(value: Any) -> None:
     """Check that all texts can be encoded.
 
     Raises:
-        InvalidRequest: a text has a lone surrogate; ``param`` is the top-level field.
+        RequestError: a text has a lone surrogate; ``param`` is the top-level field.
     """
     fields = value.items() if isinstance(value, dict) else ((None, value),)
     for name, part in fields:
@@ -129,7 +129,7 @@ def _refuse_lone_surrogates(value: Any) -> None:
         except (UnicodeEncodeError, RecursionError):
             field = name if isinstance(name, str) and name.isascii() else None
             text = f"{field or 'the body'}: a text has half of a character (a lone surrogate)"
-            raise InvalidRequest(text, param=field) from None
+            raise RequestError(text, param=field) from None
 
 
 class RawRoute(APIRoute):
@@ -162,10 +162,10 @@ def parse_body(kind: type[_Model], body: object, place: str = "") -> _Model:
     """Parse the body of an endpoint other than chat and completions, or the part of one at ``place``.
 
     Raises:
-        InvalidRequest: a value is not valid; ``param`` names the field.
+        RequestError: a value is not valid; ``param`` names the field.
     """
     if not isinstance(body, dict):
-        raise InvalidRequest("the body must be a JSON object")
+        raise RequestError("the body must be a JSON object")
     try:
         return kind.model_validate(body)
     except ValidationError as error:
@@ -189,11 +189,11 @@ def first_error(error: ValidationError, place: str = "") -> ArrowheadError:
     words = [part for part in path if part not in {"str", "constrained-str", "float", "int"}]
     param = re.sub(r"\.(\d+)", r"[\1]", ".".join([place, *words] if place else words)) or None
     if detail["type"] == "extra_forbidden":
-        return InvalidRequest(f"{param}: there is no such field", param=param)
+        return RequestError(f"{param}: there is no such field", param=param)
     # What our own validators say is a sentence; pydantic puts a prefix before it.
     message = str(detail["msg"])
     own = message.removeprefix("Value error, ")
-    return InvalidRequest(f"{param}: {message.lower() if own == message else own}", param=param)
+    return RequestError(f"{param}: {message.lower() if own == message else own}", param=param)
 
 
 class KeepAlive:
@@ -328,9 +328,11 @@ class _EventStream(StreamingResponse):
         """
         keepalive = KeepAlive(send, self._keepalive_s, scope["state"].get("send_piece"))
         try:
-            with suppress(ClientDisconnected):
-                async with keepalive, cancel_on_disconnect(receive, lambda: keepalive.has_ended):
-                    await self.stream_response(keepalive)
+            async with keepalive, cancel_on_disconnect(receive, lambda: keepalive.has_ended):
+                await self.stream_response(keepalive)
+        except RequestError as error:
+            if not CLIENT_GONE.is_of(error):
+                raise
         finally:
             await _close(self._opening, self._chunks)
 
@@ -343,7 +345,7 @@ async def stream_reply(
     The reply begins after admission of the answers, with the first chunk or after one keep-alive interval without it.
 
     Raises:
-        ClientDisconnected: the client disconnected while waiting.
+        CLIENT_GONE: the client disconnected while waiting.
     """
     services: Services = request.app.state.services
     keepalive_s = services.settings.server.keepalive_s

@@ -16,7 +16,7 @@ from server.api.declarations import SSE_ENDS, Reply, errors, parameter
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
 from server.engine.lifecycle import State
 from server.error_mapping import RETRY_AFTER_S
-from server.errors import TRACE_UNKNOWN, InvalidRequest, RequestError
+from server.errors import TRACE_UNKNOWN, RequestError
 from server.evidence.reviews import differences
 from server.exports.formats import FORMATS, check_export, export
 from server.observability.metrics import engine_kind
@@ -235,7 +235,7 @@ async def export_trace(request: Request, trace_id: str) -> Response:
 async def trace_differences(request: Request, trace_id: str) -> Response:
     since = request.query_params.get("since")
     if not since:
-        raise InvalidRequest("since: the id of the earlier answer", param="since")
+        raise RequestError("since: the id of the earlier answer", param="since")
     before, after = await _trace(request, since), await _trace(request, trace_id)
     services: Services = request.app.state.services
     found = await services.compute(

@@ -38,7 +38,7 @@ from server.auth.keys import (
     retained,
     revoking,
 )
-from server.errors import NOT_GRANTED, RequestError, Unauthorized
+from server.errors import NOT_GRANTED, UNAUTHORIZED, RequestError
 from server.settings.loading import keys_file
 from server.settings.schema import Settings
 from server.settings.server import is_loopback
@@ -145,7 +145,7 @@ class ApiKeyLookup:
         """Return the principal of a secret.
 
         Raises:
-            Unauthorized: the key is unknown, revoked or expired.
+            UNAUTHORIZED: the key is unknown, revoked or expired.
             KeyStoreError: the key may be one of the store, which cannot be read now.
         """
         self._refresh()
@@ -166,7 +166,7 @@ class ApiKeyLookup:
         ``owner``: the digest of the key, "" for none.
 
         Raises:
-            Unauthorized: the key was revoked or has expired since.
+            UNAUTHORIZED: the key was revoked or has expired since.
         """
         if not owner and not self._requires_key and self._problem is None:
             return OPERATOR
@@ -174,7 +174,7 @@ class ApiKeyLookup:
 
     def _principal_if_valid(self, entry: _Entry | None) -> Principal:
         if entry is None or (entry.expires is not None and entry.expires <= self._now()):
-            raise Unauthorized("a valid API key is required")
+            raise RequestError("a valid API key is required", UNAUTHORIZED)
         return entry.principal
 
     def mode_of(self, key_id: str) -> EgressMode | None:
@@ -409,7 +409,7 @@ class FileKeyStore:
     def _parsed(self, data: bytes) -> tuple[StoredKey, ...]:
         try:
             content = _adapter().validate_json(data, strict=True)
-        except ValidationError:
+        except (RequestError, ValidationError):
             # The validation error is not chained or quoted, as it cites the file.
             raise KeyStoreError(f"{self.path}: is no file of keys, or is damaged") from None
         if content.format != _FORMAT:

@@ -13,7 +13,7 @@ import secrets
 from typing import Final
 
 from server.auth.authentication import ApiKeyLookup
-from server.errors import FIRST_KEY_NEEDED, SETUP_REFUSED, RequestError, Unauthorized
+from server.errors import FIRST_KEY_NEEDED, SETUP_REFUSED, RequestError
 from server.settings.server import ServerSettings, is_loopback
 
 log = logging.getLogger(__name__)
@@ -54,13 +54,13 @@ class FirstKey:
         """Return whether a code is accepted now."""
         return self.is_needed and self._tries_left > 0
 
-    def refusal(self) -> Unauthorized:
+    def refusal(self) -> RequestError:
         """Return the error of a request that needs a key while there is none."""
         if self.is_open:
             todo = f"open its page and give the code that it printed when it started, {_OTHERWISE}"
         else:
             todo = f"its code has ended after {MAX_TRIES} wrong tries: start it again for another one, {_OTHERWISE}"
-        return Unauthorized(f"this server has no key yet: {todo}", FIRST_KEY_NEEDED)
+        return RequestError(f"this server has no key yet: {todo}", FIRST_KEY_NEEDED)
 
     def claim(self, code: str) -> None:
         """Take the code, so that no other request has it too; ``release`` gives it back.

@@ -15,19 +15,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
 from models.errors import ArrowheadError, Fault
-from server.errors import KEY_REFUSED, RequestError
+from server.errors import KEY_REFUSED, SCOPE_INVALID, RequestError
 from server.types import EgressMode, id_of_digest, key_digest
 
 MAX_RATE: Final = 1_000_000_000
 _MAX_LISTED: Final = 200
 _METHOD: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
-
-
-class ScopeInvalid(ArrowheadError, ValueError):
-    """Signal an invalid scope, which the message names."""
-
-    fault = Fault(422, "invalid_scope")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +34,7 @@ class Scopes:
     to make, change and revoke keys, and to see what all keys use.
 
     Raises:
-        ScopeInvalid: a rate is out of range, or a list of names is empty, too long or malformed.
+        SCOPE_INVALID: a rate is out of range, or a list of names is empty, too long or malformed.
     """
 
     methods: tuple[str, ...] | None = None
@@ -54,15 +48,15 @@ class Scopes:
     def __post_init__(self) -> None:
         for what, rate in (("requests", self.requests_per_minute), ("tokens", self.tokens_per_minute)):
             if rate is not None and not 1 <= rate <= MAX_RATE:
-                raise ScopeInvalid(f"{what} per minute: a number from 1 to {MAX_RATE}")
+                raise RequestError(f"{what} per minute: a number from 1 to {MAX_RATE}", SCOPE_INVALID)
         if self.methods == ():
-            raise ScopeInvalid("methods: name at least one, or leave them out for all")
+            raise RequestError("methods: name at least one, or leave them out for all", SCOPE_INVALID)
         for what, names, form in (("method", self.methods, _METHOD), ("namespace", self.namespaces, _NAMESPACE)):
             if names is not None and len(names) > _MAX_LISTED:
-                raise ScopeInvalid(f"{what}s: at most {_MAX_LISTED} can be listed")
+                raise RequestError(f"{what}s: at most {_MAX_LISTED} can be listed", SCOPE_INVALID)
             for name in names or ():
                 if form.fullmatch(name) is None:
-                    raise ScopeInvalid(f"{name[:70]!r} is no name of a {what}")
+                    raise RequestError(f"{name[:70]!r} is no name of a {what}", SCOPE_INVALID)
 
 
 PREFIX: Final = "ah-"
@@ -135,7 +129,7 @@ def expiry_of(text: str, now: datetime) -> datetime:
     """Return the time of an expiry, written as 90d, 12h, 4w or a day or time in ISO 8601, in UTC to the second.
 
     Raises:
-        ScopeInvalid: the text is no period or date, or the time is past.
+        SCOPE_INVALID: the text is no period or date, or the time is past.
     """
     try:
         if period := _PERIOD.fullmatch(text):
@@ -145,11 +139,11 @@ def expiry_of(text: str, now: datetime) -> datetime:
             expiry = expiry if expiry.tzinfo else expiry.replace(tzinfo=UTC)
         expiry = expiry.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ScopeInvalid(
-            f"expires {text[:70]}: write 90d, 12h, 4w, or a day as 2027-01-31", param="expires"
+        raise RequestError(
+            f"expires {text[:70]}: write 90d, 12h, 4w, or a day as 2027-01-31", SCOPE_INVALID, param="expires"
         ) from None
     if expiry <= now:
-        raise ScopeInvalid(f"expires {text[:70]}: is past", param="expires")
+        raise RequestError(f"expires {text[:70]}: is past", SCOPE_INVALID, param="expires")
     return expiry.replace(microsecond=0)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, Protocol
 
 from server.auth.authentication import Principal
-from server.errors import KEY_FULL, TooManyRequests
+from server.errors import KEY_FULL, RequestError
 
 MINUTE_S: Final = 60.0
 _MAX_BUCKETS: Final = 4096
@@ -36,7 +36,7 @@ class RateLimiter(Protocol):
         The check and the count are one step: of concurrent requests, as many are admitted as the bucket holds.
 
         Raises:
-            TooManyRequests: a bucket is empty; the request is not counted.
+            QUEUE_FULL: a bucket is empty; the request is not counted.
         """
 
     def spend(self, principal: Principal, tokens: int) -> None:
@@ -112,11 +112,11 @@ class LocalRateLimiter:
         return buckets
 
 
-def refusal(unit: Unit, per_minute: int, level: float) -> TooManyRequests:
+def refusal(unit: Unit, per_minute: int, level: float) -> RequestError:
     """Return the error of a request that finds less than one in a bucket at ``level``."""
     wait = _seconds(per_minute, level, 1)
     message = f"this key has {per_minute} {unit} a minute; the next in {_span(wait)}"
-    return TooManyRequests(message, KEY_FULL, retry_after_s=max(1, math.ceil(wait)))
+    return RequestError(message, KEY_FULL, retry_after_s=max(1, math.ceil(wait)))
 
 
 def rate_headers(buckets: Mapping[Unit, tuple[int, float]]) -> dict[str, str]:

@@ -112,13 +112,14 @@ def _new_key(name: str, expires: str | None, limits: dict[str, Any]) -> NewKey:
     Raises:
         SettingsInvalid: a scope or the expiry is invalid.
     """
-    from server.auth.keys import NewKey, ScopeInvalid, Scopes, expiry_of
+    from server.auth.keys import NewKey, Scopes, expiry_of
+    from server.errors import RequestError
     from server.settings.loading import SettingsInvalid
 
     try:
         moment = expiry_of(expires, datetime.now(UTC)) if expires else None
         return NewKey(name=name, expires=moment, scopes=Scopes(**limits))
-    except ScopeInvalid as error:
+    except RequestError as error:
         raise SettingsInvalid(f"--{error.message}" if error.param else error.message) from error
 
 

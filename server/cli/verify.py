@@ -120,7 +120,7 @@ async def check(
     """Return what the passages of each claim say of it.
 
     Raises:
-        VerifierUnavailable: the model cannot be loaded, failed or took too long.
+        VERIFIER_UNAVAILABLE: the model cannot be loaded, failed or took too long.
     """
     from server.evidence.verification import verify as verify_pieces
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal, NoReturn
 
-from retrieval.errors import EgressServiceUnavailable, NcbiError, NcbiRefusedByEgress
+from models.errors import kind_of
+from retrieval.errors import EGRESS_REFUSED, NOT_SENT, NcbiError
 from retrieval.ncbi.calls.parameter_classes import ParamClass, Vocabulary, classes_of
 from retrieval.ncbi.calls.urls import NcbiSite, build_request, public_url
 from retrieval.ncbi.client.client import CallClient
@@ -204,7 +205,7 @@ class Egress:
         """Return the reply to ``call``, with its route.
 
         Raises:
-            NcbiRefusedByEgress: the mode, the call's values or a budget forbid the call to leave.
+            EGRESS_REFUSED: the mode, the call's values or a budget forbid the call to leave.
             NcbiError: any other of its subclasses; each carries its route.
         """
         outbound = _OutboundCall(call, egress_context, classes_of(call, self._phrases))
@@ -223,7 +224,7 @@ class Egress:
         """Return the cache's reply to a call that may leave, None where the call would have to be sent.
 
         Raises:
-            NcbiRefusedByEgress: the mode or the call's values forbid it to leave.
+            EGRESS_REFUSED: the mode or the call's values forbid it to leave.
         """
         outbound = _OutboundCall(call, egress_context, classes_of(call, self._phrases))
         destination = self._destinations.first(egress_context.mode).of(call)
@@ -250,22 +251,22 @@ class Egress:
         On return, its line is in the audit log on the disk.
 
         Raises:
-            NcbiRefusedByEgress: the mode or a class of its values forbids it, or the log cannot be written.
+            EGRESS_REFUSED: the mode or a class of its values forbids it, or the log cannot be written.
         """
         record = _request_entry(egress_context, request)
         if egress_context.mode == "off":
-            raise NcbiRefusedByEgress(f"{request.host} is another machine, and nothing may leave this one")
+            raise NcbiError(f"{request.host} is another machine, and nothing may leave this one", EGRESS_REFUSED)
         if blocked := self.policy.blocked(request.classes):
             with suppress(AuditFailed):  # nothing leaves either way
                 refused = replace(record, event="refused", decision="refused", detail={"kept": list(blocked)})
                 await self._auditor.record(refused)
             self._departures(egress_context).withhold(blocked)
-            raise NcbiRefusedByEgress(f"{', '.join(blocked)} may not leave this machine for {request.host}")
+            raise NcbiError(f"{', '.join(blocked)} may not leave this machine for {request.host}", EGRESS_REFUSED)
         if (kept := self._gate.spend_other(egress_context, request.classes, request.params)) is not None:
             with suppress(AuditFailed):
                 await self._auditor.record(replace(record, event="refused", decision="refused", detail=_detail(kept)))
             self._departures(egress_context).withhold(kept.classes)
-            raise NcbiRefusedByEgress(kept.text)
+            raise NcbiError(kept.text, EGRESS_REFUSED)
         await self._record_ahead(record)
         self._add(egress_context, request.host, request.classes)
 
@@ -273,7 +274,7 @@ class Egress:
         """Record a request to a program of this machine that the operator named, right before it is made.
 
         Raises:
-            NcbiRefusedByEgress: the log cannot be written.
+            EGRESS_REFUSED: the log cannot be written.
         """
         await self._record_ahead(replace(_request_entry(egress_context, request), event="local"))
 
@@ -320,12 +321,12 @@ class Egress:
             if not destination.leaves:
                 reply = await destination.client.fetch(outbound.call)
             elif passed is None:
-                raise NcbiRefusedByEgress("a call that was not judged may not leave this machine")
+                raise NcbiError("a call that was not judged may not leave this machine", EGRESS_REFUSED)
             else:
                 reply = await self._send(outbound, destination, passed)
         except NcbiError as error:
             # The request may have left, even if no reply came.
-            left = destination.leaves and not isinstance(error, NcbiRefusedByEgress | EgressServiceUnavailable)
+            left = destination.leaves and error.fault not in NOT_SENT
             self._count(outbound, destination, left=left)
             _raise(error, replace(route, left=left))
         left = destination.leaves and not reply.from_cache
@@ -352,8 +353,8 @@ class Egress:
                 await self._returned(outbound, destination, AuditRecord(event="reply", status="cancelled"))
             raise
         except NcbiError as error:
-            if sent or not isinstance(error, NcbiRefusedByEgress | EgressServiceUnavailable):
-                event = AuditRecord(event="reply" if sent else "shared", status=type(error).__name__)
+            if sent or error.fault not in NOT_SENT:
+                event = AuditRecord(event="reply" if sent else "shared", status=kind_of(error))
                 await self._returned(outbound, destination, event)
             raise
         if not reply.from_cache:
@@ -366,13 +367,13 @@ class Egress:
         """Count the call's characters right before it is sent.
 
         Raises:
-            NcbiRefusedByEgress: a budget is spent.
+            EGRESS_REFUSED: a budget is spent.
         """
         kept = self._gate.spend(outbound.egress_context, passed.classes, passed.cost, passed.form)
         if kept is not None:
             await self._note(outbound, "refused", kept)
             self._answer(outbound).withhold(kept.classes)
-            raise NcbiRefusedByEgress(kept.text)
+            raise NcbiError(kept.text, EGRESS_REFUSED)
 
     async def _write_ahead(self, outbound: _OutboundCall, destination: Destination) -> None:
         request = build_request(outbound.call, destination.client.site)
@@ -381,15 +382,13 @@ class Egress:
         self._count(outbound, destination, left=True)
 
     async def _record_ahead(self, record: AuditRecord) -> None:
-        """Write a call's line to the audit log before the call is sent.
-
-        Raises:
-            NcbiRefusedByEgress: the line is not on the disk, so the call must not be sent.
-        """
+        """Write a call's line to the audit log before the call is sent, or refuse the call."""
         try:
             await self._auditor.record(record)
         except AuditFailed as error:
-            raise NcbiRefusedByEgress("the call cannot be written to the audit log, so it was not sent") from error
+            raise NcbiError(
+                "the call cannot be written to the audit log, so it was not sent", EGRESS_REFUSED
+            ) from error
 
     def _count(self, outbound: _OutboundCall, destination: Destination, *, left: bool) -> None:
         if left:
@@ -435,7 +434,7 @@ class Egress:
         )
 
     def _refuse(self, outbound: _OutboundCall, destination: Destination, kept: Kept) -> NoReturn:
-        error = NcbiRefusedByEgress(kept.text, param=kept.param)
+        error = NcbiError(kept.text, EGRESS_REFUSED, param=kept.param)
         self._answer(outbound).withhold(kept.classes)
         _raise(error, replace(self._route(outbound, destination), went_to="", withheld=kept.classes))
 
@@ -466,7 +465,7 @@ def _raise(error: NcbiError, route: Route) -> NoReturn:
 
 def _fallen_back(error: NcbiError, tried: Route, local: RawReply) -> Route:
     """Return the route of the gateway's empty reply, with a note on the failed call outside."""
-    note = f"{tried.went_to or 'outside'}: {type(error).__name__}; the gateway's answer stands"
+    note = f"{tried.went_to or 'outside'}: {kind_of(error)}; the gateway's answer stands"
     if tried.left or local.route is None:
         return replace(tried, note=note)
     return replace(local.route, note=note)

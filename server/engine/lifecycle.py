@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from models.catalog import ModelCard
 from models.engines.base import Engine, ExplainsFailure, ServesOpenAi
-from models.errors import ENGINE_LOADING, ArrowheadError, EngineUnavailable
+from models.errors import ENGINE_DIED, ENGINE_LOADING, ArrowheadError, EngineUnavailable, kind_of
 
 MAX_DELAY_S: Final = 60.0
 
@@ -60,17 +60,6 @@ _LOOK_EVERY_S: Final = 0.25
 _CLOSE_S: Final = 60.0
 # The folders of an absolute path: not those behind a host, and not a slash between words.
 _FOLDERS: Final = re.compile(r"(?<![\w/:.])/(?:[^\s/'\":,]+/)*")
-
-
-class EngineDied(EngineUnavailable):
-    """Signal that a loaded engine died.
-
-    ``retry_after_s`` is when the next one may be ready, None where there will be none.
-    """
-
-    def __init__(self, message: str, *, retry_after_s: int | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
 
 
 class EngineLifecycle:
@@ -116,8 +105,8 @@ class EngineLifecycle:
         ``cause`` has more.
         """
         if self.failure is not None:
-            return type(self.failure).__name__
-        return EngineDied.__name__ if self.state in ("restarting", "failed") else ""
+            return kind_of(self.failure)
+        return ENGINE_DIED.kind if self.state in ("restarting", "failed") else ""
 
     @property
     def cause(self) -> str:
@@ -150,9 +139,11 @@ class EngineLifecycle:
             raise EngineUnavailable(f"{self.card.name} is loading, for {self.seconds:.0f} s now", ENGINE_LOADING)
         if state == "restarting":
             wait = max(1, math.ceil(self._next_try - time.monotonic() + self._loaded_in))
-            raise EngineDied(f"the engine of {self.card.name} has died and is being restarted", retry_after_s=wait)
-        if isinstance(self.failure, EngineDied) or (state == "failed" and self._state == "ready"):
-            raise EngineDied(f"the engine of {self.card.name} has died")
+            raise EngineUnavailable(
+                f"the engine of {self.card.name} has died and is being restarted", ENGINE_DIED, retry_after_s=wait
+            )
+        if ENGINE_DIED.is_of(self.failure) or (state == "failed" and self._state == "ready"):
+            raise EngineUnavailable(f"the engine of {self.card.name} has died", ENGINE_DIED)
         if self.failure is not None:
             raise EngineUnavailable(f"{self.card.name} could not be loaded")
         raise EngineUnavailable(f"{self.card.name} has stopped")
@@ -191,10 +182,16 @@ class EngineLifecycle:
                 continue
             cause = _cause_of(self._engine)
             log.error("engine died: name=%s cause=%s", self.card.name, cause or "not known")
-            self.failure = EngineDied(f"the engine has died: {cause}" if cause else "the engine has died")
+            self.failure = EngineUnavailable(
+                f"the engine has died: {cause}" if cause else "the engine has died", ENGINE_DIED
+            )
             self._began = time.monotonic()
             if not await self._restart():
-                self._lose(EngineDied(f"{self.failure.message}; restarts in the window: {self.restarts.tries}"))
+                self._lose(
+                    EngineUnavailable(
+                        f"{self.failure.message}; restarts in the window: {self.restarts.tries}", ENGINE_DIED
+                    )
+                )
                 log.error("engine not restarted: name=%s tries=%d", self.card.name, self.restarts.tries)
                 return
 
@@ -212,7 +209,9 @@ class EngineLifecycle:
                 log.warning("engine restarted: name=%s seconds=%.1f", self.card.name, self._loaded_in)
                 return True
             log.error("engine restart failed: name=%s cause=%s", self.card.name, error.message)
-            self.failure = EngineDied(f"the engine has died, and no other has started: {error.message}")
+            self.failure = EngineUnavailable(
+                f"the engine has died, and no other has started: {error.message}", ENGINE_DIED
+            )
         return False
 
     async def _try_to_start(self) -> ArrowheadError | None:

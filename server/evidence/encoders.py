@@ -15,7 +15,6 @@ from contextvars import copy_context
 from typing import Final, TypeVar
 
 from models.encoders.base import (
-    DEFAULT_REQUEST_TOKENS,
     CrossEncoder,
     Encoder,
     EncoderOptions,
@@ -28,7 +27,7 @@ from models.encoders.registry import create_cross_encoder, create_encoder, creat
 from models.encoders.specs import KNOWN_ENCODERS
 from models.errors import UnsupportedParam
 from retrieval.observer import NullObserver, RetrievalObserver
-from server.errors import EncoderUnknown
+from server.errors import ENCODER_UNKNOWN, RequestError
 from server.observability.instrumented import InstrumentedCrossEncoder, instrumented
 from server.settings.loading import xdg_dir
 from server.settings.retrieval import RetrievalSettings
@@ -64,17 +63,19 @@ class EncoderPool:
         """Check that the settings name the encoder.
 
         Raises:
-            EncoderUnknown: the settings do not name it.
+            ENCODER_UNKNOWN: the settings do not name it.
         """
         if name not in self.names:
             choices = ", ".join(self.names)
-            raise EncoderUnknown(f"there is no encoder {name[:100]!r}; there are: {choices}", param="model")
+            raise RequestError(
+                f"there is no encoder {name[:100]!r}; there are: {choices}", ENCODER_UNKNOWN, param="model"
+            )
 
     def encoder(self, name: str = "") -> Encoder:
         """Return the encoder, "" for the default one; block until it is loaded.
 
         Raises:
-            EncoderUnknown: the settings do not name it.
+            ENCODER_UNKNOWN: the settings do not name it.
             ModelError: it cannot be loaded.
         """
         name = name or self._settings.encoder
@@ -119,7 +120,7 @@ class EncoderPool:
         """Return the cross-encoder of the settings, or late interaction by an encoder; block until it is loaded.
 
         Raises:
-            EncoderUnknown: there is none of this name; the message lists those that there are.
+            ENCODER_UNKNOWN: there is none of this name; the message lists those that there are.
             ModelError: it cannot be loaded.
         """
         chosen = name or next(iter(self.rerankers), "")
@@ -138,7 +139,7 @@ class EncoderPool:
         """Return the one cross-encoder of the settings; block until it is loaded.
 
         Raises:
-            EncoderUnknown: the settings do not name it.
+            ENCODER_UNKNOWN: the settings do not name it.
             ModelError: it cannot be loaded.
         """
         known = self._settings.cross_encoder
@@ -150,9 +151,11 @@ class EncoderPool:
                 self._cross_encoder = InstrumentedCrossEncoder(loaded, self._observer)
             return self._cross_encoder
 
-    def _no_reranker(self, name: str) -> EncoderUnknown:
+    def _no_reranker(self, name: str) -> RequestError:
         choices = ", ".join(self.rerankers) or "none: retrieval.cross_encoder names one"
-        return EncoderUnknown(f"there is no re-ranker {name[:100]!r}; there are: {choices}", param="model")
+        return RequestError(
+            f"there is no re-ranker {name[:100]!r}; there are: {choices}", ENCODER_UNKNOWN, param="model"
+        )
 
     async def run(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` in the one encoding thread, since two concurrent batches would slow each other down."""
@@ -175,8 +178,6 @@ def _gives_tokens(name: str) -> bool:
 def encoder_options(settings: RetrievalSettings) -> EncoderOptions:
     return EncoderOptions(
         device=settings.device,
-        dtype=settings.dtype,
-        batch_tokens=settings.batch_tokens,
         allow_download=settings.allow_download,
     )
 
@@ -196,7 +197,6 @@ def load_encoder(settings: RetrievalSettings, name: str) -> Encoder:
         references=xdg_dir("cache") / "encoders",
         api_key=None if key is None else key.get_secret_value(),
         ca_file=settings.encoder_ca_file,
-        batch_tokens=settings.batch_tokens or DEFAULT_REQUEST_TOKENS,
     )
     return create_remote_encoder(name, remote, options)
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from models.decoding.types import Call
 from models.encoders.base import Encoder, Floats, PassageText
-from retrieval.errors import GRAPH_NODE_UNKNOWN, GraphError, NcbiRefusedByEgress
+from models.errors import kind_of
+from retrieval.errors import EGRESS_REFUSED, GRAPH_NODE_UNKNOWN, GraphError, NcbiError
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.dictionary_lookup.terms import term_names
 from retrieval.graph.linking.linker import Linker
@@ -290,7 +291,7 @@ class AnswerGraph:
         """Look up a node here and, where that is allowed, at SPOKE.
 
         Raises:
-            GraphError or NcbiRefusedByEgress: SPOKE failed or was refused, and the
+            GraphError or EGRESS_REFUSED: SPOKE failed or was refused, and the
                 local graph has no statements either.
         """
         with self._service.parts.part("lookup") as part:
@@ -335,12 +336,14 @@ class AnswerGraph:
 
         try:
             return await spoke.source.with_listener(before, after).neighbourhood(node)
-        except (GraphError, NcbiRefusedByEgress) as error:
+        except (GraphError, NcbiError) as error:
             if GRAPH_NODE_UNKNOWN.is_of(error):
                 return local
+            if isinstance(error, NcbiError) and not EGRESS_REFUSED.is_of(error):
+                raise
             if not local.statements:
                 raise
-            log.warning("SPOKE not used, the graph here answers: cause=%s", type(error).__name__)
+            log.warning("SPOKE not used, the graph here answers: cause=%s", kind_of(error))
             return local
 
 

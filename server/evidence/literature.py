@@ -23,12 +23,12 @@ from retrieval.corpus.ingest.sample import NOTES
 from retrieval.corpus.items import ParsedDocument
 from retrieval.corpus.readers.ncbi_xml import read_pmc
 from retrieval.errors import (
+    NCBI_MALFORMED,
+    NCBI_TIMEOUT,
     DocumentUnreadable,
     GatewayDataError,
     ImportFileError,
     NcbiError,
-    NcbiMalformed,
-    NcbiTimeout,
     RetrievalError,
 )
 from retrieval.formats import pubmed_xml
@@ -243,7 +243,7 @@ class EntrezSource:
             self._tell(call, call_record(started, raw=raw, error=error), raw.route if raw else error.route, error)
             raise
         except asyncio.CancelledError:
-            late = NcbiTimeout("given up, as it took too long")
+            late = NcbiError("given up, as it took too long", NCBI_TIMEOUT)
             self._tell(call, call_record(started, raw=raw, error=late), raw.route if raw else None, late)
             raise
         self._tell(call, call_record(started, raw=raw, condensed=_counted(found)), raw.route)
@@ -318,16 +318,16 @@ def read_ids(call: NcbiCall, reply: RawReply) -> IdList:
     """Return the ids of a reply.
 
     Raises:
-        NcbiMalformed: it is no list of ids.
+        NCBI_MALFORMED: it is no list of ids.
     """
     try:
         parsed = parse_reply(call, reply)
     except NcbiError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise NcbiMalformed(f"the reply of {call.endpoint} has an unknown shape") from error
+        raise NcbiError(f"the reply of {call.endpoint} has an unknown shape", NCBI_MALFORMED) from error
     if not isinstance(parsed, IdList):
-        raise NcbiMalformed(f"{call.endpoint} sent no list of ids")
+        raise NcbiError(f"{call.endpoint} sent no list of ids", NCBI_MALFORMED)
     return parsed
 
 
@@ -354,12 +354,12 @@ def read_posted(body: str, ids: Sequence[str]) -> Posted:
     """Return where an epost reply says that these ids are.
 
     Raises:
-        NcbiMalformed: it does not say so.
+        NCBI_MALFORMED: it does not say so.
     """
     root = _root_of(body, "epost")
     webenv, key = (root.findtext(name, "").strip() for name in ("WebEnv", "QueryKey"))
     if root.tag != "ePostResult" or not webenv or not key:
-        raise NcbiMalformed("epost stored no ids")
+        raise NcbiError("epost stored no ids", NCBI_MALFORMED)
     return Posted(webenv, key, tuple(ids))
 
 
@@ -367,7 +367,7 @@ def read_articles(body: str, source: str, asked: Sequence[str]) -> Fetched:
     """Parse an efetch reply; records that cannot be read are reported and affect no other.
 
     Raises:
-        NcbiMalformed: no record can be read.
+        NCBI_MALFORMED: no record can be read.
     """
     found: dict[str, Article] = {}
     unread: list[str] = []
@@ -383,7 +383,7 @@ def read_articles(body: str, source: str, asked: Sequence[str]) -> Fetched:
         except ImportFileError as error:
             unread.append(error.reason)
     if unread and not found:
-        raise NcbiMalformed(f"no article could be read: {unread[0]}")
+        raise NcbiError(f"no article could be read: {unread[0]}", NCBI_MALFORMED)
     ordered = [found[pmid] for pmid in dict.fromkeys(asked) if pmid in found]
     return Fetched(tuple(ordered), tuple(unread))
 
@@ -394,11 +394,11 @@ def read_spellings(body: str, words: Sequence[str]) -> dict[str, str]:
     A reply that joins or parts words is none.
 
     Raises:
-        NcbiMalformed: the body is no reply of espell.
+        NCBI_MALFORMED: the body is no reply of espell.
     """
     root = _root_of(body, "espell")
     if root.tag != "eSpellResult":
-        raise NcbiMalformed(f"espell sent XML of an unknown kind: <{root.tag[:40]}>")
+        raise NcbiError(f"espell sent XML of an unknown kind: <{root.tag[:40]}>", NCBI_MALFORMED)
     corrected = (root.findtext("CorrectedQuery") or "").split()
     if len(corrected) != len(words):
         return {}
@@ -411,7 +411,7 @@ def _root_of(body: str, endpoint: str) -> ElementTree.Element:
         refuse_declared(body)
         return ElementTree.fromstring(body)
     except (DeclaredXml, ElementTree.ParseError) as error:
-        raise NcbiMalformed(f"{endpoint} sent no XML that can be read") from error
+        raise NcbiError(f"{endpoint} sent no XML that can be read", NCBI_MALFORMED) from error
 
 
 def read_full_texts(body: str) -> dict[str, tuple[Section, ...]]:
@@ -420,7 +420,7 @@ def read_full_texts(body: str) -> dict[str, tuple[Section, ...]]:
     Abstract and introduction are left out: the one is in PubMed's record, the other tells what others found.
 
     Raises:
-        NcbiMalformed: the reply is no set of full texts.
+        NCBI_MALFORMED: the reply is no set of full texts.
     """
     found: dict[str, tuple[Section, ...]] = {}
     with tempfile.TemporaryDirectory(prefix="arrowhead-") as folder:
@@ -433,7 +433,7 @@ def read_full_texts(body: str) -> dict[str, tuple[Section, ...]]:
                     kept = tuple(part for part in parts if part.text.strip() and not _NOT_OWN.match(part.label))
                     found[item.document.document_id.replace("PMC:", "PMC")] = kept
         except DocumentUnreadable as error:
-            raise NcbiMalformed(f"no full text could be read: {error.message}") from error
+            raise NcbiError(f"no full text could be read: {error.message}", NCBI_MALFORMED) from error
     return {name: sections for name, sections in found.items() if sections}
 
 

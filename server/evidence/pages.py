@@ -51,8 +51,8 @@ class PageViews:
         """Return a page as a PNG, of one of ``WIDTHS``.
 
         Raises:
-            DocumentUnknown, DocumentUnreadable: as ``draw_page``, also without another try.
-            TooManyRequests: too many pages wait.
+            DOCUMENT_UNKNOWN, DocumentUnreadable: as ``draw_page``, also without another try.
+            QUEUE_FULL: too many pages wait.
         """
         work = partial(draw_page, path, page, drawn_width(width), self._limits)
         return await self._tried(key_id, (path.name, "picture", page), work)

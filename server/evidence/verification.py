@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from models.verifiers.base import Judgement, Pair
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import Gate, Judge, JudgedSentence
 from server.methods.shared.sentences import Sentence, split_sentences
@@ -59,12 +59,12 @@ async def verify(judge: Judge, query: str, pieces: Sequence[str]) -> Verificatio
     """Return what each piece says, and the verdict of the one that is surest; ``pieces`` are not empty.
 
     Raises:
-        InvalidRequest: the pieces have too many sentences.
-        VerifierUnavailable, TooManyRequests: as ``VerifierService.judge``.
+        RequestError: the pieces have too many sentences.
+        VERIFIER_UNAVAILABLE, QUEUE_FULL: as ``VerifierService.judge``.
     """
     split = await asyncio.to_thread(lambda: [sentences_of(piece) for piece in pieces])
     if (count := sum(map(len, split))) > MAX_SENTENCES:
-        raise InvalidRequest(
+        raise RequestError(
             f"evidence: {count} sentences, at most {MAX_SENTENCES} are judged at once: send fewer or shorter pieces",
             param="evidence",
         )

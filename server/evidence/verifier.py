@@ -23,7 +23,7 @@ from models.encoders.model_files import locate
 from models.errors import ArrowheadError, ModelNotFound
 from models.verifiers.base import Judgement, OperatingPoints, Pair, Verifier
 from retrieval.observer import NullObserver, RetrievalObserver
-from server.errors import SERVER_FULL, SERVER_STOPPING, RequestError, TooManyRequests, VerifierUnavailable
+from server.errors import SERVER_FULL, SERVER_STOPPING, VERIFIER_UNAVAILABLE, RequestError
 from server.settings.verifier import VerifierSettings
 
 log = logging.getLogger(__name__)
@@ -81,18 +81,18 @@ class VerifierService:
         """Return the bars of the model, which ``judge`` and ``warm_up`` load.
 
         Raises:
-            VerifierUnavailable: it is not loaded.
+            VERIFIER_UNAVAILABLE: it is not loaded.
         """
         if self._verifier is None:
-            raise VerifierUnavailable(f"the verifier {self.name} is not loaded")
+            raise RequestError(f"the verifier {self.name} is not loaded", VERIFIER_UNAVAILABLE)
         return self._verifier.points
 
     async def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
         """Return a judgement for each pair, in order.
 
         Raises:
-            VerifierUnavailable: the model cannot be loaded, failed or took too long.
-            TooManyRequests: too much waits.
+            VERIFIER_UNAVAILABLE: the model cannot be loaded, failed or took too long.
+            QUEUE_FULL: too much waits.
         """
         found: list[Judgement] = []
         for start in range(0, len(pairs), self._limits.batch):
@@ -103,8 +103,9 @@ class VerifierService:
         """Load the model, so that nobody waits for it; a failure is in the log."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._worker, self._loaded)
-        except VerifierUnavailable:
-            return
+        except RequestError as error:
+            if not VERIFIER_UNAVAILABLE.is_of(error):
+                raise
 
     async def close(self) -> None:
         if self._work is not None:
@@ -115,7 +116,7 @@ class VerifierService:
 
     async def _judge_part(self, pairs: Sequence[Pair]) -> list[Judgement]:
         if len(self._waiting) >= self._limits.waiting:
-            raise TooManyRequests("the verifier has too much to judge", SERVER_FULL)
+            raise RequestError("the verifier has too much to judge", SERVER_FULL)
         part, passes = _Part(pairs), self._num_passes
         self._waiting.append(part)
         if self._work is None or self._work.done():
@@ -126,9 +127,11 @@ class VerifierService:
         except TimeoutError:
             if part in self._waiting and self._num_passes > passes:
                 # It works, for others: there is no room, as where too much waits.
-                raise TooManyRequests("the verifier has too much to judge", SERVER_FULL) from None
+                raise RequestError("the verifier has too much to judge", SERVER_FULL) from None
             limit = self._limits.part_s
-            raise VerifierUnavailable(f"the verifier {self.name} judged nothing within {limit:g} s") from None
+            raise RequestError(
+                f"the verifier {self.name} judged nothing within {limit:g} s", VERIFIER_UNAVAILABLE
+            ) from None
         finally:
             if part in self._waiting:
                 self._waiting.remove(part)
@@ -156,7 +159,7 @@ class VerifierService:
         pairs = [pair for part in parts for pair in part.pairs]
         try:
             judged = await asyncio.get_running_loop().run_in_executor(self._worker, self._judged, pairs)
-        except VerifierUnavailable as error:
+        except RequestError as error:
             if len(parts) == 1 or self._verifier is None:
                 _fail(parts, error)
                 return
@@ -178,7 +181,9 @@ class VerifierService:
         # Libraries raise errors of their own; none may end the task that all callers wait for.
         except Exception as error:
             log.warning("the verifier failed: name=%s cause=%s", self.name, _cause(error))
-            raise VerifierUnavailable(f"the verifier {self.name} failed: {type(error).__name__}") from error
+            raise RequestError(
+                f"the verifier {self.name} failed: {type(error).__name__}", VERIFIER_UNAVAILABLE
+            ) from error
         self._observer.encoded("pair", len(pairs), time.monotonic() - began)
         return judged
 
@@ -197,9 +202,9 @@ class VerifierService:
         log.info("verifier ready: name=%s seconds=%.1f", self.name, time.monotonic() - began)
         return self._verifier
 
-    def _not_loaded(self) -> VerifierUnavailable:
+    def _not_loaded(self) -> RequestError:
         """Return the error for clients, which are told of no path; the cause is in the log."""
-        return VerifierUnavailable(f"the verifier {self.name} cannot be loaded")
+        return RequestError(f"the verifier {self.name} cannot be loaded", VERIFIER_UNAVAILABLE)
 
 
 def _fail(parts: Sequence[_Part], error: ArrowheadError) -> None:
@@ -238,7 +243,7 @@ def verifier_service(settings: VerifierSettings, observer: RetrievalObserver | N
 
     def load() -> Verifier:
         # Before the import, which brings torch.
-        folder = locate(source, revision=settings.revision, allow_download=settings.allow_download)
+        folder = locate(source, revision=None, allow_download=False)
         from models.verifiers.hub_model import DEFAULT_BAR, HubVerifier
 
         return HubVerifier(folder, name, EncoderOptions(device=settings.device), settings.bar or DEFAULT_BAR)

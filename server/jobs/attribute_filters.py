@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from server.errors import InvalidRequest
+from server.errors import RequestError
 
 Value = str | bool | int | float
 Attributes = Mapping[str, Value]
@@ -55,7 +55,7 @@ def parse_filter(value: object, place: str = "filters", depth: int = 0) -> Filte
     """Return the filter that a request has at ``place``.
 
     Raises:
-        InvalidRequest: it is none, or larger than is served; ``param`` names the field.
+        RequestError: it is none, or larger than is served; ``param`` names the field.
     """
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(value, dict) or kind not in _TYPES:
@@ -97,4 +97,4 @@ def _comparable(own: Value, value: Value) -> bool:
 
 
 def _refuse(place: str, rule: str) -> NoReturn:
-    raise InvalidRequest(f"{place}: {rule}", param=place)
+    raise RequestError(f"{place}: {rule}", param=place)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from server.error_mapping import error_reply
-from server.errors import JOB_UNKNOWN, SERVER_STOPPING, RequestError, TooManyRequests
+from server.errors import JOB_UNKNOWN, QUEUE_FULL, SERVER_STOPPING, RequestError
 from server.jobs.job_folder import JobFolder, StoredJob
 from server.jobs.queue import (
     CANCELLED,
@@ -174,7 +174,7 @@ class LocalJobQueue:
 
     def _check_open(self, owner: str) -> None:
         if self._closed:
-            raise TooManyRequests("the server is about to end")
+            raise RequestError("the server is about to end", QUEUE_FULL)
         self._check_room(owner)
 
     async def check_room(self, owner: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from server.error_mapping import ErrorReply, error_reply
-from server.errors import KEY_FULL, TooManyRequests
+from server.errors import KEY_FULL, QUEUE_FULL, RequestError
 from server.observability.observer import request_id
 
 log = logging.getLogger(__name__)
@@ -46,14 +46,12 @@ class JobLimits:
         """Check that one job more may wait where so many do, ``of_key`` of them of its key.
 
         Raises:
-            TooManyRequests: as ``JobQueue.submit`` says.
+            QUEUE_FULL: as ``JobQueue.submit`` says.
         """
         if of_key >= self.waiting_per_key:
-            raise TooManyRequests(
-                f"{self.waiting_per_key} changes of this key are waiting already: half of retrieval.max_jobs", KEY_FULL
-            )
+            raise RequestError(f"{self.waiting_per_key} changes of this key are waiting already", KEY_FULL)
         if waiting >= self.waiting:
-            raise TooManyRequests(f"{self.waiting} changes are waiting already (retrieval.max_jobs)")
+            raise RequestError(f"{self.waiting} changes are waiting already", QUEUE_FULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +237,14 @@ class JobQueue(Protocol):
         cancelled: the job is then not queued.
 
         Raises:
-            TooManyRequests: the queue is full, or the server ends, or the owner has as many jobs waiting as it may.
+            QUEUE_FULL: the queue is full, or the server ends, or the owner has as many jobs waiting as it may.
         """
 
     async def check_room(self, owner: str) -> None:
         """Check, before a long upload, that the queue has room for a job of ``owner``.
 
         Raises:
-            TooManyRequests: the queue is full, or the owner has as many jobs waiting as it may.
+            QUEUE_FULL: the queue is full, or the owner has as many jobs waiting as it may.
         """
 
     async def get(self, job_id: str, owner: str) -> JobStatus:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from retrieval.storage.files import FILE_MODE, FOLDER_MODE, FileLock, make_folder
-from server.errors import UPLOAD_NOT_WRITTEN, UPLOAD_TOO_LARGE, InvalidRequest, RequestError, TooManyRequests
+from server.errors import QUEUE_FULL, UPLOAD_NOT_WRITTEN, UPLOAD_TOO_LARGE, RequestError
 from server.jobs.job_folder import FOLDER
 
 log = logging.getLogger(__name__)
@@ -94,10 +94,10 @@ class Uploads:
         """Reserve one of the concurrent uploads; ``end`` releases it.
 
         Raises:
-            TooManyRequests: all of them are in use.
+            QUEUE_FULL: all of them are in use.
         """
         if not self._at_once.acquire(blocking=False):
-            raise TooManyRequests("as many files as may are coming in")
+            raise RequestError("as many files as may are coming in", QUEUE_FULL)
 
     def end(self) -> None:
         self._at_once.release()
@@ -106,7 +106,7 @@ class Uploads:
         """Create an empty file for an upload.
 
         Raises:
-            InvalidRequest: the name is not a valid file name.
+            RequestError: the name is not a valid file name.
             RequestError: the file cannot be created.
         """
         checked_filename(filename)
@@ -149,10 +149,10 @@ def checked_filename(filename: str, param: str = "filename") -> str:
     """Return the name of a file.
 
     Raises:
-        InvalidRequest: it is not one that a file can have; ``param`` names the field.
+        RequestError: it is not one that a file can have; ``param`` names the field.
     """
     if not filename or _NO_NAME.search(filename) or filename[0] == "." or len(filename.encode()) > _MAX_NAME:
-        raise InvalidRequest(f"{param}: a name without slashes, at most {_MAX_NAME} bytes, is needed", param=param)
+        raise RequestError(f"{param}: a name without slashes, at most {_MAX_NAME} bytes, is needed", param=param)
     return filename
 
 

@@ -23,7 +23,7 @@ from models.engines.base import Engine
 from models.errors import UnsupportedParam
 from models.types import Delta, GenerateParams
 from server.engine.lifecycle import EngineLifecycle
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.methods.base import (
     AnswerRequest,
     Done,
@@ -61,9 +61,7 @@ class Direct:
         for name in servers_of(ask):
             if name not in known:
                 there = ", ".join(known) or "none"
-                raise InvalidRequest(
-                    f"tools: this server knows no MCP server {name!r}; it knows: {there}", param="tools"
-                )
+                raise RequestError(f"tools: this server knows no MCP server {name!r}; it knows: {there}", param="tools")
         if ask.prompt is None and not chats(self._lifecycle.card):
             raise OptionInvalid(unable_to_chat(self._lifecycle.card), param="model")
         if ask.tools is not None or ask.site_tools:
@@ -154,7 +152,7 @@ class LoraAdapterMethod:
 
     def check(self, ask: AnswerRequest) -> None:
         """Refuse a request that did not go to the layer, which the base model's weights would answer."""
-        raise InvalidRequest(
+        raise RequestError(
             f"model: the adapter {self._adapter} takes requests as vllm serve does, without the field arrowhead; over "
             "a base model /v1/completions alone, as it has no chat template",
             param="model",

@@ -19,6 +19,7 @@ from models.encoders.base import (
     TokenEncoder,
 )
 from models.engines.base import Engine, OpenAiLayer, ServesOpenAi, Tokenizer
+from models.errors import kind_of
 from models.types import Delta, EngineStats, GenerateParams
 from retrieval.observer import RetrievalObserver
 from server.observability.observer import Generation, Observer
@@ -169,7 +170,7 @@ class InstrumentedEngine:
             failure = "" if last.finish_reason else "cancelled"
             raise
         except Exception as error:
-            failure = type(error).__name__
+            failure = kind_of(error)
             raise
         finally:
             generation = Generation(

@@ -21,11 +21,11 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from models.decoding.types import CallStatus
+from models.errors import kind_of
 from retrieval.corpus.search.ranking import RANKERS
 from retrieval.errors import NcbiError
 from retrieval.ncbi.calls.urls import OutgoingRequest
@@ -67,9 +67,7 @@ class Tracing:
     def __init__(self, inner: Observer, settings: TracingSettings, exporter: SpanExporter) -> None:
         self._inner = inner
         resource = Resource({"service.name": "arrowhead", "service.version": installed_version()})
-        self._provider = TracerProvider(
-            resource=resource, sampler=ParentBased(TraceIdRatioBased(settings.sample_ratio)), shutdown_on_exit=False
-        )
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("arrowhead")
         self._answers: OrderedDict[str, Span] = OrderedDict()
@@ -196,13 +194,13 @@ class _Part:
         otel_context.attach(self._inside)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         # A generator may be closed in another context than it was opened in.
         if otel_context.get_current() is self._inside:
             otel_context.attach(self._outside)
-        if kind is not None:
-            is_cancelled = issubclass(kind, (asyncio.CancelledError, GeneratorExit))
-            self.failed(_CANCELLED if is_cancelled else kind.__name__)
+        if error is not None:
+            is_cancelled = isinstance(error, (asyncio.CancelledError, GeneratorExit))
+            self.failed(_CANCELLED if is_cancelled else kind_of(error))
         self._span.end()
 
     def annotate(self, **facts: Unpack[SpanAttributes]) -> None:
@@ -260,7 +258,7 @@ class SenderExporter(SpanExporter):
             future = asyncio.run_coroutine_threadsafe(sender.send(request, _LIMITS), loop)
             reply = future.result(_LIMITS.timeout_s + 5)
         except (NcbiError, TimeoutError, RuntimeError) as error:
-            return self._failed(type(error).__name__)
+            return self._failed(kind_of(error))
         if reply.status >= 300:
             return self._failed(str(reply.status))
         self._failing = False

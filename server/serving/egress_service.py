@@ -32,7 +32,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from retrieval.errors import NcbiError, NcbiRefusedByEgress, NcbiThrottled, NcbiTimeout
+from retrieval.errors import EGRESS_REFUSED, NCBI_THROTTLED, NCBI_TIMEOUT, NcbiError
 from retrieval.ncbi.calls.table import DROPPED
 from retrieval.ncbi.client.service import CALLS_PATH, encode_error, encode_reply
 from retrieval.storage.files import FileLock, make_folder
@@ -400,11 +400,11 @@ async def _body(request: Request) -> bytes:
 
 
 def _status_of(error: NcbiError) -> int:
-    if isinstance(error, NcbiRefusedByEgress):
+    if EGRESS_REFUSED.is_of(error):
         return 403
-    if isinstance(error, NcbiThrottled):
+    if NCBI_THROTTLED.is_of(error):
         return 429
-    return 504 if isinstance(error, NcbiTimeout) else 502
+    return 504 if NCBI_TIMEOUT.is_of(error) else 502
 
 
 def _refused(status: int, reason: str, headers: dict[str, str] | None = None) -> Response:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from server.settings.base import COMMA_LIST, Seconds, SettingsGroup, is_unencrypted_to_public, web_address
+from server.settings.base import COMMA_LIST, SettingsGroup, is_unencrypted_to_public, web_address
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,19}", re.ASCII)
 _MAX_SERVERS: Final = 8
@@ -29,7 +29,6 @@ class McpSettings(SettingsGroup):
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="name=KEY, the bearer token of a server; a,b"
     )
-    timeout_s: Seconds = Field(default=20.0, description="one call of a tool, with the connection that it may need")
 
     @field_validator("servers")
     @classmethod

@@ -32,7 +32,6 @@ class ModelSettings(SettingsGroup):
     url: str | None = Field(
         default=None, description="vLLM server of the remote engine, or a router before several; http://host:8000"
     )
-    remote_name: str | None = Field(default=None, description="the model's name at that server; unset: the same")
     api_key: SecretStr | None = Field(default=None, description="key of that server (vllm serve --api-key)")
     ca_file: Path | None = Field(default=None, description="certificates that the server's is checked against")
     script: Path | None = Field(default=None, description="replies of the scripted engine (tests and development)")

@@ -51,27 +51,16 @@ class RetrievalSettings(SettingsGroup):
     encoder_ca_file: Path | None = Field(default=None, description="certificates that theirs are checked against")
     cross_encoder: str | None = Field(default=None, description="re-ranks hits and answers /v1/rerank")
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of the encoders")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    batch_tokens: int | None = Field(default=None, ge=64, description="tokens of one batch, padding counted")
     allow_download: bool = Field(default=False, description="fetch hub ids that are not here yet")
     data_dir: Path | None = Field(default=None, description="folder of the namespaces; unset: XDG data folder")
     storage: Literal["files", "postgresql"] = Field(
         default="files", description="of namespaces; postgresql: all servers share those in the database of state.url"
     )
     backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(default="auto", description="of vector indices")
-    card_gib: float | None = Field(default=None, gt=0, description="memory of the card; at the start all must fit it")
-    scratch_gib: float = Field(default=1.0, ge=0.0625, description="of the card that a search of vectors may take")
-    growth_gib: float | None = Field(
-        default=None, ge=0, description="of the card that stay free for new vectors; unset: by what is there"
-    )
     allow_changes: bool | None = Field(
         default=None, description="namespaces may be changed over HTTP; unset: on a loopback bind only"
     )
     max_upload_bytes: int = Field(default=268_435_456, ge=1024, description="largest file that is sent to a namespace")
-    max_jobs: int = Field(
-        default=64, ge=1, le=10_000, description="changes that may wait, half as many of one key; more get 429"
-    )
-
     folders: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="folders of this server that namespaces follow; name=/path,name=/path"
     )

@@ -78,18 +78,12 @@ class ServerSettings(SettingsGroup):
     max_in_flight: int | None = Field(
         default=None, ge=1, description="requests answered at once; unset: twice the engine's sequences"
     )
-    max_in_flight_per_key: int | None = Field(default=None, ge=1, description="of one API key; unset: no bound")
     max_waiting: int = Field(default=192, ge=0, description="requests that wait for a place; more get 429")
-    max_wait_s: Seconds = Field(default=30.0, description="a request that waited so long gets 429")
     request_timeout_s: Seconds = Field(default=1800.0, description="one answer with its wait; then 504")
     slow_reader_s: Seconds = Field(default=30.0, description="a client that takes nothing for so long is cut off")
-    answer_images: Literal["off", "on"] = Field(
-        default="off", description="images and other than web links in methods' answers, which clients may fetch"
+    region: Region | Literal["off"] = Field(
+        default="eu", description="whose emergency numbers; eu: 112 or the local number; off: none are told"
     )
-    emergency_note: Literal["on", "off"] = Field(
-        default="on", description="emergency numbers before the answer to a message that is likely an emergency"
-    )
-    region: Region = Field(default="eu", description="whose emergency numbers; eu: 112 or the local number")
     keepalive_s: Seconds = Field(default=10.0, description="a silent stream carries a comment this often")
     drain_notice_s: float = Field(
         default=3.0, ge=0, le=3600, description="after SIGTERM, new requests still get a 503 for so long"
@@ -138,7 +132,6 @@ class StateSettings(SettingsGroup):
     responses_key_file: Path | None = Field(
         default=None, description="keys (Fernet, one a line, newest first) that seal stored responses; unset: none are"
     )
-    max_trace_age_s: float = Field(default=604_800.0, gt=0, description="traces of the database are deleted after that")
 
     @field_validator("url")
     @classmethod
@@ -162,7 +155,6 @@ class TracingSettings(SettingsGroup):
     endpoint: str | None = Field(
         default=None, description="OTLP over HTTP, e.g. http://127.0.0.1:4318; unset: no spans"
     )
-    sample_ratio: float = Field(default=1.0, ge=0, le=1, description="share of requests whose client says nothing")
 
     @field_validator("endpoint")
     @classmethod

@@ -15,8 +15,6 @@ class VerifierSettings(SettingsGroup):
     model: str | None = Field(
         default=None, description="hub id or directory of a sequence classifier (an NLI); unset: the one that ships"
     )
-    revision: str | None = Field(default=None, description="hub revision")
-    allow_download: bool = Field(default=False, description="fetch a hub id that is not here yet")
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of this model")
     bar: float | None = Field(
         default=None, gt=0, le=1, description="probability from which evidence counts for verifier.model; unset: 0.5"
@@ -28,9 +26,6 @@ class VerifierSettings(SettingsGroup):
 
     @model_validator(mode="after")
     def _fits_model(self) -> Self:
-        if self.model is None and (self.bar is not None or self.revision is not None):
-            name = "bar" if self.bar is not None else "revision"
-            raise ValueError(
-                f"{name}: is of verifier.model; the model that ships has its own: unset it, or name a model"
-            )
+        if self.model is None and self.bar is not None:
+            raise ValueError("bar: is of verifier.model; the model that ships has its own: unset it, or name a model")
         return self

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from retrieval.errors import DatabaseUnavailable
+from retrieval.errors import STATE_UNAVAILABLE, DatabaseUnavailable
 from retrieval.storage.database import Row
-from server.errors import StateUnavailable
 from server.settings.loading import SettingsInvalid
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Database:
         """Create the tables, or bring those of an earlier version up to date; safe from several processes at once.
 
         Raises:
-            StateUnavailable: the database cannot be reached, or refuses.
+            STATE_UNAVAILABLE: the database cannot be reached, or refuses.
         """
         from yoyo import read_migrations
         from yoyo.connections import parse_uri
@@ -85,7 +84,7 @@ class Database:
         """Open a connection of its own, in autocommit mode; blocks.
 
         Raises:
-            StateUnavailable: the database cannot be reached, or refuses.
+            STATE_UNAVAILABLE: the database cannot be reached, or refuses.
         """
         import psycopg
 
@@ -99,7 +98,7 @@ class Database:
         """Lend a connection of the pool for one transaction, which an exception rolls back.
 
         Raises:
-            StateUnavailable: the database cannot be reached, or refuses, or every connection is lent for too long.
+            STATE_UNAVAILABLE: the database cannot be reached, or refuses, or every connection is lent for too long.
         """
         pool = await self._opened()
         with _translated():
@@ -111,7 +110,7 @@ class Database:
         """Open a connection of its own that receives the notices of a channel, in autocommit mode.
 
         Raises:
-            StateUnavailable: the database cannot be reached, or refuses.
+            STATE_UNAVAILABLE: the database cannot be reached, or refuses.
         """
         import psycopg
         from psycopg import sql
@@ -197,7 +196,7 @@ def _parameters(url: str) -> dict[str, Any]:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Raise ``StateUnavailable`` for the library's errors."""
+    """Raise ``STATE_UNAVAILABLE`` for the library's errors."""
     import psycopg
     from psycopg_pool import PoolClosed, PoolTimeout
 
@@ -206,7 +205,7 @@ def _translated() -> Iterator[None]:
     except (psycopg.Error, PoolTimeout, PoolClosed) as error:
         # Its text may cite a row or the address: the log has the kind alone.
         log.error("database of shared state: %s %s", type(error).__name__, getattr(error, "sqlstate", None) or "")
-        raise StateUnavailable("the database of shared state does not answer") from error
+        raise DatabaseUnavailable("the database of shared state does not answer", STATE_UNAVAILABLE) from error
 
 
 class PassageDatabase:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from retrieval.errors import RetrievalError
 from server.error_mapping import ErrorReply, error_reply
-from server.errors import SERVER_STOPPING, RequestError, TooManyRequests
+from server.errors import QUEUE_FULL, SERVER_STOPPING, RequestError
 from server.jobs.queue import MAX_ATTEMPTS, End, JobLimits, JobSpec, JobStatus, WorkOrder
 from server.jobs.uploads import Upload
 from server.state.database import Database, is_storable
@@ -150,7 +150,7 @@ async def check_room(connection: Connection, limits: JobLimits, server: Server, 
     """Check that one job more of a key may wait.
 
     Raises:
-        TooManyRequests: as ``JobQueue.submit`` says.
+        QUEUE_FULL: as ``JobQueue.submit`` says.
     """
     sql = (
         "SELECT count(*), count(*) FILTER (WHERE owner = %s) FROM arrowhead_jobs "
@@ -335,15 +335,15 @@ class JobFiles:
         """Store a file and return its length in bytes; each part is a transaction of its own.
 
         Raises:
-            TooManyRequests: the files of waiting jobs leave no room for this one.
-            StateUnavailable: the database does not answer.
+            QUEUE_FULL: the files of waiting jobs leave no room for this one.
+            STATE_UNAVAILABLE: the database does not answer.
         """
         size = (await asyncio.to_thread(path.stat)).st_size
         async with self._database.pooled() as connection:
             row = await (await connection.execute(_HELD)).fetchone()
         if row is not None and row[0] + size > self._max_bytes:
-            raise TooManyRequests(
-                "the files of waiting changes take all the room that there is; try again when one has ended"
+            raise RequestError(
+                "the files of waiting changes take all the room that there is; try again when one has ended", QUEUE_FULL
             )
         for part in range(-(-size // _PART)):
             data = await asyncio.to_thread(_read, path, part)
@@ -358,7 +358,7 @@ class JobFiles:
         Raises:
             RetrievalError: the database no longer has all of it.
             RequestError: this server does not take it.
-            StateUnavailable: the database does not answer.
+            STATE_UNAVAILABLE: the database does not answer.
         """
         for part in range(-(-size // _PART)):
             async with self._database.pooled() as connection:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from retrieval.errors import DatabaseUnavailable
-from server.errors import JOB_UNKNOWN, RequestError, StateUnavailable, TooManyRequests
+from retrieval.errors import STATE_UNAVAILABLE, DatabaseUnavailable
+from server.errors import JOB_UNKNOWN, QUEUE_FULL, RequestError
 from server.jobs.queue import (
     CANCELLED,
     End,
@@ -42,7 +42,7 @@ from server.state.job_tables import CHANNEL, ClaimedJob, JobFiles
 log = logging.getLogger(__name__)
 _LOOK_S: Final = 1.0
 # Codes of errors that are the database's, whatever a job does.
-_LOST: Final = frozenset(kind.fault.code for kind in (StateUnavailable, DatabaseUnavailable))
+_LOST: Final = frozenset((STATE_UNAVAILABLE.code, DatabaseUnavailable.fault.code))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class PostgresJobQueue:
 
     async def submit(self, spec: JobSpec, work: Work, cleanup: Callable[[], None] = lambda: None) -> JobStatus:
         if self._closed:
-            raise TooManyRequests("the server is about to end")
+            raise RequestError("the server is about to end", QUEUE_FULL)
         self._begin()
         job = self._connected(Job(spec))
         order = work.order if isinstance(work, OrderedWork) else None
@@ -125,7 +125,7 @@ class PostgresJobQueue:
         except BaseException:
             self._own.pop(job.id, None)
             if order and order.file:
-                with suppress(StateUnavailable):
+                with suppress(DatabaseUnavailable):
                     await self._files.drop(job.id)
             raise
         is_running = claimed is not None and claimed.id == job.id
@@ -152,7 +152,7 @@ class PostgresJobQueue:
             news = self._waiters.setdefault(job.id, asyncio.Event())
             try:
                 found = await self._read(job.id)
-            except StateUnavailable:
+            except DatabaseUnavailable:
                 found = None  # the job goes on; its client asks for it again
             job = found or job
             left = until - loop.time()
@@ -193,7 +193,7 @@ class PostgresJobQueue:
                 await rows.lock(connection)
                 for job_id in await rows.cancel_own(connection, self._server, int(self._now())):
                     self._forget(job_id)
-        except StateUnavailable:
+        except DatabaseUnavailable:
             log.warning("waiting jobs of this process stay in the database")
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=self._limits.grace_s)
@@ -217,7 +217,7 @@ class PostgresJobQueue:
                         await self._step()
                         async for notice in connection.notifies(timeout=_LOOK_S, stop_after=1):
                             self._hear(*notice.payload.split(" ", 1))
-            except StateUnavailable:
+            except DatabaseUnavailable:
                 log.warning("jobs of other servers are not seen now")
             except Exception:
                 log.exception("the queue of jobs failed, and goes on")
@@ -303,7 +303,7 @@ class PostgresJobQueue:
         self._own.pop(job.id, None)
         self._running.pop(job.id)
         await self._finish(job, end, can_go_on=claimed.arguments is not None)
-        with suppress(StateUnavailable):
+        with suppress(DatabaseUnavailable):
             await self._begin_waiting()
 
     async def _outcome(self, claimed: ClaimedJob, job: Job) -> End:
@@ -345,7 +345,7 @@ class PostgresJobQueue:
                         await self._write_end(connection, job, end)
                     await rows.tell(connection, "ended", job.id)
                 break
-            except StateUnavailable:
+            except DatabaseUnavailable:
                 log.warning("the end of a job is written later: id=%s", job.id)
                 await asyncio.sleep(_LOOK_S)
         log.info("job: id=%s kind=%s outcome=%s", job.id, job.spec.kind, "queued" if is_released else end[0])

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from retrieval.errors import DatabaseUnavailable
 from server.auth.authentication import Principal
 from server.auth.keys import (
     Edit,
@@ -35,7 +36,7 @@ from server.auth.keys import (
     revoking,
 )
 from server.auth.rate_limits import MINUTE_S, Unit, rate_headers, refusal
-from server.errors import StateUnavailable
+from server.errors import RequestError
 from server.state.database import Database
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class PostgresKeyStore:
                         self._take(connection)
                         for _ in connection.notifies(timeout=_LOOK_S, stop_after=1):
                             pass
-            except (StateUnavailable, KeyStoreError) as error:
+            except (DatabaseUnavailable, KeyStoreError) as error:
                 log.warning("keys are not followed: %s", error.message)
                 # A server that refused the keys meanwhile has to take them again, whether or not one has changed.
                 self._interruptions += 1
@@ -187,7 +188,7 @@ def _keys(connection: _Connection) -> tuple[StoredKey, ...]:
     rows = [dict(zip(names, row, strict=True)) for row in connection.execute(_SELECT).fetchall()]
     try:
         return TypeAdapter(tuple[StoredKey, ...]).validate_python(rows)
-    except ValidationError:
+    except (RequestError, ValidationError):
         # The validation error is not chained or quoted, as it cites the rows.
         raise KeyStoreError("the table of keys is damaged, or of a later version") from None
 
@@ -196,7 +197,7 @@ def _keys(connection: _Connection) -> tuple[StoredKey, ...]:
 def _as_keys() -> Iterator[None]:
     try:
         yield
-    except StateUnavailable as error:
+    except DatabaseUnavailable as error:
         raise KeyStoreError("the keys cannot be read or written: the database does not answer") from error
 
 
@@ -268,7 +269,7 @@ class PostgresRateLimiter:
             return
         try:
             await self._fill(principal, count=False)
-        except StateUnavailable:
+        except DatabaseUnavailable:
             log.warning("tokens of a key are charged later")
 
     async def _fill(self, principal: Principal, *, count: bool) -> dict[Unit, float]:

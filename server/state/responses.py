@@ -16,14 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from retrieval.storage.records import Record, Records, Selection
-from server.errors import (
-    CONVERSATION_UNKNOWN,
-    ITEM_UNKNOWN,
-    RESPONSE_NOT_STORED,
-    RESPONSES_FULL,
-    InvalidRequest,
-    RequestError,
-)
+from server.errors import CONVERSATION_UNKNOWN, ITEM_UNKNOWN, RESPONSE_NOT_STORED, RESPONSES_FULL, RequestError
 from server.settings.loading import SettingsInvalid
 
 if TYPE_CHECKING:
@@ -143,14 +136,14 @@ class StoredResponses:
 
         Raises:
             RequestError: one of them is no longer stored.
-            InvalidRequest: they are too many, or the last one has not ended.
+            RequestError: they are too many, or the last one has not ended.
         """
         turns: list[list[Item]] = []
         while response_id:
             stored = self.get(owner, response_id, "previous_response_id")
             if stored.is_running or len(turns) >= _MAX_TURNS:
                 why = "has not ended" if stored.is_running else f"follows more than {_MAX_TURNS} others"
-                raise InvalidRequest(f"previous_response_id: the response {why}", param="previous_response_id")
+                raise RequestError(f"previous_response_id: the response {why}", param="previous_response_id")
             turns.append([*stored.input, *stored.response["output"]])
             response_id = stored.previous
         return [item for turn in reversed(turns) for item in turn]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from server.errors import StateUnavailable
+from retrieval.errors import DatabaseUnavailable
 from server.state.database import Database, is_storable
 from server.traces import MAX_TRACE_BYTES, TraceFile, TraceHead, append_to_file, trace_text
 
@@ -98,7 +98,7 @@ class PostgresTraceStore:
         try:
             async with self._turn:
                 await self._insert(head, body)
-        except StateUnavailable:
+        except DatabaseUnavailable:
             log.error("trace not stored: id=%s cause=the database does not answer", head.id)
 
     async def _insert(self, head: TraceHead, body: bytes) -> None:

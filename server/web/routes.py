@@ -28,7 +28,7 @@ from server.api.declarations import Reads, Reply, Responses, errors
 from server.api.http_io import Body, cancel_on_disconnect, read_body
 from server.api.retrieval.namespaces import changes_allowed
 from server.egress.policy import EgressPolicy
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.middleware import host_name
 from server.settings.loading import audit_path, gateway_dir
 from server.settings.schema import Settings
@@ -146,7 +146,7 @@ async def render(request: Request) -> Response:
     services: Services = request.app.state.services
     body = await read_body(request, RenderBody)
     if sum(map(len, body.texts)) > MAX_RENDERED:
-        raise InvalidRequest(f"texts: at most {MAX_RENDERED} characters together", param="texts")
+        raise RequestError(f"texts: at most {MAX_RENDERED} characters together", param="texts")
     hosts = (*body.hosts, host_name(request.headers.get("host", "")))
     async with cancel_on_disconnect(request.receive):
         data = await services.compute(request.state.owner, lambda: _rendered(body.texts, hosts))

@@ -16,7 +16,7 @@ from models.decoding.types import LoopLimits
 from models.engines.base import Engine, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.errors import NcbiRefusedByEgress
+from retrieval.errors import EGRESS_REFUSED, NcbiError
 from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions, SpokeSource
 from retrieval.ncbi.client.transport import HttpSender
 from retrieval.observer import Tracer
@@ -61,7 +61,7 @@ from server.state.database import Database
 from server.wiring.articles import article_finder
 from server.wiring.models import adapter_names, choose_card, engine_options
 from server.wiring.ncbi import CALL_TIMEOUT_S, Ncbi, SiteNames, build_ncbi, query_names
-from server.wiring.retrieval import build_retrieval, card_reserve, check_memory, engine_reserve
+from server.wiring.retrieval import build_retrieval, card_reserve, engine_reserve
 from server.wiring.services import Components, Services
 from server.wiring.site_tools import site_tools
 from server.wiring.state import (
@@ -101,7 +101,7 @@ def build_services(
 
     Raises:
         ModelNotFound: there is no model to serve.
-        RetrievalError, AuditFailed, KeyStoreError, StateUnavailable: what the settings name cannot be opened.
+        RetrievalError, AuditFailed, KeyStoreError, STATE_UNAVAILABLE: what the settings name cannot be opened.
     """
     observability = build_observability(settings.tracing)
     card, opened = choose_card(settings), opened or _opened(settings)
@@ -195,8 +195,6 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
     retrieval = replace(retrieval, names=names)
     if retrieval.card is not None:
         retrieval.card.keep = card_reserve(settings)
-    for line in check_memory(settings, retrieval):
-        log.info("memory of the card: %s", line)
     return _Evidence(
         ncbi,
         retrieval,
@@ -229,7 +227,7 @@ def build_graph_service(settings: Settings, pool: EncoderPool, ncbi: Ncbi, parts
 
 
 async def _not_for_an_answer(_: OutboundCall) -> None:
-    raise NcbiRefusedByEgress("SPOKE is only asked for an answer")
+    raise NcbiError("SPOKE is only asked for an answer", EGRESS_REFUSED)
 
 
 def _methods(
@@ -254,7 +252,7 @@ def _methods(
     lifecycle.when_loaded(evidence.verifier.warm_up)
     reader, rewriter = QuantityReader(Units()), GrammarRewriter(lifecycle)
     names = GraphNames(graph, SiteNames(()).is_ordinary)
-    numbers = load_numbers()[settings.server.region] if settings.server.emergency_note == "on" else None
+    numbers = None if settings.server.region == "off" else load_numbers()[settings.server.region]
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle, evidence.tools)}
     served = {method.name: for_model(method, lifecycle.card) for method in built}
     choices = methods | served

@@ -175,7 +175,6 @@ def _request(model: ModelSettings) -> ModelRequest:
 def _remote(model: ModelSettings, url: str) -> RemoteOptions:
     return RemoteOptions(
         url=url,
-        model=model.remote_name,
         api_key=None if model.api_key is None else model.api_key.get_secret_value(),
         ca_file=model.ca_file,
     )

@@ -77,6 +77,10 @@ def search_device(settings: RetrievalSettings) -> str:
     return "cpu" if backend_name(settings) == "faiss" else settings.device.replace("auto", "cuda")
 
 
+# Of the card, for one search of vectors.
+SCRATCH_BYTES: Final = GIB
+
+
 def vector_card(settings: RetrievalSettings) -> Card | None:
     """Return the GPU on which vectors are searched, not opened yet; None where the processor searches them."""
     backend, device = backend_name(settings), search_device(settings)
@@ -87,10 +91,11 @@ def vector_card(settings: RetrievalSettings) -> Card | None:
     from retrieval.index.open import backend_of
     from retrieval.index.segments.manifest import OpenOptions
 
-    scratch = int(settings.scratch_gib * GIB)
-    options = OpenOptions(device=device, scratch_bytes=scratch)
+    options = OpenOptions(device=device, scratch_bytes=SCRATCH_BYTES)
     measured = device if device.startswith("cuda") else "cuda:0"
-    return Card(lambda: backend_of(backend, options), FaissCpuBackend(), lambda: _free_memory(measured), keep=scratch)
+    return Card(
+        lambda: backend_of(backend, options), FaissCpuBackend(), lambda: _free_memory(measured), keep=SCRATCH_BYTES
+    )
 
 
 def _free_memory(device: str) -> int:

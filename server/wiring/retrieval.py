@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.corpus.store.base import log_name
 from retrieval.errors import CorpusError
 from retrieval.index.base import RowFilter
-from retrieval.index.spec import GIB, MemoryBudget, MemoryClaim, estimate
+from retrieval.index.spec import estimate
 from retrieval.lexical.keyword_frequency.index import KeywordIndex
 from retrieval.lexical.keyword_frequency.pes2 import keyword_search
 from retrieval.lexical.question_keywords import searched_keywords
@@ -43,7 +43,7 @@ from server.jobs.uploads import Uploads
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.wiring.models import engine_options
-from server.wiring.namespaces import build_namespaces, is_on_card, uses_card, vector_card
+from server.wiring.namespaces import SCRATCH_BYTES, build_namespaces, is_on_card, vector_card
 
 log = logging.getLogger(__name__)
 _CARD = "cuda"
@@ -76,8 +76,8 @@ def build_retrieval(
     namespaces.sample = SampleNotes(namespaces.root / _BUILT_IN, namespaces.backends, settings.encoder)
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
     searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
-    uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=settings.max_jobs)
-    limits = JobLimits(waiting=settings.max_jobs, waiting_per_key=-(-settings.max_jobs // 2))
+    limits = JobLimits()
+    uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=limits.waiting)
     readers = ThreadPoolExecutor(_SEARCHES, thread_name_prefix="search")
     look_ups = None if database is None else ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="look-up")
     return Retrieval(
@@ -88,24 +88,6 @@ def build_retrieval(
 def records_of(retrieval: Retrieval) -> Records:
     """Return the records of files and vector stores, which lie where the namespaces do."""
     return Records(retrieval.database or SqliteDatabase(retrieval.namespaces.root / _RECORDS))
-
-
-def check_memory(settings: Settings, retrieval: Retrieval) -> list[str]:
-    """Return the memory estimate line by line.
-
-    There are no lines if no GPU is used or ``retrieval.card_gib`` does not give its size.
-
-    Raises:
-        IndexFault: the sum does not fit; the message has the numbers.
-    """
-    chosen = settings.retrieval
-    if chosen.card_gib is None or not uses_card(chosen):
-        return []
-    ledger = MemoryBudget({_CARD: chosen.card_gib})
-    for claim in _claims(settings, retrieval.namespaces):
-        ledger.claim(claim)
-    remaining = ledger.left(_CARD) / GIB
-    return [*ledger.table(_CARD), f"left for the engine's weights and cache: {remaining:.2f} GiB"]
 
 
 def preload(retrieval: Retrieval) -> None:
@@ -144,7 +126,7 @@ def engine_reserve(settings: Settings, namespaces: Namespaces | None = None) -> 
     if _shares_device(settings, settings.retrieval.device):
         reserve += _encoder_bytes(settings.retrieval)
         if namespaces is not None:
-            reserve += int(settings.retrieval.scratch_gib * GIB) + growth_bytes(settings.retrieval, namespaces)
+            reserve += SCRATCH_BYTES + growth_bytes(settings.retrieval, namespaces)
     return reserve
 
 
@@ -153,17 +135,15 @@ def card_reserve(settings: Settings) -> int:
     chosen = settings.retrieval
     shares = settings.verifier.device.replace("auto", _CARD) == chosen.device.replace("auto", _CARD)
     others = _encoder_bytes(chosen) + (_verifier_bytes(settings) if shares else 0)
-    return int(chosen.scratch_gib * GIB) + others
+    return SCRATCH_BYTES + others
 
 
 def growth_bytes(settings: RetrievalSettings, namespaces: Namespaces) -> int:
     """Return the bytes of the card that stay free for vectors that come after the start.
 
-    Where it is not set: a share of what is there, and the largest segment that a commit may write beside those that it
-    is merged from, which are searched until it is open.
+    A share of what is there, and the largest segment that a commit may write beside those that it is merged from, which
+    are searched until it is open.
     """
-    if settings.growth_gib is not None:
-        return int(settings.growth_gib * GIB)
     sizes = [size for name in _names_of_files(settings, namespaces) for size in _vector_sizes(namespaces, name)]
     there = sum(estimate("flat", rows, dim).memory for rows, dim in sizes)
     merged = max((estimate("flat", min(rows, _MERGED_ROWS), dim).memory for rows, dim in sizes), default=0)
@@ -173,7 +153,7 @@ def growth_bytes(settings: RetrievalSettings, namespaces: Namespaces) -> int:
 def _verifier_bytes(settings: Settings) -> int:
     """Return what the verifier needs, which is loaded after the engine; the one that ships is as large as MiniLM."""
     chosen = settings.verifier
-    options = EncoderOptions(device=_CARD, revision=chosen.revision)
+    options = EncoderOptions(device=_CARD)
     with suppress(ArrowheadError):
         estimate_of = cross_encoder_memory if chosen.model else encoder_memory
         return estimate_of(chosen.model or DEFAULT_ENCODER, options).total
@@ -181,7 +161,7 @@ def _verifier_bytes(settings: Settings) -> int:
 
 
 def _encoder_bytes(chosen: RetrievalSettings) -> int:
-    options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
+    options = EncoderOptions(device=_CARD)
     total = 0
     for name in chosen.local_encoders:
         with suppress(ArrowheadError):
@@ -210,26 +190,6 @@ class _CrossEncoder:
 
     def score(self, query: str, passages: Sequence[PassageText]) -> Floats:
         return self.pool.cross_encoder().score(query, passages)
-
-
-def _claims(settings: Settings, namespaces: Namespaces) -> Iterator[MemoryClaim]:
-    chosen = settings.retrieval
-    if chosen.backend != "faiss":
-        for name in _names_of_files(chosen, namespaces):
-            sizes = _vector_sizes(namespaces, name)
-            if num_bytes := sum(estimate("flat", rows, dim).memory for rows, dim in sizes):
-                yield MemoryClaim(f"vectors of namespace {log_name(name)}", "index", _CARD, num_bytes)
-        yield MemoryClaim("room for new vectors", "index", _CARD, growth_bytes(chosen, namespaces))
-        yield MemoryClaim("scratch of a search", "index", _CARD, int(chosen.scratch_gib * GIB))
-    options = EncoderOptions(device=_CARD, dtype=chosen.dtype, batch_tokens=chosen.batch_tokens)
-    for name in chosen.local_encoders:
-        yield MemoryClaim(name, "encoder", _CARD, encoder_memory(name, options).total)
-    if chosen.cross_encoder:
-        yield MemoryClaim(
-            chosen.cross_encoder, "encoder", _CARD, cross_encoder_memory(chosen.cross_encoder, options).total
-        )
-    if settings.model.kv_cache_gib is not None:
-        yield MemoryClaim("key-value cache", "engine", _CARD, int(settings.model.kv_cache_gib * GIB))
 
 
 def _shares_device(settings: Settings, device: str) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -26,7 +26,7 @@ from server.auth.namespace_scopes import NamespaceAccess
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
 from server.egress.router import Egress
 from server.engine.lifecycle import EngineLifecycle
-from server.errors import MODEL_UNKNOWN, RequestError, Unauthorized
+from server.errors import MODEL_UNKNOWN, RequestError
 from server.evidence.pages import PageViews
 from server.evidence.passages import PassageService, Retrieval
 from server.evidence.verification import Verification, verify
@@ -181,7 +181,7 @@ class Services:
         loop.
 
         Raises:
-            Unauthorized: the key was revoked in the meantime.
+            UNAUTHORIZED: the key was revoked in the meantime.
             DatabaseUnavailable: the database of shared namespaces does not answer.
         """
         principal = self.key_lookup.principal_of(owner)
@@ -210,10 +210,12 @@ class Services:
 
     def spend(self, owner: str, tokens: int) -> None:
         """Charge the tokens of an answer to the rate limit of its key."""
-        with suppress(Unauthorized):  # the key was revoked during the answer
+        try:
             principal = self.key_lookup.principal_of(owner)
-            if not principal.is_operator:
-                self.rates.spend(principal, tokens)
+        except RequestError:  # the key was revoked during the answer
+            return
+        if not principal.is_operator:
+            self.rates.spend(principal, tokens)
 
     @property
     def in_flight(self) -> int:
@@ -253,7 +255,7 @@ class Services:
         Of one key, one runs at a time. ``owner`` is the digest of the key.
 
         Raises:
-            TooManyRequests: too many wait.
+            QUEUE_FULL: too many wait.
             RequestError: the server is draining or ended the request.
         """
         return await self.waited_for(self._computing.run(id_of_digest(owner), work))
@@ -264,8 +266,8 @@ class Services:
         ``owner`` is the digest of the key.
 
         Raises:
-            InvalidRequest, VerifierUnavailable: as ``server.evidence.verification.verify``.
-            ServerOverloaded, KeyOverloaded, RequestError, AnswerTimeout: as ``waited_for`` and ``compute``.
+            RequestError, VERIFIER_UNAVAILABLE: as ``server.evidence.verification.verify``.
+            ServerOverloaded, KeyOverloaded, RequestError, ANSWER_TIMEOUT: as ``waited_for`` and ``compute``.
         """
         return await self.judged(owner, lambda: verify(self.verifier, query, pieces), deadline)
 
@@ -278,7 +280,7 @@ class Services:
 
         Raises:
             RequestError: the server is draining or ended the request.
-            AnswerTimeout: the deadline, on the event loop's clock, passed first.
+            ANSWER_TIMEOUT: the deadline, on the event loop's clock, passed first.
         """
         try:
             self.admission.check()
@@ -372,9 +374,7 @@ def admission_limits(settings: Settings) -> AdmissionLimits:
         )
     return AdmissionLimits(
         running=running,
-        running_per_key=server.max_in_flight_per_key,
         waiting=server.max_waiting,
-        max_wait_s=server.max_wait_s,
     )
 
 

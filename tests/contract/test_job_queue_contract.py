@@ -16,7 +16,7 @@ from moved_clock import Clock
 from refusals import refused_for
 
 from retrieval.errors import DocumentUnreadable
-from server.errors import JOB_UNKNOWN, KEY_FULL, TooManyRequests
+from server.errors import JOB_UNKNOWN, KEY_FULL, QUEUE_FULL, RequestError
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import Job, JobLimits, JobQueue, JobSpec, JobStatus, Outcome
 from server.state.database import Database
@@ -223,9 +223,9 @@ async def test_a_full_queue_refuses(make: Callable[..., JobQueue]) -> None:
     """A refused job's cleanup is left to the caller; the queue takes jobs again when it has room."""
     queue, gate, cleaned = make(running=1, waiting=2), Gate(), list[str]()
     accepted = [await queue.submit(spec(), gate) for _ in range(3)]
-    with pytest.raises(TooManyRequests):
+    with pytest.raises(RequestError, check=QUEUE_FULL.is_of):
         await queue.check_room("me")
-    with pytest.raises(TooManyRequests):
+    with pytest.raises(RequestError, check=QUEUE_FULL.is_of):
         await queue.submit(spec(), gate, lambda: cleaned.append("x"))
     gate.open()
     for job in accepted:
@@ -421,7 +421,7 @@ async def test_concurrent_submissions_stay_within_the_bounds(make: Callable[...,
     queue, gate = make(running=1, waiting=5), Gate()
     found = await asyncio.gather(*(queue.submit(spec(), gate) for _ in range(40)), return_exceptions=True)
     jobs = [job for job in found if isinstance(job, JobStatus)]
-    assert all(isinstance(job, JobStatus | TooManyRequests) for job in found)
+    assert all(isinstance(job, JobStatus) or QUEUE_FULL.is_of(job) for job in found)
     assert len({job.id for job in jobs}) == len(jobs) == 6
     gate.open()
     for job in jobs:
@@ -436,5 +436,5 @@ async def test_a_closed_queue_cancels_its_jobs_and_takes_no_more(make: Callable[
     await queue.close()
     assert [(await queue.get(job.id, "me")).state for job in (running, waiting)] == ["cancelled", "cancelled"]
     assert gate.begun == ["ns"]
-    with pytest.raises(TooManyRequests):
+    with pytest.raises(RequestError, check=QUEUE_FULL.is_of):
         await queue.submit(spec(), nothing)

@@ -19,7 +19,7 @@ from waiting import in_threads
 
 from server.auth.authentication import ApiKeyLookup, FileKeyStore
 from server.auth.keys import KeyStore, NewKey, Scopes, Version
-from server.errors import KEY_REFUSED, RequestError, Unauthorized
+from server.errors import KEY_REFUSED, UNAUTHORIZED, RequestError
 from server.state.database import Database
 from server.state.keys import PostgresKeyStore
 from server.types import key_digest, key_id
@@ -206,7 +206,7 @@ def test_a_key_lookup_follows_the_changes_of_another_process(
     followed(server, version)
     clock.now += timedelta(days=1)
     for secret in (first, second):
-        with pytest.raises(Unauthorized):
+        with pytest.raises(RequestError, check=UNAUTHORIZED.is_of):
             ring.find(secret)
     assert ring.requires_key
     ring.close()

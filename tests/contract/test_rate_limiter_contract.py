@@ -16,7 +16,7 @@ from moved_clock import Clock
 from server.auth.authentication import OPERATOR, Principal
 from server.auth.keys import Scopes
 from server.auth.rate_limits import LocalRateLimiter, RateLimiter
-from server.errors import TooManyRequests
+from server.errors import KEY_FULL, RequestError
 from server.state.database import Database
 from server.state.keys import PostgresRateLimiter
 
@@ -50,7 +50,7 @@ async def admitted(limiter: RateLimiter, principal: Principal, tries: int) -> in
     for _ in range(tries):
         try:
             await limiter.take(principal)
-        except TooManyRequests:
+        except RequestError:
             continue
         number += 1
     return number
@@ -60,7 +60,7 @@ async def test_a_key_may_use_a_minutes_quota_at_once(limiter: RateLimiter) -> No
     """The next request is refused and told when to return."""
     principal = key(requests=30)
     assert await admitted(limiter, principal, 30) == 30
-    with pytest.raises(TooManyRequests, match="30 requests a minute") as refused:
+    with pytest.raises(RequestError, match="30 requests a minute", check=KEY_FULL.is_of) as refused:
         await limiter.take(principal)
     assert refused.value.retry_after_s == 2
 
@@ -88,7 +88,7 @@ async def test_tokens_are_charged_after_the_answer(limiter: RateLimiter, clock: 
     principal = key(tokens=600)
     await limiter.take(principal)
     limiter.spend(principal, 1200)
-    with pytest.raises(TooManyRequests, match="600 tokens a minute") as refused:
+    with pytest.raises(RequestError, match="600 tokens a minute", check=KEY_FULL.is_of) as refused:
         await limiter.take(principal)
     assert refused.value.retry_after_s == 61
     clock.now += 60

@@ -12,7 +12,7 @@ from moved_clock import Clock
 
 from retrieval.storage.database import SharedDatabase
 from retrieval.storage.records import Records, SqliteDatabase
-from server.errors import InvalidRequest, RequestError
+from server.errors import RequestError
 from server.settings.loading import SettingsInvalid
 from server.state.database import Database, PassageDatabase
 from server.state.responses import KEPT_S, StoredResponse, StoredResponses, read_seal
@@ -118,7 +118,7 @@ def test_a_history_is_the_chain_of_turns_in_order(place: Place) -> None:
     with pytest.raises(RequestError):
         stored.history("a", "resp_3")
     stored.save("a", turn(4, status="in_progress"))
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(RequestError):
         stored.history("a", "resp_4")
 
 

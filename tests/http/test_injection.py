@@ -225,22 +225,3 @@ def _hold(hijacked: Hijacked, method: str, many: int, log: pytest.LogCaptureFixt
     assert paths <= {"/entrez/eutils/esummary.fcgi"}
     assert len(hijacked.ncbi.seen) == (many if method == "genegpt" else 0)
     assert "unexpected" not in log.text
-
-
-def test_images_are_shown_where_the_operator_wants_them(
-    host_with: Callable[..., AbstractContextManager[Any]], tmp_path: Path
-) -> None:
-    """``server.answer_images``; and the plain model's text is never changed."""
-    image = "![x](https://lab.example/x.png)"
-    (tmp_path / "script.json").write_text(json.dumps([{"regex": "(?s).", "text": f" Answer: {image}"}]))
-    shown = {}
-    for value in ("on", "off"):
-        settings = {"ARROWHEAD_MODEL__SCRIPT": str(tmp_path / "script.json"), "ARROWHEAD_SERVER__ANSWER_IMAGES": value}
-        with host_with(settings) as running:
-            for model in ("scripted", "scripted:genegpt"):
-                body = {"model": model, "messages": [{"role": "user", "content": "a picture?"}]}
-                _, reply = Site(running.url).call("POST", "/v1/chat/completions", body)
-                shown[value, model] = reply["choices"][0]["message"]["content"].removeprefix("Answer: ")
-    assert shown["off", "scripted:genegpt"].startswith("! [x](https://lab.example/x.png)")
-    assert shown["on", "scripted:genegpt"].startswith(image)
-    assert shown["on", "scripted"] == shown["off", "scripted"] == image

@@ -34,7 +34,7 @@ _REFUSED: Final = {
     401: "it requires another key: retrieval.encoder_api_key",
     403: "it requires another key: retrieval.encoder_api_key",
     404: f"it has no {_ROUTE}: start it with vllm serve FOLDER --runner pooling",
-    413: "the request is too long for it: lower retrieval.batch_tokens",
+    413: "the request is too long for it: it must take 8,192 tokens",
     422: "its route takes no token ids",
 }
 

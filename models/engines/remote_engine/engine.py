@@ -156,7 +156,7 @@ class RemoteEngine(ServesOpenAi):
         self._tokenizer = tokenizer = await self._load_tokenizer()
         vocabulary = await asyncio.to_thread(model_vocabulary, self._card.source)
         expected = Expected(
-            model=self._remote.model or served_name(self._card),
+            model=served_name(self._card),
             tokenizer=tokenizer,
             model_vocabulary=vocabulary,
             max_model_len=self._options.max_model_len,

@@ -98,7 +98,7 @@ async def _max_model_len(connection: Connection, expected: Expected) -> int:
         raise _refusal(
             connection,
             f"it serves {', '.join(sorted(models)) or 'no model'} and not {expected.model}: name the served model "
-            "with model.remote_name, or start it with --served-model-name",
+            "with model.served_name, or start it with --served-model-name",
         )
     length = served.get("max_model_len")
     if not isinstance(length, int):

@@ -22,7 +22,7 @@ from retrieval.corpus.readers.isolated import reading
 from retrieval.corpus.readers.office.package import ARCHIVE
 from retrieval.corpus.readers.registry import READING_VERSION, reader
 from retrieval.corpus.store.base import PassageStore, PassageWriter
-from retrieval.errors import CorpusError, DocumentUnknown, DocumentUnreadable, NamespaceInvalid
+from retrieval.errors import DOCUMENT_UNKNOWN, CorpusError, DocumentUnreadable, NamespaceInvalid
 
 _PDF: Final = "pdf"
 _RECOGNIZED: Final = "pdf-ocr"  # the kind of a PDF's source where its pictures of pages were read too
@@ -242,7 +242,7 @@ def remove(
     Files that contained them can be added again.
 
     Raises:
-        DocumentUnknown: one of them is not there; none is removed.
+        DOCUMENT_UNKNOWN: one of them is not there; none is removed.
         NamespaceInvalid: several documents came as files of one of the names; none is removed.
     """
     with namespaces.writing(name) as (namespace, writer):
@@ -263,7 +263,7 @@ def find_document(store: PassageStore, document: str) -> str:
     """Return the id of a document, which is named by it or by the name of its file.
 
     Raises:
-        DocumentUnknown: there is none.
+        DOCUMENT_UNKNOWN: there is none.
         NamespaceInvalid: several came as files of this name.
     """
     if store.known([document]):
@@ -275,7 +275,9 @@ def find_document(store: PassageStore, document: str) -> str:
             f"{len(found)} documents came as {document[:200]!r}: give an id: {ids}", param="document"
         )
     if not found:
-        raise DocumentUnknown(f"there is no document {document[:200]!r}, by id or file name", param="document")
+        raise CorpusError(
+            f"there is no document {document[:200]!r}, by id or file name", DOCUMENT_UNKNOWN, param="document"
+        )
     return found[0]
 
 

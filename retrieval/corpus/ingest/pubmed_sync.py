@@ -17,11 +17,12 @@ from retrieval.corpus.items import Item, ParsedDocument, ReadOptions, SkippedRec
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.readers.ncbi_xml import read_pmc, read_pubmed
 from retrieval.errors import (
+    NCBI_MALFORMED,
+    NCBI_TOO_LARGE,
     DocumentUnreadable,
     NamespaceDamaged,
     NamespaceInvalid,
-    NcbiMalformed,
-    NcbiTooLarge,
+    NcbiError,
 )
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import IdList
@@ -131,7 +132,7 @@ async def list_pmids(fetch: FetchCall, query: PubmedQuery) -> PmidList:
     More than 9,999 are listed by halving the time span until each part has fewer.
 
     Raises:
-        NcbiError: one of its kinds, NcbiMalformed where a search sends fewer PMIDs than it counts.
+        NcbiError: one of its kinds, NCBI_MALFORMED where a search sends fewer PMIDs than it counts.
     """
     low, high = query.span
     dated = bool(query.date_from or query.date_to)
@@ -162,7 +163,7 @@ async def _list(fetch: FetchCall, listing: _Listing, span: tuple[date, date], fo
         listing.pmids |= dict.fromkeys(found.ids)
         return
     if found.count <= MAX_LISTED:
-        raise NcbiMalformed(f"a search counts {found.count} records and lists {len(found.ids)}")
+        raise NcbiError(f"a search counts {found.count} records and lists {len(found.ids)}", NCBI_MALFORMED)
     if low == high:
         listing.pmids |= dict.fromkeys(found.ids)
         listing.unlisted.append(low.strftime("%Y/%m/%d"))
@@ -192,7 +193,7 @@ async def linked_pmcids(fetch: FetchCall, pmids: Sequence[str]) -> list[str]:
 def _ids(call: NcbiCall, reply: RawReply) -> IdList:
     parsed = parse_reply(call, reply)
     if not isinstance(parsed, IdList):
-        raise NcbiMalformed(f"{call.endpoint} sent no list of ids")
+        raise NcbiError(f"{call.endpoint} sent no list of ids", NCBI_MALFORMED)
     return parsed
 
 
@@ -210,7 +211,9 @@ async def fetch_records(
         call = NcbiCall("efetch", db, {"db": db, "retmode": "xml", "id": ",".join(batch)})
         try:
             reply = await fetch(call)
-        except NcbiTooLarge as error:
+        except NcbiError as error:
+            if not NCBI_TOO_LARGE.is_of(error):
+                raise
             if len(batch) == 1:
                 yield [SkippedRecord(f"efetch {db} {batch[0]}", 0, error.message)]
             else:

@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 from retrieval.corpus.items import NO_OPTIONS, Item, PdfLimits, ReadOptions, SkippedRecord, TextBuilder, sha256_of
 from retrieval.corpus.readers import pdf_child
 from retrieval.corpus.readers.pdf_layout import PdfLine, PdfPage, in_columns, page_texts, title_of
-from retrieval.errors import DOCUMENT_TOO_LARGE, CorpusError, DocumentUnknown, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, DOCUMENT_UNKNOWN, CorpusError, DocumentUnreadable
 from retrieval.formats.english import printed_text
 from retrieval.passages import Document
 
@@ -97,7 +97,7 @@ def draw_page(path: Path, page: int, width: int, limits: PageLimits = _PAGE_LIMI
     """Return a page as a PNG of ``width`` pixels; one that would have more than 16 million is drawn smaller.
 
     Raises:
-        DocumentUnknown: there is no such page.
+        DOCUMENT_UNKNOWN: there is no such page.
         DocumentUnreadable: the PDF is damaged or locked; a limit was reached.
     """
     return _run_page_task(path, ("draw", str(page), str(width), str(_MAX_PIXELS)), limits)
@@ -107,7 +107,7 @@ def page_words(path: Path, page: int, limits: PageLimits = _PAGE_LIMITS) -> Page
     """Return the words of a page's text layer, none where it has no text layer.
 
     Raises:
-        DocumentUnknown, DocumentUnreadable: as ``draw_page``.
+        DOCUMENT_UNKNOWN, DocumentUnreadable: as ``draw_page``.
     """
     found = json.loads(_run_page_task(path, ("words", str(page), str(_MAX_CHARS)), limits))
     words = _in_reading_order([PageWord(**word) for word in found["words"]])
@@ -199,7 +199,7 @@ def _page_failure(path: Path, reply: Mapping[str, Any], limits: PageLimits, seco
     detail = str(reply.get("detail", ""))
     match reply["error"]:
         case "page":
-            return DocumentUnknown(f"there is no such page: {detail}", param="page")
+            return CorpusError(f"there is no such page: {detail}", DOCUMENT_UNKNOWN, param="page")
         case "memory":
             return DocumentUnreadable(
                 f"{path}: the page needs more than {limits.memory_bytes} bytes of memory", DOCUMENT_TOO_LARGE

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from retrieval.errors import BlastFailed
+from retrieval.errors import BLAST_FAILED, NcbiError
 
 _MIB: Final = 1024 * 1024
 _CHUNK: Final = 65_536
@@ -124,7 +124,7 @@ async def run_program(work: ProgramRun, limits: RunLimits) -> bytes:
     """Run the program and return its standard output; kill it when cancelled.
 
     Raises:
-        BlastFailed: the program is missing, fails or exceeds a limit.
+        BLAST_FAILED: the program is missing, fails or exceeds a limit.
     """
     process = await _started(work)
     ended = False
@@ -137,15 +137,15 @@ async def run_program(work: ProgramRun, limits: RunLimits) -> bytes:
             await process.wait()
         ended = True
     except TimeoutError as error:
-        raise BlastFailed(f"{work.program} ran longer than {limits.wall_s:g} s") from error
+        raise NcbiError(f"{work.program} ran longer than {limits.wall_s:g} s", BLAST_FAILED) from error
     finally:
         if not ended:  # a child may hold the pipes open although the program itself has ended
             kill_group(process.pid)
         await process.wait()
     if len(output) > limits.max_output:
-        raise BlastFailed(f"{work.program} wrote more than the {limits.max_output} bytes that are allowed")
+        raise NcbiError(f"{work.program} wrote more than the {limits.max_output} bytes that are allowed", BLAST_FAILED)
     if process.returncode:
-        raise BlastFailed(_failure(work, process.returncode, errors, limits))
+        raise NcbiError(_failure(work, process.returncode, errors, limits), BLAST_FAILED)
     return output
 
 
@@ -161,7 +161,7 @@ async def _started(work: ProgramRun) -> asyncio.subprocess.Process:
             start_new_session=True,
         )
     except OSError as error:
-        raise BlastFailed(f"{work.program} cannot be started: {error.strerror}") from error
+        raise NcbiError(f"{work.program} cannot be started: {error.strerror}", BLAST_FAILED) from error
 
 
 async def _feed(process: asyncio.subprocess.Process, text: bytes) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from retrieval.errors import BlastFailed, GatewayDataError
+from retrieval.errors import BLAST_DATABASE_REPLACED, BLAST_FAILED, GatewayDataError, NcbiError
 from retrieval.formats.records import SequenceSegment
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, Discovery, discover_databases, read_database
 from retrieval.gateway.blast.parameters import shown
@@ -34,12 +34,7 @@ from retrieval.gateway.blast.process import (
 )
 from retrieval.gateway.blast.request import BlastQuery, TaxidOf, known_taxid, read_put
 from retrieval.gateway.blast.results import pages as render
-from retrieval.gateway.blast.results.formats import (
-    ArchiveResult,
-    DatabaseReplaced,
-    parse_page_request,
-    search_database,
-)
+from retrieval.gateway.blast.results.formats import ArchiveResult, parse_page_request, search_database
 from retrieval.gateway.http_reply import HTML, Reply
 from retrieval.storage.files import create_draft, make_folder, replace_folder
 
@@ -114,23 +109,25 @@ class BlastEngine:
         """Run a search, once more if its database is replaced meanwhile.
 
         Raises:
-            BlastFailed: BLAST is missing, fails or exceeds a limit.
+            BLAST_FAILED: BLAST is missing, fails or exceeds a limit.
         """
         if reason := missing_programs((query.program.name, "blast_formatter")):
-            raise BlastFailed(reason)
+            raise NcbiError(reason, BLAST_FAILED)
         threads, limits = self._options.threads, self._options.limits
         if query.database is self._sample.database:
             return await self._sample.search(query, threads, limits)
         try:
             return await search_database(query, threads, limits)
-        except DatabaseReplaced:
+        except NcbiError as error:
+            if not BLAST_DATABASE_REPLACED.is_of(error):
+                raise
             return await search_database(await self._renewed(query), threads, limits)
 
     async def _renewed(self, query: BlastQuery) -> BlastQuery:
         found: Discovery = await asyncio.to_thread(discover_databases, self._roots)
         database: BlastDatabase | None = found.databases.get(query.database.name.lower())
         if database is None or database.molecule != query.database.molecule:
-            raise BlastFailed(f"database {query.database.name} was taken away during the search")
+            raise NcbiError(f"database {query.database.name} was taken away during the search", BLAST_FAILED)
         return replace(query, database=database)
 
 
@@ -237,7 +234,7 @@ class BlastService:
                 started = self._clock()
                 job.result = await self._engine.search(query)
                 self._last_s = max(1.0, self._clock() - started)
-        except BlastFailed as error:
+        except NcbiError as error:
             job.failure = error.message
             # Only the client gets the reason: it derives from the program's messages about the query.
             log.warning("a %s search in %s failed", query.program.name, query.database.name)
@@ -271,10 +268,9 @@ class BlastService:
                 return await result.page(order)
         except ValueError as error:
             return Reply(200, HTML, render.status_page("ERROR", str(error)))
-        except DatabaseReplaced as error:
-            return Reply(200, HTML, render.status_page("UNKNOWN", f"Error: {error.message}"))
-        except BlastFailed as error:
-            return Reply(200, HTML, render.status_page("FAILED", f"Error: {error.message}"))
+        except NcbiError as error:
+            status = "UNKNOWN" if BLAST_DATABASE_REPLACED.is_of(error) else "FAILED"
+            return Reply(200, HTML, render.status_page(status, f"Error: {error.message}"))
         finally:
             self._pages -= 1
 
@@ -334,7 +330,7 @@ class SampleDatabase:
         """Run a search.
 
         Raises:
-            BlastFailed: the database cannot be built, or the search fails or exceeds a limit.
+            BLAST_FAILED: the database cannot be built, or the search fails or exceeds a limit.
         """
         async with self._build_lock:
             database = await asyncio.to_thread(self._made)
@@ -354,9 +350,9 @@ class SampleDatabase:
                 shutil.rmtree(draft, ignore_errors=True)
             return read_database(folder, _SAMPLE_NAME, "nucl")
         except GatewayDataError as error:
-            raise BlastFailed(error.message) from error
+            raise NcbiError(error.message, BLAST_FAILED) from error
         except OSError as error:
-            raise BlastFailed(f"the sample's BLAST database cannot be written: {error.strerror}") from error
+            raise NcbiError(f"the sample's BLAST database cannot be written: {error.strerror}", BLAST_FAILED) from error
 
     def _build(self, draft: Path) -> None:
         organisms = "".join(f"{key} {segment.tax_id}\n" for key, segment in self._segments.items())
@@ -374,6 +370,6 @@ class SampleDatabase:
                 timeout=_BUILD_TIMEOUT_S,
             )
         except subprocess.TimeoutExpired as error:
-            raise BlastFailed(f"makeblastdb ran longer than {_BUILD_TIMEOUT_S:g} s") from error
+            raise NcbiError(f"makeblastdb ran longer than {_BUILD_TIMEOUT_S:g} s", BLAST_FAILED) from error
         except subprocess.CalledProcessError as error:
-            raise BlastFailed(f"makeblastdb failed: {error_message(error.stderr)}") from error
+            raise NcbiError(f"makeblastdb failed: {error_message(error.stderr)}", BLAST_FAILED) from error

@@ -19,15 +19,16 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
+from models.errors import kind_of
 from retrieval.errors import (
     GRAPH_INVALID,
     GRAPH_NODE_UNKNOWN,
     GRAPH_SOURCE_UNAVAILABLE,
+    NCBI_MALFORMED,
+    NCBI_TIMEOUT,
+    NCBI_TOO_LARGE,
     GraphError,
     NcbiError,
-    NcbiMalformed,
-    NcbiTimeout,
-    NcbiTooLarge,
 )
 from retrieval.formats.untrusted_input import whole_characters
 from retrieval.graph.context.relations import statement
@@ -250,10 +251,10 @@ class SpokeSource:
                 if reply.status not in _UNAVAILABLE:
                     return reply
                 fault = GraphError(f"SPOKE answers with status {reply.status} ({purpose})", GRAPH_SOURCE_UNAVAILABLE)
-            except (NcbiTooLarge, NcbiMalformed) as error:
-                raise GraphError(f"SPOKE's {purpose}: {_reworded(error)}", GRAPH_INVALID) from error
             except NcbiError as error:
-                slow = "in time" if isinstance(error, NcbiTimeout) else "at all"
+                if error.fault in (NCBI_TOO_LARGE, NCBI_MALFORMED):
+                    raise GraphError(f"SPOKE's {purpose}: {_reworded(error)}", GRAPH_INVALID) from error
+                slow = "in time" if NCBI_TIMEOUT.is_of(error) else "at all"
                 fault = GraphError(
                     f"SPOKE does not answer {slow} ({purpose}, attempt {attempt})", GRAPH_SOURCE_UNAVAILABLE
                 )
@@ -268,7 +269,7 @@ class SpokeSource:
             reply = await self._sender.send(OutgoingRequest("GET", departure.url), self._options.limits)
         except BaseException as fault:
             cancelled = isinstance(fault, asyncio.CancelledError)
-            status = "cancelled" if cancelled else type(fault).__name__.removeprefix("Ncbi")
+            status = "cancelled" if cancelled else kind_of(fault).removeprefix("Ncbi")
             await self._after(departure, CallOutcome(status, None, time.monotonic() - started))
             raise
         await self._after(departure, CallOutcome(str(reply.status), len(reply.body), time.monotonic() - started))
@@ -350,4 +351,4 @@ def _today() -> str:
 
 
 def _reworded(error: NcbiError) -> str:
-    return "the reply is larger than allowed" if isinstance(error, NcbiTooLarge) else "the reply came compressed"
+    return "the reply is larger than allowed" if NCBI_TOO_LARGE.is_of(error) else "the reply came compressed"

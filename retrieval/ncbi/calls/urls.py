@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from retrieval.errors import CallRejected
+from retrieval.errors import CALL_REJECTED, NcbiError
 from retrieval.ncbi.calls import table
 from retrieval.ncbi.calls.entrez_spelling import entrez_spelling
 from retrieval.ncbi.calls.table import Param
@@ -50,14 +50,14 @@ def parse_call_url(text: str) -> NcbiCall:
     dropped: the client sends the operator's own.
 
     Raises:
-        CallRejected: ``param`` names the part, the message says what to write instead.
+        CALL_REJECTED: ``param`` names the part, the message says what to write instead.
     """
     text = " ".join(text.split())
     if len(text) > table.MAX_URL_CHARS:
-        raise CallRejected(f"the call is longer than {table.MAX_URL_CHARS} characters", param="url")
+        raise NcbiError(f"the call is longer than {table.MAX_URL_CHARS} characters", CALL_REJECTED, param="url")
     parts = _PARTS.fullmatch(text)
     if parts is None:
-        raise CallRejected("a call is an https URL of NCBI", param="url")
+        raise NcbiError("a call is an https URL of NCBI", CALL_REJECTED, param="url")
     written = _split_query(parts["query"] or "")
     endpoint = _endpoint(parts["host"].lower(), parts["path"], written)
     params = _checked_params(endpoint, written)
@@ -92,7 +92,7 @@ def call_regex(
     is one of them, letter for letter. Endpoints that are not in ``endpoints`` are omitted.
 
     Raises:
-        CallRejected: BLAST does not accept one of the sequences.
+        CALL_REJECTED: BLAST does not accept one of the sequences.
     """
     for sequence in sequences:
         _check_value(_param("blast_put", "QUERY"), sequence)
@@ -115,12 +115,12 @@ def _endpoint(host: str, path: str, written: list[tuple[str, str]]) -> Endpoint:
         for endpoint in ALL_ENDPOINTS:
             if endpoint == name and path == f"{table.EUTILS_PATH}{name}.fcgi" and not name.startswith("blast_"):
                 return endpoint
-        raise CallRejected("use esearch, esummary, efetch, elink or einfo (.fcgi)", param="endpoint")
+        raise NcbiError("use esearch, esummary, efetch, elink or einfo (.fcgi)", CALL_REJECTED, param="endpoint")
     if host == table.BLAST_HOST:
         if path not in table.BLAST_PATHS:
-            raise CallRejected(f"BLAST is at {table.BLAST_PATHS[0]}", param="endpoint")
+            raise NcbiError(f"BLAST is at {table.BLAST_PATHS[0]}", CALL_REJECTED, param="endpoint")
         return _blast_endpoint(written)
-    raise CallRejected(f"only {table.EUTILS_HOST} and {table.BLAST_HOST} can be called", param="host")
+    raise NcbiError(f"only {table.EUTILS_HOST} and {table.BLAST_HOST} can be called", CALL_REJECTED, param="host")
 
 
 def _blast_endpoint(written: list[tuple[str, str]]) -> Endpoint:
@@ -129,14 +129,14 @@ def _blast_endpoint(written: list[tuple[str, str]]) -> Endpoint:
         return "blast_put"
     if commands == {"get"}:
         return "blast_get"
-    raise CallRejected("BLAST takes CMD=Put or CMD=Get", param="CMD")
+    raise NcbiError("BLAST takes CMD=Put or CMD=Get", CALL_REJECTED, param="CMD")
 
 
 def _split_query(query: str) -> list[tuple[str, str]]:
     """Return decoded (name, value) pairs.
 
     Raises:
-        CallRejected: a part has no name, as after a raw ``&`` inside a value.
+        CALL_REJECTED: a part has no name, as after a raw ``&`` inside a value.
     """
     pairs = []
     for part in query.split("&"):
@@ -144,7 +144,9 @@ def _split_query(query: str) -> list[tuple[str, str]]:
             continue
         name, equals, value = part.partition("=")
         if not equals or not name.strip():
-            raise CallRejected(f"'{part.strip()[:40]}' is no name=value; write & inside a value as %26", param="url")
+            raise NcbiError(
+                f"'{part.strip()[:40]}' is no name=value; write & inside a value as %26", CALL_REJECTED, param="url"
+            )
         pairs.append((_decode(name).strip(), _decode(value)))
     return pairs
 
@@ -153,7 +155,7 @@ def _decode(text: str) -> str:
     try:
         return unquote_to_bytes(text.replace("+", " ")).decode("utf-8")
     except UnicodeError as error:
-        raise CallRejected("percent-encoded bytes must be UTF-8", param="url") from error
+        raise NcbiError("percent-encoded bytes must be UTF-8", CALL_REJECTED, param="url") from error
 
 
 def _checked_params(endpoint: Endpoint, written: list[tuple[str, str]]) -> dict[str, str]:
@@ -166,11 +168,11 @@ def _checked_params(endpoint: Endpoint, written: list[tuple[str, str]]) -> dict[
         if canonical == "id":
             value = _normalise_ids(value, params.get("id", ""))
         elif params.get(canonical, value) != value:
-            raise CallRejected(f"{canonical} is given twice", param=canonical)
+            raise NcbiError(f"{canonical} is given twice", CALL_REJECTED, param=canonical)
         params[canonical] = value
     for param in table.CALLS[endpoint]:
         if param.required and param.name not in params:
-            raise CallRejected(f"{param.name} is missing: {param.what}", param=param.name)
+            raise NcbiError(f"{param.name} is missing: {param.what}", CALL_REJECTED, param=param.name)
     if params.get("dbfrom", params.get("db")) == "snp" and "id" in params:
         params["id"] = _without_rs(params["id"])
     return _checked_form(params) if endpoint == "efetch" else params
@@ -183,7 +185,7 @@ def _checked_form(params: dict[str, str]) -> dict[str, str]:
     asked for.
 
     Raises:
-        CallRejected: no reader knows this form; the message has the forms of the database.
+        CALL_REJECTED: no reader knows this form; the message has the forms of the database.
     """
     if params.get("rettype") in table.WHOLE_RETTYPES:
         whole = {"retmode": "xml"} if params["rettype"] == "xml" else {}
@@ -195,11 +197,13 @@ def _checked_form(params: dict[str, str]) -> dict[str, str]:
     rettype = params.get("rettype", "")
     if rettype not in forms:
         names = " or ".join(f"rettype={name}" for name in forms if name)
-        raise CallRejected(f"efetch of {db}: rettype={rettype} is not read; write {names}, or none", param="rettype")
+        raise NcbiError(
+            f"efetch of {db}: rettype={rettype} is not read; write {names}, or none", CALL_REJECTED, param="rettype"
+        )
     if retmode not in forms[rettype]:
         names = " or ".join(f"retmode={name}" for name in forms[rettype] if name)
         of = f" with rettype={rettype}" if rettype else ""
-        raise CallRejected(f"efetch of {db}{of}: write {names}, or no retmode", param="retmode")
+        raise NcbiError(f"efetch of {db}{of}: write {names}, or no retmode", CALL_REJECTED, param="retmode")
     return params
 
 
@@ -208,36 +212,36 @@ def _param(endpoint: Endpoint, name: str) -> Param:
         if param.name == name:
             return param
     known = ", ".join(param.name for param in table.CALLS[endpoint])
-    raise CallRejected(f"{endpoint} has no parameter '{name[:40]}'; it takes {known}", param=name[:40])
+    raise NcbiError(f"{endpoint} has no parameter '{name[:40]}'; it takes {known}", CALL_REJECTED, param=name[:40])
 
 
 def _check_value(param: Param, value: str) -> str:
     """Return the value as it will be sent.
 
     Raises:
-        CallRejected: the value is not permitted.
+        CALL_REJECTED: the value is not permitted.
     """
     value = "".join(value.split()) if param.no_spaces else re.sub(r"[ \t]+", " ", value).strip()
     if param.choices:
         for choice in param.choices:
             if value.lower() == choice.lower():
                 return table.DB_ALIASES.get(choice, choice)
-        raise CallRejected(f"{param.name} must be {param.what}", param=param.name)
+        raise NcbiError(f"{param.name} must be {param.what}", CALL_REJECTED, param=param.name)
     if param.name in ("term", "ENTREZ_QUERY"):
         value = entrez_spelling(value)
     if param.name == "term" and value.count("[") == value.count("]") + 1:
         value += "]"  # `term=X[sym]->` lacks one bracket; what is meant is clear
     if param.name in ("term", "ENTREZ_QUERY") and _BASES.search(value):
-        raise CallRejected(f"{param.name} holds a sequence; search it with BLAST CMD=Put", param=param.name)
+        raise NcbiError(f"{param.name} holds a sequence; search it with BLAST CMD=Put", CALL_REJECTED, param=param.name)
     if re.fullmatch(param.accepts, value) is None:
-        raise CallRejected(f"{param.name} must be {param.what}", param=param.name)
+        raise NcbiError(f"{param.name} must be {param.what}", CALL_REJECTED, param=param.name)
     return value
 
 
 def _normalise_ids(value: str, before: str) -> str:
     ids = ([*before.split(",")] if before else []) + value.split(",")
     if len(ids) > table.MAX_IDS:
-        raise CallRejected(f"id must be at most {table.MAX_IDS} ids", param="id")
+        raise NcbiError(f"id must be at most {table.MAX_IDS} ids", CALL_REJECTED, param="id")
     return ",".join(ids)
 
 

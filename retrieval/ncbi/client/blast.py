@@ -9,11 +9,10 @@ from __future__ import annotations
 import html
 import re
 from collections import OrderedDict
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from retrieval.errors import BlastFailed, NcbiMalformed, NcbiTimeout
+from retrieval.errors import BLAST_FAILED, NCBI_MALFORMED, NCBI_TIMEOUT, NcbiError
 from retrieval.ncbi.client.transport import Clock
 from retrieval.types import FetchCall, NcbiCall, RawReply
 
@@ -75,21 +74,25 @@ class BlastRunner:
         """Return the result of a Put or of a Get; ``key`` identifies the search: equal keys share a RID.
 
         Raises:
-            BlastFailed: not accepted, failed, or its RID is unknown.
-            NcbiTimeout: not ready within the total time; the search continues at NCBI and can be requested again.
+            BLAST_FAILED: not accepted, failed, or its RID is unknown.
+            NCBI_TIMEOUT: not ready within the total time; the search continues at NCBI and can be requested again.
         """
         deadline = self._clock.now() + self._timing.total_timeout_s
         if call.endpoint == "blast_get":
             return await self._result(self._known(call.params["RID"]), call, deadline)
         if previous_search := self._find_search(key):
-            with suppress(BlastFailed):  # its result has expired: submit again
+            try:
                 return await self._result(previous_search, call, deadline)
+            except NcbiError as error:
+                if not BLAST_FAILED.is_of(error):  # its result has expired: submit again
+                    raise
         search = await self._submit(call)
         _remember(self._by_query, key, search)
         try:
             return await self._result(search, call, deadline)
-        except BlastFailed:
-            self._by_query.pop(key, None)
+        except NcbiError as error:
+            if BLAST_FAILED.is_of(error):
+                self._by_query.pop(key, None)
             raise
 
     def _find_search(self, key: str) -> _Search | None:
@@ -111,7 +114,7 @@ class BlastRunner:
         if rid is None:
             problem = _PROBLEM.search(page.body)
             reason = html.unescape((problem[1] or problem[2]).strip()) if problem else "no request id came back"
-            raise BlastFailed(f"BLAST did not accept the search: {reason}", attempts=page.attempts)
+            raise NcbiError(f"BLAST did not accept the search: {reason}", BLAST_FAILED, attempts=page.attempts)
         rtoe = _RTOE.search(page.body)
         now = self._clock.now()
         wait = min(float(rtoe[1]) if rtoe else 0.0, self._timing.max_first_wait_s)
@@ -135,14 +138,14 @@ class BlastRunner:
         """Sleep until the RID may be polled again; several callers of one RID take turns.
 
         Raises:
-            NcbiTimeout: the next poll is after the deadline.
+            NCBI_TIMEOUT: the next poll is after the deadline.
         """
         while (wait := search.next_poll_at - self._clock.now()) > 0:
             if search.next_poll_at > deadline:
                 break
             await self._clock.sleep(wait)
         if max(search.next_poll_at, self._clock.now()) > deadline:
-            raise NcbiTimeout(f"BLAST was not ready after {self._timing.total_timeout_s:g} s")
+            raise NcbiError(f"BLAST was not ready after {self._timing.total_timeout_s:g} s", NCBI_TIMEOUT)
         # Even a local gateway is not polled without a pause.
         search.next_poll_at = self._clock.now() + max(self._timing.poll_interval_s, 0.02)
 
@@ -162,15 +165,15 @@ class BlastRunner:
                 return reply
             if not _is_ready(reply.body, default="READY"):
                 return None
-        raise NcbiMalformed("BLAST sent a web page in place of the result")
+        raise NcbiError("BLAST sent a web page in place of the result", NCBI_MALFORMED)
 
 
 def _is_ready(page: str, *, default: str = "") -> bool:
     """Return whether the status page says that the result is ready.
 
     Raises:
-        BlastFailed: the search will never be ready.
-        NcbiMalformed: the page has no status.
+        BLAST_FAILED: the search will never be ready.
+        NCBI_MALFORMED: the page has no status.
     """
     status = _STATUS.search(page[:_HEAD_CHARS])
     word = status[1] if status else default
@@ -179,10 +182,10 @@ def _is_ready(page: str, *, default: str = "") -> bool:
     if word == "WAITING":
         return False
     if word == "UNKNOWN":
-        raise BlastFailed("BLAST does not know this request id, or its result has expired")
+        raise NcbiError("BLAST does not know this request id, or its result has expired", BLAST_FAILED)
     if word in ("FAILED", "ERROR"):
-        raise BlastFailed("the BLAST search failed")
-    raise NcbiMalformed("BLAST sent no status")
+        raise NcbiError("the BLAST search failed", BLAST_FAILED)
+    raise NcbiError("BLAST sent no status", NCBI_MALFORMED)
 
 
 def _remember(searches: OrderedDict[str, _Search], key: str, search: _Search) -> None:

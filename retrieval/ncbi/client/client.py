@@ -18,15 +18,16 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, Protocol
 
+from models.errors import kind_of
 from retrieval.errors import (
-    NcbiBlocked,
+    EGRESS_REFUSED,
+    NCBI_BLOCKED,
+    NCBI_MALFORMED,
+    NCBI_REPLY_ERROR,
+    NCBI_THROTTLED,
+    NCBI_TIMEOUT,
+    NCBI_UNAVAILABLE,
     NcbiError,
-    NcbiMalformed,
-    NcbiRefusedByEgress,
-    NcbiReplyError,
-    NcbiThrottled,
-    NcbiTimeout,
-    NcbiUnavailable,
 )
 from retrieval.ncbi.calls.urls import NcbiSite, build_request, cache_key, is_loopback_url, public_url, sent_params
 from retrieval.ncbi.client.blast import BlastRunner, BlastTiming
@@ -84,49 +85,51 @@ def check_status(status: int, body: str) -> None:
     """Raise the error that an HTTP status stands for.
 
     Raises:
-        NcbiBlocked: the body is a page for people; permanent.
-        NcbiThrottled: 429, or an error text that reports the rate limit; retryable.
-        NcbiUnavailable: 500 and above, or an error text that reports a failed service; retryable.
-        NcbiReplyError: other errors and redirects; permanent.
+        NCBI_BLOCKED: the body is a page for people; permanent.
+        NCBI_THROTTLED: 429, or an error text that reports the rate limit; retryable.
+        NCBI_UNAVAILABLE: 500 and above, or an error text that reports a failed service; retryable.
+        NCBI_REPLY_ERROR: other errors and redirects; permanent.
     """
     check_for_people(body)
     if status == 429:
-        raise NcbiThrottled("NCBI refuses more requests for now (429)")
+        raise NcbiError("NCBI refuses more requests for now (429)", NCBI_THROTTLED)
     if status >= 500:
-        raise NcbiUnavailable(f"NCBI is in trouble (HTTP {status})")
+        raise NcbiError(f"NCBI is in trouble (HTTP {status})", NCBI_UNAVAILABLE)
     if 300 <= status < 400:
-        raise NcbiReplyError("NCBI answered with a redirect; redirects are not followed")
+        raise NcbiError("NCBI answered with a redirect; redirects are not followed", NCBI_REPLY_ERROR)
     if status >= 400:
         _check_error_text(body)
-        raise NcbiReplyError(f"NCBI refuses the request (HTTP {status}): {_message(body)}")
+        raise NcbiError(f"NCBI refuses the request (HTTP {status}): {_message(body)}", NCBI_REPLY_ERROR)
 
 
 def check_for_people(body: str) -> None:
     """Raise for a page that asks for a person, or tells one that the address is blocked.
 
     Raises:
-        NcbiBlocked: the body is such a page, not one of BLAST's own.
+        NCBI_BLOCKED: the body is such a page, not one of BLAST's own.
     """
     page = body[:_PAGE_CHARS]
     if _HTML.match(page) and "QBlastInfoBegin" not in page and _FOR_PEOPLE.search(page):
-        raise NcbiBlocked("NCBI shows a page for people (CAPTCHA, or this address is blocked) in place of data")
+        raise NcbiError(
+            "NCBI shows a page for people (CAPTCHA, or this address is blocked) in place of data", NCBI_BLOCKED
+        )
 
 
 def check_body(call: NcbiCall, body: str) -> None:
     """Raise for a body that a retry may fix, and for a rejected key; ``parsing`` detects everything else.
 
     Raises:
-        NcbiMalformed: empty, a web page, or truncated; retryable.
-        NcbiThrottled: NCBI's error text reports the rate limit.
-        NcbiUnavailable: NCBI's error text reports a failure of its service.
-        NcbiReplyError: NCBI rejects the API key.
+        NCBI_MALFORMED: empty, a web page, or truncated; retryable.
+        NCBI_THROTTLED: NCBI's error text reports the rate limit.
+        NCBI_UNAVAILABLE: NCBI's error text reports a failure of its service.
+        NCBI_REPLY_ERROR: NCBI rejects the API key.
     """
     if not body.strip():
-        raise NcbiMalformed("NCBI sent an empty reply")
+        raise NcbiError("NCBI sent an empty reply", NCBI_MALFORMED)
     if call.endpoint in ("blast_put", "blast_get"):
         return  # BLAST's pages are HTML; ``blast`` reads them
     if _HTML.match(body):
-        raise NcbiMalformed("NCBI sent a web page where data was asked for")
+        raise NcbiError("NCBI sent a web page where data was asked for", NCBI_MALFORMED)
     if len(body) <= _MAX_ERROR_CHARS:
         _check_error_text(body)
     start = body.lstrip()[:1]
@@ -134,7 +137,7 @@ def check_body(call: NcbiCall, body: str) -> None:
         _check_json(body)
     root = _XML_ROOT.search(body[:1000])
     if root and not body.rstrip().endswith((f"</{root[1]}>", "/>")):
-        raise NcbiMalformed("NCBI's reply is cut off")
+        raise NcbiError("NCBI's reply is cut off", NCBI_MALFORMED)
 
 
 def max_age_s(call: NcbiCall, reply: RawReply) -> float:
@@ -152,18 +155,18 @@ def max_age_s(call: NcbiCall, reply: RawReply) -> float:
 def _check_error_text(body: str) -> None:
     head = body[:_MAX_ERROR_CHARS]
     if _THROTTLED.search(head):
-        raise NcbiThrottled("NCBI refuses more requests for now (rate limit exceeded)")
+        raise NcbiError("NCBI refuses more requests for now (rate limit exceeded)", NCBI_THROTTLED)
     if _BAD_KEY.search(head):
-        raise NcbiReplyError("NCBI does not accept the configured API key")
+        raise NcbiError("NCBI does not accept the configured API key", NCBI_REPLY_ERROR)
     if _TRANSIENT.search(head):
-        raise NcbiUnavailable("NCBI's search service failed")
+        raise NcbiError("NCBI's search service failed", NCBI_UNAVAILABLE)
 
 
 def _check_json(body: str) -> None:
     try:
         json.loads(body, strict=False)  # NCBI puts raw newlines into strings
     except json.JSONDecodeError as error:
-        raise NcbiMalformed("NCBI's reply is cut off or no JSON") from error
+        raise NcbiError("NCBI's reply is cut off or no JSON", NCBI_MALFORMED) from error
 
 
 def _message(body: str) -> str:
@@ -309,11 +312,11 @@ class NcbiClient:
         """Check the destination by the URL's text alone: a refused call causes not even a DNS lookup.
 
         Raises:
-            NcbiRefusedByEgress: calls to NCBI are disabled.
+            EGRESS_REFUSED: calls to NCBI are disabled.
         """
         if self._config.allow_remote or self._sender.in_process or is_loopback_url(self.site.base_of(call)):
             return
-        raise NcbiRefusedByEgress("calls to NCBI are switched off on this server")
+        raise NcbiError("calls to NCBI are switched off on this server", EGRESS_REFUSED)
 
     async def _fetch_once(self, call: NcbiCall, key: str, before: BeforeSending | None) -> RawReply:
         """Return the reply to a new call, or to the equal one in flight, whose error goes to every caller.
@@ -356,7 +359,7 @@ class NcbiClient:
                 async with asyncio.timeout(total_s):
                     reply = await self._send(call)
             except TimeoutError as error:
-                raise NcbiTimeout(f"NCBI gave no answer within {total_s:g} s") from error
+                raise NcbiError(f"NCBI gave no answer within {total_s:g} s", NCBI_TIMEOUT) from error
         if self._cache is not None and (max_age := max_age_s(call, reply)):
             await self._cache.put(key, reply, max_age_s=max_age)
         return reply
@@ -385,13 +388,13 @@ class NcbiClient:
             try:
                 check_status(reply.status, text)
                 check_body(call, text)
-            except NcbiThrottled:
-                # NCBI throttles the whole process, not only this call.
-                self._limiter.delay(self._retry_after_pause(reply.retry_after))
+            except NcbiError as error:
+                if NCBI_THROTTLED.is_of(error):  # the whole process, not only this call
+                    self._limiter.delay(self._retry_after_pause(reply.retry_after))
                 raise
             return RawReply(reply.status, reply.content_type, text, size, attempts=attempt)
         except NcbiError as error:
-            failure = type(error).__name__
+            failure = kind_of(error)
             status = f"{status} {failure}"
             raise
         except asyncio.CancelledError:

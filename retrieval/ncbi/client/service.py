@@ -14,19 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from models.errors import Fault, kind_of
 from retrieval.errors import (
-    BlastFailed,
-    CallRejected,
-    EgressServiceUnavailable,
-    NcbiBlocked,
+    BLAST_FAILED,
+    CALL_REJECTED,
+    EGRESS_REFUSED,
+    EGRESS_SERVICE_UNAVAILABLE,
+    NCBI_BLOCKED,
+    NCBI_MALFORMED,
+    NCBI_REPLY_ERROR,
+    NCBI_THROTTLED,
+    NCBI_TIMEOUT,
+    NCBI_TOO_LARGE,
+    NCBI_UNAVAILABLE,
     NcbiError,
-    NcbiMalformed,
-    NcbiRefusedByEgress,
-    NcbiReplyError,
-    NcbiThrottled,
-    NcbiTimeout,
-    NcbiTooLarge,
-    NcbiUnavailable,
 )
 from retrieval.ncbi.calls.urls import NcbiSite, OutgoingRequest, public_url
 from retrieval.ncbi.client.client import BeforeSending
@@ -37,21 +38,22 @@ from retrieval.types import Caller, NcbiCall, RawReply
 CALLS_PATH: Final = "/v1/calls"
 UNIX_SCHEME: Final = "unix"
 # Errors that the service reports by name; any other name is an unavailable service.
-ERRORS: Final[Mapping[str, type[NcbiError]]] = {
-    one.__name__: one
-    for one in (
-        BlastFailed,
-        CallRejected,
-        NcbiBlocked,
-        NcbiMalformed,
-        NcbiRefusedByEgress,
-        NcbiReplyError,
-        NcbiThrottled,
-        NcbiTimeout,
-        NcbiTooLarge,
-        NcbiUnavailable,
+ERRORS: Final[Mapping[str, Fault]] = {
+    fault.kind: fault
+    for fault in (
+        BLAST_FAILED,
+        CALL_REJECTED,
+        EGRESS_REFUSED,
+        NCBI_BLOCKED,
+        NCBI_MALFORMED,
+        NCBI_REPLY_ERROR,
+        NCBI_THROTTLED,
+        NCBI_TIMEOUT,
+        NCBI_TOO_LARGE,
+        NCBI_UNAVAILABLE,
     )
 }
+_LOST: Final = (NCBI_MALFORMED, NCBI_TIMEOUT, NCBI_TOO_LARGE, NCBI_UNAVAILABLE)
 _Step = Literal["look up", "send"]
 _NOT_CACHED: Final = 204
 _CALLER: Final = Caller()
@@ -99,7 +101,7 @@ class ServiceClient:
         service's cache has the reply; its exception prevents that request.
 
         Raises:
-            EgressServiceUnavailable: the service took no call.
+            EGRESS_SERVICE_UNAVAILABLE: the service took no call.
             NcbiError: the service's own error, or none came in time; the call may have left.
         """
         try:
@@ -122,10 +124,12 @@ class ServiceClient:
     async def _look_up(self, call: NcbiCall, caller: Caller) -> RawReply | None:
         try:
             reply = await self._post("look up", call, caller)
-        except EgressServiceUnavailable:
-            raise
-        except (NcbiUnavailable, NcbiTimeout, NcbiMalformed, NcbiTooLarge) as error:
-            raise EgressServiceUnavailable("the egress service does not answer; nothing was sent to NCBI") from error
+        except NcbiError as error:
+            if error.fault not in _LOST:
+                raise
+            raise NcbiError(
+                "the egress service does not answer; nothing was sent to NCBI", EGRESS_SERVICE_UNAVAILABLE
+            ) from error
         found = None if reply.status == _NOT_CACHED else _raw_reply(reply)
         self._observer.ncbi_cache(hit=found is not None)
         return found
@@ -136,7 +140,7 @@ class ServiceClient:
             # A reply that came into the cache since the look-up is reported as sent, as the audit log has it.
             return _raw_reply(await self._post("send", call, caller), from_cache=False)
         except NcbiError as error:
-            failure = type(error).__name__
+            failure = kind_of(error)
             raise
         finally:
             self._observer.ncbi_request(call.endpoint, failure, time.monotonic() - started)
@@ -160,10 +164,14 @@ class ServiceClient:
         )
         try:
             reply = await self._sender.send(request, limits)
-        except NcbiTimeout as error:
-            raise NcbiTimeout(f"the egress service gave no answer within {timeout_s:g} s") from error
-        except NcbiUnavailable as error:
-            raise NcbiUnavailable("the connection to the egress service failed") from error
+        except NcbiError as error:
+            if NCBI_TIMEOUT.is_of(error):
+                text = f"the egress service gave no answer within {timeout_s:g} s"
+            elif NCBI_UNAVAILABLE.is_of(error):
+                text = "the connection to the egress service failed"
+            else:
+                raise
+            raise NcbiError(text, error.fault) from error
         if reply.status not in (200, _NOT_CACHED):
             raise _error_of(reply)
         return reply
@@ -197,7 +205,7 @@ def encode_reply(reply: RawReply) -> bytes:
 
 def encode_error(error: NcbiError) -> bytes:
     """Return the body of the service's reply to a call that failed."""
-    name = next((one.__name__ for one in type(error).__mro__ if one.__name__ in ERRORS), NcbiUnavailable.__name__)
+    name = error.fault.kind if error.fault.kind in ERRORS else NCBI_UNAVAILABLE.kind
     body = {"type": name, "message": error.message, "param": error.param, "attempts": error.attempts}
     return json.dumps({"error": body}, separators=(",", ":")).encode("ascii")
 
@@ -206,7 +214,7 @@ def _raw_reply(reply: HttpReply, *, from_cache: bool | None = None) -> RawReply:
     """Return the reply that the service passes on.
 
     Raises:
-        NcbiMalformed: the service's reply is not as ``encode_reply`` writes it.
+        NCBI_MALFORMED: the service's reply is not as ``encode_reply`` writes it.
     """
     body = _object(reply)
     try:
@@ -220,28 +228,28 @@ def _raw_reply(reply: HttpReply, *, from_cache: bool | None = None) -> RawReply:
             rid=str(body["rid"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise NcbiMalformed("the egress service's reply is not one") from error
+        raise NcbiError("the egress service's reply is not one", NCBI_MALFORMED) from error
 
 
 def _error_of(reply: HttpReply) -> NcbiError:
     """Return the error that a reply of the service stands for; without a known name, the service took no call."""
     try:
         body = _object(reply)["error"]
-        kind = ERRORS[body["type"]]
+        fault = ERRORS[body["type"]]
         param = body["param"] if isinstance(body["param"], str) else None
-        return kind(str(body["message"]), param=param, attempts=int(body["attempts"]))
-    except (NcbiMalformed, KeyError, TypeError, ValueError):
+        return NcbiError(str(body["message"]), fault, param=param, attempts=int(body["attempts"]))
+    except (NcbiError, KeyError, TypeError, ValueError):
         reason = _REFUSALS.get(reply.status, "refuses the request")
-        return EgressServiceUnavailable(f"the egress service {reason} (HTTP {reply.status})")
+        return NcbiError(f"the egress service {reason} (HTTP {reply.status})", EGRESS_SERVICE_UNAVAILABLE)
 
 
 def _object(reply: HttpReply) -> dict[str, Any]:
     try:
         body = json.loads(reply.body)
     except ValueError as error:
-        raise NcbiMalformed("the egress service's reply is no JSON") from error
+        raise NcbiError("the egress service's reply is no JSON", NCBI_MALFORMED) from error
     if not isinstance(body, dict):
-        raise NcbiMalformed("the egress service's reply is no JSON object")
+        raise NcbiError("the egress service's reply is no JSON object", NCBI_MALFORMED)
     return body
 
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final, Protocol
 
 import httpx
 
-from retrieval.errors import NcbiMalformed, NcbiTimeout, NcbiTooLarge, NcbiUnavailable
+from retrieval.errors import NCBI_MALFORMED, NCBI_TIMEOUT, NCBI_TOO_LARGE, NCBI_UNAVAILABLE, NcbiError
 from retrieval.ncbi.calls.urls import OutgoingRequest
 
 # 1/rate exactly is not enough: NCBI refuses requests spaced 0.333 s apart and takes those 0.37 s apart.
@@ -155,10 +155,10 @@ class HttpSender:
         ``limits`` apply to this request instead of the sender's own.
 
         Raises:
-            NcbiTimeout: the connection or the reply took too long.
-            NcbiUnavailable: NCBI cannot be reached, or the connection broke.
-            NcbiTooLarge: the body exceeds its limit.
-            NcbiMalformed: the reply is compressed.
+            NCBI_TIMEOUT: the connection or the reply took too long.
+            NCBI_UNAVAILABLE: NCBI cannot be reached, or the connection broke.
+            NCBI_TOO_LARGE: the body exceeds its limit.
+            NCBI_MALFORMED: the reply is compressed.
         """
         limits = limits or self._limits
         transport = await self._opened()
@@ -168,11 +168,11 @@ class HttpSender:
         except (TimeoutError, httpx.TimeoutException) as error:
             slow = "the connection" if isinstance(error, httpx.ConnectTimeout) else "NCBI"
             seconds = limits.connect_timeout_s if isinstance(error, httpx.ConnectTimeout) else limits.timeout_s
-            raise NcbiTimeout(f"{slow} timed out after {seconds:g} s") from error
+            raise NcbiError(f"{slow} timed out after {seconds:g} s", NCBI_TIMEOUT) from error
         except httpx.ConnectError as error:
-            raise NcbiUnavailable("NCBI cannot be reached") from error
+            raise NcbiError("NCBI cannot be reached", NCBI_UNAVAILABLE) from error
         except (httpx.TransportError, httpx.StreamError) as error:
-            raise NcbiUnavailable("the connection to NCBI broke") from error
+            raise NcbiError("the connection to NCBI broke", NCBI_UNAVAILABLE) from error
 
     async def save(self, url: str, path: Path, watch: Callable[[int, int], None]) -> None:
         """Write what an address sends into a file, whatever its size, behind what a call that broke off left there.
@@ -180,7 +180,7 @@ class HttpSender:
         ``watch`` is told the bytes that are there and all, and may raise.
 
         Raises:
-            NcbiUnavailable: NCBI cannot be reached, sends something else, or the connection broke.
+            NCBI_UNAVAILABLE: NCBI cannot be reached, sends something else, or the connection broke.
             OSError: the file cannot be written.
         """
         timeout = httpx.Timeout(self._limits.timeout_s, connect=self._limits.connect_timeout_s).as_dict()
@@ -193,7 +193,9 @@ class HttpSender:
                 response = await transport.handle_async_request(request)
                 await _append(response, file, watch)
             except (httpx.TransportError, httpx.StreamError) as error:
-                raise NcbiUnavailable("the connection to NCBI broke; the same again goes on from there") from error
+                raise NcbiError(
+                    "the connection to NCBI broke; the same again goes on from there", NCBI_UNAVAILABLE
+                ) from error
 
     async def close(self) -> None:
         transport, self._transport = self._transport, None
@@ -213,7 +215,7 @@ async def _round_trip(transport: httpx.AsyncBaseTransport, request: httpx.Reques
     try:
         if response.headers.get("content-encoding", "identity") != "identity":
             # Compression was not requested, and a small compressed body can expand to any size.
-            raise NcbiMalformed("NCBI sent a compressed reply")
+            raise NcbiError("NCBI sent a compressed reply", NCBI_MALFORMED)
         body = await _read(response, cap)
     finally:
         await response.aclose()
@@ -226,7 +228,7 @@ async def _append(response: httpx.Response, file: BinaryIO, watch: Callable[[int
         if response.status_code == 416 and file.tell():  # all of it is there
             return
         if response.status_code not in (200, 206):
-            raise NcbiUnavailable(f"NCBI sent {response.status_code} in place of the file")
+            raise NcbiError(f"NCBI sent {response.status_code} in place of the file", NCBI_UNAVAILABLE)
         if response.status_code == 200:
             file.truncate(0)
         total = os.fstat(file.fileno()).st_size + int(response.headers.get("content-length", 0))
@@ -240,12 +242,12 @@ async def _append(response: httpx.Response, file: BinaryIO, watch: Callable[[int
 async def _read(response: httpx.Response, cap: int) -> bytes:
     announced = response.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > cap:
-        raise NcbiTooLarge(f"the reply is larger than {cap} bytes")
+        raise NcbiError(f"the reply is larger than {cap} bytes", NCBI_TOO_LARGE)
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > cap:
-            raise NcbiTooLarge(f"the reply is larger than {cap} bytes")
+            raise NcbiError(f"the reply is larger than {cap} bytes", NCBI_TOO_LARGE)
     return bytes(body)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from Bio import Medline
 
-from retrieval.errors import NcbiMalformed
+from retrieval.errors import NCBI_MALFORMED, NcbiError
 from retrieval.formats.items import MalformedRecord
 from retrieval.formats.pubmed_xml import article_of
 from retrieval.ncbi.replies.records import DocRecord, FailedRecord, Record
@@ -42,7 +42,7 @@ def articles_from_xml(body: str) -> tuple[list[Record], bool]:
     """Return the articles and chapters of a PubmedArticleSet, and whether the last one is cut off.
 
     Raises:
-        NcbiMalformed: there are some, of which none can be read.
+        NCBI_MALFORMED: there are some, of which none can be read.
     """
     records: list[Record] = []
     starts = [(at, name) for name in _ELEMENTS for at in _places(body, name)]
@@ -52,7 +52,7 @@ def articles_from_xml(body: str) -> tuple[list[Record], bool]:
             break
         records.append(_from_element(body[at : end + len(name) + 1]))
     if records and all(isinstance(record, FailedRecord) for record in records):
-        raise NcbiMalformed("NCBI's articles cannot be read")
+        raise NcbiError("NCBI's articles cannot be read", NCBI_MALFORMED)
     return records, len(records) < len(starts)
 
 
@@ -93,12 +93,12 @@ def articles_from_medline(body: str) -> list[Record]:
     """Return the articles of MEDLINE's tagged text.
 
     Raises:
-        NcbiMalformed: the text is not in this form.
+        NCBI_MALFORMED: the text is not in this form.
     """
     try:
         return [_from_tags(tags) for tags in Medline.parse(io.StringIO(body)) if tags]
     except (KeyError, ValueError) as error:
-        raise NcbiMalformed("NCBI's MEDLINE text cannot be read") from error
+        raise NcbiError("NCBI's MEDLINE text cannot be read", NCBI_MALFORMED) from error
 
 
 def _from_tags(tags: Mapping[str, Any]) -> Record:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from retrieval.errors import BlastFailed, NcbiError, NcbiMalformed, NcbiReplyError
+from retrieval.errors import BLAST_FAILED, NCBI_MALFORMED, NCBI_REPLY_ERROR, NcbiError
 from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.ncbi.replies.parse_blast import parse_blast
 from retrieval.ncbi.replies.parse_text import excerpt, parse_text
@@ -43,15 +43,15 @@ def parse_reply(call: NcbiCall, raw: RawReply) -> ParsedReply:
     """Parse one reply; ids of the call that no record came back for are failed records at the end.
 
     Raises:
-        NcbiReplyError: the body is NCBI's own error text.
-        NcbiMalformed: the body is not in a format of this call (HTML page, truncated before its first record).
-        BlastFailed: the search failed or its RID is unknown.
+        NCBI_REPLY_ERROR: the body is NCBI's own error text.
+        NCBI_MALFORMED: the body is not in a format of this call (HTML page, truncated before its first record).
+        BLAST_FAILED: the search failed or its RID is unknown.
     """
     body = raw.body.lstrip("\ufeff")
     if not body.strip():
-        raise NcbiMalformed("NCBI sent an empty body")
+        raise NcbiError("NCBI sent an empty body", NCBI_MALFORMED)
     if _HTML.match(body):
-        raise NcbiMalformed("NCBI sent a web page where data was asked for")
+        raise NcbiError("NCBI sent a web page where data was asked for", NCBI_MALFORMED)
     if call.endpoint in ("blast_put", "blast_get"):
         return parse_blast(body)
     parsed = _parsed(call, body)
@@ -67,7 +67,7 @@ def _parsed(call: NcbiCall, body: str) -> ParsedReply:
         return parse_xml(call.db, body)
     if call.endpoint in ("efetch", "esummary"):
         return parse_text(call.db, body)
-    raise NcbiMalformed(f"{call.endpoint} sent plain text: {excerpt(body)}")
+    raise NcbiError(f"{call.endpoint} sent plain text: {excerpt(body)}", NCBI_MALFORMED)
 
 
 def _without_record(call: NcbiCall, parsed: RecordList) -> list[Record]:
@@ -101,7 +101,7 @@ def _names_of(record: Record) -> Iterable[str]:
 def _from_json(call: NcbiCall, body: str) -> ParsedReply:
     document, cut = _load_json(body)
     if error := document.get("error") or document.get("ERROR"):
-        raise NcbiReplyError(str(error))
+        raise NcbiError(str(error), NCBI_REPLY_ERROR)
     if "esearchresult" in document:
         return _id_list(document["esearchresult"])
     if "linksets" in document:
@@ -114,8 +114,8 @@ def _from_json(call: NcbiCall, body: str) -> ParsedReply:
         docs = [_document(call.db, uid, result[uid]) for uid in uids if uid in result]
         return RecordList(call.db, tuple(docs), cut=cut)
     if "esummaryresult" in document:
-        raise NcbiReplyError(excerpt(" ".join(map(str, document["esummaryresult"]))))
-    raise NcbiMalformed(f"{call.endpoint} sent JSON of an unknown shape")
+        raise NcbiError(excerpt(" ".join(map(str, document["esummaryresult"]))), NCBI_REPLY_ERROR)
+    raise NcbiError(f"{call.endpoint} sent JSON of an unknown shape", NCBI_MALFORMED)
 
 
 def _load_json(body: str) -> tuple[dict[str, Any], bool]:
@@ -125,12 +125,12 @@ def _load_json(body: str) -> tuple[dict[str, Any], bool]:
         document = json.loads(body, strict=False)
     except json.JSONDecodeError as error:
         if "NCBI C++ Exception" in body:
-            raise NcbiReplyError(excerpt(body)) from error
+            raise NcbiError(excerpt(body), NCBI_REPLY_ERROR) from error
         return _salvage_json(body), True
     except RecursionError as error:
-        raise NcbiMalformed("NCBI's JSON is nested too deep") from error
+        raise NcbiError("NCBI's JSON is nested too deep", NCBI_MALFORMED) from error
     if not isinstance(document, dict):
-        raise NcbiMalformed("NCBI sent JSON that is no object")
+        raise NcbiError("NCBI sent JSON that is no object", NCBI_MALFORMED)
     return document, False
 
 
@@ -146,7 +146,7 @@ def _salvage_json(body: str) -> dict[str, Any]:
         except (json.JSONDecodeError, RecursionError):
             pass  # the truncated record; those before it are whole
     if len(result) < 2:
-        raise NcbiMalformed("NCBI's JSON ends before its first record does")
+        raise NcbiError("NCBI's JSON ends before its first record does", NCBI_MALFORMED)
     return {"result": result}
 
 
@@ -160,7 +160,7 @@ def _document(db: str, uid: str, value: Any) -> Record:
 
 def _id_list(result: Mapping[str, Any]) -> IdList:
     if error := result.get("ERROR"):
-        raise NcbiReplyError(str(error))
+        raise NcbiError(str(error), NCBI_REPLY_ERROR)
     errors, warnings = result.get("errorlist") or {}, result.get("warninglist") or {}
     not_found = (*_strings(errors, "phrasesnotfound"), *_strings(warnings, "quotedphrasesnotfound"))
     ignored = (*_strings(warnings, "phrasesignored"), *_strings(errors, "fieldsnotfound"))
@@ -176,7 +176,7 @@ def _strings(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
 def _links_json(document: Mapping[str, Any]) -> ParsedReply:
     sets: Sequence[Mapping[str, Any]] = document["linksets"]
     if error := next(filter(None, (one.get("error") or one.get("ERROR") for one in sets)), None):
-        raise NcbiReplyError(str(error))
+        raise NcbiError(str(error), NCBI_REPLY_ERROR)
     if any("idchecklist" in one for one in sets):
         return RecordList("elink", tuple(record for one in sets for record in _checked(one.get("idchecklist") or {})))
     links = (link for one in sets for db in one.get("linksetdbs", ()) for link in db.get("links", ()))
@@ -203,7 +203,7 @@ def _einfo(result: Mapping[str, Any]) -> ParsedReply:
     info = result.get("dbinfo")
     info = info[0] if isinstance(info, list) and info else info
     if not isinstance(info, Mapping):
-        raise NcbiReplyError(excerpt(str(result.get("ERROR") or result)))
+        raise NcbiError(excerpt(str(result.get("ERROR") or result)), NCBI_REPLY_ERROR)
     name, title, count = (str(info.get(key, "")) for key in ("dbname", "description", "count"))
     return database_overview(name, title, count, [str(one.get("name")) for one in info.get("fieldlist", ())])
 
@@ -219,10 +219,8 @@ def is_empty_reply(call: NcbiCall, reply: RawReply) -> bool:
     """
     try:
         parsed = parse_reply(call, reply)
-    except NcbiMalformed:
-        return _is_hollow(reply.body)
     except NcbiError as error:
-        return is_not_found(error)
+        return _is_hollow(reply.body) if NCBI_MALFORMED.is_of(error) else is_not_found(error)
     except _UNREADABLE:
         return False  # the session parses the same reply and reports the error
     match parsed:
@@ -250,4 +248,4 @@ def _is_hollow(body: str) -> bool:
 
 def is_not_found(error: NcbiError) -> bool:
     """Return whether an error means that the source lacks the item: no such database, record or search."""
-    return isinstance(error, NcbiReplyError | BlastFailed)
+    return error.fault in (NCBI_REPLY_ERROR, BLAST_FAILED)

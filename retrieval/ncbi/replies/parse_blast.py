@@ -16,7 +16,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from retrieval.errors import BlastFailed, NcbiMalformed
+from retrieval.errors import BLAST_FAILED, NCBI_MALFORMED, NcbiError
 from retrieval.formats.untrusted_input import DeclaredXml, is_json_too_deep, refuse_declared
 from retrieval.ncbi.replies.records import BlastHit, BlastResult
 
@@ -40,8 +40,8 @@ def parse_blast(body: str) -> BlastResult:
     """Parse one result.
 
     Raises:
-        BlastFailed: the search has no result.
-        NcbiMalformed: the body is not a result.
+        BLAST_FAILED: the search has no result.
+        NCBI_MALFORMED: the body is not a result.
     """
     result = _parsed(body)
     if _TRANSLATES.search(body[:_PROGRAM_CHARS]):
@@ -60,8 +60,8 @@ def _parsed(body: str) -> BlastResult:
     if re.search(r"^T?BLAST[NPX]", body, re.MULTILINE):
         return _from_text(body)
     if status := _STATUS.search(body[:20_000]):
-        raise BlastFailed(f"the search is {status[1]}")
-    raise NcbiMalformed("BLAST sent neither a result nor a status")
+        raise NcbiError(f"the search is {status[1]}", BLAST_FAILED)
+    raise NcbiError("BLAST sent neither a result nor a status", NCBI_MALFORMED)
 
 
 def _from_text(body: str) -> BlastResult:
@@ -126,7 +126,7 @@ def _from_xml(body: str) -> BlastResult:
     try:
         refuse_declared(body)
     except DeclaredXml as error:
-        raise NcbiMalformed("the BLAST reply declares entities, which it never does") from error
+        raise NcbiError("the BLAST reply declares entities, which it never does", NCBI_MALFORMED) from error
     hits, length, root = list[BlastHit](), 0, ""
     broken: ElementTree.ParseError | None = None
     try:
@@ -140,9 +140,9 @@ def _from_xml(body: str) -> BlastResult:
     except ElementTree.ParseError as error:
         broken = error
     if not root.startswith(("blastoutput", "blastxml2")):
-        raise NcbiMalformed("the BLAST reply is no BLAST result")
+        raise NcbiError("the BLAST reply is no BLAST result", NCBI_MALFORMED)
     if broken is not None and not hits:
-        raise NcbiMalformed("the BLAST reply ends before its first hit does") from broken
+        raise NcbiError("the BLAST reply ends before its first hit does", NCBI_MALFORMED) from broken
     return BlastResult(length, tuple(hits))
 
 
@@ -173,9 +173,9 @@ def _from_json(body: str) -> BlastResult:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise NcbiMalformed("the BLAST reply is no whole JSON") from error
+        raise NcbiError("the BLAST reply is no whole JSON", NCBI_MALFORMED) from error
     if is_json_too_deep(document) or "BlastOutput2" not in document:
-        raise NcbiMalformed("the BLAST reply is no BLAST result")
+        raise NcbiError("the BLAST reply is no BLAST result", NCBI_MALFORMED)
     searches = list(_searches(document))
     hits = [
         _hit([_titled(one["id"], one.get("title", "")) for one in hit["description"]], hit["hsps"][0])

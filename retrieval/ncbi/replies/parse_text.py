@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from retrieval.errors import NcbiMalformed, NcbiReplyError
+from retrieval.errors import NCBI_MALFORMED, NCBI_REPLY_ERROR, NcbiError
 from retrieval.ncbi.calls.parameter_classes import common_name
 from retrieval.ncbi.replies.articles import articles_from_abstracts, articles_from_medline, articles_from_summaries
 from retrieval.ncbi.replies.gene_types import noted
@@ -32,8 +32,8 @@ def parse_text(db: str, body: str) -> ParsedReply:
     """Parse one body.
 
     Raises:
-        NcbiReplyError: it is an error text.
-        NcbiMalformed: it is in a form that is not read, or cut off before its first record.
+        NCBI_REPLY_ERROR: it is an error text.
+        NCBI_MALFORMED: it is in a form that is not read, or cut off before its first record.
     """
     text = body.lstrip()
     if text.startswith(">"):
@@ -46,10 +46,10 @@ def parse_text(db: str, body: str) -> ParsedReply:
     if db == "pubmed" and (articles := _articles(body)):
         return RecordList(db, tuple(articles))
     if _ASN1.match(body):
-        raise NcbiMalformed("NCBI sent ASN.1, which is not read; ask for rettype=fasta or use esummary")
+        raise NcbiError("NCBI sent ASN.1, which is not read; ask for rettype=fasta or use esummary", NCBI_MALFORMED)
     if ids := _id_lines(body):
         return IdList(len(ids), ids)
-    raise NcbiReplyError(excerpt(body))
+    raise NcbiError(excerpt(body), NCBI_REPLY_ERROR)
 
 
 def excerpt(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from retrieval.errors import NcbiMalformed, NcbiReplyError
+from retrieval.errors import NCBI_MALFORMED, NCBI_REPLY_ERROR, NcbiError
 from retrieval.formats.untrusted_input import DeclaredXml, refuse_declared
 from retrieval.ncbi.calls.parameter_classes import common_name
 from retrieval.ncbi.replies.articles import articles_from_xml
@@ -42,13 +42,13 @@ def parse_xml(db: str, body: str) -> ParsedReply:
     """Parse one body.
 
     Raises:
-        NcbiReplyError: it is NCBI's own error.
-        NcbiMalformed: it is of another kind, or cut off before its first record.
+        NCBI_REPLY_ERROR: it is NCBI's own error.
+        NCBI_MALFORMED: it is of another kind, or cut off before its first record.
     """
     try:
         refuse_declared(body)
     except DeclaredXml as error:
-        raise NcbiMalformed("NCBI's XML declares entities, which a reply never does") from error
+        raise NcbiError("NCBI's XML declares entities, which a reply never does", NCBI_MALFORMED) from error
     if docs := [_xml_document(db, text) for text in _documents(body)]:
         return RecordList(db, tuple(docs), cut=body.count(_DOCUMENT[0]) > len(docs))
     if _ARTICLES in body[:_HEAD_CHARS]:
@@ -58,11 +58,11 @@ def parse_xml(db: str, body: str) -> ParsedReply:
     try:
         root = ElementTree.fromstring(body)
     except ElementTree.ParseError as error:
-        raise NcbiMalformed("NCBI's XML ends before its first record does") from error
+        raise NcbiError("NCBI's XML ends before its first record does", NCBI_MALFORMED) from error
     read = _ROOTS.get(root.tag)
     if read is None:
         _refuse_error(root)
-        raise NcbiMalformed(f"NCBI sent XML of an unknown kind: <{root.tag[:40]}>")
+        raise NcbiError(f"NCBI sent XML of an unknown kind: <{root.tag[:40]}>", NCBI_MALFORMED)
     return read(db, root)
 
 
@@ -79,7 +79,7 @@ def _xml_document(db: str, text: str) -> Record:
     try:
         element = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise NcbiMalformed("a document summary is no valid XML") from error
+        raise NcbiError("a document summary is no valid XML", NCBI_MALFORMED) from error
     uid = element.get("uid", "")
     if message := element.findtext("error"):
         return FailedRecord(uid, message)
@@ -102,7 +102,7 @@ def _search(_: str, root: Element) -> ParsedReply:
 
 def _refuse_error(root: Element) -> None:
     if message := (root.findtext(".//ERROR") or "").strip():
-        raise NcbiReplyError(message)
+        raise NcbiError(message, NCBI_REPLY_ERROR)
 
 
 def _summaries(db: str, root: Element) -> ParsedReply:

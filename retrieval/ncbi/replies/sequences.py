@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 
 from Bio import BiopythonWarning, SeqIO
 
-from retrieval.errors import NcbiMalformed
+from retrieval.errors import NCBI_MALFORMED, NcbiError
 from retrieval.ncbi.replies.records import DocRecord, Record, TextRecord
 
 HEAD: Final = 120  # letters of a sequence that are shown
@@ -33,17 +33,17 @@ def sequences_from_genbank(body: str) -> tuple[list[Record], bool]:
     """Return the records of GenBank's flat file, and whether the last one is cut off.
 
     Raises:
-        NcbiMalformed: none of them is whole, or one cannot be read.
+        NCBI_MALFORMED: none of them is whole, or one cannot be read.
     """
     ends = [found.end() for found in _END.finditer(body)]
     if not ends:
-        raise NcbiMalformed("NCBI's GenBank text ends before its first record does")
+        raise NcbiError("NCBI's GenBank text ends before its first record does", NCBI_MALFORMED)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BiopythonWarning)
             records = [_from_seq_record(one) for one in SeqIO.parse(io.StringIO(body[: ends[-1]]), "genbank")]
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise NcbiMalformed("NCBI's GenBank text cannot be read") from error
+        raise NcbiError("NCBI's GenBank text cannot be read", NCBI_MALFORMED) from error
     return records, bool(body[ends[-1] :].strip())
 
 

@@ -15,7 +15,7 @@ from server.api.retrieval.namespaces import require_changes
 from server.api.retrieval.schemas import NoBody
 from server.auth.authentication import require_administration
 from server.egress.policy import EgressContext
-from server.errors import InvalidRequest, RequestError
+from server.errors import RequestError
 from server.evidence.collections import measured_pace
 from server.evidence.encoders import load_graph_encoder
 from server.jobs.queue import OrderedWork, WorkOrder
@@ -65,7 +65,7 @@ async def list_collections(request: Request) -> Response:
     require_administration(request.state.principal)
     time = request.query_params.get("time", "false")
     if time not in ("true", "false"):
-        raise InvalidRequest("time: true or false", param="time")
+        raise RequestError("time: true or false", param="time")
     context, imports = _context(request), services.collections
 
     def work() -> list[dict[str, Any]]:

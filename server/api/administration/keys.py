@@ -19,7 +19,7 @@ from server.api.http_io import Body, read_body
 from server.auth.authentication import Principal, require_administration
 from server.auth.keys import Edit, KeyStore, NewKey, Scopes, StoredKey, expiry_of, revoking
 from server.egress.policy import NOTHING_LEFT, EgressPolicy
-from server.errors import KEY_REFUSED, SETUP_REFUSED, InvalidRequest, RequestError
+from server.errors import KEY_REFUSED, SETUP_REFUSED, RequestError
 from server.methods.base import DIRECT, METHOD_NAMES
 from server.observability.observer import log_event
 from server.types import EgressMode
@@ -49,13 +49,13 @@ class KeyScopes(Body):
         """Return the scopes.
 
         Raises:
-            InvalidRequest: a method is unknown.
-            ScopeInvalid: another scope is invalid.
+            RequestError: a method is unknown.
+            SCOPE_INVALID: another scope is invalid.
         """
         known = (DIRECT, *METHOD_NAMES)
         if unknown := [name for name in self.methods or () if name not in known]:
             message = f"scopes.methods: there is no method {unknown[0]}; methods: {', '.join(known)}"
-            raise InvalidRequest(message, param="scopes.methods")
+            raise RequestError(message, param="scopes.methods")
         given = self.model_dump().items()
         fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given}
         return Scopes(**fields)
@@ -220,7 +220,7 @@ def _edit(body: KeyChange) -> Edit:
     """Return the change of a stored key.
 
     Raises:
-        InvalidRequest, ScopeInvalid: a scope or the expiry is invalid.
+        RequestError, SCOPE_INVALID: a scope or the expiry is invalid.
     """
     changes: dict[str, Any] = {}
     if body.name is not None:

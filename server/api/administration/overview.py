@@ -119,7 +119,7 @@ def hosts(of: Settings, site: NcbiSite) -> list[tuple[str, str]]:
         *((url, "encoder") for url in of.retrieval.remote_encoders.values()),
         (of.state.url.get_secret_value() if of.state.url else None, "state"),
         (of.tracing.endpoint, "tracing"),
-        (of.model.hub_url if of.model.allow_download or of.verifier.allow_download else None, "hub"),
+        (of.model.hub_url if of.model.allow_download else None, "hub"),
     )
     found += [(_host(url), purpose) for url, purpose in of_services if url]
     return list(dict.fromkeys(found))

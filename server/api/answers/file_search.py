@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from retrieval.corpus.search.ranking import RankedPassage
 from server.api.http_io import Body, parse_body
 from server.auth.authentication import Principal
-from server.errors import InvalidRequest, UnsupportedField
+from server.errors import UNSUPPORTED_FIELD, RequestError
 from server.jobs.attribute_filters import Filter, parse_filter
 from server.jobs.vector_stores import Member
 from server.methods.base import AUTO, DIRECT, AnswerRequest, Done, Event, Evidence, Reference, Retrieved, TextDelta
@@ -65,19 +65,21 @@ def take_file_search(body: object) -> tuple[object, FileSearch | None]:
     """Return the body without the tool, and what the tool is to search; None where the request has no such tool.
 
     Raises:
-        InvalidRequest: a field of the tool is wrong; ``param`` names it.
+        RequestError: a field of the tool is wrong; ``param`` names it.
     """
     tools = body.get("tools") if isinstance(body, dict) else None
     if not isinstance(body, dict) or not isinstance(tools, list) or not any(map(_is_tool, tools)):
         return body, None
     if len(tools) > 1:
-        raise UnsupportedField("tools: file_search is served as the only tool of a request", param="tools")
+        raise RequestError(
+            "tools: file_search is served as the only tool of a request", UNSUPPORTED_FIELD, param="tools"
+        )
     choice = body.get("tool_choice")
     rest = {name: value for name, value in body.items() if name not in ("tools", "tool_choice")}
     if choice == "none":
         return rest, None
     if choice not in (None, "auto", "required") and choice != {"type": TOOL}:
-        raise InvalidRequest('tool_choice: none, auto, required or {"type": "file_search"}', param="tool_choice")
+        raise RequestError('tool_choice: none, auto, required or {"type": "file_search"}', param="tool_choice")
     return rest, _parsed(tools[0], "tools[0]")
 
 
@@ -97,14 +99,16 @@ def searching_model(services: Services, model: str, principal: Principal) -> Ser
 
     Raises:
         RequestError: the key may not use it.
-        UnsupportedField: the method searches no files.
+        UNSUPPORTED_FIELD: the method searches no files.
     """
     served = services.find(model, principal)
     if served.name in (DIRECT, AUTO):
         return services.find(f"{services.lifecycle.card.name}:{_METHODS[0]}", principal)
     if served.name not in _METHODS:
         names = ", ".join(_METHODS)
-        raise UnsupportedField(f"tools: file_search is served by {names}, Auto and the plain model", param="tools")
+        raise RequestError(
+            f"tools: file_search is served by {names}, Auto and the plain model", UNSUPPORTED_FIELD, param="tools"
+        )
     return served
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.errors import ANSWER_UNKNOWN, InvalidRequest, RequestError
+from server.errors import ANSWER_UNKNOWN, RequestError
 from server.middleware import log_failure
 
 KEEP_HEADER: Final = "X-Keep-Answer"
@@ -173,12 +173,12 @@ class KeptReplies:
         Replies that have ended give way to it, the oldest first.
 
         Raises:
-            InvalidRequest: the name is not valid, or that of another reply.
+            RequestError: the name is not valid, or that of another reply.
         """
         if not _ID.fullmatch(name):
-            raise InvalidRequest(f"{KEEP_HEADER}: a random id of 32 hexadecimal digits", param=KEEP_HEADER)
+            raise RequestError(f"{KEEP_HEADER}: a random id of 32 hexadecimal digits", param=KEEP_HEADER)
         if (owner, name) in self._replies:
-            raise InvalidRequest(f"{KEEP_HEADER}: another answer has this id; make a new one", param=KEEP_HEADER)
+            raise RequestError(f"{KEEP_HEADER}: another answer has this id; make a new one", param=KEEP_HEADER)
         if self._is_off or not (self._has_room(owner, MAX_OF_KEY) and self._has_room(None, _MAX_OF_ALL)):
             return None
         kept = KeptReply(self._unread_s, lambda: self._forget(owner, name))

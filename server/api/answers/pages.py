@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from fastapi import Request
 
 from server.api.declarations import Reply, Schema, parameter
-from server.errors import InvalidRequest
+from server.errors import RequestError
 
 _T = TypeVar("_T")
 
@@ -34,17 +34,17 @@ def page_of(request: Request, most: int, usual: int, further: Sequence[str] = ()
     """Return the arguments of a page, with one object more than it shows.
 
     Raises:
-        InvalidRequest: a parameter is wrong; ``param`` names it.
+        RequestError: a parameter is wrong; ``param`` names it.
     """
     fields = request.query_params
     for name in fields:
         if name not in {"after", "limit", "order", *further}:
-            raise InvalidRequest(f"{name[:40]}: there is no such field", param=name[:40])
+            raise RequestError(f"{name[:40]}: there is no such field", param=name[:40])
     text, order = fields.get("limit", str(usual)), fields.get("order", "desc")
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
-        raise InvalidRequest(f"limit: a whole number from 1 to {most}", param="limit")
+        raise RequestError(f"limit: a whole number from 1 to {most}", param="limit")
     if order not in ("asc", "desc"):
-        raise InvalidRequest("order: asc or desc", param="order")
+        raise RequestError("order: asc or desc", param="order")
     return {"limit": int(text) + 1, "after": fields.get("after", "")[:300], "newest_first": order == "desc"}
 
 

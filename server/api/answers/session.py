@@ -19,7 +19,7 @@ from server.api.answers.rendering import Choice, EventAddresses
 from server.api.answers.sanitize import EventSanitizer
 from server.api.http_io import MAX_CHOICES
 from server.error_mapping import error_reply
-from server.errors import AnswerTimeout, EgressRaised, InvalidRequest
+from server.errors import ANSWER_TIMEOUT, EgressRaised, RequestError
 from server.methods.base import DIRECT, AnswerRequest, Done, Event, Method
 from server.observability.observer import AnswerMetrics, TokenCounts, log_answer, request_id, token_counts
 from server.tape import RecordingTape, use
@@ -37,7 +37,7 @@ def deadline_of(services: Services, timeout: str | None) -> float:
     ``timeout`` is the client's ``X-Request-Timeout``, which can only shorten the server's.
 
     Raises:
-        InvalidRequest: the value is not a positive finite number.
+        RequestError: the value is not a positive finite number.
     """
     seconds = services.settings.server.request_timeout_s
     if timeout is not None:
@@ -51,7 +51,7 @@ def _positive_seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise InvalidRequest(f"{TIMEOUT_HEADER}: a number of seconds above 0", param=TIMEOUT_HEADER)
+        raise RequestError(f"{TIMEOUT_HEADER}: a number of seconds above 0", param=TIMEOUT_HEADER)
     return seconds
 
 
@@ -190,8 +190,7 @@ class Answers:
         is_plain = served.name == DIRECT
         calls_nobody = is_plain and not any(ask.site_tools for ask in asks)
         self._egress = None if calls_nobody else services.egress
-        unsafe = is_plain or services.settings.server.answer_images == "on"
-        self._safe = None if unsafe else [EventSanitizer() for _ in asks]
+        self._safe = None if is_plain else [EventSanitizer() for _ in asks]
         self._addresses = [EventAddresses("") for _ in asks]
         metrics = AnswerMetrics(services.observer, head.id, served.id, len(self._asks))
         self._session = AnswerSession(services, metrics, head.owner)
@@ -219,14 +218,14 @@ class Answers:
         """Check the request as far as possible before any work, and set its deadline and its namespaces.
 
         Raises:
-            InvalidRequest: the timeout or the number of choices is not valid.
-            Unauthorized: the key was revoked in the meantime.
+            RequestError: the timeout or the number of choices is not valid.
+            UNAUTHORIZED: the key was revoked in the meantime.
             ArrowheadError: the server stops, the model is not available, or the method refuses the request.
         """
         self._services.admission.check()
         self._deadline = deadline_of(self._services, timeout)
         if len(self._asks) > MAX_CHOICES:
-            raise InvalidRequest(f"n: at most {MAX_CHOICES} choices are served at once", param="n")
+            raise RequestError(f"n: at most {MAX_CHOICES} choices are served at once", param="n")
         self._services.lifecycle.get()
         self._asks = await self._services.with_namespaces(self._served, self.head.owner, self._asks)
         self._recorders = [TraceRecorder(ask) for ask in self._asks]
@@ -237,7 +236,7 @@ class Answers:
 
         Raises:
             ArrowheadError: whatever ``Admission.place`` raises, before the first event.
-            AnswerTimeout: the deadline passed, at any time.
+            ANSWER_TIMEOUT: the deadline passed, at any time.
             RequestError: the server stops, at any time.
         """
         failure: str | None = "cancelled"
@@ -250,15 +249,16 @@ class Answers:
                         for event in self._fed(item):
                             yield Indexed(item.choice, event)
                 failure = None
-            except AnswerTimeout as error:
-                failure = error_reply(error).code
-                # A reply that is not streamed can return the id only in the message.
-                raise AnswerTimeout(f"{error.message}; what there was is in the trace {self.head.id}") from None
             except Exception as error:
                 failure = error_reply(error).code
                 if isinstance(error, EgressRaised) and self._egress is not None:
                     await self._egress.recorded()
-                raise
+                if not isinstance(error, RequestError) or not ANSWER_TIMEOUT.is_of(error):
+                    raise
+                # A reply that is not streamed can return the id only in the message.
+                raise RequestError(
+                    f"{error.message}; what there was is in the trace {self.head.id}", ANSWER_TIMEOUT
+                ) from None
             finally:
                 self._release_egress_records()
                 await asyncio.shield(self._store(failure))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from server.api.http_io import Body, parse_body
-from server.errors import InvalidRequest, UnsupportedField
+from server.errors import UNSUPPORTED_FIELD, RequestError
 
 TOOL: Final = "mcp"
 _MAX_SERVERS: Final = 8
@@ -40,17 +40,21 @@ def take_site_tools(body: object) -> tuple[object, tuple[str, ...]]:
     """Return the body without such tools, and which tools it wants as ``AnswerRequest.site_tools``.
 
     Raises:
-        InvalidRequest: a field of a tool is wrong; ``param`` names it.
+        RequestError: a field of a tool is wrong; ``param`` names it.
     """
     tools = body.get("tools") if isinstance(body, dict) else None
     if not isinstance(body, dict) or not isinstance(tools, list) or not any(map(_is_tool, tools)):
         return body, ()
     if not all(map(_is_tool, tools)) or len(tools) > _MAX_SERVERS:
-        raise UnsupportedField(
-            f"tools: mcp is served without other tools, and with at most {_MAX_SERVERS} servers", param="tools"
+        raise RequestError(
+            f"tools: mcp is served without other tools, and with at most {_MAX_SERVERS} servers",
+            UNSUPPORTED_FIELD,
+            param="tools",
         )
     if body.get("tool_choice") not in (None, "auto"):
-        raise UnsupportedField("tool_choice: the model chooses among the tools of mcp", param="tool_choice")
+        raise RequestError(
+            "tool_choice: the model chooses among the tools of mcp", UNSUPPORTED_FIELD, param="tool_choice"
+        )
     names = [name for place, tool in enumerate(tools) for name in _names_in(tool, f"tools[{place}]")]
     rest = {name: value for name, value in body.items() if name not in ("tools", "tool_choice")}
     return rest, tuple(dict.fromkeys(names))
@@ -62,7 +66,7 @@ def _is_tool(tool: object) -> bool:
 
 def _names_in(tool: Mapping[str, Any], place: str) -> list[str]:
     for name in tool.keys() - McpTool.model_fields:
-        raise InvalidRequest(
+        raise RequestError(
             f"{place}.{name[:40]}: not served; send server_label, a name of mcp.servers in this server's settings, "
             "which alone say which MCP servers may be used",
             param=f"{place}.{name[:40]}",

@@ -18,7 +18,7 @@ from server.api.answers.pages import ListReply, listed, page_of, page_parameters
 from server.api.declarations import CHANGE_ERRORS, errors, parameter
 from server.api.files.schemas import PURPOSES, ObjectReply, file_object
 from server.api.retrieval.namespaces import require_changes
-from server.errors import UPLOAD_TOO_LARGE, ClientDisconnected, InvalidRequest, RequestError
+from server.errors import CLIENT_GONE, UPLOAD_TOO_LARGE, RequestError
 from server.jobs.stored_files import NewFile, StoredFile
 from server.jobs.uploads import checked_filename
 from server.wiring.services import Services
@@ -72,8 +72,8 @@ async def _form(request: Request, max_bytes: int) -> FormData:
 
     Raises:
         RequestError: it is too long.
-        InvalidRequest: it is no form.
-        ClientDisconnected: the client disconnected.
+        RequestError: it is no form.
+        CLIENT_GONE: the client disconnected.
     """
 
     async def bounded() -> AsyncIterator[bytes]:
@@ -85,33 +85,33 @@ async def _form(request: Request, max_bytes: int) -> FormData:
             yield chunk
 
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-        raise InvalidRequest("file: the body must be a form, sent as multipart/form-data", param="file")
+        raise RequestError("file: the body must be a form, sent as multipart/form-data", param="file")
     try:
         return await MultiPartParser(request.headers, bounded(), max_files=1, max_fields=len(_FIELDS)).parse()  # type: ignore[arg-type]
     except ClientDisconnect:
-        raise ClientDisconnected("the client went away before its file was here") from None
+        raise RequestError("the client went away before its file was here", CLIENT_GONE) from None
     except (MultiPartException, KeyError, UnicodeDecodeError) as error:
-        raise InvalidRequest("file: the body is no form with one file", param="file") from error
+        raise RequestError("file: the body is no form with one file", param="file") from error
 
 
 def _new_file(form: FormData) -> tuple[NewFile, IO[bytes]]:
     for name in form:
         if name not in _FIELDS:
-            raise InvalidRequest(f"{name[:40]}: there is no such field", param=name[:40])
+            raise RequestError(f"{name[:40]}: there is no such field", param=name[:40])
     file, purpose = form.get("file"), form.get("purpose")
     if not isinstance(file, UploadFile) or not file.size:
-        raise InvalidRequest("file: a file with content is needed", param="file")
+        raise RequestError("file: a file with content is needed", param="file")
     if purpose not in PURPOSES:
-        raise InvalidRequest(f"purpose: one of {', '.join(PURPOSES)}", param="purpose")
+        raise RequestError(f"purpose: one of {', '.join(PURPOSES)}", param="purpose")
     anchor, seconds = form.get("expires_after[anchor]"), form.get("expires_after[seconds]")
     if anchor is None and seconds is None:
         return NewFile(checked_filename(file.filename or "", "file"), str(purpose)), file.file
     if anchor != "created_at":
-        raise InvalidRequest("expires_after.anchor: created_at", param="expires_after.anchor")
+        raise RequestError("expires_after.anchor: created_at", param="expires_after.anchor")
     text = str(seconds)
     if not (text.isascii() and text.isdigit() and _LEAST_S <= int(text[:9]) <= _MOST_S):
         rule = f"expires_after.seconds: a whole number from {_LEAST_S} to {_MOST_S}"
-        raise InvalidRequest(rule, param="expires_after.seconds")
+        raise RequestError(rule, param="expires_after.seconds")
     return NewFile(checked_filename(file.filename or "", "file"), str(purpose), int(text)), file.file
 
 

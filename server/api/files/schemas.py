@@ -10,7 +10,7 @@ from pydantic import Field
 from retrieval.corpus.chunking import Chunking
 from server.api.declarations import Reply
 from server.api.http_io import Body
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.jobs.stored_files import StoredFile
 from server.jobs.vector_stores import Member, VectorStore
 
@@ -96,7 +96,7 @@ class BatchBody(Body):
     @property
     def by_id(self) -> dict[str, Any]:
         if (self.file_ids is None) == (self.files is None):
-            raise InvalidRequest("file_ids: either file_ids or files is needed", param="file_ids")
+            raise RequestError("file_ids: either file_ids or files is needed", param="file_ids")
         if self.files is not None:
             return {one.file_id: one.attributes for one in self.files}
         return dict.fromkeys(self.file_ids or (), self.attributes)

@@ -34,7 +34,7 @@ from server.api.files.schemas import (
 )
 from server.api.http_io import cancel_on_disconnect, read_body
 from server.api.retrieval.namespaces import require_changes
-from server.errors import InvalidRequest, RequestError
+from server.errors import RequestError
 from server.jobs.attribute_filters import parse_filter
 from server.jobs.queue import JobSpec, OrderedWork, WorkOrder
 from server.jobs.vector_stores import JOB_KIND, Member, VectorStore
@@ -80,7 +80,7 @@ async def create_store(request: Request) -> Response:
     try:
         settings = NamespaceSettings(encoder="" if encoder == "none" else encoder, chunking=strategy.chunking)
     except NamespaceInvalid as error:
-        raise InvalidRequest(f"chunking_strategy: {error.message}", param="chunking_strategy") from error
+        raise RequestError(f"chunking_strategy: {error.message}", param="chunking_strategy") from error
     draft = VectorStore(
         id="",
         name=body.name or "",
@@ -130,7 +130,7 @@ async def update_store(request: Request, vector_store_id: str) -> Response:
     store = await _store(request, vector_store_id, change=True)
     body = await read_body(request, VectorStoreUpdate)
     if not store.created:
-        raise InvalidRequest("vector_store_id: a namespace has no name but its own", param="vector_store_id")
+        raise RequestError("vector_store_id: a namespace has no name but its own", param="vector_store_id")
     changed = replace(
         store,
         name=store.name if body.name is None else body.name,
@@ -198,7 +198,7 @@ async def _check_strategies(request: Request, store: VectorStore, strategies: li
     own = await _chunking(request, store)
     if any(one is not None and one.static is not None and one.chunking != own for one in strategies):
         text = "chunking_strategy: all files of a vector store are cut alike; create one with this strategy"
-        raise InvalidRequest(text, param="chunking_strategy")
+        raise RequestError(text, param="chunking_strategy")
 
 
 async def _chunking(request: Request, store: VectorStore) -> Chunking:
@@ -232,7 +232,7 @@ async def _members_reply(request: Request, store: VectorStore, batch: str = "") 
     page = page_of(request, _MAX_LISTED, _USUAL, ("filter",))
     state, chunking = request.query_params.get("filter", ""), await _chunking(request, store)
     if state not in ("", *STATES):
-        raise InvalidRequest(f"filter: one of {', '.join(STATES)}", param="filter")
+        raise RequestError(f"filter: one of {', '.join(STATES)}", param="filter")
 
     def work() -> list[Member]:
         stores = services.vector_stores

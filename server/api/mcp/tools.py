@@ -21,7 +21,7 @@ from retrieval.ncbi.calls.table import BLAST_HOST, BLAST_PATHS, CALLS, EUTILS_HO
 from retrieval.types import Endpoint
 from server.api.answers.session import Answers, fan_out
 from server.api.mcp.own_routes import ask_route
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.evidence.ncbi import NcbiSessions
 from server.methods.base import AUTO, METHOD_NAMES, AnswerRequest, EvidenceRead
 from server.methods.shared.passages import PassageQuery
@@ -193,7 +193,7 @@ def _look_up(endpoint: Endpoint) -> Callable[[Request, Arguments], Awaitable[Too
     async def run(request: Request, given: Arguments) -> ToolReply:
         services: Services = request.app.state.services
         if services.egress is None:
-            raise InvalidRequest("this server makes no calls to NCBI's databases")
+            raise RequestError("this server makes no calls to NCBI's databases")
         answer = f"mcp-{uuid.uuid4().hex}"
         call = NcbiSessions(services.egress, _MAX_REPLY_CHARS).single(answer, request.state.principal.key_id)
         try:

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from server.api.declarations import MODEL, OPTIONS, QUESTION, Reply, Schema, with_unused
 from server.api.http_io import Body, first_error
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, AnswerRecord, TopP, is_neutral
-from server.errors import InvalidRequest, UnsupportedField
+from server.errors import UNSUPPORTED_FIELD, RequestError
 from server.methods.base import Message, Sampling
 
 _OWN_TOOLS: Final = "is not served: methods make their calls themselves"
@@ -168,8 +168,8 @@ def parse_message(body: object) -> MessageRequest:
     """Parse the body of a request for a message.
 
     Raises:
-        InvalidRequest: a value is not valid; ``param`` names the field.
-        UnsupportedField: a field or a block is not served; ``param`` names it.
+        RequestError: a value is not valid; ``param`` names the field.
+        UNSUPPORTED_FIELD: a field or a block is not served; ``param`` names it.
     """
     return _parsed(MessageRequest, body)
 
@@ -181,10 +181,10 @@ def parse_count(body: object) -> CountRequest:
 
 def _parsed(kind: type[_Request], body: object) -> _Request:
     if not isinstance(body, dict):
-        raise InvalidRequest("the body must be a JSON object")
+        raise RequestError("the body must be a JSON object")
     for name, (neutral, remedy) in NEUTRAL.items():
         if name in body and not is_neutral(body[name], neutral):
-            raise UnsupportedField(f"{name}: {remedy}", param=name)
+            raise RequestError(f"{name}: {remedy}", UNSUPPORTED_FIELD, param=name)
     fields = {name: value for name, value in body.items() if name not in {*NEUTRAL, *IGNORED}}
     if isinstance(fields.get("messages"), list):
         fields["messages"] = [_readable(turn, f"messages[{n}]") for n, turn in enumerate(fields["messages"])]
@@ -193,7 +193,7 @@ def _parsed(kind: type[_Request], body: object) -> _Request:
     except ValidationError as error:
         raise first_error(error) from None
     if not any(turn.role == "user" and turn.content.strip() for turn in request.conversation()):
-        raise InvalidRequest("messages: there is no user message with text", param="messages")
+        raise RequestError("messages: there is no user message with text", param="messages")
     return request
 
 
@@ -209,7 +209,7 @@ def _readable(turn: object, place: str) -> object:
         if isinstance(kind, str) and kind != "text":
             where = f"{place}.content[{number}]"
             reason = _OTHER_BLOCKS.get(kind, f"blocks of type {kind[:64]!r} are not served: send text")
-            raise UnsupportedField(f"{where}: {reason}", param=where)
+            raise RequestError(f"{where}: {reason}", UNSUPPORTED_FIELD, param=where)
         kept.append(block)
     return turn | {"content": kept}
 

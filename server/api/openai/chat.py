@@ -66,7 +66,7 @@ from server.api.openai.schemas import (
 )
 from server.api.vllm_passthrough.dispatch import dispatch_plain
 from server.auth.authentication import Principal
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.methods.base import AnswerRequest, Done, Event, Evidence, Sampling, TextDelta, ToolCalled
 from server.traces import TraceHead
 from server.wiring.services import Services
@@ -99,7 +99,7 @@ class ChatRequest(Generation):
         functions = [tool.function for tool in self.tools or ()]
         use = tool_use_of(functions, choice, self.parallel_tool_calls, answer_schema(self.response_format))
         if use is not None and self.structured_outputs is not None:
-            raise InvalidRequest("structured_outputs: not together with tools", param="structured_outputs")
+            raise RequestError("structured_outputs: not together with tools", param="structured_outputs")
         return use
 
     @property
@@ -113,8 +113,8 @@ def parse_chat(body: object) -> ChatRequest:
     """Parse the body of a chat request.
 
     Raises:
-        InvalidRequest: a value is not valid; ``param`` names the field.
-        UnsupportedField: a field is not served; ``param`` names it.
+        RequestError: a value is not valid; ``param`` names the field.
+        UNSUPPORTED_FIELD: a field is not served; ``param`` names it.
     """
     messages = body.get("messages") if isinstance(body, dict) else None
     for place, message in enumerate(messages if isinstance(messages, list) else ()):
@@ -124,23 +124,23 @@ def parse_chat(body: object) -> ChatRequest:
     except ValidationError as error:
         raise first_error(error) from None
     if request.top_logprobs is not None and not request.logprobs:
-        raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
+        raise RequestError("top_logprobs needs logprobs: true", param="top_logprobs")
     if request.max_tokens is not None and request.max_completion_tokens is not None:
-        raise InvalidRequest("max_tokens and max_completion_tokens exclude each other", param="max_tokens")
+        raise RequestError("max_tokens and max_completion_tokens exclude each other", param="max_tokens")
     for place, message in enumerate(request.messages):
         _check_message(message, f"messages[{place}]")
     if not any(m.role == "user" and m.text.strip() for m in request.messages):
-        raise InvalidRequest("messages: there is no user message with text", param="messages")
+        raise RequestError("messages: there is no user message with text", param="messages")
     return check_stream_options(request)
 
 
 def _check_message(message: ChatMessage, place: str) -> None:
     if message.content is None and not message.tool_calls:
-        raise InvalidRequest(f"{place}.content: Field required", param=f"{place}.content")
+        raise RequestError(f"{place}.content: Field required", param=f"{place}.content")
     if message.tool_calls and message.role != "assistant":
-        raise InvalidRequest(f"{place}.tool_calls: only of an assistant", param=f"{place}.tool_calls")
+        raise RequestError(f"{place}.tool_calls: only of an assistant", param=f"{place}.tool_calls")
     if (message.role == "tool") != (message.tool_call_id is not None):
-        raise InvalidRequest(
+        raise RequestError(
             f"{place}.tool_call_id: belongs to each message of role tool, and to no other",
             param=f"{place}.tool_call_id",
         )

@@ -33,7 +33,7 @@ from server.api.openai.schemas import (
 )
 from server.api.vllm_passthrough.dispatch import dispatch_plain
 from server.auth.authentication import Principal
-from server.errors import InvalidRequest, UnsupportedField
+from server.errors import UNSUPPORTED_FIELD, RequestError
 from server.methods.base import AnswerRequest, Done, Sampling, TranscriptDelta
 from server.traces import TraceHead
 from server.wiring.services import Services
@@ -67,19 +67,21 @@ def parse_completion(body: object) -> CompletionRequest:
     """Parse the body of a completion request.
 
     Raises:
-        InvalidRequest: a value is not valid; ``param`` names the field.
-        UnsupportedField: a field is not served; ``param`` names it.
+        RequestError: a value is not valid; ``param`` names the field.
+        UNSUPPORTED_FIELD: a field is not served; ``param`` names it.
     """
     if isinstance(body, dict) and isinstance(body.get("prompt"), list) and _holds_token_ids(body["prompt"]):
-        raise UnsupportedField("prompt: token ids are not served; send text", param="prompt")
+        raise RequestError("prompt: token ids are not served; send text", UNSUPPORTED_FIELD, param="prompt")
     try:
         request = CompletionRequest.model_validate(served_fields(body))
     except ValidationError as error:
         raise first_error(error) from None
     if not all(prompt.strip() for prompt in request.prompts):
-        raise InvalidRequest("prompt: is empty", param="prompt")
+        raise RequestError("prompt: is empty", param="prompt")
     if request.echo and request.logprobs is not None:
-        raise UnsupportedField("echo: the prompt has no logprobs here; leave echo or logprobs out", param="echo")
+        raise RequestError(
+            "echo: the prompt has no logprobs here; leave echo or logprobs out", UNSUPPORTED_FIELD, param="echo"
+        )
     return check_stream_options(request)
 
 

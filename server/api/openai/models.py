@@ -18,7 +18,7 @@ from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, erro
 from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
 from server.auth.authentication import Principal
-from server.errors import InvalidRequest, UnsupportedField
+from server.errors import UNSUPPORTED_FIELD, RequestError
 from server.methods.base import AnswerRequest, ids_of, plain_ids, uses_chat_template
 from server.methods.shared.synthesis import Synthesis
 from server.wiring.services import ServedModel, Services
@@ -205,7 +205,7 @@ async def detokenize(request: Request) -> Response:
     engine = _engine(services, body.model, request.state.principal)
     size = engine.tokenizer.vocab_size
     if any(token >= size for token in body.tokens):
-        raise InvalidRequest(f"tokens: the vocabulary has {size} tokens, numbered from 0", param="tokens")
+        raise RequestError(f"tokens: the vocabulary has {size} tokens, numbered from 0", param="tokens")
     async with cancel_on_disconnect(request.receive):
         text = await services.compute(request.state.owner, lambda: engine.tokenizer.decode(body.tokens))
     return JSONResponse({"prompt": text})
@@ -213,13 +213,13 @@ async def detokenize(request: Request) -> Response:
 
 def _parse(data: object) -> TokenizeRequest:
     if not isinstance(data, dict):
-        raise InvalidRequest("the body must be a JSON object")
+        raise RequestError("the body must be a JSON object")
     for name, neutral in NEUTRAL.items():
         if name in data and not is_neutral(data[name], neutral):
-            raise UnsupportedField(f"{name}: is not served; leave {name} out", param=name)
+            raise RequestError(f"{name}: is not served; leave {name} out", UNSUPPORTED_FIELD, param=name)
     body = parse_body(TokenizeRequest, {name: value for name, value in data.items() if name not in NEUTRAL})
     if (body.prompt is None) == (body.messages is None):
-        raise InvalidRequest("prompt: send either prompt or messages", param="prompt")
+        raise RequestError("prompt: send either prompt or messages", param="prompt")
     return body
 
 
@@ -246,10 +246,11 @@ def _tokens(services: Services, engine: Engine, body: TokenizeRequest) -> list[i
         plain = [{"role": message.role, "content": message.content} for message in messages]
         return first + engine.tokenizer.encode_chat(plain, add_generation_prompt=body.add_generation_prompt)
     if not body.add_generation_prompt:
-        raise UnsupportedField(
+        raise RequestError(
             "add_generation_prompt: a base model has no turns, its prompt ends where the answer begins: leave it out",
+            UNSUPPORTED_FIELD,
             param="add_generation_prompt",
         )
     if not any(message.role == "user" for message in messages):
-        raise InvalidRequest("messages: there is no user message", param="messages")
+        raise RequestError("messages: there is no user message", param="messages")
     return first + ids_of(AnswerRequest(request_id="tokenize", messages=messages), engine, services.lifecycle.card)

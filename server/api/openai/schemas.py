@@ -26,7 +26,7 @@ from server.api.declarations import (
 )
 from server.api.http_io import Body
 from server.api.vllm_passthrough.checks import LONGEST, check_shape
-from server.errors import InvalidRequest, UnsupportedField
+from server.errors import UNSUPPORTED_FIELD, RequestError
 from server.methods.base import DIRECT, AnswerRequest, Message, Sampling
 from server.wiring.services import ServedModel
 
@@ -171,7 +171,7 @@ def answer_schema(form: ResponseFormat | None) -> dict[str, Any] | None:
     """Return the JSON schema that an answer must satisfy, None for text.
 
     Raises:
-        InvalidRequest: the schema is too large or too complex.
+        RequestError: the schema is too large or too complex.
     """
     if form is None or isinstance(form, TextFormat):
         return None
@@ -186,7 +186,7 @@ def grammar_of(form: ResponseFormat | None, demanded: StructuredOutputs | None) 
     """Return the grammar of the whole output, None for free text.
 
     Raises:
-        InvalidRequest: a schema or pattern is too large or too complex, or there is more than one demand.
+        RequestError: a schema or pattern is too large or too complex, or there is more than one demand.
     """
     schema = answer_schema(form)
     if demanded is None:
@@ -194,7 +194,7 @@ def grammar_of(form: ResponseFormat | None, demanded: StructuredOutputs | None) 
     name = "structured_outputs"
     given = [key for key, value in demanded.model_dump(by_alias=True).items() if value not in (None, False)]
     if len(given) != 1 or schema is not None:
-        raise InvalidRequest(f"{name}: one of json, regex, choice, json_object, and no response_format", param=name)
+        raise RequestError(f"{name}: one of json, regex, choice, json_object, and no response_format", param=name)
     check_shape(demanded.model_dump(by_alias=True, exclude_none=True), name)
     if demanded.regex is not None:
         return Grammar("regex", demanded.regex, param=name)
@@ -212,22 +212,22 @@ def tool_use_of(
     """Return the use of tools that a request asks for, None where the model calls none.
 
     Raises:
-        InvalidRequest: a schema is too large or too complex, a name is given twice, or the choice names no tool.
+        RequestError: a schema is too large or too complex, a name is given twice, or the choice names no tool.
     """
     if not functions:
         if choice not in (None, "none", "auto"):
-            raise InvalidRequest("tool_choice: needs tools", param="tool_choice")
+            raise RequestError("tool_choice: needs tools", param="tool_choice")
         return None
     check_shape([{"function": function.model_dump(exclude_none=True)} for function in functions], "tools")
     shown = tuple(map(_tool, functions))
     if len({tool.name for tool in shown}) < len(shown):
-        raise InvalidRequest("tools: a name is given twice", param="tools")
+        raise RequestError("tools: a name is given twice", param="tools")
     if choice == "none":
         return None
     requested = choice.name if isinstance(choice, FunctionName) else None
     allowed = tuple(tool for tool in shown if requested in (None, tool.name))
     if not allowed:
-        raise InvalidRequest("tool_choice: names none of the tools", param="tool_choice")
+        raise RequestError("tool_choice: names none of the tools", param="tool_choice")
     how: ToolChoice = "named" if requested else "required" if choice == "required" else "auto"
     # A named tool is called once, as OpenAI does.
     once = how == "named" or parallel is False
@@ -240,19 +240,21 @@ def require_plain(served: ServedModel, ask: AnswerRequest, model: str, history: 
     ``history`` is the field of the request that has the messages.
 
     Raises:
-        UnsupportedField: a method is asked.
+        UNSUPPORTED_FIELD: a method is asked.
     """
     if served.name == DIRECT:
         return
     base, colon, _ = model.partition(":")
     plain = f"{base}, the plain model" if colon else "the plain model by its name"
     if ask.tools is not None or ask.site_tools:
-        raise UnsupportedField(f"tools: a method makes its calls itself; ask {plain}", param="tools")
+        raise RequestError(f"tools: a method makes its calls itself; ask {plain}", UNSUPPORTED_FIELD, param="tools")
     if any(message.tool_calls or message.tool_call_id for message in ask.messages):
-        raise UnsupportedField(f"{history}: a method takes no calls of tools; ask {plain}", param=history)
+        raise RequestError(
+            f"{history}: a method takes no calls of tools; ask {plain}", UNSUPPORTED_FIELD, param=history
+        )
     if ask.grammar is not None:
         name = ask.grammar.param
-        raise UnsupportedField(f"{name}: a method's answer has its own form; ask {plain}", param=name)
+        raise RequestError(f"{name}: a method's answer has its own form; ask {plain}", UNSUPPORTED_FIELD, param=name)
 
 
 def _tool(function: FunctionDefinition) -> Tool:
@@ -269,7 +271,7 @@ def _parsed_schema(schema: dict[str, Any] | str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
-        raise InvalidRequest("structured_outputs: json is no JSON schema", param="structured_outputs")
+        raise RequestError("structured_outputs: json is no JSON schema", param="structured_outputs")
     check_shape({"json": parsed}, "structured_outputs")
     return parsed
 
@@ -303,13 +305,15 @@ def refuse_other_parts(content: object, place: str, served: Collection[str]) -> 
     """Check that a message consists of parts that are served.
 
     Raises:
-        UnsupportedField: one is of another type; the message says what to send instead.
+        UNSUPPORTED_FIELD: one is of another type; the message says what to send instead.
     """
     for number, part in enumerate(content if isinstance(content, list) else ()):
         kind = part.get("type") if isinstance(part, dict) else None
         if isinstance(kind, str) and kind not in served:
             reason = OTHER_PARTS.get(kind, f"parts of type {kind[:64]!r} are not served: send text")
-            raise UnsupportedField(f"{place}.content[{number}]: {reason}", param=f"{place}.content[{number}]")
+            raise RequestError(
+                f"{place}.content[{number}]: {reason}", UNSUPPORTED_FIELD, param=f"{place}.content[{number}]"
+            )
 
 
 def _checked_arguments(text: str) -> str:
@@ -432,17 +436,17 @@ _Request = TypeVar("_Request", bound=Generation)
 
 def check_stream_options(request: _Request) -> _Request:
     if request.stream_options is not None and not request.stream:
-        raise InvalidRequest("stream_options needs stream: true", param="stream_options")
+        raise RequestError("stream_options needs stream: true", param="stream_options")
     return request
 
 
 def served_fields(body: object) -> dict[str, Any]:
     """Return the body without the fields that have no effect."""
     if not isinstance(body, dict):
-        raise InvalidRequest("the body must be a JSON object")
+        raise RequestError("the body must be a JSON object")
     for name, neutral in NEUTRAL.items():
         if name in body and not is_neutral(body[name], neutral):
-            raise UnsupportedField(f"{name}: is not served; leave {name} out", param=name)
+            raise RequestError(f"{name}: is not served; leave {name} out", UNSUPPORTED_FIELD, param=name)
     return {name: value for name, value in body.items() if name not in NEUTRAL and name not in IGNORED}
 
 

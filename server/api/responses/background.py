@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from server.errors import KEY_FULL, TooManyRequests
+from server.errors import KEY_FULL, RequestError
 
 MAX_OF_KEY: Final = 16
 
@@ -21,10 +21,10 @@ class BackgroundAnswers:
         """Check that a key may have one more.
 
         Raises:
-            TooManyRequests: as many run, or wait, as may.
+            QUEUE_FULL: as many run, or wait, as may.
         """
         if sum(key == owner for key, _ in self._tasks) >= MAX_OF_KEY:
-            raise TooManyRequests(f"{MAX_OF_KEY} responses of this key run in the background already", KEY_FULL)
+            raise RequestError(f"{MAX_OF_KEY} responses of this key run in the background already", KEY_FULL)
 
     def begin(self, owner: str, response_id: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="background-answer")

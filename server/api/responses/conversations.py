@@ -80,7 +80,7 @@ def _checked(items: Sequence[dict[str, Any]]) -> list[Item]:
     """Return items with ids.
 
     Raises:
-        InvalidRequest, UnsupportedField: one is none that is read here; ``param`` names it.
+        RequestError, UNSUPPORTED_FIELD: one is none that is read here; ``param`` names it.
     """
     for place, item in enumerate(items):
         read_item(item, f"items[{place}]")

@@ -19,6 +19,7 @@ from fastapi.responses import JSONResponse
 
 from models.decoding.tool_calls import tool_format
 from models.errors import UnsupportedParam
+from retrieval.errors import STATE_UNAVAILABLE, DatabaseUnavailable
 from server.api.answers.file_search import (
     FileCitations,
     FileScope,
@@ -46,7 +47,7 @@ from server.api.responses.state import Keeper, Kept, history_of, input_items, ta
 from server.api.vllm_passthrough.dispatch import dispatch_plain, is_plain
 from server.auth.authentication import Principal
 from server.error_mapping import error_reply
-from server.errors import InvalidRequest, RequestError, StateUnavailable
+from server.errors import RequestError
 from server.methods.base import AnswerRequest
 from server.middleware import log_failure
 from server.traces import TraceHead
@@ -189,7 +190,7 @@ async def _kept_body(request: Request, sent: Any, kept: Kept) -> tuple[Responses
     messages = (*body.messages[:head], *before, *body.messages[head:])
     if len(messages) > MAX_MESSAGES:
         name = "conversation" if kept.conversation else "previous_response_id"
-        raise InvalidRequest(f"{name}: at most {MAX_MESSAGES} messages are read, with those before", param=name)
+        raise RequestError(f"{name}: at most {MAX_MESSAGES} messages are read, with those before", param=name)
     return replace(body, messages=messages), Keeper(stored, owner, kept, input_items(sent["input"]))
 
 
@@ -201,7 +202,9 @@ async def _begun(request: Request, answer: _Answer, keeper: Keeper) -> Response:
     until = time.time() + services.settings.server.request_timeout_s + _LATE_S
     waiting = await keeper.keep(answer.waiting("in_progress"), until)
     if not waiting["store"]:
-        raise StateUnavailable("the response cannot be stored, so that it could not be read again")
+        raise DatabaseUnavailable(
+            "the response cannot be stored, so that it could not be read again", STATE_UNAVAILABLE
+        )
     background.begin(keeper.owner, waiting["id"], answer.run(keeper))
     return JSONResponse(answer.waiting("queued"))
 

@@ -35,7 +35,7 @@ from server.api.responses.functions import (
 )
 from server.api.responses.state import NOTHING_KEPT, Kept
 from server.api.vllm_passthrough.history import CLIENTS_OWN, SKIPPED
-from server.errors import InvalidRequest, UnsupportedField
+from server.errors import UNSUPPORTED_FIELD, RequestError
 from server.methods.base import Message, Sampling
 
 LOGPROBS: Final = "message.output_text.logprobs"
@@ -243,11 +243,11 @@ def parse_responses(body: object) -> ResponsesRequest:
     """Parse the body of a request.
 
     Raises:
-        InvalidRequest: a value is not valid; ``param`` names the field.
-        UnsupportedField: a field is not served; ``param`` names it.
+        RequestError: a value is not valid; ``param`` names the field.
+        UNSUPPORTED_FIELD: a field is not served; ``param`` names it.
     """
     if not isinstance(body, dict):
-        raise InvalidRequest("the body must be a JSON object")
+        raise RequestError("the body must be a JSON object")
     _refuse_what_is_not_served(body)
     excluded = {"input", *NEUTRAL, *IGNORED}
     try:
@@ -256,61 +256,65 @@ def parse_responses(body: object) -> ResponsesRequest:
         raise first_error(error) from None
     messages = joined(_messages(body.get("input")))
     if not any(one.tool_call_id or (one.role == "user" and one.content.strip()) for one in messages):
-        raise InvalidRequest("input: there is no user message with text", param="input")
+        raise RequestError("input: there is no user message with text", param="input")
     if fields.instructions:
         messages.insert(0, Message("system", fields.instructions))
     use = tool_use_of(fields.tools or (), fields.tool_choice, fields.parallel_tool_calls)
     request = ResponsesRequest(fields, tuple(messages), use)
     if fields.top_logprobs and not request.wants_logprobs:
-        raise InvalidRequest(f"top_logprobs: needs include: ['{LOGPROBS}']", param="top_logprobs")
+        raise RequestError(f"top_logprobs: needs include: ['{LOGPROBS}']", param="top_logprobs")
     return request
 
 
 def _refuse_what_is_not_served(body: Mapping[str, Any]) -> None:
     for name, (neutral, remedy) in NEUTRAL.items():
         if name in body and not is_neutral(body[name], neutral):
-            raise UnsupportedField(f"{name}: {remedy}", param=name)
+            raise RequestError(f"{name}: {remedy}", UNSUPPORTED_FIELD, param=name)
     tools = body.get("tools")
     for tool in tools if isinstance(tools, list) else ():
         if isinstance(tool, dict) and tool.get("type") != "function":
-            raise UnsupportedField(
-                "tools: function, file_search and mcp are served; methods make their calls themselves", param="tools"
+            raise RequestError(
+                "tools: function, file_search and mcp are served; methods make their calls themselves",
+                UNSUPPORTED_FIELD,
+                param="tools",
             )
     text = body.get("text")
     shape = text.get("format") if isinstance(text, dict) else None
     if isinstance(shape, dict) and shape.get("type") in ("json_schema", "json_object"):
-        raise UnsupportedField("text.format: only text is served; leave it out", param="text.format")
+        raise RequestError("text.format: only text is served; leave it out", UNSUPPORTED_FIELD, param="text.format")
     if body.get("reasoning") is not None and not isinstance(body["reasoning"], dict):
-        raise InvalidRequest("reasoning: input should be a valid dictionary", param="reasoning")
+        raise RequestError("reasoning: input should be a valid dictionary", param="reasoning")
 
 
 def _messages(value: object) -> list[Message]:
     if isinstance(value, str):
         if len(value) > MAX_TEXT:
-            raise InvalidRequest(f"input: at most {MAX_TEXT} characters are taken", param="input")
+            raise RequestError(f"input: at most {MAX_TEXT} characters are taken", param="input")
         return [Message("user", value)]
     if not isinstance(value, list):
-        raise InvalidRequest("input: must be text or a list of items", param="input")
+        raise RequestError("input: must be text or a list of items", param="input")
     if len(value) > MAX_MESSAGES:
-        raise InvalidRequest(f"input: at most {MAX_MESSAGES} items are taken", param="input")
+        raise RequestError(f"input: at most {MAX_MESSAGES} items are taken", param="input")
     return [message for place, item in enumerate(value) if (message := read_item(item, f"input[{place}]"))]
 
 
 def read_item(item: object, place: str) -> Message | None:
     """Return the message of an input item, None for an item that does not affect the next answer."""
     if not isinstance(item, dict):
-        raise InvalidRequest(f"{place}: must be an item", param=place)
+        raise RequestError(f"{place}: must be an item", param=place)
     kind = item.get("type", "message")
     if not isinstance(kind, str):
-        raise InvalidRequest(f"{place}.type: must be text", param=f"{place}.type")
+        raise RequestError(f"{place}.type: must be text", param=f"{place}.type")
     if kind in SKIPPED or kind.startswith(CLIENTS_OWN):
         return None
     if kind == "item_reference":
-        raise UnsupportedField(f"{place}: {_NOT_STORED}", param=place)
+        raise RequestError(f"{place}: {_NOT_STORED}", UNSUPPORTED_FIELD, param=place)
     read = ResponseMessage if kind == "message" else FUNCTION_ITEMS.get(kind)
     if read is None:
-        raise UnsupportedField(
-            f"{place}: items of type {kind[:64]!r} are not served; send messages", param=f"{place}.type"
+        raise RequestError(
+            f"{place}: items of type {kind[:64]!r} are not served; send messages",
+            UNSUPPORTED_FIELD,
+            param=f"{place}.type",
         )
     refuse_other_parts(item.get("content"), place, _PARTS)
     try:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from models.errors import ArrowheadError
 from server.api.responses.functions import FUNCTION_ITEMS, joined
 from server.api.vllm_passthrough.history import part_text
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.methods.base import Message
 from server.state.responses import Item, StoredResponse, StoredResponses
 
@@ -45,7 +45,7 @@ def take_kept(body: object, *, is_on: bool) -> tuple[Any, Kept]:
     """Return the body without what it says of keeping, and that; unchanged where nothing is stored here.
 
     Raises:
-        InvalidRequest: a field is wrong, or two exclude each other; ``param`` names it.
+        RequestError: a field is wrong, or two exclude each other; ``param`` names it.
     """
     if not is_on or not isinstance(body, dict):
         return body, NOTHING_KEPT
@@ -55,11 +55,11 @@ def take_kept(body: object, *, is_on: bool) -> tuple[Any, Kept]:
         conversation = conversation["id"]
     for name, value in (("previous_response_id", previous), ("conversation", conversation)):
         if value is not None and not (isinstance(value, str) and 0 < len(value) <= 200):
-            raise InvalidRequest(f"{name}: an id", param=name)
+            raise RequestError(f"{name}: an id", param=name)
     if previous is not None and conversation is not None:
-        raise InvalidRequest("previous_response_id: not together with conversation", param="previous_response_id")
+        raise RequestError("previous_response_id: not together with conversation", param="previous_response_id")
     if background and (not store or body.get("stream")):
-        raise InvalidRequest("background: needs store, and no stream: it is read again by its id", param="background")
+        raise RequestError("background: needs store, and no stream: it is read again by its id", param="background")
     rest = {name: value for name, value in body.items() if name not in _FIELDS}
     is_named = any(body.get(name) not in (None, False) for name in _FIELDS)
     return rest, Kept(store, previous, conversation, background, is_named)
@@ -68,7 +68,7 @@ def take_kept(body: object, *, is_on: bool) -> tuple[Any, Kept]:
 def _flag(body: Mapping[str, Any], name: str, *, usual: bool) -> bool:
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
-        raise InvalidRequest(f"{name}: true or false", param=name)
+        raise RequestError(f"{name}: true or false", param=name)
     return usual if value is None else value
 
 
@@ -151,7 +151,7 @@ async def history_of(stored: StoredResponses, owner: str, kept: Kept) -> list[Me
 
     Raises:
         RequestError: there is no such response or conversation for the key.
-        InvalidRequest: the response has not ended, or follows too many.
+        RequestError: the response has not ended, or follows too many.
     """
 
     def work() -> list[Item]:

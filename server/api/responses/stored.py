@@ -14,7 +14,7 @@ from server.api.answers.pages import ListReply, listed, page_of, page_parameters
 from server.api.declarations import errors
 from server.api.responses.background import BackgroundAnswers
 from server.api.responses.schemas import ResponseReply
-from server.errors import RESPONSE_NOT_STORED, InvalidRequest, RequestError
+from server.errors import RESPONSE_NOT_STORED, RequestError
 from server.state.responses import StoredResponse, StoredResponses
 from server.wiring.services import Services
 
@@ -62,7 +62,7 @@ def _shown(request: Request, stored: StoredResponse) -> dict[str, Any]:
 )
 async def get_response(request: Request, response_id: str) -> Response:
     if request.query_params.get("stream") == "true":
-        raise InvalidRequest("stream: a stored response is read whole; leave stream out", param="stream")
+        raise RequestError("stream: a stored response is read whole; leave stream out", param="stream")
     return JSONResponse(_shown(request, await _found(request, response_id)))
 
 
@@ -86,7 +86,7 @@ async def delete_response(request: Request, response_id: str) -> Response:
 async def cancel_response(request: Request, response_id: str) -> Response:
     stored = await _found(request, response_id)
     if not stored.response.get("background"):
-        raise InvalidRequest("response_id: only a response in the background can be cancelled", param="response_id")
+        raise RequestError("response_id: only a response in the background can be cancelled", param="response_id")
     is_lost = _is_lost(request, stored)
     await request.app.state.background.cancel(request.state.owner, response_id)
     stored = await _found(request, response_id)

@@ -185,7 +185,7 @@ async def _given(services: Services, request: Request, body: DecisionsRequest) -
     """Return the texts of the input and of the sources that are named.
 
     Raises:
-        InvalidRequest, NamespaceUnknown, RequestError: they are too long, or there is no such passage for the key.
+        RequestError, NamespaceUnknown, RequestError: they are too long, or there is no such passage for the key.
     """
     inputs = [body.input] if isinstance(body.input, str) else [message.text for message in body.input]
     named = body.arrowhead.sources

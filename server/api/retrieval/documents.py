@@ -34,7 +34,7 @@ from server.api.retrieval.schemas import (
     ncbi_day,
 )
 from server.egress.policy import EgressContext
-from server.errors import FORM_OF_ANOTHER_SITE, UPLOAD_TOO_LARGE, InvalidRequest, RequestError
+from server.errors import FORM_OF_ANOTHER_SITE, UPLOAD_TOO_LARGE, RequestError
 from server.jobs.queue import JobSpec, JobStatus, Work
 from server.jobs.uploads import Upload
 from server.observability.observer import request_id
@@ -103,9 +103,7 @@ async def add_documents(request: Request, name: str) -> Response:
     services = await opened(request, name)
     body = await read_body(request, DocumentsBody)
     if len(body.documents) > MAX_INPUTS:
-        raise InvalidRequest(
-            f"documents: {len(body.documents)} given, at most {MAX_INPUTS} are taken", param="documents"
-        )
+        raise RequestError(f"documents: {len(body.documents)} given, at most {MAX_INPUTS} are taken", param="documents")
     today = datetime.now(UTC).date().isoformat()
     work = services.changes.documents([_reading(one, today) for one in body.documents])
     return await submitted(request, ("documents", name), work, few=len(body.documents) <= _FEW)
@@ -149,10 +147,10 @@ async def add_file(request: Request, name: str) -> Response:
         )
     kind = fields.get("reader", "")
     if kind and kind not in READERS:
-        raise InvalidRequest(f"reader: one of {', '.join(READERS)}", param="reader")
+        raise RequestError(f"reader: one of {', '.join(READERS)}", param="reader")
     ocr = fields.get("ocr", "")
     if not OCR_LANGUAGES.fullmatch(ocr):
-        raise InvalidRequest("ocr: names of languages as tesseract has them, like eng or eng+deu", param="ocr")
+        raise RequestError("ocr: names of languages as tesseract has them, like eng or eng+deu", param="ocr")
     await services.retrieval.jobs.check_room(request.state.owner)
     async with services.admitted(request.state.owner):
         upload = await _received(request, services, fields.get("filename", ""))
@@ -214,14 +212,14 @@ def _term_of(body: QueryBody) -> str:
     """Return the term of a query.
 
     Raises:
-        InvalidRequest: a keyword is none; ``param`` names the field.
+        RequestError: a keyword is none; ``param`` names the field.
     """
     if body.term is not None:
         return body.term if body.with_reviews else f"({body.term}) NOT review[Publication Type]"
     try:
         return keyword_term(body.keywords, with_reviews=body.with_reviews)
     except NamespaceInvalid as error:
-        raise InvalidRequest(f"keywords: {error.message}", param="keywords") from error
+        raise RequestError(f"keywords: {error.message}", param="keywords") from error
 
 
 async def opened(request: Request, name: str, fields: Collection[str] = ()) -> Services:
@@ -229,7 +227,7 @@ async def opened(request: Request, name: str, fields: Collection[str] = ()) -> S
 
     Raises:
         RequestError: namespaces are not changed over HTTP.
-        InvalidRequest: a query parameter is unknown or wrong.
+        RequestError: a query parameter is unknown or wrong.
         NamespaceInvalid: the name is not valid.
         NamespaceUnknown: there is no such namespace.
     """
@@ -237,7 +235,7 @@ async def opened(request: Request, name: str, fields: Collection[str] = ()) -> S
     require_changes(request)
     for field in request.query_params:
         if field not in {"wait", *fields}:
-            raise InvalidRequest(f"{field[:40]}: there is no such field", param=field[:40])
+            raise RequestError(f"{field[:40]}: there is no such field", param=field[:40])
     _wait_of(request, 0.0)
     await services.retrieval.run(lambda: services.access.require(request.state.principal, name))
     await services.retrieval.run(lambda: services.retrieval.namespaces.require(name))
@@ -314,7 +312,7 @@ async def _fill(request: Request, upload: Upload) -> None:
             waiting, size = [], 0
     await asyncio.to_thread(upload.write, b"".join(waiting))
     if not upload.size:
-        raise InvalidRequest("the file is empty: send one with content, as it is, as the body of the request")
+        raise RequestError("the file is empty: send one with content, as it is, as the body of the request")
     await asyncio.to_thread(upload.close)
 
 
@@ -352,7 +350,7 @@ def _wait_of(request: Request, default: float) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= _MAX_WAIT_S:
-        raise InvalidRequest(f"wait: seconds from 0 to {_MAX_WAIT_S:g}", param="wait")
+        raise RequestError(f"wait: seconds from 0 to {_MAX_WAIT_S:g}", param="wait")
     return seconds
 
 

@@ -25,7 +25,7 @@ from server.api.declarations import QUESTION, RETRIEVAL_ERRORS, Reads, Reply, Sc
 from server.api.http_io import Body, cancel_on_disconnect, read_body
 from server.api.openai.schemas import MAX_TEXT
 from server.api.retrieval.schemas import MAX_INPUTS
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.evidence.encoders import QUERY, EncoderPool
 from server.wiring.services import Services
 
@@ -115,7 +115,7 @@ async def embeddings(request: Request) -> Response:
     services: Services = request.app.state.services
     body = await read_body(request, EmbeddingsRequest)
     if len(body.texts) > MAX_INPUTS:
-        raise InvalidRequest(f"input: {len(body.texts)} texts, at most {MAX_INPUTS} are taken at once", param="input")
+        raise RequestError(f"input: {len(body.texts)} texts, at most {MAX_INPUTS} are taken at once", param="input")
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         return JSONResponse(await services.encoders.run(lambda: _embed(services.encoders, body)))
 
@@ -123,7 +123,7 @@ async def embeddings(request: Request) -> Response:
 def _embed(pool: EncoderPool, body: EmbeddingsRequest) -> dict[str, Any]:
     encoder = pool.encoder(body.model.removesuffix(QUERY))
     if body.dimensions not in (None, encoder.dim):
-        raise InvalidRequest(f"dimensions: vectors of {body.model} have {encoder.dim}", param="dimensions")
+        raise RequestError(f"dimensions: vectors of {body.model} have {encoder.dim}", param="dimensions")
     is_query = body.model.endswith(QUERY)
     vectors = _vectors(encoder, body.texts, is_query=is_query)
     lengths = [encoder.count_query_tokens(text) for text in body.texts]
@@ -207,9 +207,7 @@ async def rerank(request: Request) -> Response:
     services: Services = request.app.state.services
     body = await read_body(request, RerankRequest)
     if len(body.documents) > MAX_INPUTS:
-        raise InvalidRequest(
-            f"documents: {len(body.documents)} given, at most {MAX_INPUTS} are taken", param="documents"
-        )
+        raise RequestError(f"documents: {len(body.documents)} given, at most {MAX_INPUTS} are taken", param="documents")
     async with cancel_on_disconnect(request.receive), services.admitted(request.state.owner):
         return JSONResponse(await services.encoders.run(lambda: _rerank(services.encoders, body)))
 

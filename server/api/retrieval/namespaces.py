@@ -23,7 +23,7 @@ from server.api.http_io import read_body
 from server.api.retrieval.schemas import NamespaceBody, NoBody, TitleBody
 from server.auth.authentication import Principal, require_change
 from server.auth.namespace_scopes import owner_metadata
-from server.errors import CHANGES_REFUSED, EncoderUnknown, InvalidRequest, RequestError
+from server.errors import CHANGES_REFUSED, RequestError
 from server.evidence.passages import Retrieval
 from server.jobs.followed_folders import follows_object
 from server.settings.server import is_loopback
@@ -120,7 +120,7 @@ async def create_namespace(request: Request) -> Response:
     require_changes(request)
     body = await read_body(request, NamespaceBody)
     if body.name is None and not any(map(str.isalnum, body.title)):
-        raise InvalidRequest("name: a name, or a title with words in it, is needed", param="name")
+        raise RequestError("name: a name, or a title with words in it, is needed", param="name")
     settings = _settings_of(services, body)
     retrieval = services.retrieval
     notes = owner_metadata(request.state.principal) | ({TITLE: body.title} if body.title else {})
@@ -232,8 +232,8 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
     """Return the settings of a new namespace.
 
     Raises:
-        InvalidRequest: a field is wrong; ``param`` names it.
-        EncoderUnknown: the server has no such encoder.
+        RequestError: a field is wrong; ``param`` names it.
+        ENCODER_UNKNOWN: the server has no such encoder.
         UnsupportedParam: the encoder is remote and token vectors are requested.
     """
     encoder = services.settings.retrieval.encoder if body.encoder is None else body.encoder
@@ -241,12 +241,12 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
     if encoder:
         try:
             services.encoders.check(encoder)
-        except EncoderUnknown as error:
-            raise EncoderUnknown(error.message, param="encoder") from error
+        except RequestError as error:
+            raise RequestError(error.message, error.fault, param="encoder") from error
         if body.tokens:
             services.encoders.check_tokens(encoder, '"tokens": false')
     if not (encoder or body.keywords or body.words != NO_WORDS):
-        raise InvalidRequest("encoder: without vectors, words and keywords nothing could be found", param="encoder")
+        raise RequestError("encoder: without vectors, words and keywords nothing could be found", param="encoder")
     try:
         chunking = Chunking(size=body.chunk_size, overlap=body.chunk_overlap, by_section=body.by_section)
         return NamespaceSettings(
@@ -254,7 +254,7 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
         )
     except NamespaceInvalid as error:
         param = _FIELDS.get(error.param or "", error.param)
-        raise InvalidRequest(f"{param}: {error.message}", param=param) from error
+        raise RequestError(f"{param}: {error.message}", param=param) from error
 
 
 def _describe_all(services: Services, principal: Principal, busy: frozenset[str]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from server.api.http_io import cancel_on_disconnect, read_body
 from server.api.retrieval.schemas import MAX_COUNTED, FilterBody, SearchBody, day_number, shown_day
 from server.auth.authentication import Principal
 from server.auth.namespace_scopes import NamespaceAccess
-from server.errors import PASSAGE_UNKNOWN, InvalidRequest, RequestError
+from server.errors import PASSAGE_UNKNOWN, RequestError
 from server.evidence.passages import distinct_names
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.services import Services
@@ -120,24 +120,24 @@ def _checked(body: SearchBody, settings: RetrievalSettings) -> list[str]:
     """Return the queries after validation against the settings.
 
     Raises:
-        InvalidRequest: a value is not valid; ``param`` names the field.
+        RequestError: a value is not valid; ``param`` names the field.
     """
     if (body.query is None) == (body.queries is None):
-        raise InvalidRequest("either query or queries is needed", param="query")
+        raise RequestError("either query or queries is needed", param="query")
     queries = [body.query] if body.query is not None else body.queries or []
     if len(queries) > _MAX_QUERIES:
         many = f"queries: {len(queries)} given, at most {_MAX_QUERIES} are taken at once"
-        raise InvalidRequest(many, param="queries")
+        raise RequestError(many, param="queries")
     if body.k > MAX_K:
-        raise InvalidRequest(f"k: at most {MAX_K} passages are found at once", param="k")
+        raise RequestError(f"k: at most {MAX_K} passages are found at once", param="k")
     if body.rerank and settings.cross_encoder is None:
-        raise InvalidRequest(
+        raise RequestError(
             "rerank: this server has no cross-encoder; retrieval.cross_encoder names one", param="rerank"
         )
     for name, value in (("k", body.k), ("rerank", body.rerank), ("late", body.late or 0)):
         if value * len(queries) > _MANY * MAX_K:
             most = _MANY * MAX_K
-            raise InvalidRequest(f"{name}: at most {most} for all queries of a request together", param=name)
+            raise RequestError(f"{name}: at most {most} for all queries of a request together", param=name)
     return queries
 
 
@@ -151,7 +151,7 @@ def _filter_of(body: FilterBody) -> PassageFilter:
             documents=None if body.documents is None else frozenset(body.documents),
         )
     except NamespaceInvalid as error:
-        raise InvalidRequest(f"filter.{error.param}: {error.message}", param=f"filter.{error.param}") from error
+        raise RequestError(f"filter.{error.param}: {error.message}", param=f"filter.{error.param}") from error
 
 
 def _search(

@@ -17,13 +17,13 @@ from retrieval.corpus.items import SkippedRecord
 from retrieval.corpus.namespaces.originals import Originals
 from retrieval.corpus.readers.pdf import MAX_WIDTH, MIN_WIDTH
 from retrieval.corpus.store.base import PassageStore, StoredDocument
-from retrieval.errors import DocumentUnknown
+from retrieval.errors import DOCUMENT_UNKNOWN, CorpusError
 from retrieval.passages import Passage
 from server.api.declarations import CHANGE_ERRORS, Reply, Schema, errors, parameter
 from server.api.http_io import cancel_on_disconnect
 from server.api.retrieval.documents import JOB, WAIT, opened, submitted
 from server.api.retrieval.schemas import shown_day
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.evidence.pages import PageViews, drawn_width
 from server.types import id_of_digest
 from server.wiring.services import Services
@@ -126,7 +126,7 @@ async def list_documents(request: Request, name: str) -> Response:
     limit = _number(fields, "limit", (1, _MAX_LISTED), 50)
     before = fields.get("before", "0")
     if not _NUMBER.fullmatch(before):
-        raise InvalidRequest("before: the value of next in the page before", param="before")
+        raise RequestError("before: the value of next in the page before", param="before")
 
     def work(services: Services) -> dict[str, Any]:
         with services.retrieval.namespaces.using(name) as namespace:
@@ -250,7 +250,7 @@ async def get_document(request: Request, name: str, document: str) -> Response:
             document_id = find_document(store, document)
             stored = store.stored_document(document_id)
             if stored is None:
-                raise DocumentUnknown(f"there is no document {document[:200]!r}", param="document")
+                raise CorpusError(f"there is no document {document[:200]!r}", DOCUMENT_UNKNOWN, param="document")
             passages = store.document_passages(document_id, limit + 1, offset)
             described = _described(stored, Originals(namespace.folder), _unread_counts(store))
         data = [_passage(one) for one in passages[:limit]]
@@ -294,15 +294,16 @@ def _original(services: Services, name: str, document: str) -> Path:
     """Return the path of a document's PDF.
 
     Raises:
-        DocumentUnknown: there is no such document, or no PDF of it was kept.
+        DOCUMENT_UNKNOWN: there is no such document, or no PDF of it was kept.
     """
     with services.retrieval.namespaces.using(name) as namespace:
         document_id = find_document(namespace.store, document)
         path = Originals(namespace.folder).path(document_id)
     if path is None:
-        raise DocumentUnknown(
+        raise CorpusError(
             "there is no PDF of this document: it is of another kind, or was added before PDFs were kept or imported "
             "from an export; add the file again",
+            DOCUMENT_UNKNOWN,
             param="document",
         )
     return path
@@ -367,7 +368,7 @@ def _cached(tag: str) -> dict[str, str]:
 def _fields(request: Request, names: Collection[str] = ()) -> dict[str, str]:
     for field in request.query_params:
         if field not in names:
-            raise InvalidRequest(f"{field[:40]}: there is no such field", param=field[:40])
+            raise RequestError(f"{field[:40]}: there is no such field", param=field[:40])
     return dict(request.query_params)
 
 
@@ -375,7 +376,7 @@ def _words_of(query: str) -> list[str]:
     words = query.split()
     if len(query) > _MAX_QUERY or len(words) > _MAX_WORDS:
         many = f"query: at most {_MAX_WORDS} words, {_MAX_QUERY} characters in all"
-        raise InvalidRequest(many, param="query")
+        raise RequestError(many, param="query")
     return words
 
 
@@ -385,11 +386,11 @@ def _number(fields: dict[str, str], name: str, limits: tuple[int, int], default:
         return default
     low, high = limits
     if not _NUMBER.fullmatch(text) or not low <= int(text) <= high:
-        raise InvalidRequest(f"{name}: a whole number from {low} to {high}", param=name)
+        raise RequestError(f"{name}: a whole number from {low} to {high}", param=name)
     return int(text)
 
 
 def _page_number(text: str) -> int:
     if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= 1_000_000:
-        raise InvalidRequest("page: a number, 1 for the first page", param="page")
+        raise RequestError("page: a number, 1 for the first page", param="page")
     return int(text)

@@ -17,7 +17,7 @@ from server.api.declarations import RETRIEVAL_ERRORS, TIMEOUT, Reads, Reply, err
 from server.api.http_io import cancel_on_disconnect, read_body
 from server.api.retrieval.schemas import MAX_INPUTS, Body, words
 from server.auth.authentication import Principal
-from server.errors import MODEL_UNKNOWN, PASSAGE_UNKNOWN, InvalidRequest, RequestError
+from server.errors import MODEL_UNKNOWN, PASSAGE_UNKNOWN, RequestError
 from server.evidence.verification import Verdict, Verification
 from server.wiring.services import Services
 
@@ -125,12 +125,12 @@ def _check(body: VerifyRequest, limit: int, verifier: str) -> None:
     """Check what the schema alone does not; ``limit`` is of pieces.
 
     Raises:
-        InvalidRequest, RequestError: a value is not valid; ``param`` names the field.
+        RequestError, RequestError: a value is not valid; ``param`` names the field.
     """
     if (body.question is None) == (body.claim is None):
-        raise InvalidRequest("claim: send either a claim or a question", param="claim")
+        raise RequestError("claim: send either a claim or a question", param="claim")
     if len(body.evidence) > limit:
-        raise InvalidRequest(f"evidence: {len(body.evidence)} pieces, at most {limit} are taken", param="evidence")
+        raise RequestError(f"evidence: {len(body.evidence)} pieces, at most {limit} are taken", param="evidence")
     check_verifier(body.model, verifier)
 
 
@@ -142,7 +142,7 @@ def check_verifier(model: str, verifier: str) -> None:
 def check_size(pieces: Sequence[str], param: str = "evidence") -> None:
     if (size := sum(map(len, pieces))) > MAX_CHARS:
         message = f"{param}: {size} characters, at most {MAX_CHARS} are taken at once: send fewer or shorter pieces"
-        raise InvalidRequest(message, param=param)
+        raise RequestError(message, param=param)
 
 
 async def texts_of(

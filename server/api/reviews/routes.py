@@ -25,7 +25,7 @@ from server.api.reviews.schemas import (
     columns_of,
     text_of,
 )
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.evidence.reviews.document import NOT_STATED, ReviewDocument, described, shown_record
 from server.exports.formats import FORMATS, check_export, export
 from server.methods.base import AnswerRequest, Message
@@ -62,13 +62,13 @@ def _served(request: Request, model: str | None) -> ServedModel:
 
     Raises:
         RequestError: there is none of this name, or the key may use no method for reviews.
-        InvalidRequest: it is none that reviews literature.
+        RequestError: it is none that reviews literature.
     """
     services: Services = request.app.state.services
     own = next((one.id for one in services.models(request.state.principal) if one.name == _METHOD), f":{_METHOD}")
     served = services.find(own if model is None else model, request.state.principal)
     if served.name != _METHOD:
-        raise InvalidRequest(f"model: {served.id} reviews no literature; take {own}", param="model")
+        raise RequestError(f"model: {served.id} reviews no literature; take {own}", param="model")
     return served
 
 
@@ -160,7 +160,7 @@ async def _exclusions(
     """Return the exclusions by hand.
 
     Raises:
-        InvalidRequest: an article is not in the table, or a reason has no words.
+        RequestError: an article is not in the table, or a reason has no words.
     """
     services: Services = request.app.state.services
     result = await asyncio.to_thread(services.reviews.result, request.state.owner, document.id)
@@ -169,7 +169,7 @@ async def _exclusions(
     for place, one in enumerate(excluded):
         at = f"excluded[{place}]"
         if one.uid not in titles:
-            raise InvalidRequest(f"{at}.uid: there is no article {one.uid[:100]!r} in the table", param=f"{at}.uid")
+            raise RequestError(f"{at}.uid: there is no article {one.uid[:100]!r} in the table", param=f"{at}.uid")
         found[one.uid] = Exclusion(one.uid, titles[one.uid], _BY_HAND, text_of(one.reason, f"{at}.reason"))
     return tuple(found.values())
 

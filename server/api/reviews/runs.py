@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from models.errors import ModelError
 from server.api.answers.session import Answers
-from server.errors import RequestError
+from server.errors import NO_SERVER, RequestError
 from server.evidence.reviews.document import Column, ReviewDocument, ReviewResult, ReviewRun, RunRecord
 from server.jobs.queue import Job, Outcome, Work
 from server.methods.base import AnswerRequest, Event, EvidenceRead, Message, Step, TextDelta
@@ -190,5 +190,5 @@ def _report(job: Job, done: int, total: int, seconds: float) -> None:
 def _on_loop(job: Job, work: Coroutine[Any, Any, dict[str, Any]]) -> Outcome:
     if job.loop is None:
         work.close()
-        raise RequestError("a review runs on a server that serves")
+        raise RequestError("a review runs on a server that serves", NO_SERVER)
     return Outcome(job.run_on(job.loop, work))

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from server.api.declarations import QUESTION, Reply
 from server.api.http_io import Body
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.evidence.reviews.document import Column
 
 MAX_COLUMNS = 12
@@ -89,11 +89,11 @@ def text_of(text: str, param: str) -> str:
     """Return a text on one line.
 
     Raises:
-        InvalidRequest: it has no words; ``param`` names the field.
+        RequestError: it has no words; ``param`` names the field.
     """
     found = " ".join(text.split())
     if not found:
-        raise InvalidRequest(f"{param}: has no words", param=param)
+        raise RequestError(f"{param}: has no words", param=param)
     return found
 
 
@@ -101,13 +101,13 @@ def columns_of(bodies: Sequence[ColumnBody]) -> tuple[Column, ...]:
     """Return the columns.
 
     Raises:
-        InvalidRequest: two have the same name, or one has none.
+        RequestError: two have the same name, or one has none.
     """
     columns: dict[str, Column] = {}
     for place, body in enumerate(bodies):
         name = text_of(body.name, f"columns[{place}].name")
         if name.casefold() in columns:
-            raise InvalidRequest(f"columns[{place}].name: there is a column of this name", param="columns")
+            raise RequestError(f"columns[{place}].name: there is a column of this name", param="columns")
         asked = " ".join((body.question or "").split()) or (name if name.endswith("?") else f"What is the {name}?")
         columns[name.casefold()] = Column(name, asked)
     return tuple(columns.values())

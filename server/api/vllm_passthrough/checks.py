@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from models.decoding.json_schemas import has_lookaround, unenforced
-from server.errors import InvalidRequest, UnsupportedField
+from server.errors import UNSUPPORTED_FIELD, RequestError
 
 _WHOLE: Final = "#"
 _SCHEMA_PATHS: Final = (
@@ -122,19 +122,19 @@ def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
     """Return the body unchanged after validation.
 
     Raises:
-        UnsupportedField: the field is not served; ``param`` names it.
-        InvalidRequest: the value is not valid; ``param`` names the field.
+        UNSUPPORTED_FIELD: the field is not served; ``param`` names it.
+        RequestError: the value is not valid; ``param`` names the field.
     """
     if body.get("messages") == []:
-        raise InvalidRequest("messages: there is none; send at least one", param="messages")
+        raise RequestError("messages: there is none; send at least one", param="messages")
     for name, value in body.items():
         if name in REFUSED and value not in (None, False, 0, [], {}):
-            raise UnsupportedField(f"{name}: {REFUSED[name]}; leave {name} out", param=name)
+            raise RequestError(f"{name}: {REFUSED[name]}; leave {name} out", UNSUPPORTED_FIELD, param=name)
         if name in LONGEST and isinstance(value, list | dict) and len(value) > LONGEST[name]:
-            raise InvalidRequest(f"{name}: at most {LONGEST[name]} are taken", param=name)
+            raise RequestError(f"{name}: at most {LONGEST[name]} are taken", param=name)
     words = body.get("bad_words")
     if isinstance(words, list) and sum(len(one) for one in words if isinstance(one, str)) > _MAX_BAD_WORDS_CHARS:
-        raise InvalidRequest(f"bad_words: at most {_MAX_BAD_WORDS_CHARS} characters are taken", param="bad_words")
+        raise RequestError(f"bad_words: at most {_MAX_BAD_WORDS_CHARS} characters are taken", param="bad_words")
     _check_numbers(body, max_n)
     for name in ("messages", "input", "system"):
         _check_parts(body.get(name), name)
@@ -146,13 +146,13 @@ def check_plain(body: Mapping[str, Any], max_n: int) -> Mapping[str, Any]:
 def _check_numbers(body: Mapping[str, Any], max_n: int) -> None:
     for name in ("n", "best_of"):
         if _is_number(body.get(name)) and body[name] > max_n:
-            raise InvalidRequest(f"{name}: at most {max_n} choices are given", param=name)
+            raise RequestError(f"{name}: at most {max_n} choices are given", param=name)
     for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
         if _is_number(body.get(name)) and not 0 <= body[name] <= MAX_LOGPROBS:
-            raise InvalidRequest(f"{name}: must be from 0 to {MAX_LOGPROBS}", param=name)
+            raise RequestError(f"{name}: must be from 0 to {MAX_LOGPROBS}", param=name)
     prompt = body.get("prompt")
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int) and len(prompt) > MAX_PROMPTS:
-        raise InvalidRequest(f"prompt: at most {MAX_PROMPTS} are taken at once", param="prompt")
+        raise RequestError(f"prompt: at most {MAX_PROMPTS} are taken at once", param="prompt")
 
 
 def _is_number(value: object) -> bool:
@@ -166,11 +166,13 @@ def _check_parts(content: object, name: str) -> None:
         if kind in _TEXT_PARTS:
             continue
         if isinstance(kind, str) and _MEDIA.search(kind):
-            raise UnsupportedField(f"{name}: a part is {kind[:40]}; this server answers text: send text", param=name)
+            raise RequestError(
+                f"{name}: a part is {kind[:40]}; this server answers text: send text", UNSUPPORTED_FIELD, param=name
+            )
         for key, value in part.items():
             if value is not None and _MEDIA.search(key):
-                raise UnsupportedField(
-                    f"{name}: a part has {key[:40]}; this server answers text: send text", param=name
+                raise RequestError(
+                    f"{name}: a part has {key[:40]}; this server answers text: send text", UNSUPPORTED_FIELD, param=name
                 )
 
 
@@ -194,40 +196,40 @@ def _unpacked(shape: object, name: str) -> object:
     try:
         return shape | {"json": json.loads(text)}
     except (ValueError, RecursionError):
-        raise InvalidRequest(f"{name}: json is no JSON", param=name) from None
+        raise RequestError(f"{name}: json is no JSON", param=name) from None
 
 
 def check_shape(shape: object, name: str) -> None:
     """Check that what constrains an output can be prepared at bounded cost.
 
     Raises:
-        InvalidRequest: it is too long, too deep or too repetitive; ``name`` is the field.
-        UnsupportedField: a schema that must be satisfied has a keyword that is not enforced.
+        RequestError: it is too long, too deep or too repetitive; ``name`` is the field.
+        UNSUPPORTED_FIELD: a schema that must be satisfied has a keyword that is not enforced.
     """
     if shape is None:
         return
     if len(json.dumps(shape)) > _MAX_SHAPE_BYTES:
-        raise InvalidRequest(f"{name}: at most {_MAX_SHAPE_BYTES} bytes are taken", param=name)
+        raise RequestError(f"{name}: at most {_MAX_SHAPE_BYTES} bytes are taken", param=name)
     waiting: list[tuple[object, int]] = [(shape, 0)]
     while waiting:
         one, depth = waiting.pop()
         if depth > _MAX_DEPTH:
-            raise InvalidRequest(f"{name}: is nested more than {_MAX_DEPTH} deep", param=name)
+            raise RequestError(f"{name}: is nested more than {_MAX_DEPTH} deep", param=name)
         if isinstance(one, dict):
             for key, value in one.items():
                 _check_member(key, value, name)
                 waiting.append((value, depth + 1))
         elif isinstance(one, list):
             if len(one) > _MAX_ALTERNATIVES:
-                raise InvalidRequest(f"{name}: a list has more than {_MAX_ALTERNATIVES} members", param=name)
+                raise RequestError(f"{name}: a list has more than {_MAX_ALTERNATIVES} members", param=name)
             waiting.extend((value, depth + 1) for value in one)
     if any(has_cycle(schema) for schema in constraint_schemas(shape)):
-        raise InvalidRequest(f"{name}: a schema refers to itself with nothing in between", param=name)
+        raise RequestError(f"{name}: a schema refers to itself with nothing in between", param=name)
     for schema, may_be_loose in _binding_schemas(shape):
         if fault := unenforced(schema):
             remedy = ", or send strict: false, which promises nothing" if may_be_loose else ""
             message = f"{name}: the JSON schema has {fault} which is not enforced here; leave it out{remedy}"
-            raise UnsupportedField(message, param=name)
+            raise RequestError(message, UNSUPPORTED_FIELD, param=name)
 
 
 def _binding_schemas(shape: object) -> Iterator[tuple[Mapping[str, Any], bool]]:
@@ -250,15 +252,15 @@ def _binding_schemas(shape: object) -> Iterator[tuple[Mapping[str, Any], bool]]:
 
 def _check_member(key: object, value: object, name: str) -> None:
     if key in _COUNTS and _is_number(value) and float(str(value)) > _MAX_REPEATS:
-        raise InvalidRequest(f"{name}: {key} may be {_MAX_REPEATS} at most", param=name)
+        raise RequestError(f"{name}: {key} may be {_MAX_REPEATS} at most", param=name)
     if key not in _PATTERNS or not isinstance(value, str):
         return
     if key == "regex" and has_lookaround(value):
-        raise InvalidRequest(f"{name}: (?=, (?!, (?<= and (?<! are not enforced in a pattern; do without", param=name)
+        raise RequestError(f"{name}: (?=, (?!, (?<= and (?<! are not enforced in a pattern; do without", param=name)
     if len(value) > _MAX_PATTERN:
-        raise InvalidRequest(f"{name}: a pattern is longer than {_MAX_PATTERN} characters", param=name)
+        raise RequestError(f"{name}: a pattern is longer than {_MAX_PATTERN} characters", param=name)
     product = 1
     for found in _REPEATS.finditer(value):
         product *= max(int(found[1] or 1), int(found[2] or 1), 1)
         if product > _MAX_REPEATS:
-            raise InvalidRequest(f"{name}: the repetitions of a pattern come to more than {_MAX_REPEATS}", param=name)
+            raise RequestError(f"{name}: the repetitions of a pattern come to more than {_MAX_REPEATS}", param=name)

@@ -34,7 +34,7 @@ from server.api.vllm_passthrough.checks import check_plain
 from server.api.vllm_passthrough.history import readable_history
 from server.auth.authentication import Principal
 from server.error_mapping import ANTHROPIC_PATHS, error_reply
-from server.errors import ClientDisconnected
+from server.errors import CLIENT_GONE
 from server.methods.base import uses_chat_template
 from server.methods.shared.synthesis import chats
 from server.middleware import log_failure, new_id, send_error
@@ -57,8 +57,8 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     """Return the layer's reply, None where our own code answers: for another model, a method or another engine.
 
     Raises:
-        InvalidRequest: a value is not valid.
-        UnsupportedField: a field is not served.
+        RequestError: a value is not valid.
+        UNSUPPORTED_FIELD: a field is not served.
         RequestError: this key may not use the plain model; the server stops.
     """
     services: Services = request.app.state.services
@@ -258,9 +258,10 @@ class PassthroughResponse(Response):
                 with cancel_scope:
                     await self._passthrough.layer(self._passthrough.call, keepalive)
             code = outcome_of(wire.status, wire.reading)
-        except ClientDisconnected:
-            log.info("a client went away before its answer was complete")
         except Exception as error:
+            if CLIENT_GONE.is_of(error):
+                log.info("a client went away before its answer was complete")
+                return
             log_failure(error)
             code = error_reply(error).code
             await wire.fail(error, keepalive)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
-from models.errors import ArrowheadError, ModelError
+from models.errors import ArrowheadError, ModelError, kind_of
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NcbiError, RetrievalError
 from retrieval.references.csl import document_item
@@ -139,7 +139,7 @@ async def search_source(number: int, source: ArticleSource, query: Query, most: 
 
 
 def _message(error: ArrowheadError) -> str:
-    return f"{type(error).__name__}: {error.message}"
+    return f"{kind_of(error)}: {error.message}"
 
 
 async def search_nearest(number: int, source: ArticleSource, question: str, options: ClinfoOptions) -> Searched:

@@ -14,7 +14,7 @@ from ncbi_files import items, pubmed_record, pubmed_set, saved
 
 from models.errors import ArrowheadError
 from retrieval.corpus.readers.registry import READERS, guess_reader
-from retrieval.errors import DocumentUnreadable, NcbiMalformed
+from retrieval.errors import NCBI_MALFORMED, DocumentUnreadable, NcbiError
 from retrieval.ncbi.calls.urls import parse_call_url
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.parse_blast import parse_blast
@@ -147,13 +147,13 @@ def test_summaries_behind_a_declaration_are_refused() -> None:
     """Each summary is parsed by itself, so the declaration before them must be looked for first."""
     summary = '<eSummaryResult><DocumentSummary uid="1"><Name>x</Name></DocumentSummary></eSummaryResult>'
     body = _bomb("a billion laughs", "eSummaryResult", summary)
-    with pytest.raises(NcbiMalformed, match="declares entities"):
+    with pytest.raises(NcbiError, match="declares entities", check=NCBI_MALFORMED.is_of):
         parse_reply(parse_call_url(GENE_SUMMARY), RawReply(200, "text/xml", body, len(body)))
 
 
 def test_a_blast_reply_with_declarations_is_refused() -> None:
     """Before Biopython sees it."""
-    with pytest.raises(NcbiMalformed, match="declares entities"):
+    with pytest.raises(NcbiError, match="declares entities", check=NCBI_MALFORMED.is_of):
         parse_blast(_bomb("a file", "BlastOutput", "<BlastOutput></BlastOutput>"))
 
 

@@ -12,7 +12,7 @@ from refusals import refused_for
 
 from server.admission import Admission, AdmissionLimits, FairQueue, Ticket, estimated_tokens
 from server.error_mapping import error_reply
-from server.errors import KEY_FULL, SERVER_FULL, SERVER_STOPPING, AnswerTimeout, RequestError, TooManyRequests
+from server.errors import ANSWER_TIMEOUT, KEY_FULL, SERVER_FULL, SERVER_STOPPING, RequestError
 
 
 def _states(queue: FairQueue, *tickets: Ticket) -> list[str]:
@@ -213,7 +213,7 @@ async def test_a_pushed_out_request_is_refused_as_its_keys_fault() -> None:
     release.set()
     results = await asyncio.gather(*flood, other, last, return_exceptions=True)
 
-    assert isinstance(results[2], TooManyRequests) and results[2].fault is KEY_FULL
+    assert isinstance(results[2], RequestError) and results[2].fault is KEY_FULL
     assert error_reply(results[2]).code == "rate_limit_exceeded"
     assert [results[0], results[3], results[4]] == [None, None, None]
     assert (admission.in_flight, admission.waiting, admission.tokens) == (0, 0, 0)
@@ -226,7 +226,7 @@ async def test_waiting_has_an_end() -> None:
         await stack.enter_async_context(admission.place(Ticket("a")))
         with refused_for(SERVER_FULL):
             await stack.enter_async_context(admission.place(Ticket("a")))
-        with pytest.raises(AnswerTimeout):
+        with pytest.raises(RequestError, check=ANSWER_TIMEOUT.is_of):
             soon = asyncio.get_running_loop().time() + 0.001
             await stack.enter_async_context(admission.place(Ticket("a"), soon))
 

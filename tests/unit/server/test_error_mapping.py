@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from models.errors import ArrowheadError
-from retrieval.errors import IndexFault, NamespaceDamaged, RetrievalError
+from retrieval.errors import DatabaseUnavailable, IndexFault, NamespaceDamaged, RetrievalError
 from server.audit.log import AuditFailed
 from server.error_mapping import error_reply
-from server.errors import JOB_UNKNOWN, KEY_FULL, RequestError, StateUnavailable, TooManyRequests
+from server.errors import JOB_UNKNOWN, KEY_FULL, RequestError
 from server.jobs.queue import Job, JobSpec, failure
 
 
@@ -46,7 +46,7 @@ def met_by(kind: type[ArrowheadError] | None, cause: Callable[[], None]) -> Exce
 
 
 @pytest.mark.parametrize("cause", [full_database, full_disk, full_quota])
-@pytest.mark.parametrize("kind", [None, NamespaceDamaged, StateUnavailable, IndexFault, AuditFailed, RetrievalError])
+@pytest.mark.parametrize("kind", [None, NamespaceDamaged, DatabaseUnavailable, IndexFault, AuditFailed, RetrievalError])
 def test_a_full_disk_is_507_with_what_to_do(kind: type[ArrowheadError] | None, cause: Callable[[], None]) -> None:
     """No namespace is called damaged, and no unknown failure blamed, for want of room."""
     reply = error_reply(met_by(kind, cause))
@@ -77,4 +77,4 @@ def test_a_fault_decides_the_reply_of_an_error_without_a_class() -> None:
     reply = error_reply(RequestError("not here", JOB_UNKNOWN, param="job_id"))
     assert (reply.status, reply.type, reply.code) == (404, "invalid_request_error", "job_not_found")
     assert reply.message.startswith("not here. GET /v1/jobs") and reply.param == "job_id"
-    assert error_reply(TooManyRequests("full", KEY_FULL, retry_after_s=7)).headers == {"Retry-After": "7"}
+    assert error_reply(RequestError("full", KEY_FULL, retry_after_s=7)).headers == {"Retry-After": "7"}

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from server.errors import TooManyRequests
+from server.errors import KEY_FULL, RequestError
 from server.on_demand import OnDemand
 
 
@@ -102,7 +102,7 @@ async def test_the_queue_is_bounded() -> None:
     pool, slow = OnDemand("test"), Work()
     asked = [asyncio.create_task(pool.run("k", slow)) for _ in range(80)]
     assert await slow.has_begun()
-    with pytest.raises(TooManyRequests):
+    with pytest.raises(RequestError, check=KEY_FULL.is_of):
         await pool.run("k", slow)
     slow.go.set()
     outcomes = await asyncio.gather(*asked, return_exceptions=True)

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from retrieval.errors import GraphError, NcbiError, NcbiTimeout, RetrievalError
+from retrieval.errors import NCBI_TIMEOUT, GraphError, NcbiError, RetrievalError
 from retrieval.types import Route
 from server.tape import MAX_BYTES, RecordingTape, ReplayingTape, taped, taped_now, use
 
@@ -25,7 +25,7 @@ class Shelf:
         self.asked += 1
         found = tuple(book for book in self._books if word in book)
         if not found:
-            error = NcbiTimeout("no reply", url="https://ncbi.example", attempts=2)
+            error = NcbiError("no reply", NCBI_TIMEOUT, url="https://ncbi.example", attempts=2)
             error.route = Route(mode="off", went_to="gateway")
             raise error
         return found
@@ -41,7 +41,7 @@ async def recorded() -> str:
     use(tape)
     assert await shelf.find("old") == ("old", "older")
     assert shelf.size() == 2
-    with pytest.raises(NcbiTimeout):
+    with pytest.raises(NcbiError, check=NCBI_TIMEOUT.is_of):
         await shelf.find("new")
     packed = tape.packed()
     assert packed is not None
@@ -58,7 +58,7 @@ async def test_a_replay_has_what_was_found_and_looks_up_nothing() -> None:
 async def test_an_error_comes_again_as_it_was() -> None:
     """Of the same class, with its call and its route, so that a method treats it as it did."""
     use(ReplayingTape.of(await recorded()))
-    with pytest.raises(NcbiTimeout, match="no reply") as raised:
+    with pytest.raises(NcbiError, match="no reply", check=NCBI_TIMEOUT.is_of) as raised:
         await Shelf().find("new")
     assert (raised.value.url, raised.value.attempts) == ("https://ncbi.example", 2)
     assert raised.value.route == Route(mode="off", went_to="gateway")

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
-from models.errors import Fault
-from retrieval.errors import BlastFailed
+from retrieval.errors import BLAST_DATABASE_REPLACED, BLAST_FAILED, NcbiError
 from retrieval.gateway.blast.databases.catalog import BlastDatabase, is_unchanged
 from retrieval.gateway.blast.parameters import MAX_HITS, shown
 from retrieval.gateway.blast.process import ProgramRun, RunLimits, run_program
@@ -83,12 +82,6 @@ _NO_HITS: Final = "***** No hits found *****"
 _NO_SUCH_ORGANISM: Final = "Taxonomy ID(s) not found"
 
 
-class DatabaseReplaced(BlastFailed):
-    """Signal that the database was replaced since the search, which must be submitted again."""
-
-    fault = Fault(502, "ncbi_error", retryable=True)
-
-
 @dataclass(frozen=True, slots=True)
 class ArchiveResult:
     """Hold a search result as ``archive``, in blast+'s -outfmt 11.
@@ -113,8 +106,8 @@ class ArchiveResult:
         """Format one page of the result.
 
         Raises:
-            DatabaseReplaced: the database was replaced since the search.
-            BlastFailed: the page cannot be written.
+            BLAST_DATABASE_REPLACED: the database was replaced since the search.
+            BLAST_FAILED: the page cannot be written.
         """
         database = self.query.database
         hits = min(self.query.max_hits, order.hits or self.query.max_hits)
@@ -143,12 +136,12 @@ async def search_database(
     """Run a search in a database, or in one of ``segments`` of records.
 
     Raises:
-        DatabaseReplaced: the database was replaced during the search.
-        BlastFailed: the search fails or exceeds a limit.
+        BLAST_DATABASE_REPLACED: the database was replaced during the search.
+        BLAST_FAILED: the search fails or exceeds a limit.
     """
     try:
         archive = await run_program(_work(query, threads), limits)
-    except BlastFailed as error:
+    except NcbiError as error:
         await _expect_unchanged(query.database)
         if _NO_SUCH_ORGANISM not in error.message:
             raise
@@ -170,18 +163,22 @@ async def _without_unknown_organisms(query: BlastQuery, threads: int, limits: Ru
     Excluding organisms that the database does not contain excludes nothing.
 
     Raises:
-        BlastFailed: the query requires the organisms.
+        BLAST_FAILED: the query requires the organisms.
     """
     arguments = list(query.arguments)
     if "-negative_taxids" not in arguments:
-        raise BlastFailed(f"database {query.database.name} has no sequence of the organism that ENTREZ_QUERY names")
+        raise NcbiError(
+            f"database {query.database.name} has no sequence of the organism that ENTREZ_QUERY names", BLAST_FAILED
+        )
     at = arguments.index("-negative_taxids")
     return await run_program(_work(replace(query, arguments=(*arguments[:at], *arguments[at + 2 :])), threads), limits)
 
 
 async def _expect_unchanged(database: BlastDatabase) -> None:
     if not await asyncio.to_thread(is_unchanged, database):
-        raise DatabaseReplaced(f"database {database.name} was replaced since the search; submit it again")
+        raise NcbiError(
+            f"database {database.name} was replaced since the search; submit it again", BLAST_DATABASE_REPLACED
+        )
 
 
 def _as_ncbi_writes(report: str, rid: str) -> str:

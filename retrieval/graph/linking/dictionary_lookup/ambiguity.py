@@ -34,10 +34,6 @@ _FUNCTION: Final = words_as_folded(
     known involved called found show shows
     """
 )
-_NAMED_BEFORE: Final = words_as_folded("gene genes protein proteins symbol compound drug variant enzyme receptor")
-_NAMED_AFTER: Final = words_as_folded(
-    "gene genes protein proteins mutation mutations variant variants expression receptor inhibitor inhibitors"
-)
 # Words of a question that name the requested kind of node, not a node.
 _KIND_WORDS: Final = words_as_folded(
     """
@@ -46,6 +42,7 @@ _KIND_WORDS: Final = words_as_folded(
     nutrient process function component phenotype location evidence
     """
 )
+_ARTICLES: Final = ("a", "an")
 _GENERIC: Final = _names(
     "disease; disorder; syndrome; cancer; tumor; neoplasm; infection; disability; condition; illness; malignancy; "
     "carcinoma; deficiency; abnormality; injury; inflammation; disease or disorder"
@@ -55,7 +52,6 @@ _DENYING: Final = frozenset(("non", "pre", "pseudo"))
 _LIKENING: Final = "like"
 _HYPHENS: Final = frozenset("-‐‑–")
 _WORD_BEFORE: Final = re.compile(r"(\w+)[-\s]$")
-_ENDS: Final = frozenset(".;:?!\n")
 _LEAST_SYMBOL: Final = 3
 _MOST_SYMBOL: Final = 10
 _LEAST_SENTENCE: Final = 5
@@ -76,9 +72,6 @@ _CUES: Final = words_as_folded(
     associated susceptibility allele alleles locus loci families medical cells tissue receptor side effects
     """
 )
-# A name right after these is had, treated or feared, where an article may stand between.
-_BEARING: Final = words_as_folded("have has had having develop develops developed against get gets got after")
-_ARTICLES: Final = words_as_folded("a an the my your his her our their this that another new old")
 # Words right before and right after a name that give it another meaning.
 _NOT_BEFORE: Final = _table(
     """
@@ -191,40 +184,12 @@ def is_whole(stretch: TokenSpan) -> bool:
     return last == len(tokens) or tokens[last].start >= tokens[last - 1].end + 1
 
 
-def has_negating_affix(stretch: TokenSpan) -> bool:
-    """Return True if ``is_negated`` holds for the window."""
-    tokens, first, last = stretch.tokens, stretch.first, stretch.last
-    before, after = tokens[first - 1] if first else None, tokens[last] if last < len(tokens) else None
-    return is_negated(stretch.text, before, stretch.start, stretch.end, after)
-
-
-def is_one_phrase(stretch: TokenSpan, as_written: bool, variant: bool) -> bool:
-    """Return True if no sentence ends within the window, unless the name itself is written so (St. Louis encephalitis).
-
-    The point of 22q11.2 ends no sentence. "Type 2, ataxia" is not in "type 2, ataxia type 3".
-    """
-    tokens = stretch.tokens
-    gaps = {
-        sign
-        for position in range(stretch.first, stretch.last - 1)
-        if (gap := stretch.text[tokens[position].end : tokens[position + 1].start]) != "."
-        or not tokens[position].text.isdigit()
-        for sign in gap
-    }
-    if as_written:
+def is_negated(stretch: TokenSpan) -> bool:
+    """Return True if the window is only part of another name: "non-Hodgkin lymphoma", "insulin-like growth factor"."""
+    text, tokens, first, last = stretch.text, stretch.tokens, stretch.first, stretch.last
+    if stretch.before() in _DENYING and not text[tokens[first - 1].end : stretch.start].strip("-‐‑– "):
         return True
-    first = tokens[stretch.first].text
-    return not gaps & _ENDS and not (variant and "," in gaps and (first == "type" or first.isdigit()))
-
-
-def is_negated(text: str, before: Token | None, start: int, end: int, after: Token | None) -> bool:
-    """Return True if ``start`` to ``end`` is only part of another name.
-
-    Examples: "non-Hodgkin lymphoma", "insulin-like growth factor".
-    """
-    if before is not None and before.text in _DENYING and not text[before.end : start].strip("-‐‑– "):
-        return True
-    return after is not None and after.text == _LIKENING and text[end : after.start] in _HYPHENS
+    return stretch.after() == _LIKENING and text[stretch.end : tokens[last].start] in _HYPHENS
 
 
 def is_kind_word(folded: tuple[str, ...]) -> bool:
@@ -251,28 +216,27 @@ def is_meant(stretch: TokenSpan, flags: int, same_case: bool) -> bool:
     ``same_case``: the window is spelled exactly as the name, letter case included.
     """
     raw = stretch.raw
-    if flags & COMPACT and (any(c.isspace() for c in raw) or _is_part(stretch)):
+    if flags & COMPACT and any(c.isspace() for c in raw):
         return False
     word = raw.casefold()
     by_capitals = same_case and not stretch.all_caps and sum(c.isupper() for c in raw) > 1
     if word in _FUNCTION or all(part.isdigit() for part in stretch.folded):
         return by_capitals
-    named = stretch.before() in _NAMED_BEFORE or stretch.after() in _NAMED_AFTER
     if len(word) == 1:
-        return named and same_case
+        return False
     if not flags & SYMBOL:
         return True
     # "gibt" in a German sentence is a word of it.
     if raw.islower() and word.isalpha() and is_foreign(stretch):
         return False
-    # "Rest" and "SELL": only capitals, or a word like "gene" beside it, make an English word a symbol.
+    # "Rest" and "SELL": only capitals make an English word a symbol.
     if word.isalpha() and is_english(word):
-        return by_capitals or named
+        return by_capitals
     if flags & ALIAS:
         odd = len(word) > _LEAST_SYMBOL or any(c.isdigit() for c in word)
         return same_case or odd
     if len(word) < _LEAST_SYMBOL:
-        return (same_case and not stretch.all_caps) or named
+        return same_case and not stretch.all_caps
     return True
 
 
@@ -280,18 +244,6 @@ def is_foreign(stretch: TokenSpan) -> bool:
     """Return True if hardly a word of a sentence is one of those that every English sentence has."""
     known = sum(token.text in _FUNCTION for token in stretch.tokens)
     return len(stretch.tokens) >= _LEAST_SENTENCE and known * _LEAST_SENTENCE < len(stretch.tokens)
-
-
-def _is_part(stretch: TokenSpan) -> bool:
-    """Return True if a hyphen joins the window to a few characters, as the B of HLA-B."""
-    text, tokens = stretch.text, stretch.tokens
-    for offset, other in ((stretch.start - 1, stretch.first - 1), (stretch.end, stretch.last)):
-        if 0 <= offset < len(text) and text[offset] in _HYPHENS and 0 <= other < len(tokens):
-            piece = tokens[other]
-            touches = piece.end == offset if other < stretch.first else piece.start == offset + 1
-            if touches and piece.end - piece.start <= _LEAST_SYMBOL:
-                return True
-    return False
 
 
 def is_false_friend(stretch: TokenSpan) -> bool:
@@ -308,29 +260,23 @@ def is_false_friend(stretch: TokenSpan) -> bool:
 
 
 def is_medical(stretch: TokenSpan) -> bool:
-    """Return True if a word within eight of the span is one of medical texts, or somebody has what it names."""
-    if any(word in _CUES for word in _near(stretch)):
-        return True
-    place = stretch.first - 1
-    while place >= 0 and stretch.tokens[place].text in _ARTICLES:
-        place -= 1
-    return place >= 0 and stretch.tokens[place].text in _BEARING
+    """Return True if a word within eight of the span is one of medical texts."""
+    return any(word in _CUES for word in _near(stretch))
 
 
-def is_abbreviation_meant(stretch: TokenSpan, name_is_upper: bool) -> bool:
+def is_abbreviation_meant(stretch: TokenSpan) -> bool:
     """Return True if a disease's abbreviation of two or three letters is meant.
 
-    In small letters it needs a medical word near it, and no article before it ("an ad for drugs"). Two capitals
-    need one outside questions.
+    In small letters it needs a medical word near it, and no article before it ("an ad for drugs"). Two capitals need
+    one outside questions.
     """
     raw = stretch.raw
-    has_article = stretch.before() in _ARTICLES
-    if name_is_upper and not any(c.isupper() for c in raw):
-        return not has_article and not _is_number(stretch.before()) and is_medical(stretch)
+    if not any(c.isupper() for c in raw):
+        before = stretch.before()
+        return before not in _ARTICLES and not before.isdigit() and is_medical(stretch)
     if len(raw) >= _LEAST_SURE or is_medical(stretch):
         return True
-    is_question = "?" in stretch.text[stretch.end :] or len(stretch.tokens) <= _SHORT_QUESTION
-    return is_question and not has_article
+    return "?" in stretch.text[stretch.end :] or len(stretch.tokens) <= _SHORT_QUESTION
 
 
 def _near(stretch: TokenSpan) -> Iterator[str]:
@@ -338,7 +284,3 @@ def _near(stretch: TokenSpan) -> Iterator[str]:
     for place in range(max(0, stretch.first - _REACH), min(len(tokens), stretch.last + _REACH)):
         if not stretch.first <= place < stretch.last:
             yield tokens[place].text
-
-
-def _is_number(word: str) -> bool:
-    return word.isdigit()

@@ -6,7 +6,6 @@ other facts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,12 +14,10 @@ from retrieval.graph.linking.dictionary_lookup.ambiguity import (
     TokenSpan,
     is_abbreviation_meant,
     is_false_friend,
-    is_function_word,
     is_generic,
-    is_kind_word,
 )
 from retrieval.graph.linking.dictionary_lookup.matching import Candidate, Matcher
-from retrieval.graph.linking.dictionary_lookup.names import SYMBOL, Vocabulary
+from retrieval.graph.linking.dictionary_lookup.names import SYMBOL
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, gap_before, words_as_folded
 
 # Degree, course, age and state of treatment: severe asthma is asthma.
@@ -39,8 +36,7 @@ _HARMLESS: Final = words_as_folded(
     negative effective sensitive aggressive extensive inoperable mine thine online magic dynamic arctic atlantic pacific
     """
 )
-_ADJECTIVE: Final = re.compile(r".{3,}(?:al|ar|ic|ary|ory|ous|oid|eal)$")
-# Organs and their like, which make a name narrower without an adjective's ending.
+# Organs and their like, which make a name narrower.
 _PLACES: Final = words_as_folded(
     """
     heart lung kidney liver brain skin bone eye ear nose throat stomach bowel bladder breast prostate uterus ovary
@@ -49,13 +45,6 @@ _PLACES: Final = words_as_folded(
     white coat rebound borderline atypical
     """
 )
-# What a substance's name begins that is no substance.
-_OF_SUBSTANCES: Final = words_as_folded(
-    "receptor receptors channel channels deficiency transporter transporters battery batteries synthase kinase"
-)
-_HYPHENS: Final = frozenset("-‐‑–")
-_MOST: Final = 4
-_MOST_ABBREVIATION: Final = 3
 _SUBSTANCES: Final = ("compound", "drug", "chemical", "molecule")
 
 
@@ -64,7 +53,6 @@ class CandidateFilter:
     """Judge candidates of one text by the words beside them."""
 
     matcher: Matcher
-    english: Vocabulary
 
     def is_another_word(self, candidate: Candidate) -> bool:
         """Return True for a false friend, and for an abbreviation of a disease that the context does not support."""
@@ -74,9 +62,7 @@ class CandidateFilter:
         if not posting.flags & SYMBOL or not self.matcher.is_clinical(posting):
             return False
         raw = stretch.raw
-        if len(raw) > _MOST_ABBREVIATION and not (raw.islower() and self._is_english(raw)):
-            return False
-        return raw.isalpha() and not stretch.all_caps and not is_abbreviation_meant(stretch, name_is_upper=True)
+        return raw.isalpha() and not stretch.all_caps and not is_abbreviation_meant(stretch)
 
     def whole_names(self, candidates: Iterable[Candidate]) -> tuple[list[Candidate], list[str]]:
         """Return the candidates that stand for themselves, and notes on the others."""
@@ -93,12 +79,10 @@ class CandidateFilter:
         return whole, notes
 
     def _compound(self, candidate: Candidate, others: Iterable[Candidate]) -> str:
-        """Return the words of a phrase that is no substance: an insulin receptor, silver diamine fluoride."""
+        """Return the words of two substances that are another one: silver diamine fluoride."""
         if not self._is_substance(candidate):
             return ""
         stretch = candidate.stretch
-        if stretch.after() in _OF_SUBSTANCES and not gap_before(stretch.text, stretch.tokens, stretch.last).strip(" -"):
-            return f"{stretch.raw} {stretch.after()}"
         for other in filter(self._is_substance, others):
             first, last = sorted((stretch, other.stretch), key=lambda span: span.start)
             if first.last == last.first and stretch.text[first.end : last.start] == " ":
@@ -115,9 +99,6 @@ class CandidateFilter:
             return ""
         return enclosing_name(stretch)
 
-    def _is_english(self, word: str) -> bool:
-        return self.english.has([word])[0] or self.english.has([word.removesuffix("s")])[0]
-
 
 def is_degree(tokens: Sequence[Token]) -> bool:
     """Return whether words say of which degree, course or age a disease is, not which one."""
@@ -126,18 +107,7 @@ def is_degree(tokens: Sequence[Token]) -> bool:
 
 def enclosing_name(stretch: TokenSpan) -> str:
     """Return the longer name that the span is only a part of, as written, or "" if it stands for itself."""
-    first = stretch.first
-    while stretch.first - first < _MOST and first and _narrows(stretch, first - 1):
-        first -= 1
-    return "" if first == stretch.first else stretch.text[stretch.tokens[first].start : stretch.end]
-
-
-def _narrows(stretch: TokenSpan, place: int) -> bool:
-    word, gap = stretch.tokens[place].text, gap_before(stretch.text, stretch.tokens, place + 1)
-    if gap.strip(" -‐‑–") or is_function_word(word):
-        return False
-    if place < stretch.first - 1 and _HYPHENS.intersection(gap):
-        return True
-    if word in _HARMLESS or is_kind_word((word,)):
-        return False
-    return word in _PLACES or bool(_ADJECTIVE.match(word))
+    if not stretch.first or stretch.before() not in _PLACES:
+        return ""
+    gap = gap_before(stretch.text, stretch.tokens, stretch.first)
+    return "" if gap.strip(" -‐‑–") else stretch.text[stretch.tokens[stretch.first - 1].start : stretch.end]

@@ -121,7 +121,7 @@ class Dictionary:
             if not any(candidate.stretch.start < end and start < candidate.stretch.end for start, end in id_spans)
         ]
         found = list(_longest(self._without_degrees(candidates)))
-        candidate_filter = CandidateFilter(self.matcher, self.speller.english)
+        candidate_filter = CandidateFilter(self.matcher)
         meant = [one for one in found if not candidate_filter.is_another_word(one)]
         chosen, notes = candidate_filter.whole_names(meant)
         heads = [(one.stretch.first, one.stretch.last) for one in chosen]

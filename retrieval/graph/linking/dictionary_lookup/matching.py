@@ -17,12 +17,11 @@ import numpy as np
 
 from retrieval.graph.linking.dictionary_lookup.ambiguity import (
     TokenSpan,
-    has_negating_affix,
     is_abbreviation_meant,
     is_function_word,
     is_kind_word,
     is_meant,
-    is_one_phrase,
+    is_negated,
     is_whole,
 )
 from retrieval.graph.linking.dictionary_lookup.names import ALIAS, CLAIM, SYMBOL, SYNONYM, VARIANT, NameTable, Posting
@@ -359,8 +358,6 @@ class Matcher:
             # "Gene NF1" is not the disease of that abbreviation.
             if posting.flags & SYMBOL and after_gene and "gene" not in self.table.kind_names[posting.kind].casefold():
                 continue
-            if not is_one_phrase(stretch, posting.written == surface_hash, bool(posting.flags & VARIANT)):
-                continue
             same_case = posting.cased == cased_hash
             if anything or is_meant(stretch, posting.flags, same_case) or self._is_small(stretch, posting):
                 rank = (
@@ -391,8 +388,8 @@ class Matcher:
             return False
         if posting.flags & ALIAS and posting.flags & (SYNONYM | CLAIM):
             return False
-        return not is_function_word(raw) and is_abbreviation_meant(stretch, name_is_upper=True)
+        return not is_function_word(raw) and is_abbreviation_meant(stretch)
 
 
 def _stands_alone(stretch: TokenSpan) -> bool:
-    return is_whole(stretch) and not has_negating_affix(stretch)
+    return is_whole(stretch) and not is_negated(stretch)

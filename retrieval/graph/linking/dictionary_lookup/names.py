@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from retrieval.formats import english
 from retrieval.formats.edits import single_edits
-from retrieval.graph.linking.dictionary_lookup.normalize import Hashes, spelling
+from retrieval.graph.linking.dictionary_lookup.normalize import Hashes
 
 LEAST_WORD: Final = 3
 MOST_WORD: Final = 32
@@ -37,13 +37,12 @@ CLASS: Final = 64
 class Typo(NamedTuple):
     """Describe one possible typo.
 
-    ``word`` is the intended word. ``at_start``: its first letter is missing or another. ``sort``: adjacent letters
-    transposed; a letter doubled, or a double letter single; a letter more or less; a letter replaced; the last letter
-    replaced (psoriasin, psoriasis). The later ones more often turn one name into another.
+    ``word`` is the intended word. ``sort``: adjacent letters transposed; a letter doubled, or a double letter single; a
+    letter more or less; a letter replaced; the last letter replaced (psoriasin, psoriasis). The later ones more often
+    turn one name into another.
     """
 
     word: str
-    at_start: bool
     sort: Edit
 
 
@@ -65,21 +64,15 @@ class Vocabulary:
         """Return the words of both."""
         return Vocabulary(np.union1d(self.words, other.words))
 
-    def typo_candidates(self, word: str, raw: str) -> list[Typo]:
+    def typo_candidates(self, word: str) -> list[Typo]:
         """Return the words that ``word``, normalized by ``fold``, can be with one typo.
 
-        A typo is an inserted, deleted, substituted or transposed letter. ``raw`` is the word as written, in lower case,
-        because a typo may hide a plural ("diabetse").
+        A typo is an inserted, deleted, substituted or transposed letter.
         """
-        near = {other: (word, other) for other in single_edits(word)}
-        hidden = (other for other in single_edits(raw) if raw != word or other.endswith("s"))
-        near |= {other: (word, other) for other in _as_heard(word)}
-        near |= {spelling(other): (raw, other) for other in hidden}
-        near.pop(word, None)
-        candidates = [other for other in near if is_indexable(other)]
+        near = {*single_edits(word), *_as_heard(word)} - {word}
+        candidates = sorted(filter(is_indexable, near))
         hits = self._has(candidates)
-        known = sorted(other for other, hit in zip(candidates, hits, strict=True) if hit)
-        return [_slip(other, *near[other]) for other in known]
+        return [_slip(other, word) for other, hit in zip(candidates, hits, strict=True) if hit]
 
     def _has(self, words: Sequence[str]) -> NDArray[np.bool_]:
         if not words or not len(self.words):
@@ -122,15 +115,14 @@ def is_indexable(word: str) -> bool:
     return len(word) >= LEAST_WORD and word.isalpha() and len(word.encode()) <= MOST_WORD
 
 
-def _slip(target: str, word: str, other: str) -> Typo:
-    at_start = word[0] != other[0] and word[1::-1] != other[:2]
+def _slip(other: str, word: str) -> Typo:
     if len(word) == len(other):
         if sorted(word) == sorted(other):
-            return Typo(target, at_start, "exchanged")
-        return Typo(target, at_start, "ending" if word[:-1] == other[:-1] else "replaced")
+            return Typo(other, "exchanged")
+        return Typo(other, "ending" if word[:-1] == other[:-1] else "replaced")
     shorter, longer = sorted((word, other), key=len)
     twice = any(longer[p] == longer[p + 1] and longer[:p] + longer[p + 1 :] == shorter for p in range(len(shorter)))
-    return Typo(target, at_start, "doubled" if twice else "missing")
+    return Typo(other, "doubled" if twice else "missing")
 
 
 Number = TypeVar("Number", bound=np.generic)

@@ -167,16 +167,14 @@ def gap_before(text: str, tokens: Sequence[Token], position: int) -> str:
 
 
 _PARENTHESES: Final = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
-_NUMBERED: Final = re.compile(r"\d+|[a-z]")
 _LEAST_WORD: Final = 5
-_MOST: Final = 8
 
 
 def variants(name: str) -> list[tuple[str, ...]]:
-    """Return at most eight distinct token sequences, the name's own first.
+    """Return the distinct token sequences, the name's own first.
 
-    "diabetes mellitus, type 2": also "type 2 diabetes mellitus", "diabetes mellitus 2". "MASA syndrome (disorder)":
-    also without the parentheses. "Fanconi anemia complementation group A": also "Fanconi anemia group A".
+    "diabetes mellitus, type 2": also "type 2 diabetes mellitus". "MASA syndrome (disorder)": also without the
+    parentheses.
     """
     plain = tuple(fold(name))
     if not plain:
@@ -185,7 +183,7 @@ def variants(name: str) -> list[tuple[str, ...]]:
     if len(plain) > 1:
         for other in _others(name, plain):
             found.setdefault(other)
-    return list(found)[:_MOST]
+    return list(found)
 
 
 def _others(name: str, plain: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -199,25 +197,4 @@ def _others(name: str, plain: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         head, tail = (tuple(fold(part)) for part in name.split(", "))
         if head and tail and not {"and", "or"} & set(tail):
             forms.append(tail + head)
-    for form in forms:
-        yield form
-        yield from _numbered(form)
-
-
-def _numbered(form: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    if form[0] == "type" and len(form) > 2 and _NUMBERED.fullmatch(form[1]):
-        yield (*form[2:], *form[:2])
-        yield (*form[2:], form[1])
-    elif "type" in form[1:-1]:
-        position = form.index("type", 1)
-        yield form[:position] + form[position + 1 :]
-        if _NUMBERED.fullmatch(form[-1]) and position == len(form) - 2:
-            yield form[position:] + form[:position]
-    elif form[-1].isdigit() and len(form) > 1 and len(form[-2]) >= _LEAST_WORD and form[-2] != "group":
-        yield (*form[:-1], "type", form[-1])
-    if "group" in form[1:-1]:
-        position = form.index("group", 1)
-        if form[position - 1] == "complementation":
-            yield form[: position - 1] + form[position:]
-        else:
-            yield (*form[:position], "complementation", *form[position:])
+    yield from forms

@@ -24,7 +24,6 @@ from retrieval.graph.linking.dictionary_lookup.names import (
     NameTable,
     Typo,
     Vocabulary,
-    is_indexable,
 )
 from retrieval.graph.linking.dictionary_lookup.normalize import (
     Token,
@@ -32,25 +31,17 @@ from retrieval.graph.linking.dictionary_lookup.normalize import (
     gap_before,
     hash_tokens,
     numeral,
-    words_as_folded,
 )
 
 MAX_UNKNOWN: Final = 16
 _MAX_SLIPS: Final = 12
 _REACH: Final = 12
-# Within a longer name, a correction of a short word or of a first letter needs this many correctly spelled letters
-# beside it; any other needs one word.
-_LEAST_WORD: Final = 5
-_LEAST_BESIDE: Final = 5
 # Minimum length of a word alone, by the type of typo; another last letter is mostly another word. Substances differ by
 # single letters (cystine, cysteine).
 _LEAST_ALONE: Final[Mapping[Edit, int]] = {"exchanged": 6, "doubled": 6, "missing": 6, "replaced": 8}
 _LEAST_OF_SUBSTANCES: Final[Mapping[Edit, int]] = {"exchanged": 6, "doubled": 6, "missing": 9}
-_LEAST_AT_START: Final = 9
-_MOST_SYMBOL: Final = 7
 _SUBSTANCES: Final = ("compound", "drug", "chemical", "gene", "protein", "variant", "metabolite", "nutrient")
-# Words of a name that another name has as well.
-_LIGHT: Final = words_as_folded("type group stage form with from by of the and to due disease syndrome disorder")
+_MOST_SYMBOL: Final = 7
 _LEAST_PIECE: Final = 3
 _LEAST_WRITTEN: Final = 8
 _MOST_SPLIT: Final = 16
@@ -92,7 +83,7 @@ class Speller:
         for position in unknown[:MAX_UNKNOWN]:
             word = tokens[position].text
             if word not in by_word:
-                by_word[word] = self._slips(word, _raw(text, tokens[position]))
+                by_word[word] = self.names.typo_candidates(word)
             slips[position] = by_word[word]
         base = list(tokens)
         for position, found in slips.items():
@@ -116,43 +107,21 @@ class Speller:
             for slip in slips.get(position, ())
             if slip.word == stretch.tokens[position].text != tokens[position].text
         ]
-        same_words = [
-            tokens[position].text for position in positions if stretch.tokens[position].text == tokens[position].text
-        ]
-        sibling = sum(len(word) for word in same_words if word.isalpha() and len(word) > 2 and word not in _LIGHT)
         if not found:
             return False
-        short = min(len(slip.word) for slip in found) < _LEAST_WORD
-        if sibling >= (_LEAST_BESIDE if short or any(slip.at_start for slip in found) else 1):
+        same_words = (tokens[place].text for place in positions if stretch.tokens[place].text == tokens[place].text)
+        if any(word.isalpha() and len(word) > 2 for word in same_words):
             return True
         kind = self.matcher.table.kind_names[posting.kind].casefold()
         least = _LEAST_OF_SUBSTANCES if any(name in kind for name in _SUBSTANCES) else _LEAST_ALONE
-        return all(
-            slip.sort in least and len(slip.word) >= max(least[slip.sort], _LEAST_AT_START if slip.at_start else 0)
-            for slip in found
-        )
-
-    def _slips(self, word: str, raw: str) -> list[Typo]:
-        """Return possible corrections of a word.
-
-        A short correction must be an English word, because other short words are mostly symbols.
-        """
-        found = self.names.typo_candidates(word, raw)
-        ordinary = self.english.has([slip.word for slip in found])
-        return [
-            slip
-            for slip, is_ordinary in zip(found, ordinary, strict=True)
-            if len(slip.word) >= _LEAST_WORD
-            or (is_ordinary and (len(word) > 3 or slip.sort not in ("replaced", "ending")))
-            or (len(raw) >= _LEAST_WORD and slip.sort in ("exchanged", "doubled"))
-        ]
+        return all(slip.sort in least and len(slip.word) >= least[slip.sort] for slip in found)
 
     def _unknown(self, text: str, tokens: list[Token], used_spans: list[tuple[int, int]]) -> Iterator[int]:
         words = [token.text for token in tokens]
         known = [one or other for one, other in zip(self.names.has(words), self.english.has(words), strict=True)]
         for position, token in enumerate(tokens):
-            free = not known[position] and not any(token.start < end and start < token.end for start, end in used_spans)
-            if free and not _is_symbol(text, tokens, position) and not is_kind_word((token.text,)):
+            free = not any(token.start < end and start < token.end for start, end in used_spans)
+            if free and not known[position] and not _is_symbol(text, token):
                 yield position
 
     def _with_names(self, text: str, tokens: list[Token], read: SpellingResult, kinds: Kinds) -> SpellingResult:
@@ -178,24 +147,11 @@ def _covers(candidate: Candidate, position: int) -> bool:
     return candidate.stretch.first <= position < candidate.stretch.last
 
 
-def _raw(text: str, token: Token) -> str:
-    raw = text[token.start : token.end].casefold()
-    return raw if is_indexable(raw) else token.text
-
-
-def _is_symbol(text: str, tokens: Sequence[Token], position: int) -> bool:
-    """Return True for a token beside a digit, or mostly in capitals while the words near it are not."""
-    token = tokens[position]
+def _is_symbol(text: str, token: Token) -> bool:
+    """Return True for a token beside a digit, or a short one in capitals while the text is not."""
     sides = text[max(0, token.start - 1) : token.start] + text[token.end : token.end + 1]
-    if any(c.isdigit() for c in sides):
-        return True
     raw = text[token.start : token.end]
-    if len(raw) > _MOST_SYMBOL or 2 * sum(c.isupper() for c in raw) <= len(raw):
-        return False
-    sibling = [
-        text[other.start : other.end] for other in tokens[max(0, position - 2) : position + 3] if other is not token
-    ]
-    return not any(word.isupper() and len(word) >= _LEAST_WORD for word in sibling)
+    return any(c.isdigit() for c in sides) or (len(raw) <= _MOST_SYMBOL and raw.isupper() and not text.isupper())
 
 
 def _with(tokens: list[Token], position: int, word: str) -> list[Token]:

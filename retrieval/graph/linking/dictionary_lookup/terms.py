@@ -38,7 +38,7 @@ from retrieval.graph.types import Node
 from retrieval.terminology.concepts import OWN, Term, Terminology
 
 # Raised with what the columns mean, so that a stored index of an earlier version is built anew.
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _COLUMNS: Final = ("keys", "written", "cased", "nodes", "kinds", "flags")
 _BY_IDENTIFIER: Final = -1
 _UNSURE: Final = 3

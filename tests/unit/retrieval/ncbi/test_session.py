@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from models.decoding.types import Call
-from retrieval.errors import NcbiError, NcbiRefusedByEgress, NcbiReplyError, NcbiTimeout
+from retrieval.errors import EGRESS_REFUSED, NCBI_REPLY_ERROR, NCBI_TIMEOUT, NcbiError
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.session import NcbiSession
 from retrieval.types import Focus, NcbiCall, RawReply
@@ -122,7 +122,7 @@ async def test_a_repeated_call_gets_the_earlier_result() -> None:
 
 async def test_a_call_that_timed_out_may_be_repeated() -> None:
     """Only a final result makes a repetition useless."""
-    answers: list[str | NcbiError] = [NcbiTimeout("NCBI timed out after 30 s", attempts=4), ids("5699")]
+    answers: list[str | NcbiError] = [NcbiError("NCBI timed out after 30 s", NCBI_TIMEOUT, attempts=4), ids("5699")]
     session = NcbiSession(Ncbi(lambda _: answers.pop(0)), SITE)
     first, second = await session(Call(SEARCH + "LMP10", 0)), await session(Call(SEARCH + "LMP10", 0))
 
@@ -133,7 +133,10 @@ async def test_a_call_that_timed_out_may_be_repeated() -> None:
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(NcbiReplyError("Invalid uid"), "error"), (NcbiRefusedByEgress("calls are switched off"), "refused")],
+    [
+        (NcbiError("Invalid uid", NCBI_REPLY_ERROR), "error"),
+        (NcbiError("calls are switched off", EGRESS_REFUSED), "refused"),
+    ],
 )
 async def test_every_failure_is_a_reply(error: NcbiError, status: str) -> None:
     """No error of NCBI ends the answer: the model reads a short bracketed text."""

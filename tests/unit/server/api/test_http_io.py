@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from server.api.http_io import cancel_on_disconnect
-from server.errors import ClientDisconnected
+from server.errors import CLIENT_GONE, RequestError
 
 
 class _Client:
@@ -34,7 +34,7 @@ async def test_a_client_that_leaves_ends_the_work() -> None:
     """The work is cancelled in its own task, which then can go on."""
     client, ended = _Client(), 0
     asyncio.get_running_loop().call_later(0.01, client.gone.set)
-    with pytest.raises(ClientDisconnected):
+    with pytest.raises(RequestError, check=CLIENT_GONE.is_of):
         async with cancel_on_disconnect(client.receive):
             try:
                 await asyncio.sleep(30)

@@ -23,7 +23,7 @@ from server.auth.authentication import (
 from server.auth.keys import KeyStoreError, NewKey, Scopes
 from server.cli.doctor import examine
 from server.egress.policy import EgressPolicy
-from server.errors import Unauthorized
+from server.errors import UNAUTHORIZED, RequestError
 from server.settings.egress import EgressSettings
 from server.settings.schema import Settings
 from server.types import key_digest, key_id
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> FileKeyStore:
 def _refused(ring: ApiKeyLookup, secret: str) -> bool:
     try:
         ring.find(secret)
-    except Unauthorized:
+    except RequestError:
         return True
     return False
 
@@ -98,7 +98,7 @@ def test_a_key_ends_when_it_expires(store: FileKeyStore) -> None:
     assert ring.find(secret).owner
     clock.now += timedelta(days=1)
     assert _refused(ring, secret)
-    with pytest.raises(Unauthorized):
+    with pytest.raises(RequestError, check=UNAUTHORIZED.is_of):
         ring.principal_of(key_digest(secret))
 
 
@@ -112,7 +112,7 @@ def test_a_server_that_asked_for_keys_goes_on_asking(store: FileKeyStore) -> Non
     assert ring.requires_key and _refused(ring, secret)
     store.path.unlink()
     assert ring.requires_key and _refused(ring, secret)
-    with pytest.raises(Unauthorized):
+    with pytest.raises(RequestError, check=UNAUTHORIZED.is_of):
         ring.principal_of("")
 
 

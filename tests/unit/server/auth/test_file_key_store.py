@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from server.auth.authentication import FileKeyStore
-from server.auth.keys import MAX_ACTIVE, KeyStoreError, NewKey, ScopeInvalid, Scopes
-from server.errors import KEY_REFUSED, RequestError
+from server.auth.keys import MAX_ACTIVE, KeyStoreError, NewKey, Scopes
+from server.errors import KEY_REFUSED, SCOPE_INVALID, RequestError
 from server.types import key_digest, key_id
 
 ROOT = Path(__file__).parents[4]
@@ -71,7 +71,7 @@ def test_a_name_is_one_line_and_no_id(store: FileKeyStore, name: str) -> None:
 )
 def test_scopes_that_cannot_be_are_refused(scopes: dict[str, object]) -> None:
     """By the class itself, so that the file cannot hold them either."""
-    with pytest.raises(ScopeInvalid):
+    with pytest.raises(RequestError, check=SCOPE_INVALID.is_of):
         Scopes(**scopes)  # type: ignore[arg-type]
 
 

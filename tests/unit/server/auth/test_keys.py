@@ -11,7 +11,6 @@ from server.auth.keys import (
     MAX_ACTIVE,
     MAX_KEPT,
     NewKey,
-    ScopeInvalid,
     Scopes,
     StoredKey,
     changed,
@@ -20,7 +19,7 @@ from server.auth.keys import (
     retained,
     revoking,
 )
-from server.errors import KEY_REFUSED, RequestError
+from server.errors import KEY_REFUSED, SCOPE_INVALID, RequestError
 from server.types import id_of_digest, key_digest
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -93,7 +92,7 @@ def test_an_expiry_is_a_period_or_a_time(text: str, expiry: datetime) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "0d", "99999w9", "2025-12-31", "9999-12-31T23:59:59-10:00"])
 def test_an_expiry_that_is_none_or_past_is_refused(text: str) -> None:
-    with pytest.raises(ScopeInvalid, match="expires"):
+    with pytest.raises(RequestError, match="expires", check=SCOPE_INVALID.is_of):
         expiry_of(text, NOW)
 
 

@@ -16,7 +16,7 @@ from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.passages import Document
 from server.cli.search import add, remove, status
-from server.errors import EncoderUnknown
+from server.errors import ENCODER_UNKNOWN, RequestError
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 
@@ -66,7 +66,7 @@ def test_a_second_encoder_with_weights_is_added_fused_and_removed(
         ]
         assert abs(alone[0] - alone[1]) > 0.01
         assert verify(retrieval.namespaces, "ns").faults == ()
-        with pytest.raises(EncoderUnknown):
+        with pytest.raises(RequestError, check=ENCODER_UNKNOWN.is_of):
             add("ns", "medcpt", config)
         assert remove("ns", second, config) == 0
         assert retrieval.searcher.lists(["ns"], "rrf-4").rankers == ("bm25", "dense:minilm")

@@ -21,7 +21,7 @@ from ncbi_server import Answer, NcbiServer, Seen
 from site_vocabulary import hostile_names, sample_names
 
 from models.decoding.types import Call
-from retrieval.errors import CallRejected, NcbiRefusedByEgress
+from retrieval.errors import CALL_REJECTED, EGRESS_REFUSED, NcbiError
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.client import ClientConfig, NcbiClient, RetryPolicy
 from retrieval.ncbi.session import NcbiSession
@@ -60,7 +60,8 @@ class Site:
         self.egress.hear(answer, [question])
         try:
             await self.egress.fetch(call, EgressContext(answer, KEY, "ncbi"))
-        except (NcbiRefusedByEgress, CallRejected) as error:
+        except NcbiError as error:
+            assert error.fault in (CALL_REJECTED, EGRESS_REFUSED)
             return error.message
         return ""
 

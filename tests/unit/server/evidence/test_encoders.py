@@ -52,19 +52,16 @@ def pool(**settings: object) -> EncoderPool:
 def test_the_settings_reach_the_remote_encoder(
     made: list[tuple[RemoteEncoderOptions, AtServer]], tmp_path: Path
 ) -> None:
-    """Also the bound of one request, which the refusal of a request that is too long names."""
-    pool(batch_tokens=512, encoder_api_key="hush", encoder_ca_file="/ca.pem").encoder()
-    pool().encoder()
+    """Address, key, certificates and where the local vectors are kept."""
+    pool(encoder_api_key="hush", encoder_ca_file="/ca.pem").encoder()
 
-    (first, _), (second, _) = made
-    assert first == RemoteEncoderOptions(
+    ((only, _),) = made
+    assert only == RemoteEncoderOptions(
         url="http://10.0.0.1:8100",
         references=tmp_path / "arrowhead" / "encoders",
         api_key="hush",
         ca_file=Path("/ca.pem"),
-        batch_tokens=512,
     )
-    assert second.batch_tokens == 8192
 
 
 def test_closing_the_pool_closes_connections(made: list[tuple[RemoteEncoderOptions, AtServer]]) -> None:

@@ -15,7 +15,7 @@ from graph_files import SMALL, build_small_graph
 from ncbi_server import Answer, NcbiServer, Seen
 
 from models.encoders.hashing import HashingEncoder
-from retrieval.errors import GRAPH_INVALID, GRAPH_SOURCE_UNAVAILABLE, GraphError, NcbiRefusedByEgress
+from retrieval.errors import EGRESS_REFUSED, GRAPH_INVALID, GRAPH_SOURCE_UNAVAILABLE, GraphError, NcbiError
 from retrieval.graph.spoke.source import SpokeOptions, SpokeSource
 from retrieval.graph.types import Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
@@ -240,7 +240,7 @@ async def test_local_first_asks_spoke_for_what_is_not_here(world: World) -> None
 async def test_names_that_may_not_leave_stay(world: World) -> None:
     """The graph here answers; where it has nothing, the refusal is the answer."""
     assert (await world.open("ncbi").neighbourhood(await world.parkinson())).graph == "small"
-    with pytest.raises(NcbiRefusedByEgress, match="id, term may not leave"):
+    with pytest.raises(NcbiError, match="id, term may not leave", check=EGRESS_REFUSED.is_of):
         await world.open("ncbi").neighbourhood(NEW)
     refused = [line for line in world.lines() if line["event"] == "refused"]
     assert len(refused) == 2 and not [seen for seen in world.server.seen if "neighborhood" in seen.path]

@@ -12,7 +12,7 @@ from clinfo_bench import ARTICLES, ClinfoBench, Handler, article, pubmed
 from ncbi_files import pubmed_set
 from ncbi_server import Answer, Seen
 
-from retrieval.errors import NcbiMalformed, NcbiUnavailable
+from retrieval.errors import NCBI_MALFORMED, NCBI_UNAVAILABLE, NcbiError
 from retrieval.types import RawReply, Route
 from server.evidence.literature import EntrezSource, Posted, note_of, read_articles, read_posted, read_spellings
 from server.methods.base import CallReplied, OptionInvalid
@@ -74,7 +74,7 @@ def test_what_cannot_be_read_is_reported_and_costs_no_other() -> None:
     assert [one.pmid for one in found.articles] == ["101"] and len(found.unread) == 1
     cut = read_articles(body[: body.index("</PubmedArticle>") + 30], "here", ["101"])
     assert [one.pmid for one in cut.articles] == ["101"] and cut.unread
-    with pytest.raises(NcbiMalformed):
+    with pytest.raises(NcbiError, check=NCBI_MALFORMED.is_of):
         read_articles("<html>", "here", ["101"])
     assert read_articles(pubmed_set(), "here", ["101"]).articles == ()
 
@@ -163,7 +163,7 @@ def test_a_reply_without_a_place_in_the_history_is_malformed() -> None:
     whole = "<ePostResult><QueryKey>1</QueryKey><WebEnv>MCID_1</WebEnv></ePostResult>"
     assert read_posted(whole, ["5"]) == Posted("MCID_1", "1", ("5",))
     for body in ("<ePostResult><ERROR>Empty ID list</ERROR></ePostResult>", "<html>", whole.replace("ePost", "eFetch")):
-        with pytest.raises(NcbiMalformed):
+        with pytest.raises(NcbiError, check=NCBI_MALFORMED.is_of):
             read_posted(body, ["5"])
 
 
@@ -178,7 +178,7 @@ def test_spellings_are_told_word_by_word() -> None:
     assert read_spellings(_espell("asthmaa Children", "asthma"), words) == {}
     assert read_spellings(_espell("asthmaa Children", "asth]ma children"), words) == {}
     for body in ("<html>", "<eSearchResult/>", '<!DOCTYPE x [<!ENTITY a "b">]><eSpellResult/>'):
-        with pytest.raises(NcbiMalformed):
+        with pytest.raises(NcbiError, check=NCBI_MALFORMED.is_of):
             read_spellings(body, words)
 
 
@@ -201,7 +201,7 @@ async def test_a_batch_that_fails_costs_only_its_articles(bench: Any) -> None:
 
     async with bench(handle) as made:
         found = await (await _source(made)).fetch(list(many), 60)
-        with pytest.raises(NcbiUnavailable):
+        with pytest.raises(NcbiError, check=NCBI_UNAVAILABLE.is_of):
             await (await _source(made)).fetch(["1", "2"], 60)
     assert len(found.articles) == 100 and found.unread == ("NCBI is in trouble (HTTP 503)",)
 
@@ -251,7 +251,7 @@ async def test_each_call_is_heard_with_its_address_and_what_came_of_it(bench: An
         source = await _source(made, heard.append)
         await source.search("dexamethasone", 20)
         await source.fetch(["101", "102"], 60)
-        with pytest.raises(NcbiUnavailable):
+        with pytest.raises(NcbiError, check=NCBI_UNAVAILABLE.is_of):
             await source.count("dexamethasone")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lexical_verifier import LexicalVerifier
 
 from models.verifiers.base import Judgement, OperatingPoints, Pair
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.evidence.verification import MAX_SENTENCES, sentences_of, verify
 
 CLAIM = "Aspirin lowers the risk of stroke."
@@ -73,7 +73,7 @@ async def test_a_sentence_without_its_subject_is_read_with_those_before_it() -> 
 
 async def test_too_many_sentences_are_refused_before_any_work() -> None:
     asked = Lexical()
-    with pytest.raises(InvalidRequest, match="evidence: 1001 sentences, at most 1000") as refused:
+    with pytest.raises(RequestError, match="evidence: 1001 sentences, at most 1000") as refused:
         await verify(asked, CLAIM, ["It is so. " * (MAX_SENTENCES + 1)])
     assert (refused.value.param, asked.asked) == ("evidence", [])
 

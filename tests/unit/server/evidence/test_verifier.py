@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from models.errors import ModelNotFound
 from models.verifiers.base import Judgement, Pair, Verifier
-from server.errors import SERVER_STOPPING, RequestError, TooManyRequests, VerifierUnavailable
+from server.errors import SERVER_FULL, SERVER_STOPPING, VERIFIER_UNAVAILABLE, RequestError
 from server.evidence.verifier import VerifierLimits, VerifierService, verifier_service
 from server.observability.metrics import Metrics
 from server.settings.verifier import VerifierSettings
@@ -109,7 +109,10 @@ async def test_one_callers_text_fails_no_other(caplog: pytest.LogCaptureFixture)
     await asyncio.sleep(0)
     watched.may_go.set()
 
-    with caplog.at_level(logging.WARNING), pytest.raises(VerifierUnavailable, match="lexical failed: RuntimeError"):
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(RequestError, match="lexical failed: RuntimeError", check=VERIFIER_UNAVAILABLE.is_of),
+    ):
         await bad
     assert len(await good) == 2
     assert len(await first) == 1
@@ -132,17 +135,17 @@ async def test_a_model_that_cannot_be_loaded_is_told_and_tried_again_later(caplo
     with caplog.at_level(logging.WARNING):
         await service.warm_up()
         for _ in range(2):
-            with pytest.raises(VerifierUnavailable, match=r"nli cannot be loaded$"):
+            with pytest.raises(RequestError, match=r"nli cannot be loaded$", check=VERIFIER_UNAVAILABLE.is_of):
                 await service.judge(pairs(1))
     assert len(tries) == 1
     assert (
         caplog.text.count("the verifier cannot be loaded: name=nli cause=ModelNotFound: no weights in /somewhere") == 1
     )
-    with pytest.raises(VerifierUnavailable, match="not loaded"):
+    with pytest.raises(RequestError, match="not loaded", check=VERIFIER_UNAVAILABLE.is_of):
         _ = service.points
 
     await asyncio.sleep(0.06)
-    with pytest.raises(VerifierUnavailable):
+    with pytest.raises(RequestError, check=VERIFIER_UNAVAILABLE.is_of):
         await service.judge(pairs(1))
     await asyncio.sleep(0.06)
     assert len(await service.judge(pairs(1))) == 1
@@ -158,10 +161,10 @@ async def test_the_queue_and_the_wait_are_bounded() -> None:
     await until_begun(watched)
     waiting = asyncio.create_task(service.judge(pairs(1)))
     await asyncio.sleep(0)
-    with pytest.raises(TooManyRequests, match="too much"):
+    with pytest.raises(RequestError, match="too much", check=SERVER_FULL.is_of):
         await service.judge(pairs(1))
     for one in (running, waiting):
-        with pytest.raises(VerifierUnavailable, match=r"within 0\.2 s"):
+        with pytest.raises(RequestError, match=r"within 0\.2 s", check=VERIFIER_UNAVAILABLE.is_of):
             await one
 
     watched.may_go.set()
@@ -190,7 +193,7 @@ async def test_who_waits_while_others_are_judged_is_told_of_no_room() -> None:
     stepped.steps.release(2)
     await service.close()
 
-    assert [type(one) for one in told] == [list, VerifierUnavailable, TooManyRequests]
+    assert [getattr(one, "fault", None) for one in told] == [None, VERIFIER_UNAVAILABLE, SERVER_FULL]
 
 
 async def test_closing_ends_all_who_wait() -> None:
@@ -222,7 +225,7 @@ async def test_the_settings_name_the_model(tmp_path: Path) -> None:
     """By the last part of its path or id; what is no model is told when it is first asked."""
     service = verifier_service(VerifierSettings(model=str(tmp_path / "my-nli"), device="cpu"))
     assert service.name == "my-nli"
-    with pytest.raises(VerifierUnavailable, match="my-nli cannot be loaded"):
+    with pytest.raises(RequestError, match="my-nli cannot be loaded", check=VERIFIER_UNAVAILABLE.is_of):
         await service.judge(pairs(1))
     assert verifier_service(VerifierSettings()).name == "arrowhead-verifier"
     await service.close()
@@ -231,14 +234,14 @@ async def test_the_settings_name_the_model(tmp_path: Path) -> None:
 async def test_a_hub_id_is_not_fetched_unless_that_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
     """The log has the remedy."""
     service = verifier_service(VerifierSettings(model="nobody/has-this"))
-    with caplog.at_level(logging.WARNING), pytest.raises(VerifierUnavailable):
+    with caplog.at_level(logging.WARNING), pytest.raises(RequestError, check=VERIFIER_UNAVAILABLE.is_of):
         await service.judge(pairs(1))
     assert "nobody/has-this (main) is not on this machine" in caplog.text
     assert "allow the download" in caplog.text
     await service.close()
 
 
-@pytest.mark.parametrize("field", [{"bar": 0.5}, {"revision": "main"}])
+@pytest.mark.parametrize("field", [{"bar": 0.5}])
 def test_a_setting_of_a_named_model_needs_its_name(field: dict[str, object]) -> None:
     """The model that ships has its own."""
     with pytest.raises(ValueError, match=r"is of verifier\.model"):

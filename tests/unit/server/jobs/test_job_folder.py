@@ -13,7 +13,7 @@ from refusals import refused_for
 from waiting import until
 
 from retrieval.storage.files import Disk
-from server.errors import JOB_UNKNOWN, UPLOAD_NOT_WRITTEN, TooManyRequests
+from server.errors import JOB_UNKNOWN, QUEUE_FULL, UPLOAD_NOT_WRITTEN, RequestError
 from server.jobs.job_folder import JobFolder
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import Job, JobLimits, JobSpec, OrderedWork, Outcome, WorkOrder
@@ -145,7 +145,7 @@ async def test_what_was_cancelled_or_refused_leaves_nothing_to_do(tmp_path: Path
     running = await first.queue.submit(SPEC, first.work())
     await first.begins(running.id)
     waiting = await first.queue.submit(SPEC, first.work())
-    with pytest.raises(TooManyRequests):
+    with pytest.raises(RequestError, check=QUEUE_FULL.is_of):
         await first.queue.submit(SPEC, first.work())
     await first.queue.cancel(waiting.id, "me")
     after = first.next()

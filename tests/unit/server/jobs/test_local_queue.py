@@ -11,7 +11,7 @@ import pytest
 from refusals import refused_for
 
 from retrieval.errors import DocumentUnreadable
-from server.errors import UPLOAD_TOO_LARGE, InvalidRequest, TooManyRequests
+from server.errors import QUEUE_FULL, UPLOAD_TOO_LARGE, RequestError
 from server.jobs.local_queue import LocalJobQueue
 from server.jobs.queue import Job, JobLimits, JobSpec, Outcome
 from server.jobs.uploads import Uploads
@@ -85,7 +85,7 @@ async def test_at_the_end_nothing_begins_and_what_runs_is_asked_to_stop() -> Non
     assert began.wait(LONG)
     await jobs.close()
     assert [job.state for job in await jobs.of("")] == ["cancelled", "cancelled"]
-    with pytest.raises(TooManyRequests):
+    with pytest.raises(RequestError, check=QUEUE_FULL.is_of):
         await jobs.submit(spec(), listens)
 
     deaf, gate = LocalJobQueue(JobLimits(grace_s=0.0)), Gate()
@@ -122,7 +122,7 @@ def test_an_upload_is_private_bounded_and_gone_afterwards(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\\b", ".hidden", "nul\0", "x" * 201, "half \ud800"])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     """It becomes a file's name here."""
-    with pytest.raises(InvalidRequest, match="filename"):
+    with pytest.raises(RequestError, match="filename"):
         Uploads(tmp_path, max_bytes=10, at_once=1).open(name)
 
 
@@ -130,7 +130,7 @@ def test_so_many_files_come_in_at_once(tmp_path: Path) -> None:
     """A place that is given back can be taken again."""
     uploads = Uploads(tmp_path, max_bytes=10, at_once=1)
     uploads.begin()
-    with pytest.raises(TooManyRequests):
+    with pytest.raises(RequestError, check=QUEUE_FULL.is_of):
         uploads.begin()
     uploads.end()
     uploads.begin()

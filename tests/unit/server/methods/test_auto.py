@@ -13,7 +13,7 @@ from models.catalog import ModelCard
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError
 from models.verifiers.base import Judgement, Pair
-from server.errors import VerifierUnavailable
+from server.errors import VERIFIER_UNAVAILABLE, RequestError
 from server.methods.auto import Auto
 from server.methods.base import (
     AnswerOutcome,
@@ -260,7 +260,7 @@ class Broken:
     points = LexicalVerifier.points
 
     async def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
-        raise VerifierUnavailable("the verifier cannot be loaded")
+        raise RequestError("the verifier cannot be loaded", VERIFIER_UNAVAILABLE)
 
 
 async def test_without_a_verifier_passages_are_read_and_the_step_says_so() -> None:

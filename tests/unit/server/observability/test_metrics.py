@@ -18,7 +18,7 @@ from server.auth.authentication import Principal
 from server.auth.keys import Scopes
 from server.auth.rate_limits import LocalRateLimiter
 from server.engine.lifecycle import EngineLifecycle
-from server.errors import SERVER_FULL, TooManyRequests
+from server.errors import KEY_FULL, SERVER_FULL, RequestError
 from server.methods.base import CallReplied, TextDelta, TranscriptDelta
 from server.middleware import request_id_for
 from server.observability.metrics import FAILURES, Metrics, ServerState
@@ -92,7 +92,7 @@ async def test_places_rates_and_restarts_are_exposed() -> None:
     principal = Principal(owner="k", scopes=Scopes(requests_per_minute=1))
     await rates.take(principal)
     for _ in range(2):
-        with pytest.raises(TooManyRequests):
+        with pytest.raises(RequestError, check=KEY_FULL.is_of):
             await rates.take(principal)
     metrics = Metrics()
     state = SimpleNamespace(

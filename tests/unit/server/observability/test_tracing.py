@@ -101,16 +101,6 @@ async def test_the_clients_trace_goes_on(traceparent: str, trace: str | None) ->
     assert len(traces) == 1 and (traces == {trace} or trace is None)
 
 
-async def test_a_share_of_requests_is_sampled_whole() -> None:
-    """With none sampled there is no span; a client that samples its trace is followed all the same."""
-    tracing, exporter = _traced(sample_ratio=0.0)
-    await asyncio.create_task(_one_request(tracing))
-    await asyncio.create_task(_one_request(tracing, PARENT))
-    await tracing.close()
-
-    assert len(exporter.get_finished_spans()) == SPANS
-
-
 async def test_metrics_are_counted_behind_spans() -> None:
     """Every report is passed on."""
     metrics = Metrics()

@@ -20,7 +20,7 @@ from models.engines.base import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedBehaviour, ScriptedEngine
 from models.errors import EngineUnavailable
 from models.types import GenerateParams
-from retrieval.errors import NcbiTimeout
+from retrieval.errors import NCBI_TIMEOUT, NcbiError
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.session import NcbiSession
 from retrieval.types import NcbiCall, RawReply, Route
@@ -161,7 +161,7 @@ async def test_a_call_that_failed_is_an_error(
     async def fetch(_: NcbiCall) -> RawReply:
         if body is not None:
             return RawReply(200, "application/json", body, len(body), route=Route(mode="off", went_to="gateway"))
-        error = NcbiTimeout("NCBI timed out")
+        error = NcbiError("NCBI timed out", NCBI_TIMEOUT)
         error.route = Route(mode="ncbi", went_to="eutils.ncbi.nlm.nih.gov", left=True)
         raise error
 

@@ -16,7 +16,7 @@ import pytest
 from ncbi_server import Answer, NcbiServer, Seen
 from waiting import until
 
-from retrieval.errors import EgressServiceUnavailable
+from retrieval.errors import EGRESS_SERVICE_UNAVAILABLE, NcbiError
 from retrieval.ncbi.client.service import ServiceClient
 from retrieval.observer import NullObserver
 from retrieval.types import NcbiCall
@@ -112,7 +112,7 @@ async def test_what_waits_is_bounded_and_ends_with_its_caller(tmp_path: Path) ->
         first = asyncio.create_task(client.fetch(_search("HANG")))
         while not running.ncbi.seen:  # noqa: ASYNC110  # the double has no event for it
             await asyncio.sleep(0.01)
-        with pytest.raises(EgressServiceUnavailable, match="is busy"):
+        with pytest.raises(NcbiError, match="is busy", check=EGRESS_SERVICE_UNAVAILABLE.is_of):
             await client.fetch(_search("LMP10"))
         first.cancel()
         await until(lambda: not running.state.in_flight)

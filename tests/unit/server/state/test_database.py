@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from server.errors import StateUnavailable
+from retrieval.errors import STATE_UNAVAILABLE, DatabaseUnavailable
 from server.settings.loading import SettingsInvalid
 from server.state.database import Database
 
@@ -61,10 +61,10 @@ async def test_a_database_that_is_gone_is_an_error_in_time(postgres: Postgres, u
         await connection.execute("SELECT 1")
     with postgres.unreachable(url):
         started = time.monotonic()
-        with pytest.raises(StateUnavailable):
+        with pytest.raises(DatabaseUnavailable, check=STATE_UNAVAILABLE.is_of):
             async with database.pooled() as connection:
                 await connection.execute("SELECT 1")
-        with pytest.raises(StateUnavailable), database.connection():
+        with pytest.raises(DatabaseUnavailable, check=STATE_UNAVAILABLE.is_of), database.connection():
             pass
         assert time.monotonic() - started < 10
     async with database.pooled() as connection:
@@ -73,7 +73,7 @@ async def test_a_database_that_is_gone_is_an_error_in_time(postgres: Postgres, u
 
 async def test_a_statement_that_hangs_is_ended(database: Database) -> None:
     """The limit is the database's own, so nothing runs on there."""
-    with pytest.raises(StateUnavailable):
+    with pytest.raises(DatabaseUnavailable, check=STATE_UNAVAILABLE.is_of):
         async with database.pooled() as connection:
             await connection.execute("SELECT pg_sleep(60)")
 
@@ -81,7 +81,11 @@ async def test_a_statement_that_hangs_is_ended(database: Database) -> None:
 def test_no_message_names_the_address(caplog: pytest.LogCaptureFixture) -> None:
     """Neither the error nor the log has user, password or host."""
     database = Database("postgresql://anna:secret@127.0.0.1:1/private?connect_timeout=2")
-    with caplog.at_level(logging.DEBUG), pytest.raises(StateUnavailable) as failed, database.connection():
+    with (
+        caplog.at_level(logging.DEBUG),
+        pytest.raises(DatabaseUnavailable, check=STATE_UNAVAILABLE.is_of) as failed,
+        database.connection(),
+    ):
         pass
     told = caplog.text + failed.value.message + repr(failed.value)
     assert not [word for word in ("anna", "secret", "127.0.0.1", "private") if word in told]

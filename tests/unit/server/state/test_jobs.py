@@ -13,8 +13,8 @@ import pytest_asyncio
 from refusals import refused_for
 from waiting import until
 
-from retrieval.errors import DatabaseUnavailable
-from server.errors import JOB_UNKNOWN, StateUnavailable, TooManyRequests
+from retrieval.errors import STATE_UNAVAILABLE, DatabaseUnavailable
+from server.errors import JOB_UNKNOWN, QUEUE_FULL, RequestError
 from server.jobs.queue import Job, JobLimits, JobSpec, JobStatus, OrderedWork, Outcome, WorkOrder
 from server.jobs.uploads import Uploads
 from server.state.database import Database
@@ -177,7 +177,7 @@ async def test_files_have_a_bound(serve: Callable[..., Server], tmp_path: Path) 
     server = serve()
     (tmp_path / "big").write_bytes(b"x" * 2_000_000)
     job = await server.submit(waits=True, file=tmp_path / "big")
-    with pytest.raises(TooManyRequests, match="try again when one has ended"):
+    with pytest.raises(RequestError, match="try again when one has ended", check=QUEUE_FULL.is_of):
         await server.submit(file=tmp_path / "big")
     server.gate.set()
     assert (await server.queue.wait(job, LONG)).state == "done"
@@ -193,7 +193,7 @@ async def test_a_dead_database_refuses_new_jobs_and_loses_none(
     waiting = await server.submit()
     await server.begins(job)
     with postgres.unreachable(url):
-        with pytest.raises(StateUnavailable):
+        with pytest.raises(DatabaseUnavailable, check=STATE_UNAVAILABLE.is_of):
             await server.submit()
         server.gate.set()
         assert await server.queue.wait(job, LONG) == job
@@ -201,7 +201,7 @@ async def test_a_dead_database_refuses_new_jobs_and_loses_none(
         with_error = None
         try:
             found = [await server.queue.wait(one, LONG) for one in (job, waiting)]
-        except StateUnavailable as error:
+        except DatabaseUnavailable as error:
             with_error = error
         if with_error is None and all(one.has_ended for one in found):
             break

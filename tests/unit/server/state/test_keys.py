@@ -11,7 +11,7 @@ import pytest
 
 from server.auth.authentication import ApiKeyLookup
 from server.auth.keys import KeyStoreError, NewKey
-from server.errors import Unauthorized
+from server.errors import RequestError
 from server.state.database import Database
 from server.state.keys import PostgresKeyStore
 
@@ -45,7 +45,7 @@ def until(holds: Callable[[], bool], seconds: float = 120) -> bool:
 def accepts(ring: ApiKeyLookup, secret: str) -> bool:
     try:
         return bool(ring.find(secret).owner)
-    except (Unauthorized, KeyStoreError):
+    except (RequestError, KeyStoreError):
         return False
 
 

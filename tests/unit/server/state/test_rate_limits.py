@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from retrieval.errors import STATE_UNAVAILABLE, DatabaseUnavailable
 from server.auth.authentication import Principal
 from server.auth.keys import Scopes
-from server.errors import StateUnavailable, TooManyRequests
+from server.errors import RequestError
 from server.state.database import Database
 from server.state.keys import PostgresRateLimiter
 
@@ -29,7 +30,7 @@ class Server:
     async def admits(self, principal: Principal) -> bool:
         try:
             await self.rates.take(principal)
-        except TooManyRequests:
+        except RequestError:
             return False
         return True
 
@@ -57,7 +58,7 @@ async def answering(server: Server) -> None:
         try:
             async with server.database.pooled():
                 return
-        except StateUnavailable:
+        except DatabaseUnavailable:
             await asyncio.sleep(0.1)
     raise AssertionError("no connection")
 
@@ -88,7 +89,7 @@ async def test_a_dead_database_admits_no_limited_key(servers: list[Server], post
     server, principal = servers[0], key(requests=50, tokens=100)
     assert await server.admits(principal)
     with postgres.unreachable(url):
-        with pytest.raises(StateUnavailable):
+        with pytest.raises(DatabaseUnavailable, check=STATE_UNAVAILABLE.is_of):
             await server.rates.take(principal)
         await server.rates.take(key())
         server.rates.spend(principal, 500)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from server.errors import StateUnavailable
+from retrieval.errors import STATE_UNAVAILABLE, DatabaseUnavailable
 from server.state.database import Database
 from server.state.traces import PostgresTraceStore, TraceBounds
 from server.traces import TraceFile, TraceHead
@@ -75,7 +75,7 @@ async def test_an_answer_does_not_fail_with_the_database(
         await store.put(head("t9"), [{"content": "private"}])
         # The answer ends before the wait for a connection does.
         assert time.monotonic() - began < 1.9
-        with pytest.raises(StateUnavailable):
+        with pytest.raises(DatabaseUnavailable, check=STATE_UNAVAILABLE.is_of):
             await store.get("t9", "a")
         await store.close()
     assert "trace not stored: id=t9" in caplog.text and "private" not in caplog.text

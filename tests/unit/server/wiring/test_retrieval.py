@@ -1,4 +1,4 @@
-"""The account of a card's memory, and the order of loading."""
+"""The memory that is left on a card, and the order of loading."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from models.errors import ModelError
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
-from retrieval.corpus.store.base import log_name
-from retrieval.errors import BACKEND_UNAVAILABLE, INDEX_TOO_LARGE, IndexFault
+from retrieval.errors import BACKEND_UNAVAILABLE, IndexFault
 from retrieval.index.backends.base import Backend
 from retrieval.index.backends.card import Card
 from retrieval.index.backends.faiss_cpu import FaissCpuBackend
@@ -25,7 +24,7 @@ from server.settings.model import ModelSettings
 from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.settings.verifier import VerifierSettings
-from server.wiring.retrieval import build_retrieval, card_reserve, check_memory, engine_reserve, preload
+from server.wiring.retrieval import build_retrieval, card_reserve, engine_reserve, preload
 
 TEXT = "IL-6 drives the acute phase."
 
@@ -38,37 +37,6 @@ def retrieval(tmp_path: Path) -> Iterator[Retrieval]:
     add_items(made.namespaces, "notes", [ParsedDocument(document, TEXT, (Span(0, len(TEXT)),))])
     yield made
     asyncio.run(made.close())
-
-
-def settings(card_gib: float | None, kv_gib: float | None = None) -> Settings:
-    chosen = RetrievalSettings(encoder="minilm", device="cuda", backend="torch", card_gib=card_gib)
-    return Settings(retrieval=chosen, model=ModelSettings(kv_cache_gib=kv_gib))
-
-
-def test_all_that_shares_a_card_is_in_the_account(retrieval: Retrieval) -> None:
-    """Indices first, then encoders, then the engine's cache, and what is left."""
-    lines = check_memory(settings(80, kv_gib=20), retrieval)
-    assert [line.split(":")[0] for line in lines] == [
-        f"index vectors of namespace {log_name('notes')}",
-        "index room for new vectors",
-        "index scratch of a search",
-        "encoder minilm",
-        "engine key-value cache",
-        "left for the engine's weights and cache",
-    ]
-    assert "1.00 GiB" in lines[2] and "20.00 GiB" in lines[4]
-
-
-def test_what_does_not_fit_is_refused_with_the_numbers(retrieval: Retrieval) -> None:
-    """Before anything is loaded."""
-    with pytest.raises(IndexFault, match=r"key-value cache needs 20\.00 GiB of cuda", check=INDEX_TOO_LARGE.is_of):
-        check_memory(settings(16, kv_gib=20), retrieval)
-
-
-def test_without_a_card_there_is_no_account(retrieval: Retrieval) -> None:
-    """Nor where its size is not told."""
-    assert check_memory(settings(None), retrieval) == []
-    assert check_memory(Settings(retrieval=RetrievalSettings(device="cpu", card_gib=1)), retrieval) == []
 
 
 def test_preloading_opens_indices_and_encoders(retrieval: Retrieval) -> None:
@@ -106,17 +74,15 @@ def test_the_engine_leaves_free_what_encoders_allocate_at_work() -> None:
 
 
 def test_the_engine_leaves_room_for_vectors_that_come(retrieval: Retrieval) -> None:
-    """By the setting, or by what is there; with a search's scratch, and only where they share a GPU."""
+    """By what is there; with a search's scratch, and only where they share a GPU."""
 
-    def reserve(device: str = "cuda", **chosen: float) -> int:
-        of_vectors = RetrievalSettings(encoder="hashing", device="cuda", backend="torch", **chosen)  # type: ignore[arg-type]
+    def reserve(device: str = "cuda") -> int:
+        of_vectors = RetrievalSettings(encoder="hashing", device="cuda", backend="torch")
         verifier = VerifierSettings(device="cpu")
         served = Settings(retrieval=of_vectors, model=ModelSettings(device=device), verifier=verifier)
         assert engine_reserve(served) == 0
         return engine_reserve(served, retrieval.namespaces)
 
-    assert reserve(growth_gib=2, scratch_gib=0.5) == int(2.5 * GIB)
-    assert reserve(growth_gib=0) == GIB
     assert GIB + 2**28 < reserve() < GIB + 2**28 + 2**20
     assert reserve("cpu") == 0
 
@@ -125,10 +91,10 @@ def test_vectors_leave_free_what_others_on_their_card_need() -> None:
     """The scratch of a search, encoders at work and, on the same card, the verifier."""
 
     def kept(device: str) -> int:
-        chosen = RetrievalSettings(encoder="minilm", device="cuda", scratch_gib=0.25)
+        chosen = RetrievalSettings(encoder="minilm", device="cuda")
         return card_reserve(Settings(retrieval=chosen, verifier=VerifierSettings(device=device)))
 
-    assert kept("cpu") > GIB // 4 + 100 * 2**20
+    assert kept("cpu") > GIB + 100 * 2**20
     assert kept("cuda") > kept("cpu") + 50 * 2**20
 
 

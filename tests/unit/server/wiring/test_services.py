@@ -17,7 +17,7 @@ from models.engines.scripted_engine import Rule, ScriptedEngine
 from server.app import create_app
 from server.auth.authentication import OPERATOR
 from server.engine.lifecycle import EngineLifecycle
-from server.errors import InvalidRequest
+from server.errors import RequestError
 from server.methods.base import AnswerRequest
 from server.methods.direct import Direct, LoraAdapterMethod
 from server.settings.loading import SettingsInvalid
@@ -125,7 +125,7 @@ async def test_the_base_models_weights_never_answer_for_an_adapter(
 async def test_an_adapter_has_no_answer_of_its_own() -> None:
     """For callers that go round the routes, as the command line does."""
     method = LoraAdapterMethod("notes", CARD)
-    with pytest.raises(InvalidRequest, match="the adapter notes"):
+    with pytest.raises(RequestError, match="the adapter notes"):
         async for _ in method.answer(AnswerRequest(request_id="1", prompt="x")):
             raise AssertionError("it answered")
 

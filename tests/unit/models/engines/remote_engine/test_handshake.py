@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("behaviour", "message"),
     [
-        ({"model": "another"}, r"it serves another and not tiny: name the served model with model\.remote_name"),
+        ({"model": "another"}, r"it serves another and not tiny: name the served model with model\.served_name"),
         ({"token_shift": 1}, r"its tokenizer is another one: .* \(model\.name\)"),
         ({"vocabulary": 300}, r"it does not take token id \d+: Token id \d+ is out of vocabulary"),
         ({"vocabulary": 9999}, r"its vocabulary is larger than the \d+ ids of the model's config here"),

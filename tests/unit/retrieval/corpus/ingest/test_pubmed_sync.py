@@ -28,7 +28,7 @@ from retrieval.corpus.ingest.pubmed_sync import (
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
-from retrieval.errors import NamespaceInvalid, NcbiMalformed, NcbiTooLarge, NcbiUnavailable
+from retrieval.errors import NCBI_MALFORMED, NCBI_TOO_LARGE, NCBI_UNAVAILABLE, NamespaceInvalid, NcbiError
 from retrieval.gateway.app import create_gateway_app
 from retrieval.ncbi.client.client import ClientConfig, NcbiClient
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
@@ -58,7 +58,7 @@ class Pubmed:
         await asyncio.sleep(0)
         self.calls.append(call)
         if len(self.calls) > self.fails_after:
-            raise NcbiUnavailable("down")
+            raise NcbiError("down", NCBI_UNAVAILABLE)
         if call.endpoint == "esearch":
             return _reply(self._search(call))
         ids = call.params["id"].split(",")
@@ -67,7 +67,7 @@ class Pubmed:
             found = [{"dbto": "pmc", "linkname": "pubmed_pmc", "links": links}] if links else []
             return _reply(json.dumps({"linksets": [{"dbfrom": "pubmed", "ids": ids, "linksetdbs": found}]}))
         if len(ids) > self.largest:
-            raise NcbiTooLarge("too large")
+            raise NcbiError("too large", NCBI_TOO_LARGE)
         if call.db == "pmc":
             articles = (jats(int(n), body="" if int(n) % 4 else "<p>Full text.</p>") for n in ids)
             return _reply(f"<pmc-articleset>{''.join(articles)}{'' if self.cut == 'pmc' else '</pmc-articleset>'}")
@@ -226,7 +226,7 @@ async def test_a_search_that_lists_too_few_is_an_error() -> None:
         def _search(self, call: NcbiCall) -> str:
             return json.dumps({"esearchresult": {"count": "5", "idlist": ["1"]}})
 
-    with pytest.raises(NcbiMalformed):
+    with pytest.raises(NcbiError, check=NCBI_MALFORMED.is_of):
         await list_pmids(Short([1]), PubmedQuery(term="asthma"))
 
 
@@ -252,7 +252,7 @@ async def test_what_is_listed_and_not_sent_is_told(namespaces: Namespaces) -> No
 async def test_what_came_before_an_error_is_kept(namespaces: Namespaces) -> None:
     """The query is not remembered as done; run again it goes on."""
     query = PubmedQuery(term="asthma")
-    with pytest.raises(NcbiUnavailable):
+    with pytest.raises(NcbiError, check=NCBI_UNAVAILABLE.is_of):
         await add_query(Pubmed([1000], fails_after=3), namespaces, "ns", query)
     report = verify(namespaces, "ns")
     assert (report.documents, report.whole, report.pending) == (400, True, {"vectors": 0})

@@ -29,10 +29,10 @@ from retrieval.corpus.namespaces.verify import verify
 from retrieval.corpus.store.base import Target, log_name
 from retrieval.corpus.store.writer import SqlitePassageWriter
 from retrieval.errors import (
+    DOCUMENT_UNKNOWN,
     INDEX_MISMATCH,
     NAMESPACE_EXISTS,
     CorpusError,
-    DocumentUnknown,
     DocumentUnreadable,
     IndexFault,
     NamespaceBusy,
@@ -133,7 +133,7 @@ def test_an_update_encodes_only_what_changed(namespaces: Namespaces, encoder: Wo
     )
     assert (changed.changed, changed.withdrawn, changed.added, encoder.encoded) == (1, 1, 1, 2)
     _whole(namespaces)
-    with pytest.raises(DocumentUnknown, match="PMID:none"):
+    with pytest.raises(CorpusError, match="PMID:none", check=DOCUMENT_UNKNOWN.is_of):
         remove(namespaces, "ns", ["PMID:5", "PMID:none"])
     gone = remove(namespaces, "ns", ["PMID:5", "PMID:6", "PMID:5"])
     assert (gone.withdrawn, encoder.encoded) == (2, 2)
@@ -411,7 +411,7 @@ def test_a_file_is_removed_by_its_name(namespaces: Namespaces, tmp_path: Path) -
     with pytest.raises(NamespaceInvalid, match="2 documents came as"):
         remove(namespaces, "ns", ["notes.txt"])
     assert remove(namespaces, "ns", ["other.txt"]).withdrawn == 1
-    with pytest.raises(DocumentUnknown):
+    with pytest.raises(CorpusError, check=DOCUMENT_UNKNOWN.is_of):
         remove(namespaces, "ns", ["other.txt"])
     _whole(namespaces)
 

@@ -9,10 +9,11 @@ import pypdf
 import pytest
 from corpus_files import encrypted_pdf, needs_tesseract, parsed_documents, pdf, saved_pdf, scan, swelling_pdf
 
+from models.errors import Fault
 from retrieval.corpus.items import ReadOptions, SkippedRecord
 from retrieval.corpus.readers import pdf as pdf_reader
 from retrieval.corpus.readers.pdf import PageLimits, draw_page, page_words, recognize_pages
-from retrieval.errors import DOCUMENT_TOO_LARGE, CorpusError, DocumentUnknown, DocumentUnreadable
+from retrieval.errors import DOCUMENT_TOO_LARGE, DOCUMENT_UNKNOWN, CorpusError, DocumentUnreadable
 
 
 def test_a_page_is_drawn_as_wide_as_asked(tmp_path: Path) -> None:
@@ -47,18 +48,18 @@ def test_words_of_a_turned_page_are_where_they_are_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "kind"),
+    ("content", "fault"),
     [
-        (encrypted_pdf(pdf("Secret"), "password"), DocumentUnreadable),
-        (b"%PDF-1.4\nand nothing that a PDF has", DocumentUnreadable),
-        (pdf("One"), DocumentUnknown),
+        (encrypted_pdf(pdf("Secret"), "password"), DocumentUnreadable.fault),
+        (b"%PDF-1.4\nand nothing that a PDF has", DocumentUnreadable.fault),
+        (pdf("One"), DOCUMENT_UNKNOWN),
     ],
 )
-def test_what_cannot_be_shown_is_named(tmp_path: Path, content: bytes, kind: type[CorpusError]) -> None:
+def test_what_cannot_be_shown_is_named(tmp_path: Path, content: bytes, fault: Fault) -> None:
     """Locked, damaged, a page behind the last one."""
     path = saved_pdf(tmp_path / "a.pdf", content)
     for task in (lambda: draw_page(path, 2, 100), lambda: page_words(path, 2)):
-        with pytest.raises(kind):
+        with pytest.raises(CorpusError, check=fault.is_of):
             task()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from blast_data import bases, make_database, needs_blast, residues, script
 
-from retrieval.errors import BlastFailed
+from retrieval.errors import BLAST_FAILED, NcbiError
 from retrieval.gateway.blast.process import ProgramRun, RunLimits, run_program
 
 LIMITS = RunLimits(wall_s=120.0, cpu_s=120)
@@ -41,7 +41,7 @@ async def test_limits_hold_for_the_program(tmp_path: Path, monkeypatch: pytest.M
     script(tmp_path, "show", 'read x; for o in t d c v; do ulimit -"$o"; done; : > file; echo data > file')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
     limits = RunLimits(cpu_s=17, memory_bytes=512 * 1024 * 1024)
-    with pytest.raises(BlastFailed):
+    with pytest.raises(NcbiError, check=BLAST_FAILED.is_of):
         await run_program(ProgramRun(["show"], b"go\n", tmp_path), limits)
     assert (tmp_path / "file").read_bytes() == b""
     script(tmp_path, "show", 'read x; for o in t d c v; do ulimit -"$o"; done')
@@ -52,7 +52,7 @@ async def test_limits_hold_for_the_program(tmp_path: Path, monkeypatch: pytest.M
 async def test_what_cannot_be_started_is_a_typed_error(tmp_path: Path) -> None:
     """A program or a folder that is not there."""
     for work in (ProgramRun(["no-such-program"], b"", tmp_path / "gone"), ProgramRun(["env"], b"", tmp_path / "gone")):
-        with pytest.raises(BlastFailed, match="cannot be started"):
+        with pytest.raises(NcbiError, match="cannot be started", check=BLAST_FAILED.is_of):
             await run_program(work, LIMITS)
 
 
@@ -72,5 +72,5 @@ async def test_blast_runs_within_half_a_gigabyte_and_fails_cleanly_without_memor
     )
     enough = RunLimits(wall_s=120.0, cpu_s=120, memory_bytes=512 * 1024 * 1024)
     assert (await run_program(work, enough)).startswith(b"q\ts7\t100.000\t900")
-    with pytest.raises(BlastFailed):
+    with pytest.raises(NcbiError, check=BLAST_FAILED.is_of):
         await run_program(work, RunLimits(wall_s=120.0, cpu_s=120, memory_bytes=4 * 1024 * 1024))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from retrieval.errors import BlastFailed, NcbiMalformed, NcbiTimeout
+from retrieval.errors import BLAST_FAILED, NCBI_MALFORMED, NCBI_TIMEOUT, NcbiError
 from retrieval.ncbi.client.blast import BlastRunner, BlastTiming
 from retrieval.types import NcbiCall, RawReply
 
@@ -125,7 +125,7 @@ async def test_a_search_that_ends_badly_is_typed(status: str, message: str) -> N
     """UNKNOWN and FAILED end the call at once, and are not remembered as a search."""
     blast = Blast(StepClock(), status=status)
     blasts = runner(blast)
-    with pytest.raises(BlastFailed, match=message):
+    with pytest.raises(NcbiError, match=message, check=BLAST_FAILED.is_of):
         await blasts.run(PUT, "k")
     blast.status = "READY"
     await blasts.run(PUT, "k")
@@ -137,7 +137,7 @@ async def test_a_search_that_never_ends_times_out() -> None:
     """The total time bounds the wait; no look is made past it."""
     blast = Blast(StepClock(), looks=10**6)
 
-    with pytest.raises(NcbiTimeout, match="not ready after 300 s"):
+    with pytest.raises(NcbiError, match="not ready after 300 s", check=NCBI_TIMEOUT.is_of):
         await runner(blast, total_timeout_s=300).run(PUT, "k")
 
     assert blast.sent[-1][0] <= 400
@@ -148,7 +148,7 @@ async def test_a_refused_query_says_why() -> None:
     blast = Blast(StepClock())
     blast.submitted = '<html><p class="error">Message ID#32 Error: Query contains no data: &quot;x&quot;</p></html>'
 
-    with pytest.raises(BlastFailed, match='Query contains no data: "x"'):
+    with pytest.raises(NcbiError, match='Query contains no data: "x"', check=BLAST_FAILED.is_of):
         await runner(blast).run(PUT, "k")
 
 
@@ -158,7 +158,7 @@ async def test_an_empty_rid_is_an_error(submitted: str) -> None:
     blast = Blast(StepClock())
     blast.submitted = submitted
 
-    with pytest.raises(BlastFailed, match="no request id"):
+    with pytest.raises(NcbiError, match="no request id", check=BLAST_FAILED.is_of):
         await runner(blast).run(PUT, "k")
 
 
@@ -177,7 +177,7 @@ async def test_only_web_pages_are_an_error() -> None:
     blast = Blast(StepClock())
     blast.results = lambda _: WEB_PAGE
 
-    with pytest.raises(NcbiMalformed, match="web page"):
+    with pytest.raises(NcbiError, match="web page", check=NCBI_MALFORMED.is_of):
         await runner(blast).run(PUT, "k")
 
 
@@ -195,7 +195,7 @@ async def test_a_status_page_without_status_is_malformed() -> None:
     """A page that says nothing is not taken for WAITING for ever."""
     blast = Blast(StepClock(), status="")
 
-    with pytest.raises(NcbiMalformed, match="no status"):
+    with pytest.raises(NcbiError, match="no status", check=NCBI_MALFORMED.is_of):
         await runner(blast).run(PUT, "k")
 
 

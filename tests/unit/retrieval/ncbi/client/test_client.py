@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from ncbi_server import Answer, Handler, NcbiServer, in_turn
 
+from models.errors import Fault
 from retrieval.errors import (
-    NcbiBlocked,
+    EGRESS_REFUSED,
+    NCBI_BLOCKED,
+    NCBI_MALFORMED,
+    NCBI_REPLY_ERROR,
+    NCBI_THROTTLED,
+    NCBI_TIMEOUT,
+    NCBI_TOO_LARGE,
+    NCBI_UNAVAILABLE,
     NcbiError,
-    NcbiMalformed,
-    NcbiRefusedByEgress,
-    NcbiReplyError,
-    NcbiThrottled,
-    NcbiTimeout,
-    NcbiTooLarge,
-    NcbiUnavailable,
 )
 from retrieval.ncbi.calls.urls import NcbiSite
 from retrieval.ncbi.client.cache import ReplyCache
@@ -115,7 +116,7 @@ async def test_a_refused_connection_is_unavailable_after_all_retries() -> None:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     client = client_of(url, key=KEY)
 
-    with pytest.raises(NcbiUnavailable) as raised:
+    with pytest.raises(NcbiError, check=NCBI_UNAVAILABLE.is_of) as raised:
         await client.fetch(SEARCH)
 
     assert raised.value.attempts == 3
@@ -127,7 +128,7 @@ async def test_a_hanging_socket_times_out() -> None:
     """A server that takes the request and says nothing costs the time limit, not for ever."""
     error, server = await failure(in_turn(Answer(hang=True)), timeout_s=0.5, retries=1)
 
-    assert isinstance(error, NcbiTimeout)
+    assert NCBI_TIMEOUT.is_of(error)
     assert error.message == "NCBI timed out after 0.5 s"
     assert len(server.seen) == 2
 
@@ -136,7 +137,7 @@ async def test_a_slow_trickle_times_out() -> None:
     """A byte now and then does not keep a request alive beyond its total time."""
     error, _ = await failure(in_turn(Answer(body=FOUND, trickle_s=0.05)), timeout_s=0.3, retries=0)
 
-    assert isinstance(error, NcbiTimeout)
+    assert NCBI_TIMEOUT.is_of(error)
 
 
 async def test_a_storm_of_429_ends_throttled_after_the_asked_pauses() -> None:
@@ -145,7 +146,7 @@ async def test_a_storm_of_429_ends_throttled_after_the_asked_pauses() -> None:
     storm = Answer(status=429, headers={"Retry-After": "7"}, body=b'{"error":"API rate limit exceeded"}')
     async with NcbiServer(in_turn(storm)) as server:
         client = client_of(server.url, clock=clock, retries=2)
-        with pytest.raises(NcbiThrottled):
+        with pytest.raises(NcbiError, check=NCBI_THROTTLED.is_of):
             await client.fetch(SEARCH)
         await client.aclose()
 
@@ -168,7 +169,7 @@ async def test_an_endless_retry_after_is_capped() -> None:
     clock = StepClock()
     async with NcbiServer(in_turn(Answer(status=429, headers={"Retry-After": "86400"}))) as server:
         client = client_of(server.url, clock=clock, retries=1)
-        with pytest.raises(NcbiThrottled):
+        with pytest.raises(NcbiError, check=NCBI_THROTTLED.is_of):
             await client.fetch(SEARCH)
         await client.aclose()
 
@@ -181,7 +182,7 @@ async def test_one_429_holds_the_other_calls_back() -> None:
     busy = Answer(status=429, headers={"Retry-After": "9"})
     async with NcbiServer(in_turn(busy, Answer(body=FOUND))) as server:
         client = client_of(server.url, clock=clock, retries=0)
-        with pytest.raises(NcbiThrottled):
+        with pytest.raises(NcbiError, check=NCBI_THROTTLED.is_of):
             await client.fetch(SEARCH)
         await client.fetch(NcbiCall("esearch", "gene", {"db": "gene", "term": "other"}))
         await client.aclose()
@@ -209,7 +210,7 @@ async def test_pauses_between_retries_grow_to_their_bound() -> None:
     clock = StepClock()
     async with NcbiServer(in_turn(Answer(status=500))) as server:
         client = client_of(server.url, clock=clock, retries=6)
-        with pytest.raises(NcbiUnavailable):
+        with pytest.raises(NcbiError, check=NCBI_UNAVAILABLE.is_of):
             await client.fetch(SEARCH)
         await client.aclose()
 
@@ -217,35 +218,35 @@ async def test_pauses_between_retries_grow_to_their_bound() -> None:
 
 
 ERRORS = [
-    (Answer(status=500, body=b"<html>oops</html>"), NcbiUnavailable, 2),
-    (Answer(status=503), NcbiUnavailable, 2),
-    (Answer(drop=True), NcbiUnavailable, 2),
-    (Answer(body=FOUND, announced=9999), NcbiUnavailable, 2),
-    (Answer(body=FOUND[:40]), NcbiMalformed, 2),
-    (Answer(body=b""), NcbiMalformed, 2),
-    (Answer(body=b"<!DOCTYPE html><html><body>Sorry</body></html>"), NcbiMalformed, 2),
-    (Answer(body=b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "x"><html>'), NcbiMalformed, 2),
-    (Answer(body=b"<!DOCTYPE html><html><script src='/recaptcha/api.js'></script></html>"), NcbiBlocked, 1),
-    (Answer(status=403, body=b"<html><title>NCBI - WWW Error Blocked Diagnostic</title></html>"), NcbiBlocked, 1),
-    (Answer(status=503, body=b"<html>blocked due to a possible misuse/abuse situation</html>"), NcbiBlocked, 1),
-    (Answer(body=b'<?xml version="1.0"?>\n<eSearchResult><Count>1</Count><IdLi'), NcbiMalformed, 2),
-    (Answer(body=b"x", headers={"Content-Encoding": "gzip"}), NcbiMalformed, 2),
-    (Answer(body=b'{"error":"API rate limit exceeded","count":"4","limit":"3"}'), NcbiThrottled, 2),
-    (Answer(body=b'{"header":{},"esummaryresult":["NCBI C++ Exception:\n Error: X"]}'), NcbiUnavailable, 2),
-    (Answer(body=b"<eSearchResult><ERROR>Search Backend failed: x</ERROR></eSearchResult>"), NcbiUnavailable, 2),
-    (Answer(body=b'{"error":"API key invalid","api-key":"' + KEY.encode() + b'"'), NcbiReplyError, 1),
-    (Answer(status=400, body=b'{"error":"API key invalid","api-key":"' + KEY.encode() + b'"}'), NcbiReplyError, 1),
-    (Answer(status=400, body=b"<p>Bad   request: id</p>"), NcbiReplyError, 1),
-    (Answer(status=414), NcbiReplyError, 1),
+    (Answer(status=500, body=b"<html>oops</html>"), NCBI_UNAVAILABLE, 2),
+    (Answer(status=503), NCBI_UNAVAILABLE, 2),
+    (Answer(drop=True), NCBI_UNAVAILABLE, 2),
+    (Answer(body=FOUND, announced=9999), NCBI_UNAVAILABLE, 2),
+    (Answer(body=FOUND[:40]), NCBI_MALFORMED, 2),
+    (Answer(body=b""), NCBI_MALFORMED, 2),
+    (Answer(body=b"<!DOCTYPE html><html><body>Sorry</body></html>"), NCBI_MALFORMED, 2),
+    (Answer(body=b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "x"><html>'), NCBI_MALFORMED, 2),
+    (Answer(body=b"<!DOCTYPE html><html><script src='/recaptcha/api.js'></script></html>"), NCBI_BLOCKED, 1),
+    (Answer(status=403, body=b"<html><title>NCBI - WWW Error Blocked Diagnostic</title></html>"), NCBI_BLOCKED, 1),
+    (Answer(status=503, body=b"<html>blocked due to a possible misuse/abuse situation</html>"), NCBI_BLOCKED, 1),
+    (Answer(body=b'<?xml version="1.0"?>\n<eSearchResult><Count>1</Count><IdLi'), NCBI_MALFORMED, 2),
+    (Answer(body=b"x", headers={"Content-Encoding": "gzip"}), NCBI_MALFORMED, 2),
+    (Answer(body=b'{"error":"API rate limit exceeded","count":"4","limit":"3"}'), NCBI_THROTTLED, 2),
+    (Answer(body=b'{"header":{},"esummaryresult":["NCBI C++ Exception:\n Error: X"]}'), NCBI_UNAVAILABLE, 2),
+    (Answer(body=b"<eSearchResult><ERROR>Search Backend failed: x</ERROR></eSearchResult>"), NCBI_UNAVAILABLE, 2),
+    (Answer(body=b'{"error":"API key invalid","api-key":"' + KEY.encode() + b'"'), NCBI_REPLY_ERROR, 1),
+    (Answer(status=400, body=b'{"error":"API key invalid","api-key":"' + KEY.encode() + b'"}'), NCBI_REPLY_ERROR, 1),
+    (Answer(status=400, body=b"<p>Bad   request: id</p>"), NCBI_REPLY_ERROR, 1),
+    (Answer(status=414), NCBI_REPLY_ERROR, 1),
 ]
 
 
 @pytest.mark.parametrize(("answer", "kind", "requests"), ERRORS)
-async def test_each_failure_has_its_type(answer: Answer, kind: type[NcbiError], requests: int) -> None:
+async def test_each_failure_has_its_type(answer: Answer, kind: Fault, requests: int) -> None:
     """What another try may mend is tried again; what it cannot is not; no key gets into a message."""
     error, server = await failure(in_turn(answer), retries=1)
 
-    assert type(error) is kind
+    assert error.fault is kind
     assert (len(server.seen), error.attempts) == (requests, requests)
     assert KEY not in str(error) and "\n" not in error.message
 
@@ -279,7 +280,7 @@ async def test_a_redirect_is_not_followed() -> None:
     async with NcbiServer(in_turn(Answer(body=FOUND))) as other:
         error, server = await failure(in_turn(Answer(status=302, headers={"Location": other.url + "/x"})))
 
-        assert isinstance(error, NcbiReplyError) and "redirect" in error.message
+        assert NCBI_REPLY_ERROR.is_of(error) and "redirect" in error.message
         assert len(server.seen) == 1 and other.seen == []
 
 
@@ -288,7 +289,7 @@ async def test_50_megabytes_are_refused_at_the_cap(announced: int | None) -> Non
     """A huge reply, announced or not, is cut off near the cap, not read to its end, and not asked for again."""
     error, server = await failure(in_turn(Answer(stream_bytes=50 * 2**20, announced=announced)), max_bytes=2**16)
 
-    assert isinstance(error, NcbiTooLarge)
+    assert NCBI_TOO_LARGE.is_of(error)
     assert len(server.seen) == 1
     assert server.bytes_sent < 20 * 2**20
 
@@ -299,7 +300,7 @@ async def test_a_remote_base_is_refused_without_a_lookup(monkeypatch: pytest.Mon
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", lambda *a, **k: lookups.append(a))
     client = NcbiClient(ClientConfig())
 
-    with pytest.raises(NcbiRefusedByEgress) as raised:
+    with pytest.raises(NcbiError, check=EGRESS_REFUSED.is_of) as raised:
         await client.fetch(SEARCH)
 
     assert lookups == [] and raised.value.attempts == 0
@@ -393,7 +394,7 @@ async def test_an_error_reaches_every_caller_and_is_not_kept() -> None:
         reply = await client.fetch(SEARCH)
         await client.aclose()
 
-    assert [type(result) for result in results] == [NcbiReplyError] * 3 and shared == 1
+    assert all(isinstance(one, NcbiError) and NCBI_REPLY_ERROR.is_of(one) for one in results) and shared == 1
     assert reply.body == FOUND.decode() and len(server.seen) == 2
 
 
@@ -401,7 +402,7 @@ async def test_good_replies_are_remembered_and_failures_are_not(tmp_path: Path) 
     """After a failure the next call goes out again; after a reply it does not."""
     async with NcbiServer(in_turn(Answer(status=500), Answer(body=FOUND))) as server:
         client = client_of(server.url, retries=0, cache=ReplyCache(tmp_path / "cache.sqlite"))
-        with pytest.raises(NcbiUnavailable):
+        with pytest.raises(NcbiError, check=NCBI_UNAVAILABLE.is_of):
             await client.fetch(SEARCH)
         fresh, cached = await client.fetch(SEARCH), await client.fetch(SEARCH)
         await client.aclose()
@@ -423,7 +424,7 @@ async def test_an_app_in_this_process_answers_without_network() -> None:
     client = NcbiClient(ClientConfig(retry=RetryPolicy(retries=0)), sender=sender)
 
     assert (await client.fetch(SEARCH)).body == FOUND.decode()
-    with pytest.raises(NcbiUnavailable):
+    with pytest.raises(NcbiError, check=NCBI_UNAVAILABLE.is_of):
         await client.fetch(NcbiCall("einfo", "", {}))
     await client.aclose()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from retrieval.errors import BlastFailed, NcbiMalformed, NcbiReplyError, NcbiTimeout
+from retrieval.errors import BLAST_FAILED, NCBI_MALFORMED, NCBI_REPLY_ERROR, NCBI_TIMEOUT, NcbiError
 from retrieval.ncbi.replies.parse import is_empty_reply, is_not_found
 from retrieval.types import Endpoint, NcbiCall, RawReply
 
@@ -69,5 +69,5 @@ def test_a_miss_is_an_answer_that_found_nothing(endpoint: Endpoint, body: str, e
 
 def test_only_a_refusal_of_the_one_asked_is_a_miss() -> None:
     """No such record or database; not a broken or silent gateway."""
-    assert is_not_found(NcbiReplyError("no")) and is_not_found(BlastFailed("no"))
-    assert not is_not_found(NcbiTimeout("slow")) and not is_not_found(NcbiMalformed("cut"))
+    assert is_not_found(NcbiError("no", NCBI_REPLY_ERROR)) and is_not_found(NcbiError("no", BLAST_FAILED))
+    assert not is_not_found(NcbiError("slow", NCBI_TIMEOUT)) and not is_not_found(NcbiError("cut", NCBI_MALFORMED))

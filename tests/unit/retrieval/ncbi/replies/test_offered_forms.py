@@ -9,7 +9,7 @@ import pytest
 from gateway_records import call as gateway_call
 from gateway_records import make_store
 
-from retrieval.errors import CallRejected
+from retrieval.errors import CALL_REJECTED, NcbiError
 from retrieval.gateway.store.reader import GatewayStore
 from retrieval.ncbi.calls.table import CALLS, DATABASES, EFETCH_FORMS, WHOLE_RETTYPES
 from retrieval.ncbi.calls.urls import parse_call_url
@@ -81,7 +81,7 @@ def test_every_other_form_of_efetch_is_refused_with_the_forms_that_are_read() ->
         forms = EFETCH_FORMS[db]
         try:
             sent = parse_call_url(url("efetch", db=db, rettype=rettype, retmode=retmode, id="1")).params
-        except CallRejected as error:
+        except NcbiError as error:
             refused += 1
             assert error.param in ("rettype", "retmode")
             assert "write" in error.message and db in error.message
@@ -97,7 +97,7 @@ def test_every_other_form_of_efetch_is_refused_with_the_forms_that_are_read() ->
 )
 def test_forms_without_a_reader_are_no_choice(written: str) -> None:
     """ASN.1, the exons of a gene and ClinVar's own XML: the refusal lists the choices there are."""
-    with pytest.raises(CallRejected, match="must be one of"):
+    with pytest.raises(NcbiError, match="must be one of", check=CALL_REJECTED.is_of):
         parse_call_url(f"{EUTILS}efetch.fcgi?db=gene&{written}&id=1")
 
 

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from models.errors import ArrowheadError
-from retrieval.errors import BlastFailed, NcbiMalformed, NcbiReplyError
+from models.errors import Fault
+from retrieval.errors import BLAST_FAILED, NCBI_MALFORMED, NCBI_REPLY_ERROR, NcbiError
 from retrieval.ncbi.replies.condense import condense
 from retrieval.ncbi.replies.parse import parse_reply
 from retrieval.ncbi.replies.records import GeneRecord, IdList, OmimRecord, ParsedReply, RecordList, SnpRecord
@@ -93,26 +93,26 @@ def test_a_cut_summary_keeps_the_whole_records_before_the_cut() -> None:
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        ("", NcbiMalformed),
-        ("<!DOCTYPE html><html><body>error</body></html>", NcbiMalformed),
-        ('{"esearchresult":{"ERROR":"Invalid db name specified: x"}}', NcbiReplyError),
-        ('{"error":"API rate limit exceeded"}', NcbiReplyError),
-        ('{"header":{},"result":{"uids":["1"],"1":{"na', NcbiMalformed),
-        ('{"header":{},"esummaryresult":["NCBI C++ Exception:\n Error: EUTILSAPP"]}', NcbiReplyError),
-        ("<eSearchResult><Count>1", NcbiMalformed),
-        ("<eSummaryResult><ERROR>Invalid uid X</ERROR></eSummaryResult>", NcbiReplyError),
-        ("Supplied+id+parameter+is+empty.", NcbiReplyError),
+        ("", NCBI_MALFORMED),
+        ("<!DOCTYPE html><html><body>error</body></html>", NCBI_MALFORMED),
+        ('{"esearchresult":{"ERROR":"Invalid db name specified: x"}}', NCBI_REPLY_ERROR),
+        ('{"error":"API rate limit exceeded"}', NCBI_REPLY_ERROR),
+        ('{"header":{},"result":{"uids":["1"],"1":{"na', NCBI_MALFORMED),
+        ('{"header":{},"esummaryresult":["NCBI C++ Exception:\n Error: EUTILSAPP"]}', NCBI_REPLY_ERROR),
+        ("<eSearchResult><Count>1", NCBI_MALFORMED),
+        ("<eSummaryResult><ERROR>Invalid uid X</ERROR></eSummaryResult>", NCBI_REPLY_ERROR),
+        ("Supplied+id+parameter+is+empty.", NCBI_REPLY_ERROR),
     ],
 )
-def test_what_is_no_reply_is_an_error_of_its_kind(body: str, error: type[ArrowheadError]) -> None:
+def test_what_is_no_reply_is_an_error_of_its_kind(body: str, error: Fault) -> None:
     """NCBI's error texts, cut bodies and web pages are never taken for empty results."""
-    with pytest.raises(error):
+    with pytest.raises(NcbiError, check=error.is_of):
         _parse(body)
 
 
 def test_a_search_that_waits_or_failed_is_no_blast_result() -> None:
     """A status page is an error that names the status."""
-    with pytest.raises(BlastFailed, match="WAITING"):
+    with pytest.raises(NcbiError, match="WAITING", check=BLAST_FAILED.is_of):
         _parse("<p><!--\nQBlastInfoBegin\n\tStatus=WAITING\nQBlastInfoEnd\n-->", "blast_get", "")
 
 
@@ -153,8 +153,8 @@ def test_every_recorded_reply_is_condensed_or_reported_as_its_error() -> None:
             call = call_of(row["url"])
             try:
                 parsed = parse_reply(call, RawReply(200, "", row["body"], len(row["body"])))
-            except (NcbiMalformed, NcbiReplyError) as error:
-                outcomes[type(error).__name__] += 1
+            except NcbiError as error:
+                outcomes[error.fault.kind] += 1
                 continue
             condensed = condense(parsed, Focus())
             assert condensed.text.startswith("[")
@@ -190,7 +190,7 @@ def test_long_replies_of_any_kind_are_read_or_refused_in_little_time(endpoint: E
     try:
         read = condense(_parse(_HOSTILE[name], endpoint, db), Focus(terms=("BRCA1",)))
         assert len(read.text) <= 1300
-    except (NcbiMalformed, NcbiReplyError) as error:
+    except NcbiError as error:
         assert len(error.message) <= 300
 
     # A hundred times what it takes: a bound on growth, not a measurement.

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from retrieval.errors import BlastFailed, NcbiMalformed
+from models.errors import Fault
+from retrieval.errors import BLAST_FAILED, NCBI_MALFORMED, NcbiError
 from retrieval.ncbi.replies.condense import condense
 from retrieval.ncbi.replies.parse_blast import parse_blast
 from retrieval.types import Focus
@@ -146,22 +147,22 @@ def test_a_reply_that_is_cut_off_keeps_its_whole_hits() -> None:
 
     cut = whole[: whole.index("</Hit>") + len("</Hit>")] + "<Hit><Hit_id>ref|X.1|</Hit_id><Hit_de"
     assert parse_blast(cut) == parse_blast(whole)
-    with pytest.raises(NcbiMalformed):
+    with pytest.raises(NcbiError, check=NCBI_MALFORMED.is_of):
         parse_blast(whole[: whole.index("</Hit>")])
 
 
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        ("Status=WAITING", BlastFailed),
-        ("nothing", NcbiMalformed),
-        ("<?xml version='1.0'?><eSearchResult/>", NcbiMalformed),
-        ('{"BlastOutput2":', NcbiMalformed),
-        ('{"result":{}}', NcbiMalformed),
-        ("<!DOCTYPE a [<!ENTITY b 'c'>]><BlastOutput/>", NcbiMalformed),
+        ("Status=WAITING", BLAST_FAILED),
+        ("nothing", NCBI_MALFORMED),
+        ("<?xml version='1.0'?><eSearchResult/>", NCBI_MALFORMED),
+        ('{"BlastOutput2":', NCBI_MALFORMED),
+        ('{"result":{}}', NCBI_MALFORMED),
+        ("<!DOCTYPE a [<!ENTITY b 'c'>]><BlastOutput/>", NCBI_MALFORMED),
     ],
 )
-def test_what_is_no_result_is_an_error(body: str, error: type[Exception]) -> None:
+def test_what_is_no_result_is_an_error(body: str, error: Fault) -> None:
     """Never an empty result."""
-    with pytest.raises(error):
+    with pytest.raises(NcbiError, check=error.is_of):
         parse_blast(body)

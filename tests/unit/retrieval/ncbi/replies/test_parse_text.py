@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.errors import NcbiMalformed, NcbiReplyError
+from models.errors import Fault
+from retrieval.errors import NCBI_MALFORMED, NCBI_REPLY_ERROR, NcbiError
 from retrieval.ncbi.replies.parse_text import parse_text
 from retrieval.ncbi.replies.records import FailedRecord, GeneRecord, IdList, OmimRecord, RecordList, TextRecord
 
@@ -79,16 +80,16 @@ def test_fasta_is_its_definition_and_first_letters() -> None:
 @pytest.mark.parametrize(
     ("db", "body", "error"),
     [
-        ("nuccore", "Seq-entry ::= set {\n", NcbiMalformed),
-        ("pubmed", "Pubmed-entry ::= {\n", NcbiMalformed),
-        ("nuccore", "LOCUS       X 10 bp DNA\nDEFINITION  cut", NcbiMalformed),
-        ("gene", "Supplied+id+parameter+is+empty.\n", NcbiReplyError),
-        ("nuccore", "Error: Failed to retrieve sequence\n", NcbiReplyError),
-        ("snp", "cannot get document summary\n", NcbiReplyError),
-        ("pubmed", "Please try again in 5 minutes\n", NcbiReplyError),
+        ("nuccore", "Seq-entry ::= set {\n", NCBI_MALFORMED),
+        ("pubmed", "Pubmed-entry ::= {\n", NCBI_MALFORMED),
+        ("nuccore", "LOCUS       X 10 bp DNA\nDEFINITION  cut", NCBI_MALFORMED),
+        ("gene", "Supplied+id+parameter+is+empty.\n", NCBI_REPLY_ERROR),
+        ("nuccore", "Error: Failed to retrieve sequence\n", NCBI_REPLY_ERROR),
+        ("snp", "cannot get document summary\n", NCBI_REPLY_ERROR),
+        ("pubmed", "Please try again in 5 minutes\n", NCBI_REPLY_ERROR),
     ],
 )
-def test_what_is_none_of_them_is_an_error(db: str, body: str, error: type[Exception]) -> None:
+def test_what_is_none_of_them_is_an_error(db: str, body: str, error: Fault) -> None:
     """A sentence is no list of ids."""
-    with pytest.raises(error):
+    with pytest.raises(NcbiError, check=error.is_of):
         parse_text(db, body)

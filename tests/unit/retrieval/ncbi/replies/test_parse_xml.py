@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.errors import NcbiMalformed, NcbiReplyError
+from models.errors import Fault
+from retrieval.errors import NCBI_MALFORMED, NCBI_REPLY_ERROR, NcbiError
 from retrieval.ncbi.replies.parse_xml import parse_xml
 from retrieval.ncbi.replies.records import DocRecord, FailedRecord, GeneRecord, IdList, RecordList
 
@@ -99,16 +100,16 @@ def test_a_list_of_ids_and_a_count_are_ids() -> None:
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        ("<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>", NcbiReplyError),
-        ("<ePostResult><ERROR>Empty ID list</ERROR></ePostResult>", NcbiReplyError),
-        ("<eSummaryResult><ERROR>Invalid uid</ERROR></eSummaryResult>", NcbiReplyError),
-        ("<Bioseq-set><Bioseq/></Bioseq-set>", NcbiMalformed),
-        ("<TaxaSet><Taxon><TaxId>1", NcbiMalformed),
-        ("<PubmedArticleSet><PubmedArticle><MedlineCit", NcbiMalformed),
-        ("<PubmedArticleSet><PubmedArticle><x/></PubmedArticle></PubmedArticleSet>", NcbiMalformed),
+        ("<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>", NCBI_REPLY_ERROR),
+        ("<ePostResult><ERROR>Empty ID list</ERROR></ePostResult>", NCBI_REPLY_ERROR),
+        ("<eSummaryResult><ERROR>Invalid uid</ERROR></eSummaryResult>", NCBI_REPLY_ERROR),
+        ("<Bioseq-set><Bioseq/></Bioseq-set>", NCBI_MALFORMED),
+        ("<TaxaSet><Taxon><TaxId>1", NCBI_MALFORMED),
+        ("<PubmedArticleSet><PubmedArticle><MedlineCit", NCBI_MALFORMED),
+        ("<PubmedArticleSet><PubmedArticle><x/></PubmedArticle></PubmedArticleSet>", NCBI_MALFORMED),
     ],
 )
-def test_what_is_no_record_is_an_error(body: str, error: type[Exception]) -> None:
+def test_what_is_no_record_is_an_error(body: str, error: Fault) -> None:
     """NCBI's own where it gives one."""
-    with pytest.raises(error):
+    with pytest.raises(NcbiError, check=error.is_of):
         parse_xml("pubmed", body)

@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from waiting import until
 
 from server.api.answers.kept import MAX_OF_KEY, KeepAnswers, KeptReplies
-from server.errors import InvalidRequest, RequestError
+from server.errors import RequestError
 
 BODY = {"type": "http.request", "body": b"{}", "more_body": False}
 GONE = {"type": "http.disconnect"}
@@ -239,7 +239,7 @@ async def test_names_are_random_ids_and_stand_once() -> None:
     site.ask(one)
     await asyncio.sleep(0)
     for wrong in ("", "my answer", "../x", one):
-        with pytest.raises(InvalidRequest, match="X-Keep-Answer"):
+        with pytest.raises(RequestError, match="X-Keep-Answer"):
             site.replies.open("a", wrong)
     await site.replies.close()
 

@@ -15,7 +15,7 @@ from server.api.openai.chat import parse_chat
 from server.api.openai.completions import parse_completion
 from server.api.responses.schemas import parse_responses
 from server.error_mapping import error_reply
-from server.errors import InvalidRequest, UnsupportedField
+from server.errors import UNSUPPORTED_FIELD, RequestError
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Say hello."}]}
 BREAKPOINT = {"type": "text", "text": "Say hello.", "prompt_cache_breakpoint": {"mode": "explicit"}}
@@ -73,11 +73,13 @@ def test_every_field_of_a_response_may_be_null(name: str) -> None:
 def test_a_schema_that_cannot_be_kept_is_refused_by_its_keyword(keyword: str, schema: dict[str, Any]) -> None:
     """Not answered with JSON that violates it; strict: false asks for no guarantee."""
     for body in (schema_body(schema), schema_body(schema, strict=True)):
-        with pytest.raises(UnsupportedField, match=rf"the JSON schema has {keyword} .*strict: false") as caught:
+        with pytest.raises(
+            RequestError, match=rf"the JSON schema has {keyword} .*strict: false", check=UNSUPPORTED_FIELD.is_of
+        ) as caught:
             assert parse_chat(body).grammar
         assert caught.value.param == "response_format"
     assert parse_chat(schema_body(schema, strict=False)).grammar is not None
-    with pytest.raises(UnsupportedField, match=keyword):
+    with pytest.raises(RequestError, match=keyword, check=UNSUPPORTED_FIELD.is_of):
         assert parse_chat(HELLO | {"structured_outputs": {"json": schema}}).grammar
 
 
@@ -89,13 +91,13 @@ def test_the_parameters_of_a_tool_bind_where_it_is_strict() -> None:
         return HELLO | {"tools": [{"type": "function", "function": {"name": "f", "parameters": parameters} | fields}]}
 
     assert parse_chat(body()).tool_use is not None
-    with pytest.raises(UnsupportedField, match="uniqueItems"):
+    with pytest.raises(RequestError, match="uniqueItems", check=UNSUPPORTED_FIELD.is_of):
         assert parse_chat(body(strict=True)).tool_use
 
 
 def test_a_pattern_that_looks_ahead_is_refused() -> None:
     """The grammar would ignore it."""
-    with pytest.raises(InvalidRequest, match="not enforced in a pattern"):
+    with pytest.raises(RequestError, match="not enforced in a pattern"):
         assert parse_chat(HELLO | {"structured_outputs": {"regex": "(?=a)[ab]"}}).grammar
 
 
@@ -127,7 +129,7 @@ def test_a_refusal_says_once_what_to_do(fields: dict[str, Any], message: str) ->
 
 def test_store_is_refused_in_one_sentence() -> None:
     """Not "leave store out" and "leave the field out"."""
-    with pytest.raises(UnsupportedField) as caught:
+    with pytest.raises(RequestError, check=UNSUPPORTED_FIELD.is_of) as caught:
         parse_responses({"model": "m", "input": "hello", "store": True})
     assert len(re.findall("leave", error_reply(caught.value).message)) == 1
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from server.api.vllm_passthrough.checks import check_plain, has_cycle
-from server.errors import InvalidRequest
+from server.errors import RequestError
 
 A = {"$ref": "#/$defs/a"}
 B = {"$ref": "#/$defs/b"}
@@ -34,7 +34,7 @@ def test_a_circle_is_found_and_refused(schema: dict[str, Any]) -> None:
         {"structured_outputs": {"json": str(schema).replace("'", '"')}},
         {"tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]},
     ):
-        with pytest.raises(InvalidRequest, match="refers to itself"):
+        with pytest.raises(RequestError, match="refers to itself"):
             check_plain(body, 8)
 
 
@@ -57,5 +57,5 @@ def test_a_tree_is_no_circle(schema: dict[str, Any]) -> None:
 def test_a_schema_as_text_has_the_same_bounds() -> None:
     """Counts, patterns, depth; and it must be JSON."""
     for text in ('{"maxItems": 100000}', '{"pattern": "(a{999}){999}"}', "[" * 60 + "]" * 60, "{", "[" * 30_000):
-        with pytest.raises(InvalidRequest):
+        with pytest.raises(RequestError):
             check_plain({"structured_outputs": {"json": text}}, 8)

@@ -9,7 +9,7 @@ import pytest
 from models.errors import ArrowheadError
 from server.api.vllm_passthrough.checks import check_plain
 from server.api.vllm_passthrough.history import readable_history
-from server.errors import UnsupportedField
+from server.errors import UNSUPPORTED_FIELD, RequestError
 
 HI, BYE = {"role": "user", "content": "hi"}, {"role": "user", "content": "b"}
 SEARCH = {"type": "web_search_call", "id": "w", "status": "completed", "action": {"type": "search", "query": "x"}}
@@ -49,7 +49,7 @@ def test_what_is_no_history_is_the_layers_to_refuse(body: dict[str, Any]) -> Non
 @pytest.mark.parametrize("name", ["guided_json", "guided_regex", "guided_choice", "guided_grammar"])
 def test_fields_that_vllm_no_longer_knows_name_their_successor(name: str) -> None:
     """It ignores them and answers with free text."""
-    with pytest.raises(UnsupportedField, match="structured_outputs") as caught:
+    with pytest.raises(RequestError, match="structured_outputs", check=UNSUPPORTED_FIELD.is_of) as caught:
         check_plain({"model": "m", "messages": [HI], name: ["positive", "negative"]}, 8)
     assert caught.value.param == name
 

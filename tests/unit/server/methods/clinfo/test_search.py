@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retrieval.corpus.search.ranking import RankedPassage
-from retrieval.errors import IndexDamaged, NcbiTimeout
+from retrieval.errors import NCBI_TIMEOUT, IndexDamaged, NcbiError
 from retrieval.passages import Document, Hit, Passage
 from retrieval.references.csl import reference_line, ris
 from server.methods.clinfo.literature import Article, Fetched, Hits, Section
@@ -44,7 +44,7 @@ class FixedPlace:
     async def search(self, term: str, most: int) -> Hits:
         self.asked.append(term)
         if self.failure:
-            raise NcbiTimeout("NCBI gave no answer within 1 s")
+            raise NcbiError("NCBI gave no answer within 1 s", NCBI_TIMEOUT)
         return self.hits.get(term, Hits(0, ()))
 
     async def nearest(self, question: str, options: ClinfoOptions, most: int) -> Hits | None:
@@ -58,7 +58,7 @@ class FixedPlace:
 
     async def spelled(self, words: Sequence[str]) -> dict[str, str]:
         if self.failure or "unspelled" in words:
-            raise NcbiTimeout("NCBI gave no answer within 1 s")
+            raise NcbiError("NCBI gave no answer within 1 s", NCBI_TIMEOUT)
         return {word: self.spellings[word] for word in words if word in self.spellings}
 
     async def full_texts(self, pmcs: Sequence[str]) -> dict[str, tuple[Section, ...]]:
@@ -66,7 +66,7 @@ class FixedPlace:
 
     async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
         if self.failure:
-            raise NcbiTimeout("NCBI gave no answer within 1 s")
+            raise NcbiError("NCBI gave no answer within 1 s", NCBI_TIMEOUT)
         return Fetched(tuple(one for one in self.articles if one.pmid in pmids), is_late=seconds < 1)
 
 

@@ -26,12 +26,10 @@ def dictionary() -> Dictionary:
     ("text", "longer"),
     [
         ("Which drugs treat portal hypertension?", "portal hypertension"),
-        ("Is intracranial venous hypertension rare?", "intracranial venous hypertension"),
         ("Which genes cause lupus nephritis?", "lupus nephritis"),
         ("Is drug-induced lupus reversible?", "drug-induced lupus"),
         ("Is Wolff-Parkinson-White syndrome rare?", "Wolff-Parkinson-White"),
         ("What is diabetes insipidus?", "diabetes insipidus"),
-        ("Where is the insulin receptor?", "insulin receptor"),
     ],
 )
 def test_a_name_within_a_longer_one_is_not_taken(dictionary: Dictionary, text: str, longer: str) -> None:

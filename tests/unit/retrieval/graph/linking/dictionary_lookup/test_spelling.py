@@ -84,7 +84,6 @@ def named(linked: Linked) -> list[str]:
         ("methylmalonic acidemia comlpex I deficiency", "methylmalonic acidemia complex I deficiency"),
         ("methylmalonic acidemia cmplex I deficiency", "methylmalonic acidemia complex I deficiency"),
         ("chromosome 22q11.2 duplicatoin syndrome", "chromosome 22q11.2 duplication syndrome"),
-        ("ataxia of the Towness tpye", "ataxia of the Townes type"),
         ("metfromin", "metformin"),
     ],
 )
