@@ -16,11 +16,12 @@ import pytest_asyncio
 sys.path.insert(0, str(Path(__file__).parent / "network_block"))
 import own_folders
 import pytest_network_block
+import small_engines
 import tiers
 from postgres_server import Postgres
 
-from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request, has_weights
-from models.engines.base import EngineOptions
+from models.catalog import EMBEDDED_DIR, ModelCard, ModelRequest, card_from_request, has_weights
+from models.engines.base import EngineOptions, LoraAdapter
 
 if TYPE_CHECKING:
     from models.engines.vllm_engine.engine import VllmEngine
@@ -63,6 +64,29 @@ async def vllm_engine(real_model: Path, pytestconfig: pytest.Config) -> AsyncIte
 
     options = replace(VLLM_OPTIONS, device=pytestconfig.getoption("--vllm-device"))
     engine = VllmEngine(card_from_request(ModelRequest(source=str(real_model))), options)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def adapted(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> AsyncIterator[VllmEngine]:
+    """A tiny random Llama that answers with an adapter of its own, beside which ``notes`` is another."""
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("the vLLM package is not installed")
+    from models.engines.vllm_engine.engine import VllmEngine
+
+    tiny, folder = runpy.run_path(str(Path(__file__).parent / "tiny_models.py")), tmp_path_factory.mktemp("adapted")
+    own, notes = (tiny["build_adapter"](folder / name, seed=seed) for name, seed in (("own", 8), ("notes", 7)))
+    source = str(tiny["build_llama"](folder / "llama"))
+    options = replace(
+        small_engines.OPTIONS,
+        device=pytestconfig.getoption("--vllm-device"),
+        kv_cache_bytes=128 * 2**20,
+        lora_adapters=(LoraAdapter("notes", notes),),
+    )
+    card = ModelCard(name="tiny", source=source, context_length=small_engines.CONTEXT, adapter=own)
+    engine = VllmEngine(card, options)
     await engine.start()
     yield engine
     await engine.close()

@@ -24,31 +24,40 @@ from models.engines.scripted_engine import ScriptedEngine
 from models.errors import CONTEXT_TOO_LONG, GRAMMAR_INVALID, ModelError, UnsupportedParam
 from models.types import Delta, GenerateParams, Grammar
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PROMPT = "Question: What is the official gene symbol of LMP10?\n"
 THREE_LETTERS = Grammar("regex", "[a-z]{3}")
 
 
-@pytest_asyncio.fixture(
+@pytest.fixture(
     scope="module",
-    loop_scope="module",
     params=[
         "scripted",
         "transformers",
         "remote",
-        pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900)]),
+        pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("adapted")]),
         pytest.param("remote-vllm", marks=[pytest.mark.vllm, pytest.mark.long, pytest.mark.timeout(900)]),
     ],
 )
-async def engine(request: pytest.FixtureRequest, tiny_llama: Path) -> AsyncIterator[Engine]:
-    if "vllm" in request.param and importlib.util.find_spec("vllm") is None:
+def kind(request: pytest.FixtureRequest) -> str | Engine:
+    """The kind of engine to start, or vLLM's, which others use too."""
+    if request.param == "remote-vllm" and importlib.util.find_spec("vllm") is None:
         pytest.skip("the vLLM package is not installed")
+    found: str | Engine = request.getfixturevalue("adapted") if request.param == "vllm" else request.param
+    return found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def engine(kind: str | Engine, tiny_llama: Path) -> AsyncIterator[Engine]:
+    if not isinstance(kind, str):
+        yield kind
+        return
     async with AsyncExitStack() as stack:
-        if request.param.startswith("remote"):
-            engine = await stack.enter_async_context(remote_engine(request.param, tiny_llama))
+        if kind.startswith("remote"):
+            engine = await stack.enter_async_context(remote_engine(kind, tiny_llama))
         else:
-            engine = build_engine(request.param, tiny_llama, request.config.getoption("--vllm-device"))
+            engine = build_engine(kind, tiny_llama)
         await engine.start()
         stack.push_async_callback(engine.close)
         yield engine

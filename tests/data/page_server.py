@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from graph_names import give_names
+from graph_names import give_graph
 
 EUTILS: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 # What sets ``window.hacked`` in a page that runs any of it.
@@ -120,6 +120,6 @@ def scripted_environment(home: Path, ncbi: str) -> dict[str, str]:
 
 def home_environment(home: Path) -> dict[str, str]:
     """Settings of a server that keeps all it writes in ``home``."""
-    give_names(home / "data" / "arrowhead" / "graphs")
+    give_graph(home / "data" / "arrowhead" / "graphs")
     folders = {f"XDG_{name}_HOME": str(home / name.lower()) for name in ("CONFIG", "DATA", "STATE", "CACHE")}
     return {"HOME": str(home), "OMP_NUM_THREADS": "1", **folders}

@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from replica_server import Behaviour, Replica
@@ -19,6 +18,7 @@ from scripts.benchmarks.serving.vllm_replica import vllm_replicas
 
 CONTEXT = 512
 SLOTS = 4
+OPTIONS = EngineOptions(dtype="float32", device="cpu", max_model_len=CONTEXT, max_num_seqs=SLOTS)
 SHORT_PROMPT = "Write three letters:"
 
 
@@ -30,14 +30,9 @@ def script(prompt: str) -> str:
     return "".join(chooser.choice("abcdefgh 0123456789éß→基因") for _ in range(2000))
 
 
-def build_engine(kind: str, directory: Path, vllm_device: str = "cpu") -> Engine:
+def build_engine(kind: str, directory: Path) -> Engine:
     card = ModelCard(name="tiny", source=str(directory), context_length=CONTEXT)
-    options = EngineOptions(dtype="float32", device="cpu", max_model_len=CONTEXT, max_num_seqs=SLOTS)
-    if kind == "scripted":
-        return ScriptedEngine(card, options, script)
-    if kind == "vllm":
-        return create_engine("vllm", card, replace(options, device=vllm_device))
-    return create_engine("transformers", card, options)
+    return ScriptedEngine(card, OPTIONS, script) if kind == "scripted" else create_engine("transformers", card, OPTIONS)
 
 
 def over(url: str, directory: Path) -> Engine:

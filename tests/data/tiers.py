@@ -32,11 +32,12 @@ MARKER_OF_FIXTURE: Final = {
     "embedded_model": "weights",
     "minilm": "weights",
     "vllm_engine": "vllm",
+    "adapted": "vllm",
 }
 # Of the same tests with another implementation behind them.
 _MARKER_OF_PARAMETER: Final = {"postgres": "server", "pgvector": "server"}
 # What is made once for all who use it, where they run on one worker.
-_SHARED: Final = ("vllm_engine", "browser", "embedded_model", "default_server")
+_SHARED: Final = ("vllm_engine", "adapted", "browser", "embedded_model", "default_server")
 # The longest files first.
 _ORDER: Final = ("long", "vllm", "clients", "browser", "weights", "server")
 # An uploaded file is read and a chat template rendered in a process of its own, which imports little.

@@ -25,7 +25,7 @@ async def until(holds: Callable[[], object], what: str = "") -> None:
     end = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < end, f"not within {PATIENCE_S:.0f} s: {what}"
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.01)
 
 
 def in_threads(work: Callable[[Item], object], items: Iterable[Item]) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import openai
 import pytest
-from graph_names import give_names
+from graph_names import give_graph
 from hosted_server import host
 from server_process import Running, Served, serve
 
@@ -112,7 +112,7 @@ def ncbi() -> Iterator[str]:
 def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Settings of the scripted server."""
     home = tmp_path_factory.mktemp("home")
-    give_names(home / ".local" / "share" / "arrowhead" / "graphs")
+    give_graph(home / ".local" / "share" / "arrowhead" / "graphs")
     script = home / "script.json"
     script.write_text(json.dumps(SCRIPT))
     return {

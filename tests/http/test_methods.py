@@ -10,7 +10,7 @@ from typing import Any
 
 import openai
 import pytest
-from graph_names import give_names
+from graph_names import give_graph
 from http_calls import Site
 
 QUESTION = "Which drug reverses heparin?"
@@ -38,7 +38,7 @@ def server(
     host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("methods")
-    give_names(folder / "data" / "arrowhead" / "graphs")
+    give_graph(folder / "data" / "arrowhead" / "graphs")
     (folder / "script.json").write_text(json.dumps(SCRIPT))
     settings = {
         "HOME": str(folder),

@@ -38,7 +38,7 @@ def site(running: Any) -> Site:
 def test_a_job_can_be_cancelled_and_taken_up_again(site: Site) -> None:
     """One that waits ends at once, one that runs between two steps; what is there is whole."""
     site.create("stopped")
-    data = snippets(0, 8000)
+    data = snippets(0, 3000)
     running = site.upload("stopped", "big.jsonl", data)
     waiting = site.upload("stopped", "small.jsonl", snippets(20_000, 2))
     assert waiting[1]["state"] == "queued"
@@ -48,7 +48,7 @@ def test_a_job_can_be_cancelled_and_taken_up_again(site: Site) -> None:
     assert site.done(site.call("POST", "/v1/namespaces/stopped/verify", {}))["result"]["whole"]
     site.done(site.upload("stopped", "big.jsonl", data))
     _, told = site.call("GET", "/v1/namespaces/stopped")
-    assert told["documents"] == 8000
+    assert told["documents"] == 3000
     kinds = [job["kind"] for job in site.call("GET", "/v1/jobs")[1]["data"] if job["namespace"] == "stopped"]
     assert kinds == ["file", "verify", "file", "file"]
 
@@ -58,7 +58,7 @@ def test_searches_while_a_job_writes_find_what_was_there(site: Site) -> None:
     site.create("growing")
     site.create("fresh")
     site.add("growing", {"id": "first", "text": "The thylacine is extinct."})
-    jobs = [site.upload(name, "more.jsonl", snippets(0, 3000)) for name in ("growing", "fresh")]
+    jobs = [site.upload(name, "more.jsonl", snippets(0, 1500)) for name in ("growing", "fresh")]
     failures: list[Any] = []
 
     def ask(retriever: str) -> None:
@@ -85,7 +85,7 @@ def test_a_killed_server_leaves_a_whole_namespace(serve_with: Serve, tmp_path: P
     """kill -9 in the middle of a file, a second job waiting: the next start goes on with both, and sweeps up."""
     folder = tmp_path / "namespaces"
     settings = SETTINGS | {"ARROWHEAD_RETRIEVAL__DATA_DIR": str(folder)}
-    data = snippets(0, 6000)
+    data = snippets(0, 3000)
     with serve_with(settings) as running:
         site = Site(running.url)
         site.create("killed")
@@ -111,7 +111,7 @@ def test_a_killed_server_leaves_a_whole_namespace(serve_with: Serve, tmp_path: P
         assert site.search(query="thylacine extinct", retriever="bm25", k=1)[0]["document_id"] == "first"
         for accepted in (job, waiting):
             assert site.done((202, accepted))["state"] == "done"
-        assert site.call("GET", "/v1/namespaces/killed")[1]["documents"] == 6002
+        assert site.call("GET", "/v1/namespaces/killed")[1]["documents"] == 3002
         report = site.done(site.call("POST", "/v1/namespaces/killed/verify", {}))["result"]
         assert (report["whole"], report["faults"]) == (True, [])
         assert report["pending"] == {"vectors": 0, "words": 0, "keywords": 0}
@@ -151,7 +151,7 @@ def test_a_server_ends_in_the_middle_of_its_jobs(serve_with: Serve, tmp_path: Pa
         for name in ("asks", "writes"):
             site.create(name)
         jobs = [site.call("POST", "/v1/namespaces/asks/queries", {"term": "SLOW"})]
-        jobs += [site.upload("writes", "book.jsonl", snippets(0, 6000)) for _ in range(2)]
+        jobs += [site.upload("writes", "book.jsonl", snippets(0, 3000)) for _ in range(2)]
         while site.call("GET", f"/v1/jobs/{jobs[1][1]['id']}")[1]["state"] == "queued":
             time.sleep(0.01)
         running.process.send_signal(signal.SIGTERM)
@@ -161,5 +161,5 @@ def test_a_server_ends_in_the_middle_of_its_jobs(serve_with: Serve, tmp_path: Pa
     with serve_with(settings) as running:
         site = Site(running.url)
         assert [site.done(job)["result"]["file"] for job in jobs[1:]] == ["book.jsonl"] * 2
-        assert site.call("GET", "/v1/namespaces/writes")[1]["documents"] == 6000
+        assert site.call("GET", "/v1/namespaces/writes")[1]["documents"] == 3000
         assert site.done(site.call("POST", "/v1/namespaces/writes/verify", {}))["result"]["whole"]

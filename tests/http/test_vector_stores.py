@@ -206,15 +206,6 @@ async def test_a_batch_is_polled_to_its_end(site: Site) -> None:
     assert only == [ids[2]]
 
 
-async def test_files_are_uploaded_and_polled_together(site: Site) -> None:
-    client = site.client()
-    store = await client.vector_stores.create(name="together")
-    batch = await client.vector_stores.file_batches.upload_and_poll(
-        store.id, files=[("a.txt", HEPARIN), ("b.txt", DRUGS)], poll_interval_ms=20
-    )
-    assert (batch.status, batch.file_counts.completed) == ("completed", 2)
-
-
 async def test_a_cancelled_batch_ends(site: Site) -> None:
     client = site.client()
     store = await client.vector_stores.create(name="cancelled")

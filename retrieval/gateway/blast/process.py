@@ -150,8 +150,8 @@ async def run_program(work: ProgramRun, limits: RunLimits) -> bytes:
 
 
 async def _started(work: ProgramRun) -> asyncio.subprocess.Process:
-    try:
-        return await asyncio.create_subprocess_exec(
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
             *with_parent_death_signal(work.arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -160,6 +160,16 @@ async def _started(work: ProgramRun) -> asyncio.subprocess.Process:
             env=environment(),
             start_new_session=True,
         )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # It may run already, and have children that a start which is cut short would leave behind.
+        with contextlib.suppress(OSError):
+            process = await starting
+            kill_group(process.pid)
+            await process.wait()
+        raise
     except OSError as error:
         raise NcbiError(f"{work.program} cannot be started: {error.strerror}", BLAST_FAILED) from error
 

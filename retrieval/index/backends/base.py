@@ -120,6 +120,8 @@ def best(ids: Ids, scores: Floats, k: int) -> Candidates:
     missing, ties = ids == NO_ID, ids
     if missing.any():
         scores, ties = np.where(missing, np.float32(-np.inf), scores), np.where(missing, _LAST, ids)
+    elif ids.shape[1] >= k and _is_ordered(scores):
+        return ids[:, :k], scores[:, :k].astype(np.float32, copy=False)
     order = np.lexsort((ties, -scores), axis=1)[:, :k]
     lines = np.arange(len(ids))[:, np.newaxis]
     ids, scores = ids[lines, order], scores[lines, order]
@@ -132,17 +134,16 @@ def best(ids: Ids, scores: Floats, k: int) -> Candidates:
 def merge_hits(parts: Iterable[Candidates], queries: int, k: int) -> Neighbours:
     """Return the k best of several lists of hits; no id may be in two of them."""
     all_parts = list(parts) or [no_hits(queries, k)]
-    if len(all_parts) == 1 and _is_ordered(all_parts[0], k):
+    if len(all_parts) == 1 and all_parts[0][1].shape[1] == k and _is_ordered(all_parts[0][1]):
         return Neighbours(*all_parts[0])
     ids = np.concatenate([ids for ids, _ in all_parts], axis=1)
     scores = np.concatenate([scores for _, scores in all_parts], axis=1)
     return Neighbours(*best(ids, scores, k))
 
 
-def _is_ordered(hits: Candidates, k: int) -> bool:
-    """Return whether every row has k hits from the best down, without ties."""
-    scores = hits[1]
-    return scores.shape[1] == k and bool((scores[:, 1:] < scores[:, :-1]).all())
+def _is_ordered(scores: Floats) -> bool:
+    """Return whether the scores of every row fall, without ties."""
+    return bool((scores[:, 1:] < scores[:, :-1]).all())
 
 
 def rescore(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
@@ -150,13 +151,14 @@ def rescore(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArra
     scores = np.empty(rows.shape, np.float64)
     for line, query in enumerate(queries.astype(np.float64)):
         # Of an entry without a hit, whose row is -1, it is the last row's score until the end.
-        found = as_floats(vectors[rows[line]]).astype(np.float64)
+        found = as_floats(vectors[rows[line]])
         if metric == "l2":
-            found -= query
-            scores[line] = -np.einsum("ij,ij->i", found, found)
+            apart = found - query
+            scores[line] = -np.einsum("ij,ij->i", apart, apart)
         else:
             scores[line] = found @ query
-    scores[rows == NO_ID] = -np.inf
+    if rows.min(initial=0) == NO_ID:
+        scores[rows == NO_ID] = -np.inf
     with np.errstate(over="ignore"):
         return scores.astype(np.float32)
 

@@ -97,8 +97,10 @@ class Segment:
         else:
             searcher = (searcher.flat or searcher) if way == "scan" else searcher
             rows, scores = self._find(searcher, queries, k, allowed)
-        scores = (scores + shift).astype(np.float32)
-        return np.where(rows == NO_ID, NO_ID, self.columns.ids[rows]), scores
+        ids = self.columns.ids[rows]
+        if rows.min() == NO_ID:
+            ids[rows == NO_ID] = NO_ID
+        return ids, (scores + shift).astype(np.float32)
 
     def recall(self) -> float:
         """Return the share of the 10 nearest other rows that a search finds, with a fixed sample of rows as queries."""
@@ -138,10 +140,9 @@ class Segment:
         if not searcher.exact:
             scores = rescore(self.metric, queries, self.vectors, rows)
         rows, scores = best(rows, scores, k)
-        # A structure that probed too few of its parts returns fewer hits than exist.
-        missing = rows == NO_ID
-        if missing.any():
-            short = np.flatnonzero(k - np.count_nonzero(missing, axis=1) < min(k, survivors))
+        # A structure that probed too few of its parts returns fewer hits than exist; those without one are last.
+        if rows.min() == NO_ID:
+            short = np.flatnonzero(np.count_nonzero(rows != NO_ID, axis=1) < min(k, survivors))
             if len(short):
                 rows[short], scores[short] = self._scan(queries[short], k, allowed)
         return rows, scores

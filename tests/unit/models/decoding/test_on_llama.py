@@ -21,6 +21,8 @@ from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import GenerateParams
 
+pytestmark = [pytest.mark.weights, pytest.mark.asyncio(loop_scope="module")]
+
 CALLS = (
     r"https://eutils\.ncbi\.nlm\.nih\.gov/entrez/eutils/"
     r"(esearch\.fcgi\?db=(gene|snp)&retmax=[1-9][0-9]?&term=[A-Za-z0-9+]{1,40}(\[(sym|orgn)\])?"
@@ -57,7 +59,6 @@ async def reply_to(call: Call) -> CallReply:
     return CallReply(REPLY, "ok")
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_a_random_model_writes_only_allowed_calls(engine: TransformersEngine) -> None:
     """200 sampled segments under the forcing grammar are 200 calls that the expression matches, each different."""
     calls: list[str] = []
@@ -87,7 +88,6 @@ async def test_a_random_model_writes_only_allowed_calls(engine: TransformersEngi
     assert all(text.startswith("[https://") and text.endswith("]->") for text in texts)
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_a_resume_computes_little_more_than_the_reply(engine: TransformersEngine) -> None:
     """Tokens computed at each resume stay within the reply's tokens and one block of the prefix cache."""
     computed: list[int] = []
@@ -110,7 +110,6 @@ async def test_a_resume_computes_little_more_than_the_reply(engine: Transformers
     assert usage.computed_tokens == sum(computed) + usage.sampled_tokens
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_a_resumed_answer_is_what_one_prefill_would_give(engine: TransformersEngine) -> None:
     """Greedy text after a resume equals the greedy continuation of the same sequence computed from nothing."""
     events = [e async for e in run(engine, make_request(engine, max_calls=1, seed=5, temperature=0.0), reply_to)]

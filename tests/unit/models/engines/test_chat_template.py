@@ -198,7 +198,6 @@ TRAPS = {
     "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(9) %}{% endfor %}{% endfor %}"
     "{% endfor %}",
     "text": "{% set n = namespace(s='x' * 99999) %}{% for a in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
-    "calls": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
     "output": "{% for a in range(99999) %}{% for b in range(999) %}{{ 'x' * 99 }}{% endfor %}{% endfor %}",
     "power": "{{ (messages | length + 9) ** ((messages | length) ** 40) }}",
 }

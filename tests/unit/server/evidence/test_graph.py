@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import pytest
 import pytest_asyncio
 from graph_files import SMALL, build_small_graph
+from graph_names import give_graph
 from ncbi_server import Answer, NcbiServer, Seen
 
 from models.encoders.hashing import HashingEncoder
@@ -80,6 +81,7 @@ class World:
         limits = SendLimits(timeout_s=timeout_s, max_reply_bytes=max_reply_bytes)
         options = SpokeOptions(url=server.url, retries=0, limits=limits)
         self.spoke = Spoke(SpokeSource(options, sender, unheard), HOST, is_here=False)
+        give_graph(tmp_path / "graphs")
         build_small_graph(tmp_path / "graphs", HashingEncoder()).close()
         self.service = GraphService(
             GraphLocation(tmp_path / "graphs", SMALL, "hashing"), self.pool, self.egress, self.spoke

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from models.catalog import ModelCard
 from models.engines.base import Engine, EngineOptions, LayerCall, LoraAdapter
@@ -18,33 +16,10 @@ from models.engines.vllm_engine.compat import load_adapters
 from models.engines.vllm_engine.engine import VllmEngine
 from models.errors import ModelNotFound
 from models.types import GenerateParams
-from tests.tiny_models import CONTEXT, build_adapter, build_llama
+from tests.tiny_models import build_adapter
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
-OPTIONS = EngineOptions(dtype="float32", device="cpu", max_num_seqs=4, kv_cache_bytes=128 * 2**20)
-
-
-@pytest.fixture(scope="module")
-def card(tmp_path_factory: pytest.TempPathFactory) -> ModelCard:
-    """A model that answers with an adapter of its own."""
-    pytest.importorskip("vllm")
-    folder, adapter = tmp_path_factory.mktemp("llama"), tmp_path_factory.mktemp("adapters") / "own"
-    return ModelCard(
-        name="tiny", source=str(build_llama(folder)), context_length=CONTEXT, adapter=build_adapter(adapter, seed=8)
-    )
-
-
-@pytest.fixture(scope="module")
-def notes(tmp_path_factory: pytest.TempPathFactory) -> LoraAdapter:
-    return LoraAdapter("notes", build_adapter(tmp_path_factory.mktemp("adapters") / "notes"))
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine(card: ModelCard, notes: LoraAdapter) -> AsyncIterator[VllmEngine]:
-    engine = VllmEngine(card, replace(OPTIONS, lora_adapters=(notes,)))
-    await engine.start()
-    yield engine
-    await engine.close()
+pytestmark = [pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="session")]
+OPTIONS = EngineOptions(dtype="float32", device="cpu")
 
 
 async def _completion(engine: VllmEngine, **fields: Any) -> tuple[int, Any]:
@@ -73,10 +48,10 @@ async def _merged(card: ModelCard, adapter: Path | None) -> list[int]:
         await engine.close()
 
 
-async def test_the_name_of_the_model_chooses_the_weights(
-    engine: VllmEngine, card: ModelCard, notes: LoraAdapter
-) -> None:
+async def test_the_name_of_the_model_chooses_the_weights(adapted: VllmEngine) -> None:
     """The model's own has its card's adapter, in its layer and under the methods; an adapter's has that adapter."""
+    engine, card = adapted, adapted._card
+    notes, *_ = engine._options.lora_adapters
     answers = {}
     for model in ("tiny", "notes"):
         status, body = await _completion(engine, model=model, return_token_ids=True)
@@ -91,34 +66,34 @@ async def test_the_name_of_the_model_chooses_the_weights(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_has_no_room_in_the_sampler_is_a_400_of_its_field(engine: VllmEngine, stream: bool) -> None:
+async def test_what_has_no_room_in_the_sampler_is_a_400_of_its_field(adapted: VllmEngine, stream: bool) -> None:
     """Also of a stream, before its first byte; the engine answers the next request."""
-    status, body = await _completion(engine, model="tiny", allowed_token_ids=[1, 2] * 600, stream=stream)
+    status, body = await _completion(adapted, model="tiny", allowed_token_ids=[1, 2] * 600, stream=stream)
     error = json.loads(body)["error"]
     assert (status, error["param"]) == (400, "allowed_token_ids") and "structured_outputs" in error["message"]
-    assert engine.is_ready() and (await _completion(engine, model="tiny"))[0] == 200
+    assert adapted.is_ready() and (await _completion(adapted, model="tiny"))[0] == 200
 
 
-async def test_ids_without_a_token_are_not_sampled_by_the_layer_either(engine: VllmEngine) -> None:
+async def test_ids_without_a_token_are_not_sampled_by_the_layer_either(adapted: VllmEngine) -> None:
     """Though the request asks for nothing else."""
-    beyond = engine.tokenizer.vocab_size
+    beyond = adapted.tokenizer.vocab_size
     status, body = await _completion(
-        engine, model="tiny", logit_bias={str(beyond): 100}, return_token_ids=True, temperature=1
+        adapted, model="tiny", logit_bias={str(beyond): 100}, return_token_ids=True, temperature=1
     )
     assert status == 200 and max(json.loads(body)["choices"][0]["token_ids"]) < beyond
 
 
-async def test_an_adapter_that_is_damaged_is_named(engine: VllmEngine, notes: LoraAdapter, tmp_path: Path) -> None:
+async def test_an_adapter_that_is_damaged_is_named(adapted: VllmEngine, tmp_path: Path) -> None:
     """When the engine loads it, as its third: two are loaded."""
-    damaged = build_adapter(tmp_path / "damaged")
+    damaged, (notes, *_) = build_adapter(tmp_path / "damaged"), adapted._options.lora_adapters
     (damaged / "adapter_model.safetensors").write_bytes(b"no tensors")
     with pytest.raises(ModelNotFound, match=r"lora_adapters: broken cannot be loaded from .*damaged"):
-        await load_adapters(engine._client, (notes, notes, LoraAdapter("broken", damaged)))
+        await load_adapters(adapted._client, (notes, notes, LoraAdapter("broken", damaged)))
 
 
-async def test_an_adapter_that_is_not_there_is_named_before_vllm_starts(card: ModelCard, tmp_path: Path) -> None:
+async def test_an_adapter_that_is_not_there_is_named_before_vllm_starts(adapted: VllmEngine, tmp_path: Path) -> None:
     """Not after minutes, nor at the first request for it."""
-    broken = VllmEngine(card, replace(OPTIONS, lora_adapters=(LoraAdapter("gone", tmp_path / "gone"),)))
+    broken = VllmEngine(adapted._card, replace(OPTIONS, lora_adapters=(LoraAdapter("gone", tmp_path / "gone"),)))
     with pytest.raises(ModelNotFound, match=r"lora_adapters: gone .*gone"):
         await broken.start()
     assert not broken.is_ready() and broken._reaper is None

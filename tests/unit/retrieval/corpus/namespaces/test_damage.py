@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import shutil
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -23,15 +24,23 @@ from server.settings.retrieval import RetrievalSettings
 from server.wiring.namespaces import build_namespaces
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Namespaces:
-    """A namespace with every kind of file that there is, as the server opens it."""
-    namespaces = opened(tmp_path / "namespaces")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A namespace with every kind of file that there is."""
+    folder = tmp_path_factory.mktemp("whole")
+    namespaces = opened(folder / "namespaces")
     namespaces.create("ns", NamespaceSettings(encoder="words"), created="2026-11-28")
     add_items(namespaces, "ns", [reading(f"PMID:{number}", f"asthma of mice {number}") for number in range(1, 30)])
-    (tmp_path / "paper.pdf").write_bytes(pdf("Words of a page"))
-    add_file(namespaces, "ns", tmp_path / "paper.pdf")
+    (folder / "paper.pdf").write_bytes(pdf("Words of a page"))
+    add_file(namespaces, "ns", folder / "paper.pdf")
     namespaces.close()
+    return folder / "namespaces"
+
+
+@pytest.fixture
+def made(tmp_path: Path, whole: Path) -> Namespaces:
+    """A copy of it, as the server opens it."""
+    shutil.copytree(whole, tmp_path / "namespaces", symlinks=True)
     return opened(tmp_path / "namespaces")
 
 

@@ -131,7 +131,8 @@ asyncio.run(main(Path(sys.argv[1])))
     root = Path(__file__).parents[5]
     server = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(tmp_path), cwd=root)
     try:
-        await until(lambda: len(running_in(tmp_path)) == 1)
+        # Before it is sleep, it is setpriv, which has yet to ask for the signal.
+        await until(lambda: [Path(f"/proc/{one}/comm").read_text() for one in running_in(tmp_path)] == ["sleep\n"])
     finally:
         server.kill()
         await server.wait()
