@@ -39,14 +39,14 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 113_900,
-    "methods, lines": 16_900,
+    "product, lines": 112_940,
+    "methods, lines": 15_990,
     "scripts, lines": 16_500,
-    "tests, lines": 90_900,
-    "Markdown, words": 54_900,
-    "closure of MedRAG, lines": 15_370,
+    "tests, lines": 90_720,
+    "Markdown, words": 53_920,
+    "closure of MedRAG, lines": 14_520,
     "settings": 131,
-    "method options": 73,
+    "method options": 68,
     "error classes": 49,
 }
 

@@ -381,7 +381,6 @@ def _joined_filter(opened: Sequence[Namespace], where: Restriction) -> PassageFi
         date_from=where.date_from,
         date_to=where.date_to,
         types=where.types,
-        without_types=where.without_types,
         documents=documents,
     )
 

@@ -52,7 +52,6 @@ class MedRagOptions:
 
     - ``choices``: () reads them from the question.
     - ``k``: number of passages to retrieve; with ``rerank``, that many of them are retained.
-    - ``expand``: also search for the synonyms of genes and diseases named in the question.
     - ``synthesis``: how the answer is made; None for the default of method and model.
     - ``sentences``: at most so many in an extractive answer.
     """
@@ -62,7 +61,6 @@ class MedRagOptions:
     retriever: Annotated[Retriever, AfterValidator(checked(is_retriever, _RETRIEVERS))] | None = None
     k: Annotated[int, Field(strict=True, ge=1, le=MAX_K)] = 32
     rerank: Annotated[int, Field(strict=True, ge=0, le=MAX_K)] = 0
-    expand: Flag = False
     reasoning: Reasoning = "chain_of_thought"
     references: Flag = True
     synthesis: Synthesis | None = None
@@ -70,9 +68,7 @@ class MedRagOptions:
 
     @property
     def passage_query(self) -> PassageQuery:
-        return PassageQuery(
-            namespaces=self.namespaces, retriever=self.retriever, k=self.k, rerank=self.rerank, expand=self.expand
-        )
+        return PassageQuery(namespaces=self.namespaces, retriever=self.retriever, k=self.k, rerank=self.rerank)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +76,13 @@ class IMedRagOptions(MedRagOptions):
     """Hold the options of an i-MedRAG request.
 
     There are at most ``rounds`` rounds of ``queries`` queries. ``stop`` "adaptive" ends them early when further rounds
-    add nothing. ``max_tokens_total`` covers all prompts and all generated text, ``max_seconds`` the whole answer.
+    add nothing. ``max_seconds`` is for the whole answer.
     """
 
     rounds: Annotated[int, Field(strict=True, ge=1, le=MAX_ROUNDS)] = 4
     queries: Annotated[int, Field(strict=True, ge=1, le=MAX_QUERIES)] = 3
     stop: Stop = "adaptive"
     max_seconds: Annotated[float, Field(strict=True, ge=1, le=86_400)] = 600.0
-    max_tokens_total: Annotated[int, Field(strict=True, ge=1_000, le=100_000_000)] = 400_000
 
 
 def parse_options(values: Mapping[str, Any]) -> MedRagOptions:

@@ -33,7 +33,6 @@ class Restriction:
     date_from: int = 0
     date_to: int = 0
     types: tuple[str, ...] = ()
-    without_types: tuple[str, ...] = ()
     papers: tuple[str, ...] = ()
 
 

@@ -58,7 +58,6 @@ from server.methods.weiseeule.request import (
     WeiseOptions,
     parse_options,
     read_question,
-    with_fixed,
     written_keywords,
 )
 
@@ -172,10 +171,9 @@ class WeiseEule:
                 chains.generations, chains.layout, prompts, given.text, request.ask.cache_salt
             )
             if written.keywords:
-                keywords = with_fixed(written.keywords, options)
-                return keywords, "model", _keywords_line(keywords, "model")
+                return written.keywords, "model", _keywords_line(written.keywords, "model")
             fault = f" (the model chose none: {written.fault})"
-        keywords = with_fixed(await request.library.suggest(given.text, options.namespaces), options)
+        keywords = await request.library.suggest(given.text, options.namespaces)
         return keywords, "terms", _keywords_line(keywords, "terms") + fault
 
     @property
