@@ -39,14 +39,14 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 112_940,
-    "methods, lines": 15_990,
+    "product, lines": 112_900,
+    "methods, lines": 15_970,
     "scripts, lines": 16_500,
     "tests, lines": 90_720,
-    "Markdown, words": 53_920,
-    "closure of MedRAG, lines": 14_520,
+    "Markdown, words": 53_890,
+    "closure of MedRAG, lines": 14_510,
     "settings": 131,
-    "method options": 68,
+    "method options": 67,
     "error classes": 49,
 }
 

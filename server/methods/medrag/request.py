@@ -42,8 +42,6 @@ MARK: Final = "Answer:"
 _LETTER: Final = r"[\s*_(]*([A-Z])(?=[\s*_]*(?:[).:]|\n|$))"
 _MARKED: Final = re.compile(f"Answer:{_LETTER}")
 _FIRST: Final = re.compile(_LETTER)
-_REASON: Final = re.compile(r"[,;.:(–—]|(?:because|since|as|due)\b")
-_DOUBT: Final = re.compile(r"\b(?:not|less|unlikely|wrong|incorrect|excluded|however|but|though|although)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +160,8 @@ class ParsedQuestion:
     def letter_after_mark(self, reasoning: str) -> str:
         """Return the letter that ends a chain of thought, "" where it is ambiguous.
 
-        "Answer: A" may begin a sentence, and so may "Answer: A." ("A. is less likely", "A. Aspirin is less likely"):
-        nothing but the choice may follow on its line.
+        "Answer: A" may begin a sentence, and so may "Answer: A." ("A. is less likely"): nothing but the choice may
+        follow on its line.
         """
         found = list(_MARKED.finditer(reasoning))
         if not found or MARK in reasoning[found[-1].end() :] or found[-1][1] not in self.letters:
@@ -171,16 +169,7 @@ class ParsedQuestion:
         letter = found[-1][1]
         after = reasoning[found[-1].end() :].partition("\n")[0].strip(" .):*_").casefold()
         choice = one_line(self.choices[self.letters.index(letter)]).strip(" .").casefold()
-        return letter if not after or _is_choice(after, choice) else ""
-
-
-def _is_choice(written: str, choice: str) -> bool:
-    """Return whether a line is a choice, alone or with a reason after it.
-
-    "Vitamin K, as it …" is one, "Vitamin K is less likely" is not.
-    """
-    rest = written.removeprefix(choice).lstrip() if written.startswith(choice) else None
-    return rest is not None and (not rest or (_REASON.match(rest) is not None and not _DOUBT.search(rest)))
+        return letter if after in ("", choice) else ""
 
 
 def read_question(text: str, options: MedRagOptions) -> ParsedQuestion:

@@ -105,7 +105,6 @@ class WeiseOptions:
 
     - ``keywords``: () reads them from the question: its marks, else the extractor.
     - ``extractor``: "model" writes keywords under a schema, "terms" takes them by names and counts; "auto" chooses.
-    - ``rerank``: number of the best passages that the cross-encoder puts in order.
     - ``papers``: PMIDs to which the search is restricted (``articles``).
     - ``compare``: also search by the other retrievers.
     - ``recommend``: recommend articles instead of answering.
@@ -118,7 +117,6 @@ class WeiseOptions:
     keywords: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=MAX_KEYWORDS)] = ()
     extractor: Extractor = "auto"
     k: Annotated[int, Field(strict=True, ge=1, le=MAX_K)] = 10
-    rerank: Annotated[int, Field(strict=True, ge=0, le=MAX_K)] = 0
     articles: Annotated[
         tuple[_Pmid, ...], Field(min_length=1, max_length=MAX_ARTICLES), AfterValidator(_each_once)
     ] = ()
@@ -143,7 +141,7 @@ class WeiseOptions:
     @property
     def passage_query(self) -> PassageQuery:
         """Return what the namespaces check before any work."""
-        return PassageQuery(namespaces=self.namespaces, k=self.k, rerank=self.rerank)
+        return PassageQuery(namespaces=self.namespaces, k=self.k)
 
 
 def parse_options(values: Mapping[str, Any]) -> WeiseOptions:
