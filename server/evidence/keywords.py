@@ -115,9 +115,7 @@ class KeywordService:
 
     @taped("texts", Gathered, lambda _, search, __: search, RetrievalError)
     async def search(self, search: TextSearch, allowed: frozenset[str] | None) -> Gathered:
-        names = await self._passages.check_now(
-            PassageQuery(namespaces=search.namespaces, k=search.k, rerank=search.rerank), allowed
-        )
+        names = await self._passages.check_now(PassageQuery(namespaces=search.namespaces, k=search.k), allowed)
         retriever = _RETRIEVERS[search.retriever]
         if not names:
             return Gathered(namespaces=(), retriever=retriever, lists=((),))
@@ -131,17 +129,8 @@ class KeywordService:
         with ExitStack() as stack:
             opened = [stack.enter_context(namespaces.using(name)) for name in names]
             where = _joined_filter(opened, search.where)
-        options = SearchOptions(
-            k=search.k, retriever=_RETRIEVERS[search.retriever], where=where, rerank=min(search.rerank, search.k)
-        )
+        options = SearchOptions(k=search.k, retriever=_RETRIEVERS[search.retriever], where=where)
         return self._retrieval.searcher.search(search.query, names, options)
-
-    async def judge(self, question: str, found: Sequence[RankedPassage], rerank: int) -> tuple[RankedPassage, ...]:
-        if not rerank or not found:
-            return tuple(found)
-        options = SearchOptions(k=len(found), rerank=min(rerank, len(found)))
-        searcher = self._retrieval.searcher
-        return tuple(await self._retrieval.run(lambda: searcher.finish(question, list(found), options)))
 
     @taped("suggested", tuple[QuestionKeyword, ...], lambda _, question, names, __: (question, names), RetrievalError)
     async def suggest(
@@ -381,7 +370,6 @@ def _joined_filter(opened: Sequence[Namespace], where: Restriction) -> PassageFi
         date_from=where.date_from,
         date_to=where.date_to,
         types=where.types,
-        without_types=where.without_types,
         documents=documents,
     )
 
@@ -409,9 +397,6 @@ class AllowedLibrary:
 
     async def search(self, search: TextSearch) -> Gathered:
         return await self.service.search(search, self.allowed)
-
-    async def judge(self, question: str, found: Sequence[RankedPassage], rerank: int) -> tuple[RankedPassage, ...]:
-        return await self.service.judge(question, found, rerank)
 
     async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[QuestionKeyword, ...]:
         return await self.service.suggest(question, namespaces, self.allowed)

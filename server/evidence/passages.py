@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from models.encoders.base import Encoder
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.search.ranking import BM25, DENSE, MAX_K, RankedPassage, Retriever
+from retrieval.corpus.search.ranking import DENSE, MAX_K, RankedPassage, Retriever
 from retrieval.corpus.search.searcher import FusedLists, Searcher, SearchOptions, default_retriever, target_of
 from retrieval.corpus.store.base import PassageFilter
 from retrieval.errors import NamespaceUnknown, RetrievalError
@@ -192,11 +192,8 @@ class PassageService:
             return Gathered(namespaces=(), retriever="", lists=tuple(() for _ in queries))
         began = time.monotonic()
         search = _Search(self._retrieval.searcher, self._retrieval.namespaces, names, passage_query)
-        found = await self._retrieval.run(lambda: search.run(queries, self._names_in(queries, passage_query)))
+        found = await self._retrieval.run(lambda: search.run(queries))
         return replace(found, seconds=time.monotonic() - began)
-
-    def _names_in(self, queries: Sequence[str], passage_query: PassageQuery) -> dict[str, tuple[NameInText, ...]]:
-        return self._retrieval.names_in(queries) if passage_query.expand else {}
 
 
 def distinct_names(named: Mapping[str, Sequence[NameInText]]) -> tuple[NameInText, ...]:
@@ -232,20 +229,18 @@ class _Search:
     names: tuple[str, ...]
     passage_query: PassageQuery
 
-    def run(self, queries: Sequence[str], named: Mapping[str, tuple[NameInText, ...]]) -> Gathered:
-        """Search for all queries; ``named``: their names that words are also searched for by synonyms."""
+    def run(self, queries: Sequence[str]) -> Gathered:
+        """Search for all queries."""
         retriever = self.passage_query.retriever or self._usual()
         fused = self.searcher.lists(self.names, retriever)
-        by_words = named if BM25 in fused.rankers else {}
         where = PassageFilter(documents=self.passage_query.documents)
-        found = self._found(queries, fused, SearchOptions(k=1, retriever=retriever, where=where, names=by_words))
+        found = self._found(queries, fused, SearchOptions(k=1, retriever=retriever, where=where))
         return Gathered(
             namespaces=self.names,
             retriever=retriever,
             lists=tuple(map(tuple, found)),
             rankers=fused.rankers,
             missing=fused.missing,
-            expanded=distinct_names(by_words),
         )
 
     def _found(self, queries: Sequence[str], lists: FusedLists, asked: SearchOptions) -> list[list[RankedPassage]]:

@@ -12,7 +12,7 @@ follow-up questions. Pacific Symposium on Biocomputing, 2025. The steps are thos
 
 Differences from the published program: queries are JSON under a grammar, generated in one call; the queries of a round
 are searched together and answered concurrently; each prompt extends the history of the previous one; rounds end when
-further queries add nothing (``stop``) and at limits of tokens and time; failures are reported and the remaining work
+further queries add nothing (``stop``) and at a limit of time; failures are reported and the remaining work
 continues; passages have the same numbers in sub-answers and references. A model that was trained to read passages but
 not to plan queries answers as in MedRAG, after one search; without a model that reads, answers are extractive.
 
@@ -71,9 +71,6 @@ from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
-
-# Minimum number of tokens for a useful answer.
-_LEAST_ANSWER = 16
 
 
 class IMedRag:
@@ -171,7 +168,7 @@ class _Run:
         bounds = Bounds(options.rounds, options.queries, options.stop == "adaptive", self.question.letters)
         self.rounds = Rounds(bounds, self.question.stem)
         self.lengths = plan_lengths(self._engine, options, self.params.max_tokens)
-        self.budget = Budget(self.generations, options.max_tokens_total, options.max_seconds)
+        self.budget = Budget(options.max_seconds)
         self.details = _details_of(self.question, options)
 
     @property
@@ -190,17 +187,10 @@ class _Run:
 
     async def _rounds(self) -> AsyncGenerator[Event, None]:
         while not self.reason:
-            cost = await asyncio.to_thread(self._final_cost)
-            if not self.budget.reserve(cost):
-                self.reason = "tokens"
-                return
-            try:
-                with self.parts.part("round", round=self.rounds.number):
-                    async with aclosing(self._round()) as steps:
-                        async for step in steps:
-                            yield step
-            finally:
-                self.budget.release(cost)
+            with self.parts.part("round", round=self.rounds.number):
+                async with aclosing(self._round()) as steps:
+                    async for step in steps:
+                        yield step
             self.reason = self._why_to_stop()
 
     def _why_to_stop(self) -> StopReason:
@@ -226,7 +216,6 @@ class _Run:
             yield retrieved(plan.queries, [found for hits in gathered.lists for found in hits])
             self.details |= {"namespaces": list(gathered.namespaces), "retriever": gathered.retriever}
             self.details |= {"rankers": list(gathered.rankers), "missing_rankers": list(gathered.missing)}
-            self.details["rounds"][-1]["expanded"] = gathered.expanded_record
             self.details["rounds"][-1]["retrieval_s"] = round(gathered.seconds, 4)
             subs = []
             async with aclosing(asking.answers(plan.queries, gathered, self.library)) as answers:
@@ -241,8 +230,6 @@ class _Run:
         history = await asyncio.to_thread(self._history, self.lengths.ask)
         inputs = self.prompts.ask(self.rounds, history)
         prompt = await self.layout.prompt(inputs.system, inputs.user, "" if self.layout.is_chat else PLAN_BEGINS)
-        if len(prompt) + self.lengths.ask > self.budget.tokens_left:
-            return "tokens"
         grammar = plan_grammar(self.rounds, self.lengths.sizes)
         params = replace(self.params, max_tokens=self.lengths.ask, stop=(), grammar=grammar)
         try:
@@ -262,29 +249,25 @@ class _Run:
         return Step(answer_step(sub.pair))
 
     async def _final(self) -> AsyncGenerator[Event, None]:
-        inputs, cost = await asyncio.to_thread(self._final_inputs)
+        history = await asyncio.to_thread(self._history, self.params.max_tokens)
         lack = lack_of(self.passages.names, self.rounds, self.reason)
-        # Reasoning counts twice: when it is generated, and in the prompt of the answer.
-        room = (self.budget.tokens_left - cost) // 2
         self.details |= {"stop_reason": self.reason, "unknown_sub_citations": self.library.unknown}
-        if lack or room < _LEAST_ANSWER:
+        if lack:
             self.details["calls"] = self.generations.num_started
-            reason = lack or "No tokens are left for an answer."
-            outcome = outcome_of_lack(self.passages.names, self.rounds, self.reason) if lack else "cut"
-            for final_event in abstention(reason, outcome, self.details, self.generations.usage):
+            outcome = outcome_of_lack(self.passages.names, self.rounds, self.reason)
+            for final_event in abstention(lack, outcome, self.details, self.generations.usage):
                 yield final_event
             return
-        params = replace(self.params, max_tokens=min(self.params.max_tokens, room))
         # A choice cites none of the passages that the sub-answers cite.
         numbers = None if self.question.choices else self.library.by_number
         yield EvidenceRead(evidence_of(self.library.by_number.values(), numbers))
-        async with aclosing(self._written(inputs, params)) as events:
+        async with aclosing(self._written(self.prompts.final(history))) as events:
             async for event in events:
                 yield event
 
-    async def _written(self, inputs: PromptInputs, params: GenerateParams) -> AsyncGenerator[Event, None]:
+    async def _written(self, inputs: PromptInputs) -> AsyncGenerator[Event, None]:
         reasoned = self.options.reasoning == "chain_of_thought"
-        chains = Chains(self.generations, self.layout, self.question, params, reasoned)
+        chains = Chains(self.generations, self.layout, self.question, self.params, reasoned)
         chain: Chain | None = None
         async with aclosing(self._in_time(chains, inputs)) as events:
             async for event in events:
@@ -337,17 +320,6 @@ class _Run:
 
     def _length(self, inputs: PromptInputs) -> int:
         return len(self.layout.ids(inputs.system, inputs.user, PLAN_BEGINS))
-
-    def _final_inputs(self) -> tuple[PromptInputs, int]:
-        """Return the final answer's inputs, and its prompt tokens in two generations, reasoning and letter."""
-        inputs = self.prompts.final(self._history(self.params.max_tokens))
-        return inputs, 2 * (self._length(inputs) + SLACK)
-
-    def _final_cost(self) -> int:
-        """Return an upper estimate of the tokens of the final answer after one more round."""
-        growth = self.options.queries * (self.lengths.sub + self.lengths.sizes.query)
-        _, cost = self._final_inputs()
-        return cost + 2 * growth + 2 * self.params.max_tokens
 
 
 def _queries_without_model(question: ParsedQuestion) -> list[str]:

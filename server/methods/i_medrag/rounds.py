@@ -25,7 +25,7 @@ from server.methods.shared.empty_states import NO_COLLECTION
 
 PairStatus = Literal["answered", "nothing_found", "failed", "cut_off"]
 _SETTLED: Final[frozenset[PairStatus]] = frozenset({"answered", "nothing_found"})
-StopReason = Literal["", "rounds", "enough", "repeated", "stable", "malformed", "time", "tokens"]
+StopReason = Literal["", "rounds", "enough", "repeated", "stable", "malformed", "time"]
 MAX_QUERY: Final = 400
 _LISTED: Final = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
 _QUERIES: Final = re.compile(r'"queries"\s*:\s*\[')
@@ -43,7 +43,6 @@ _WHY: Final[dict[StopReason, str]] = {
     "stable": "two rounds of answers did not change the choice",
     "malformed": "no query could be read from what the model wrote",
     "time": "the time for asking is used up",
-    "tokens": "no tokens are left for another round",
 }
 NO_PASSAGE: Final = "no passage was found"
 # Prefix of a base model's plan.
@@ -373,7 +372,7 @@ def outcome_of_lack(names: Sequence[str], rounds: Rounds, reason: StopReason) ->
     """Return the outcome where ``lack`` has a reason: only where every query searched in vain is nothing there."""
     if not names:
         return "abstained"
-    if reason in ("time", "tokens"):
+    if reason == "time":
         return "cut"
     if rounds.history and all(pair.status == "nothing_found" for pair in rounds.history):
         return "not_found" if all(pair.reason == NO_PASSAGE for pair in rounds.history) else "abstained"

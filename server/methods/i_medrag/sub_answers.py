@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,48 +26,19 @@ _FOR_ROUNDS = 0.75
 
 
 class Budget:
-    """Track the remaining tokens and time of one answer.
+    """Track the remaining seconds of one answer."""
 
-    ``reserve`` sets tokens aside for a generation; ``release`` ends the reservation, after which only the tokens used
-    count. Times are in seconds.
-    """
-
-    def __init__(
-        self,
-        generations: Generations,
-        max_tokens: int,
-        max_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._generations = generations
-        self._max_tokens = max_tokens
+    def __init__(self, max_seconds: float) -> None:
         self._max_seconds = max_seconds
-        self._clock = clock
-        self._began = clock()
-        self._reserved = 0
-
-    @property
-    def tokens_left(self) -> int:
-        usage = self._generations.usage
-        return self._max_tokens - usage.prompt_tokens - usage.sampled_tokens - self._reserved
-
-    def reserve(self, tokens: int) -> bool:
-        """Reserve tokens for a generation; return False where fewer are left."""
-        if tokens > self.tokens_left:
-            return False
-        self._reserved += tokens
-        return True
-
-    def release(self, tokens: int) -> None:
-        self._reserved -= tokens
+        self._began = time.monotonic()
 
     @property
     def seconds_for_rounds(self) -> float:
-        return max(0.0, self._began + _FOR_ROUNDS * self._max_seconds - self._clock())
+        return max(0.0, self._began + _FOR_ROUNDS * self._max_seconds - time.monotonic())
 
     @property
     def seconds_left(self) -> float:
-        return max(0.0, self._began + self._max_seconds - self._clock())
+        return max(0.0, self._began + self._max_seconds - time.monotonic())
 
 
 @dataclass(slots=True)
@@ -173,16 +144,8 @@ class SubAnswers:
             return SubAnswer(Pair(query, "nothing_found", reason=none), context)
         inputs = self.prompts.sub(query, context.text)
         prompt = await self.layout.prompt(inputs.system, inputs.user, prefix)
-        cost = len(prompt) + self.lengths.sub
-        if not self.budget.reserve(cost):
-            return SubAnswer(Pair(query, "cut_off", reason="no tokens were left"), context)
-        try:
-            stops = self.layout.stops if self.layout.is_chat else ("\n\n", *self.layout.stops)
-            written = await self.generations.write(
-                prompt, replace(self.params, max_tokens=self.lengths.sub, stop=stops)
-            )
-        finally:
-            self.budget.release(cost)
+        stops = self.layout.stops if self.layout.is_chat else ("\n\n", *self.layout.stops)
+        written = await self.generations.write(prompt, replace(self.params, max_tokens=self.lengths.sub, stop=stops))
         answer = written.text.strip()
         if written.finish_reason == "length" and written.stop_reason == REPETITION:
             return SubAnswer(Pair(query, "failed", reason="the model repeated itself"), context)

@@ -179,7 +179,6 @@ class Extraction:
             "retriever": gathered.retriever,
             "rankers": list(gathered.rankers),
             "missing_rankers": list(gathered.missing),
-            "expanded": gathered.expanded_record,
             "retrieval_s": round(gathered.seconds, 4),
         }
 

@@ -166,7 +166,6 @@ def details_of(
         "retriever": gathered.retriever,
         "rankers": list(gathered.rankers),
         "missing_rankers": list(gathered.missing),
-        "expanded": gathered.expanded_record,
         "retrieval_s": round(gathered.seconds, 4),
         **context_record(context),
     }

@@ -42,8 +42,6 @@ MARK: Final = "Answer:"
 _LETTER: Final = r"[\s*_(]*([A-Z])(?=[\s*_]*(?:[).:]|\n|$))"
 _MARKED: Final = re.compile(f"Answer:{_LETTER}")
 _FIRST: Final = re.compile(_LETTER)
-_REASON: Final = re.compile(r"[,;.:(–—]|(?:because|since|as|due)\b")
-_DOUBT: Final = re.compile(r"\b(?:not|less|unlikely|wrong|incorrect|excluded|however|but|though|although)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +50,6 @@ class MedRagOptions:
 
     - ``choices``: () reads them from the question.
     - ``k``: number of passages to retrieve; with ``rerank``, that many of them are retained.
-    - ``expand``: also search for the synonyms of genes and diseases named in the question.
     - ``synthesis``: how the answer is made; None for the default of method and model.
     - ``sentences``: at most so many in an extractive answer.
     """
@@ -62,7 +59,6 @@ class MedRagOptions:
     retriever: Annotated[Retriever, AfterValidator(checked(is_retriever, _RETRIEVERS))] | None = None
     k: Annotated[int, Field(strict=True, ge=1, le=MAX_K)] = 32
     rerank: Annotated[int, Field(strict=True, ge=0, le=MAX_K)] = 0
-    expand: Flag = False
     reasoning: Reasoning = "chain_of_thought"
     references: Flag = True
     synthesis: Synthesis | None = None
@@ -70,9 +66,7 @@ class MedRagOptions:
 
     @property
     def passage_query(self) -> PassageQuery:
-        return PassageQuery(
-            namespaces=self.namespaces, retriever=self.retriever, k=self.k, rerank=self.rerank, expand=self.expand
-        )
+        return PassageQuery(namespaces=self.namespaces, retriever=self.retriever, k=self.k, rerank=self.rerank)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +74,13 @@ class IMedRagOptions(MedRagOptions):
     """Hold the options of an i-MedRAG request.
 
     There are at most ``rounds`` rounds of ``queries`` queries. ``stop`` "adaptive" ends them early when further rounds
-    add nothing. ``max_tokens_total`` covers all prompts and all generated text, ``max_seconds`` the whole answer.
+    add nothing. ``max_seconds`` is for the whole answer.
     """
 
     rounds: Annotated[int, Field(strict=True, ge=1, le=MAX_ROUNDS)] = 4
     queries: Annotated[int, Field(strict=True, ge=1, le=MAX_QUERIES)] = 3
     stop: Stop = "adaptive"
     max_seconds: Annotated[float, Field(strict=True, ge=1, le=86_400)] = 600.0
-    max_tokens_total: Annotated[int, Field(strict=True, ge=1_000, le=100_000_000)] = 400_000
 
 
 def parse_options(values: Mapping[str, Any]) -> MedRagOptions:
@@ -167,8 +160,8 @@ class ParsedQuestion:
     def letter_after_mark(self, reasoning: str) -> str:
         """Return the letter that ends a chain of thought, "" where it is ambiguous.
 
-        "Answer: A" may begin a sentence, and so may "Answer: A." ("A. is less likely", "A. Aspirin is less likely"):
-        nothing but the choice may follow on its line.
+        "Answer: A" may begin a sentence, and so may "Answer: A." ("A. is less likely"): nothing but the choice may
+        follow on its line.
         """
         found = list(_MARKED.finditer(reasoning))
         if not found or MARK in reasoning[found[-1].end() :] or found[-1][1] not in self.letters:
@@ -176,16 +169,7 @@ class ParsedQuestion:
         letter = found[-1][1]
         after = reasoning[found[-1].end() :].partition("\n")[0].strip(" .):*_").casefold()
         choice = one_line(self.choices[self.letters.index(letter)]).strip(" .").casefold()
-        return letter if not after or _is_choice(after, choice) else ""
-
-
-def _is_choice(written: str, choice: str) -> bool:
-    """Return whether a line is a choice, alone or with a reason after it.
-
-    "Vitamin K, as it …" is one, "Vitamin K is less likely" is not.
-    """
-    rest = written.removeprefix(choice).lstrip() if written.startswith(choice) else None
-    return rest is not None and (not rest or (_REASON.match(rest) is not None and not _DOUBT.search(rest)))
+        return letter if after in ("", choice) else ""
 
 
 def read_question(text: str, options: MedRagOptions) -> ParsedQuestion:

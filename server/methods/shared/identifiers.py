@@ -1,7 +1,7 @@
 """Find the identifiers of a text, and look them up in other texts. Pure.
 
 Looked up are what a reader takes for a fact of a record: gene symbols, rs numbers, accessions, variants, bands,
-positions, article numbers and addresses. An abbreviation is none where words of the evidence have its initials.
+positions, article numbers and addresses.
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ INTEGER: Final = re.compile(r"(?<![\d.])\d+(?!\d|\.\d)")
 _NUMBER: Final = re.compile(r"(?<![\w.,\[/-])\d[\d.,]*\d(?:[eE]-?\d+)?%?(?![\w\]])")
 _DIGITS: Final = re.compile(r"\d+")
 _TOKEN: Final = re.compile(r"[^\W_]+")
-_MAX_INITIALS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,71 +190,3 @@ def forms(text: str, kind: str) -> Iterator[str]:
         yield re.sub(r"^\D+", "", text)
     if kind == "band":
         yield text.removeprefix("chr")
-
-
-def is_abbreviation(word: str, texts: tuple[str, ...]) -> bool:
-    """Return whether words that follow one another in a text have the word's letters as their initials.
-
-    Word parts count: "TXA" is "tranexamic acid". A number at the end has to stand in the text too: "HHT1" is of
-    "hereditary haemorrhagic telangiectasia (type 1)". One letter may lack its word ("OGTT" of "glucose tolerance
-    test") where the others begin words that stand side by side.
-    """
-    letters = re.sub(r"[\d\s-]+$", "", plain(word))
-    letters = letters[:-1] if len(letters) > 2 and word.endswith("s") and word[:-1].isupper() else letters
-    digits = re.findall(r"\d+", word)
-    if not 2 <= len(letters) <= _MAX_INITIALS or not letters.isalpha():
-        return False
-    return any(_has_initials(letters, text) and _holds(text, digits) for text in texts)
-
-
-def _holds(text: str, digits: list[str]) -> bool:
-    words = _words_of(text)
-    return all(digit in words for digit in digits)
-
-
-@lru_cache(maxsize=256)
-def _words_of(text: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"[^\W\d_]+|\d+", plain(text)))
-
-
-@lru_cache(maxsize=4096)
-def _has_initials(letters: str, text: str) -> bool:
-    words = _words_of(text)
-    starts = [place for place, word in enumerate(words) if word[0] == letters[0]]
-    if any(_spelled(letters, words, place, 0) for place in starts):
-        return True
-    initials = "".join(word[0] if len(word) > 3 else " " for word in words)
-    shorter = {letters[:at] + letters[at + 1 :] for at in range(len(letters))} if len(letters) > 2 else set()
-    return any(form in initials for form in shorter)
-
-
-def _spelled(letters: str, words: tuple[str, ...], place: int, num_words: int) -> bool:
-    """Return whether the letters, in order, begin the words from a place on or stand within them.
-
-    Every word between gives its initial or is short ("of", "the"). One word alone gives three letters or more.
-    """
-    if not letters:
-        return True
-    for at in range(place, min(place + (3 if num_words else 1), len(words))):
-        if at > place and len(words[at - 1]) > 3:
-            return False
-        word = words[at]
-        if word[0] != letters[0] or (not num_words and word == letters):
-            continue  # the abbreviation is not its own expansion
-        for taken in _within(letters, word):
-            is_one_word = not num_words and taken == len(letters)
-            if not (is_one_word and taken < 3) and _spelled(letters[taken:], words, at + 1, num_words + 1):
-                return True
-    return False
-
-
-def _within(letters: str, word: str) -> Iterator[int]:
-    """Yield how many of the first letters a word can give: its initial, then further letters in order."""
-    yield 1
-    at, taken = 0, 1
-    while taken < min(len(letters), 4):
-        at = word.find(letters[taken], at + 1)
-        if at < 0:
-            return
-        taken += 1
-        yield taken

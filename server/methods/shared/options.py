@@ -26,6 +26,10 @@ _MAX_NAMESPACES: Final = 64
 _INSTEAD: Final = {
     "context_tokens": "the card of the model says how much it reads",
     "condense": "replies are always inserted as records",
+    "expand": "POST /v1/search searches for synonyms too; send a question with them",
+    "fixed": "mark the keywords in the question: # … **keyword** …",
+    "max_tokens_total": "rounds, queries and max_seconds bound an answer",
+    "without_types": "types names those to search",
     "cot": "end the question with: Let's decompose the question to sub-questions and solve them step by step.",
     "form": "choices in the question, or the option choices, make a question one of multiple choice",
     "journals": "send queries with JOURNAL[ta]",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from retrieval.corpus.search.ranking import RRF_4, RankedPassage, Retriever
-from retrieval.types import NameInText
 from server.methods.base import AnswerRequest
 
 
@@ -17,7 +16,6 @@ class PassageQuery:
 
     ``namespaces`` () means all that the request may read. ``retriever`` None means the best one that all of them have.
     ``k`` passages are found for each query; with ``rerank``, the cross-encoder judges them and that many are retained.
-    ``expand``: names of genes and diseases in a query are also searched for by their synonyms, where words are ranked.
     ``documents``: ids of those whose passages may be found, None for all.
     """
 
@@ -25,7 +23,6 @@ class PassageQuery:
     retriever: Retriever | None = None
     k: int = 32
     rerank: int = 0
-    expand: bool = False
     documents: frozenset[str] | None = None
 
 
@@ -35,7 +32,7 @@ class Gathered:
 
     ``lists`` has the passages of each query, best first. Empty ``namespaces`` means that the request may read none.
     ``rankers`` are the rankings that were fused; ``missing`` those of the paper that ``rrf-4`` lacks here.
-    ``expanded``: the names that were also searched for by synonyms. ``faults``: what of the site's tools failed.
+    ``faults``: what of the site's tools failed.
     """
 
     namespaces: tuple[str, ...]
@@ -44,23 +41,16 @@ class Gathered:
     seconds: float = 0.0
     rankers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    expanded: tuple[NameInText, ...] = ()
     faults: tuple[str, ...] = ()
 
     @property
     def way(self) -> str:
-        """Return the retriever, of ``rrf-4`` with what it fused and what it lacks, and the names with synonyms."""
-        names = ", ".join(one.name for one in self.expanded)
-        also = (f", also by synonyms of {names}" if names else "") + "".join(f"; {fault}" for fault in self.faults)
+        """Return the retriever, of ``rrf-4`` with what it fused and what it lacks, and what failed."""
+        also = "".join(f"; {fault}" for fault in self.faults)
         if self.retriever != RRF_4:
             return self.retriever + also
         lacking = f"; of the paper's four {', '.join(self.missing)} missing" if self.missing else ""
         return f"{self.retriever} ({', '.join(self.rankers)}{lacking}){also}"
-
-    @property
-    def expanded_record(self) -> list[dict[str, object]]:
-        """Return the names that were also searched for by synonyms, for an answer's record."""
-        return [{"name": one.name, "synonyms": list(one.synonyms)} for one in self.expanded]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

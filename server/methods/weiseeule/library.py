@@ -33,7 +33,6 @@ class Restriction:
     date_from: int = 0
     date_to: int = 0
     types: tuple[str, ...] = ()
-    without_types: tuple[str, ...] = ()
     papers: tuple[str, ...] = ()
 
 
@@ -139,13 +138,12 @@ def _row(rank: int, one: KeywordPassage) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSearch:
-    """Describe a search by another retriever than PES2; with ``rerank`` the cross-encoder judges as many."""
+    """Describe a search by another retriever than PES2."""
 
     query: str
     retriever: WeiseRetriever
     namespaces: tuple[str, ...] = ()
     k: int = 10
-    rerank: int = 0
     where: Restriction = field(default=OPEN)
 
 
@@ -167,10 +165,6 @@ class Library(Passages, Protocol):
             RetrievalError: the search failed.
             ModelError: the encoder failed.
         """
-        ...
-
-    async def judge(self, question: str, found: Sequence[RankedPassage], rerank: int) -> tuple[RankedPassage, ...]:
-        """Return the passages with the first ``rerank`` in the order of the cross-encoder."""
         ...
 
     async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[QuestionKeyword, ...]:

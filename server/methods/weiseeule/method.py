@@ -9,7 +9,7 @@ prompt enhancement strategy. BMC Bioinformatics 25:281 (2024):
 4. the model answers from the context, or does not know
 
 Differences from the published program: keywords are counted in all spellings of a namespace, which are told, unless
-``matching`` is "exact"; words (BM25) and their fusion with vectors, and a cross-encoder, can be chosen; each sentence
+``matching`` is "exact"; words (BM25) and their fusion with vectors can be chosen; each sentence
 has the numbers of its passages; quotes (``extractive``) are served too, without a model.
 """
 
@@ -58,7 +58,6 @@ from server.methods.weiseeule.request import (
     WeiseOptions,
     parse_options,
     read_question,
-    with_fixed,
     written_keywords,
 )
 
@@ -172,10 +171,9 @@ class WeiseEule:
                 chains.generations, chains.layout, prompts, given.text, request.ask.cache_salt
             )
             if written.keywords:
-                keywords = with_fixed(written.keywords, options)
-                return keywords, "model", _keywords_line(keywords, "model")
+                return written.keywords, "model", _keywords_line(written.keywords, "model")
             fault = f" (the model chose none: {written.fault})"
-        keywords = with_fixed(await request.library.suggest(given.text, options.namespaces), options)
+        keywords = await request.library.suggest(given.text, options.namespaces)
         return keywords, "terms", _keywords_line(keywords, "terms") + fault
 
     @property
@@ -243,9 +241,8 @@ async def _found(request: _WeiseRequest, keywords: Sequence[QuestionKeyword]) ->
     if options.retriever == "pes2":
         if ranked is None:
             raise lack or RetrievalError("there is no ranking by keywords")
-        rows = [row.found for row in ranked.rows]
-        judged = await request.library.judge(request.question.text, rows, options.rerank)
-        gathered = Gathered(namespaces=ranked.namespaces, retriever="pes2", lists=(judged,), seconds=ranked.seconds)
+        rows = tuple(row.found for row in ranked.rows)
+        gathered = Gathered(namespaces=ranked.namespaces, retriever="pes2", lists=(rows,), seconds=ranked.seconds)
     else:
         gathered = await request.library.search(_text_search(request, options.retriever))
     compared = await _compared(request, ranked) if options.compare else {}
@@ -262,7 +259,7 @@ async def _ranked(
         namespaces=options.namespaces,
         only_fixed=request.question.only_fixed,
         matching=options.matching,
-        k=max(options.k, options.rerank),
+        k=options.k,
         where=options.where,
     )
     try:
@@ -273,14 +270,13 @@ async def _ranked(
         return None, error
 
 
-def _text_search(request: _WeiseRequest, retriever: WeiseRetriever, rerank: int | None = None) -> TextSearch:
+def _text_search(request: _WeiseRequest, retriever: WeiseRetriever) -> TextSearch:
     options = request.options
     return TextSearch(
         query=request.question.text,
         retriever=retriever,
         namespaces=options.namespaces,
-        k=max(options.k, options.rerank),
-        rerank=options.rerank if rerank is None else rerank,
+        k=options.k,
         where=options.where,
     )
 
@@ -295,7 +291,7 @@ async def _compared(
             found[retriever] = tuple(row.found for row in ranked.rows)
             continue
         try:
-            found[retriever] = (await request.library.search(_text_search(request, retriever, 0))).lists[0]
+            found[retriever] = (await request.library.search(_text_search(request, retriever))).lists[0]
         except ArrowheadError as error:
             found[retriever] = error.message
     return found

@@ -140,7 +140,6 @@ class Recommendation:
             retriever=retriever,
             namespaces=options.namespaces,
             k=depth,
-            rerank=options.rerank,
             where=options.where,
         )
 

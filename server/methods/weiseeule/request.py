@@ -104,9 +104,7 @@ class WeiseOptions:
     """Hold the options of a request.
 
     - ``keywords``: () reads them from the question: its marks, else the extractor.
-    - ``fixed``: which of the keywords are fixed; None leaves that to the marks.
     - ``extractor``: "model" writes keywords under a schema, "terms" takes them by names and counts; "auto" chooses.
-    - ``rerank``: number of the best passages that the cross-encoder puts in order.
     - ``papers``: PMIDs to which the search is restricted (``articles``).
     - ``compare``: also search by the other retrievers.
     - ``recommend``: recommend articles instead of answering.
@@ -117,17 +115,14 @@ class WeiseOptions:
     retriever: WeiseRetriever = "pes2"
     matching: Matching = "variants"
     keywords: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=MAX_KEYWORDS)] = ()
-    fixed: Annotated[tuple[_Text, ...], Field(max_length=MAX_KEYWORDS)] | Literal["all", "none"] | None = None
     extractor: Extractor = "auto"
     k: Annotated[int, Field(strict=True, ge=1, le=MAX_K)] = 10
-    rerank: Annotated[int, Field(strict=True, ge=0, le=MAX_K)] = 0
     articles: Annotated[
         tuple[_Pmid, ...], Field(min_length=1, max_length=MAX_ARTICLES), AfterValidator(_each_once)
     ] = ()
     date_from: Annotated[int, BeforeValidator(_first_day)] = 0
     date_to: Annotated[int, BeforeValidator(_last_day)] = 0
     types: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=_MAX_TYPES)] = ()
-    without_types: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=_MAX_TYPES)] = ()
     compare: Flag = False
     recommend: Flag = False
     references: Flag = True
@@ -140,14 +135,13 @@ class WeiseOptions:
             date_from=self.date_from,
             date_to=self.date_to,
             types=self.types,
-            without_types=self.without_types,
             papers=self.articles,
         )
 
     @property
     def passage_query(self) -> PassageQuery:
         """Return what the namespaces check before any work."""
-        return PassageQuery(namespaces=self.namespaces, k=self.k, rerank=self.rerank)
+        return PassageQuery(namespaces=self.namespaces, k=self.k)
 
 
 def parse_options(values: Mapping[str, Any]) -> WeiseOptions:
@@ -182,7 +176,7 @@ def read_question(text: str, options: WeiseOptions) -> KeywordQuestion:
     """Return the question without marks, with its keywords.
 
     Raises:
-        OptionInvalid: the question is empty without its marks, or a fixed keyword is none of the keywords.
+        OptionInvalid: the question is empty without its marks.
     """
     articles = _ARTICLES.fullmatch(text)
     if articles or options.recommend:
@@ -197,27 +191,7 @@ def read_question(text: str, options: WeiseOptions) -> KeywordQuestion:
     source = "marks" if found else ""
     if options.keywords:
         found, source = tuple(QuestionKeyword(one) for one in dict.fromkeys(options.keywords)), "options"
-    return KeywordQuestion(question, with_fixed(found, options) if found else (), source, only_fixed)
-
-
-def with_fixed(keywords: tuple[QuestionKeyword, ...], options: WeiseOptions) -> tuple[QuestionKeyword, ...]:
-    """Return the keywords with those fixed that the options name.
-
-    Raises:
-        OptionInvalid: an option names a keyword that is not there.
-    """
-    if options.fixed is None:
-        return keywords
-    if options.fixed in ("all", "none"):
-        return tuple(QuestionKeyword(one.text, options.fixed == "all") for one in keywords)
-    requested = {one.casefold(): one for one in options.fixed}
-    known = {one.text.casefold() for one in keywords}
-    if missing := [one for folded, one in requested.items() if folded not in known]:
-        names = ", ".join(one.text for one in keywords)
-        raise OptionInvalid(
-            f"arrowhead.fixed: {missing[0]!r} is none of the keywords ({names})", param="arrowhead.fixed"
-        )
-    return tuple(QuestionKeyword(one.text, one.text.casefold() in requested) for one in keywords)
+    return KeywordQuestion(question, found, source, only_fixed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,25 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from server.methods.base import Mismatch, MismatchKind, Source
-from server.methods.shared.identifiers import Identifier, identifiers_in, is_abbreviation, is_common
-from server.methods.shared.support.arithmetic import (
-    Support,
-    follows_as_share,
-    follows_by_rule,
-    follows_for_body,
-    follows_from,
-    follows_per_number,
-    is_equal,
-    is_round_base,
-    is_share,
-    is_stated,
-)
+from server.methods.shared.identifiers import Identifier, identifiers_in, is_common
+from server.methods.shared.support.arithmetic import follows_by_rule, follows_from, is_equal, is_stated
 from server.methods.shared.support.binding import CLAUSE_END, ProseBindings, Value, misbound_in_prose
-from server.methods.shared.support.calculations import Calculation, calculations_in
 from server.methods.shared.support.exchange import exchanged, sentences_of
 from server.methods.shared.support.quantities import Quantity, QuantityReader
 from server.methods.shared.support.record_binding import Record, misbound_in_records
@@ -40,6 +27,9 @@ _MAX_COUNT: Final = 10
 _MIN_SHARED: Final = 0.5
 _MIN_WORDS: Final = 2
 _MAX_SOURCES: Final = 5
+# They name a document whatever the sentence says.
+_ADDRESSES: Final = frozenset({"url", "doi", "article"})
+_V = TypeVar("_V", Quantity, Identifier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +52,6 @@ class Statement:
     identifiers: tuple[Identifier, ...]
     quantities: tuple[Quantity, ...]
     citations: tuple[tuple[int, int, int], ...]  # number, start, end
-    calculations: tuple[Calculation, ...]
 
 
 class Evidence:
@@ -82,12 +71,10 @@ class Evidence:
         statement = self._read(sentence)
         cited = self._cited(statement)
         found = [*self._uncitable(statement), *_out_of_date(statement, cited, self._sources)]
-        supports = list(self._supports(statement, cited, context))
-        missing = list(self._numbers(statement, cited, supports))
+        computed, unknown = self._unstated(statement, cited, context)
+        missing = [*self._numbers(statement, cited, unknown), *self._identifiers(statement, cited)]
         notes = tuple(one for one, is_against in missing if not is_against)
         found += (one for one, is_against in missing if is_against)
-        found += self._identifiers(statement, cited, context)
-        computed = [quantity for quantity, support in supports if support == "derived"]
         found += self._bindings(statement, cited, computed)
         num_checked = len(statement.identifiers) + sum(map(_is_checked, statement.quantities))
         return Correspondence(num_checked, tuple(sorted(found, key=lambda one: (one.start, one.end))), notes)
@@ -96,8 +83,7 @@ class Evidence:
         identifiers = tuple(identifiers_in(text))
         marks = [found.span() for pattern in (_CITATION, _LIST_MARKER) for found in pattern.finditer(text)]
         quantities = self._reader.read(text, [*marks, *((one.start, one.end) for one in identifiers)])
-        calculations = tuple(calculations_in(text, quantities))
-        return Statement(text, identifiers, tuple(quantities), tuple(_citations(text)), calculations)
+        return Statement(text, identifiers, tuple(quantities), tuple(_citations(text)))
 
     def _cited(self, statement: Statement) -> tuple[PreparedSource, ...]:
         numbers = {number for number, _, _ in statement.citations}
@@ -111,103 +97,55 @@ class Evidence:
                 yield Mismatch("citation", statement.text[start:end], start, end, detail)
 
     def _numbers(
-        self,
-        statement: Statement,
-        cited: Sequence[PreparedSource],
-        supports: Sequence[tuple[Quantity, Support | None]],
+        self, statement: Statement, cited: Sequence[PreparedSource], missing: Sequence[Quantity]
     ) -> Iterator[tuple[Mismatch, bool]]:
-        """Yield what does not correspond, with whether that speaks against the sentence."""
-        wrong = {one.result: one for one in statement.calculations if one.result is not None and not one.holds}
-        for result, one in wrong.items():
-            detail = f"{one.text} is {one.value:.6g}, not {result.text}"
-            yield Mismatch("number", result.text, result.start, result.end, detail), True
-        for quantity, support in supports:
-            if support is None and quantity not in wrong:
-                others = [source for source in self._sources if is_stated(quantity, source.whole)]
-                is_elsewhere = any(is_equal(quantity, one) for one in _numbers_beside(quantity, statement, others))
-                is_against = is_elsewhere or _is_number_in_place(quantity, statement, cited or self._sources)
-                yield _missing("number", quantity, others, cited), is_against
+        """Yield the numbers that stand nowhere and follow from none, with whether that speaks against the sentence."""
+        for quantity in missing:
+            others = [source for source in self._sources if is_stated(quantity, source.whole)]
+            is_elsewhere = any(is_equal(quantity, one) for one in _numbers_beside(quantity, statement, others))
+            is_against = is_elsewhere or _is_number_in_place(quantity, statement, cited or self._sources)
+            yield _missing("number", quantity, others, cited), is_against
 
-    def _supports(
+    def _unstated(
         self, statement: Statement, cited: Sequence[PreparedSource], context: str
-    ) -> Iterator[tuple[Quantity, Support | None]]:
-        """Yield each number that is to be looked up with how the sources, or the question, give it."""
-        sources = cited or self._sources
-        unexplained = []
-        for quantity in filter(_is_checked, statement.quantities if self._sources else ()):
-            texts = (self._question, *(source.whole for source in sources))
-            if _is_bare(quantity, self._question) or any(is_stated(quantity, text) for text in texts):
-                yield quantity, "stated"
-            else:
-                unexplained.append(quantity)
-        if unexplained:
-            answer = self._read(context)
-            known = [*self._computed, *self._operands(statement, answer)]
-            yield from self._derived(statement, (unexplained, known), sources, answer)
+    ) -> tuple[list[Quantity], list[Quantity]]:
+        """Return the numbers that neither a source nor the question gives: those that follow, and the rest.
 
-    def _derived(
-        self,
-        statement: Statement,
-        numbers: tuple[Sequence[Quantity], list[Quantity]],
-        sources: Sequence[PreparedSource],
-        answer: Statement,
-    ) -> Iterator[tuple[Quantity, Support | None]]:
-        """Yield the numbers that no source gives with whether they follow from what the answer names.
-
-        What follows may be used in the next step.
+        They follow from what the answer names, each in one step; what follows may be used in the next step.
         """
-        rest, known = list(numbers[0]), numbers[1]
-        weights = [*statement.quantities, *self._question.quantities]
-        calculations = [*statement.calculations, *answer.calculations]
-        while rest:
-            derived = [one for one in rest if _is_calculated(one, calculations)]
-            derived = derived or [one for one in rest if follows_for_body(one, weights, sources)]
-            derived = derived or [
-                one for one in rest if follows_from(one, [other for other in known if other.text != one.text])
-            ]
-            derived = derived or [one for one in rest if follows_by_rule(one, known, sources)]
-            derived = derived or [one for one in rest if follows_as_share(one, statement.quantities, sources)]
-            derived = derived or list(_per_number(rest, statement.quantities, sources))
-            derived = derived or [
-                b for a, b in pairwise(statement.quantities) if b in rest and is_share(a, b, [s.whole for s in sources])
-            ]
-            if not derived:
-                break
-            yield from ((one, "derived") for one in derived)
+        sources = cited or self._sources
+        texts = (self._question, *(source.whole for source in sources))
+        checked = filter(_is_checked, statement.quantities if sources else ())
+        rest = [
+            one for one in checked if not (_is_bare(one, self._question) or any(is_stated(one, text) for text in texts))
+        ]
+        known = [*self._computed, *self._operands(statement, self._read(context))] if rest else []
+        found: list[Quantity] = []
+        while derived := [one for one in rest if _follows(one, known, sources)]:
+            found += derived
             known += derived
-            self._computed += derived
             rest = [one for one in rest if one not in derived]
-        yield from ((one, None) for one in rest)
+        self._computed += found
+        return found, rest
 
     def _operands(self, statement: Statement, answer: Statement) -> list[Quantity]:
         """Return the numbers of the answer and of the question that stand in a source or in the question."""
         texts = [self._question, *(source.whole for source in self._sources)]
         named = (*statement.quantities, *answer.quantities)
-        weights = [*named, *self._question.quantities]
-        stated = [
-            quantity
-            for quantity in named
-            if any(is_stated(quantity, text) for text in texts) or follows_for_body(quantity, weights, self._sources)
-        ]
-        return [*stated, *(quantity for quantity in self._question.quantities if not quantity.is_implied)]
+        stated = [quantity for quantity in named if any(is_stated(quantity, text) for text in texts)]
+        return [*stated, *self._question.quantities]
 
-    def _identifiers(self, statement: Statement, cited: Sequence[PreparedSource], context: str) -> Iterator[Mismatch]:
+    def _identifiers(self, statement: Statement, cited: Sequence[PreparedSource]) -> Iterator[tuple[Mismatch, bool]]:
+        """Yield the identifiers that stand nowhere, with whether that speaks against the sentence."""
         sources = cited or self._sources
-        if not self._sources:
-            return
-        introduced = (self._asked, *(source.whole.text for source in sources))
-        for one in statement.identifiers:
+        for one in statement.identifiers if sources else ():
             texts = (self._question, *(source.whole for source in sources))
-            if any(text.index.has(one) for text in texts):
-                continue
-            if one.kind == "symbol" and is_abbreviation(one.text, (*introduced, statement.text, context)):
-                continue
-            if is_common(one) and not _is_in_place_of_another(statement, sources):
-                continue
-            if _is_further_name(one, statement, sources):
+            if is_common(one) or any(text.index.has(one) for text in texts):
                 continue
             others = [source for source in self._sources if source.whole.index.has(one)]
-            yield _missing("identifier", one, others, cited)
+            is_elsewhere = any(other.text == one.text for other in _identifiers_beside(one, statement, others))
+            is_against = is_elsewhere or one.kind in _ADDRESSES or _is_identifier_in_place(one, statement, sources)
+            yield _missing("identifier", one, others, cited), is_against
 
     def _bindings(
         self, statement: Statement, cited: Sequence[PreparedSource], computed: Sequence[Quantity]
@@ -217,7 +155,7 @@ class Evidence:
         records = [record for source in sources for record in _records_of(source)]
         wrong = list(misbound_in_records(statement.text, values, self._asked, records)) if len(records) > 1 else []
         prose = [self._bound[id(source)] for source in sources if id(source) in self._bound]
-        in_prose = misbound_in_prose(statement.text, values, self._question.text, prose, list(self._bound.values()))
+        in_prose = misbound_in_prose(statement.text, values, self._question.text, prose)
         # What is computed brings the values of several names together.
         wrong += (one for one in in_prose if not _stands_with(computed, one.value, statement.text))
         without_marks = _CITATION.sub(lambda mark: " " * len(mark[0]), statement.text)
@@ -237,44 +175,30 @@ def _records_of(source: PreparedSource) -> Iterator[Record]:
         yield Record(source.whole, is_prose=source.source.number is not None)
 
 
-def _is_further_name(one: Identifier, statement: Statement, sources: Sequence[PreparedSource]) -> bool:
-    """Return whether a variant stands in parentheses behind a name of prose that writes no variant in that form."""
-    opening = statement.text.rfind("(", 0, one.start)
-    return (
-        one.kind == "variant"
-        and opening >= 0
-        and ")" not in statement.text[opening : one.start]
-        and not any(s.records or any(known.kind == "variant" for known in s.whole.identifiers) for s in sources)
-        and any(s.whole.index.has(other) for s in sources for other in statement.identifiers if other.end <= opening)
-    )
+def _is_identifier_in_place(one: Identifier, statement: Statement, sources: Sequence[PreparedSource]) -> bool:
+    """Return whether an identifier stands where a source has another of its kind, which the sentence lacks.
 
-
-def _is_in_place_of_another(statement: Statement, sources: Sequence[PreparedSource]) -> bool:
-    """Return whether a sentence says what a source says of a symbol, and has none of the source's symbols.
-
-    Else a symbol of letters alone may be any abbreviation. Of prose only symbols of letters are of its kind.
+    What a record says of its thing is complete: an identifier that it lacks is wrong.
     """
-    words = stems_of(statement.text)
-    for source in sources:
-        symbols = [one for one in source.whole.identifiers if one.kind == "symbol"]
-        known = symbols if source.records else [other for other in symbols if is_common(other) and other.text.isupper()]
-        named = [one for one in statement.identifiers if any(one.text == other.text for other in known)]
-        if named:
-            return False
-        if known and source.records:
-            return True
-        places = {source.whole.sentence_of(one.start) for one in known}
-        if any(len(words & stems_of(source.whole.sentence(place))) >= _MIN_SHARED * len(words) for place in places):
-            return True
-    return False
+    if any(map(_is_complete, sources)):
+        return True
+    own = {other.text for other in statement.identifiers}
+    return any(other.text not in own for other in _identifiers_beside(one, statement, sources))
+
+
+def _identifiers_beside(
+    one: Identifier, statement: Statement, sources: Sequence[PreparedSource]
+) -> Sequence[Identifier]:
+    return _beside(statement, [(s, [o for o in s.whole.identifiers if o.kind == one.kind]) for s in sources])
+
+
+def _is_complete(source: PreparedSource) -> bool:
+    return bool(source.records) or source.source.number is None
 
 
 def _is_number_in_place(one: Quantity, statement: Statement, sources: Sequence[PreparedSource]) -> bool:
-    """Return whether a number stands where a source has another of its kind, which the sentence lacks.
-
-    What a record says of its thing is complete: a number that it lacks is wrong.
-    """
-    if any(source.records or source.source.number is None for source in sources):
+    """Return whether a number stands where a source has another of its kind, as an identifier may."""
+    if any(map(_is_complete, sources)):
         return True
     own = [other for other in statement.quantities if other is not one]
     return any(
@@ -284,18 +208,24 @@ def _is_number_in_place(one: Quantity, statement: Statement, sources: Sequence[P
 
 
 def _numbers_beside(one: Quantity, statement: Statement, sources: Sequence[PreparedSource]) -> Sequence[Quantity]:
-    """Return the numbers of a kind in the sentence of the sources that says most nearly what the statement says.
+    return _beside(statement, [(s, [other for other in s.whole.quantities if _is_alike(one, other)]) for s in sources])
+
+
+def _beside(statement: Statement, values: Sequence[tuple[PreparedSource, Sequence[_V]]]) -> Sequence[_V]:
+    """Return those of the values of sources in the sentence that says most nearly what the statement says.
 
     It has at least half of the statement's words; without one, return none.
     """
     words = frozenset(word for word in stems_of(_CITATION.sub(" ", statement.text)) if not word.isdecimal())
-    least, found = max(_MIN_WORDS, _MIN_SHARED * len(words)), list[Quantity]()
-    for source in sources:
-        for place, group in enumerate(source.sentences):
-            alike = [other for other in group if not other.is_implied and _is_alike(one, other)]
-            shared = len(words & stems_of(source.whole.sentence(place))) if alike else 0
+    least, found = max(_MIN_WORDS, _MIN_SHARED * len(words)), list[_V]()
+    for source, alike in values:
+        places: dict[int, list[_V]] = {}
+        for value in alike:
+            places.setdefault(source.whole.sentence_of(value.start), []).append(value)
+        for place, members in places.items():
+            shared = len(words & stems_of(source.whole.sentence(place)))
             if shared > least or (shared == least and not found):
-                least, found = shared, alike
+                least, found = shared, members
     return found
 
 
@@ -323,42 +253,14 @@ def _stands_with(computed: Sequence[Quantity], value: Value, text: str) -> bool:
     return any(one.start > value.start and not CLAUSE_END.search(text, value.end, one.start) for one in computed)
 
 
-def _is_calculated(quantity: Quantity, calculations: Sequence[Calculation]) -> bool:
-    """Return whether a calculation that is written out gives the number, in the unit in which it is said."""
-    return any(
-        (one.holds and one.result is not None and _is_rounded(quantity, one.result.written[0]))
-        or (one.holds and abs(quantity.written[0]) in one.steps)
-        or (one.result is None and one.is_result and abs(one.value - quantity.written[0]) <= 0.005 * abs(one.value))
-        for one in calculations
-    )
+def _follows(one: Quantity, known: Sequence[Quantity], sources: Sequence[PreparedSource]) -> bool:
+    others = [other for other in known if other.text != one.text]
+    return follows_from(one, others) or follows_by_rule(one, known, sources)
 
 
 def _is_bare(quantity: Quantity, question: PreparedText) -> bool:
     """Return whether a question has the number without any unit, which its writer left out."""
-    return any(
-        not other.dimension and not other.is_implied and other.written == quantity.written
-        for other in question.quantities
-    )
-
-
-def _per_number(
-    rest: Sequence[Quantity], quantities: Sequence[Quantity], sources: Sequence[PreparedSource]
-) -> Iterator[Quantity]:
-    """Yield the rates that follow from counts of a source, and the round numbers that they are brought to."""
-    bases = [one for one in quantities if is_round_base(one)]
-    for one in rest:
-        others = (other for other in quantities if other.start < one.start)
-        if follows_per_number(one, bases, sources) or (
-            one in bases and any(follows_per_number(other, [one], sources) for other in others)
-        ):
-            yield one
-
-
-def _is_rounded(quantity: Quantity, result: float) -> bool:
-    """Return whether a number is the result to the places to which it is written."""
-    place = quantity.tolerance / abs(quantity.unit.factor or 1.0)
-    gap = abs(abs(quantity.written[0]) - abs(result))
-    return gap <= place * 1.0001 and gap <= 0.05 * abs(result)
+    return any(not other.dimension and other.written == quantity.written for other in question.quantities)
 
 
 def _out_of_date(

@@ -6,7 +6,7 @@ A name is a symbol of a record, or, where a sentence has none, a variant or what
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,10 +14,10 @@ from typing import Final
 from server.methods.shared.identifiers import Identifier, identifiers_in
 from server.methods.shared.support.arithmetic import is_equal
 from server.methods.shared.support.binding import CLAUSE_END, Misbinding, Value
-from server.methods.shared.support.quantities import Quantity
-from server.methods.shared.support.sources import PreparedText, stems_of
+from server.methods.shared.support.sources import PreparedText
 
-_SHORT_NAME: Final = re.compile(r"(?<![\w-])(?:[A-Z]{2}|[A-Z][a-z]{1,6}\d+[a-z\d]*)(?![\w-])")
+_TWO_LETTERS: Final = re.compile(r"(?<![\w-])[A-Z]{2}(?![\w-])")
+_VARIANT: Final = re.compile(r"rs\d+|[A-Z]{1,2}_?\d{5,}(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,15 @@ class Record:
 
     text: PreparedText
     is_prose: bool = False
+
+    def has(self, value: Value) -> bool:
+        if isinstance(value, Identifier):
+            return self.text.index.has(value)
+        if self.is_prose:
+            return False
+        if value.dimension or not value.written[0].is_integer():
+            return any(is_equal(value, other) for other in self.text.by_dimension.get(value.dimension, ()))
+        return str(int(abs(value.written[0]))) in self.text.index.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,143 +49,92 @@ class _Placed:
         return self.value.start
 
 
+Pairs = list[tuple[_Placed, _Placed]]
+
+
 def misbound_in_records(
     sentence: str, values: Sequence[Value], question: str, records: Sequence[Record]
 ) -> tuple[Misbinding, ...]:
-    """Return the values of a sentence that stand in no record together with the name that they are bound to."""
-    taken = {value.start for value in values}
-    values = [*values, *(name for name in _short_names(sentence, records) if name.start not in taken)]
-    placed = [_Placed(value, _records_of(value, records)) for value in sorted(values, key=lambda one: one.start)]
-    placed = [one for one in placed if one.records]
-    names = [one for one in placed if _is_name(one.value)] or [one for one in placed if _is_variant(one.value)]
+    """Return the values of a sentence, in order, that stand in no record together with the name that they go with.
+
+    Of the ways in which values can go with names, the one counts by which most of them do. A sentence without a name
+    speaks of those of the question, if one record has them all.
+    """
+    placed = _placed(sorted((*values, *_short_names(sentence, records)), key=lambda one: one.start), records)
+    symbols = [one for one in placed if isinstance(one.value, Identifier) and one.value.kind == "symbol"]
+    variants = [one for one in symbols if _VARIANT.fullmatch(one.value.text)]
+    names = [one for one in symbols if one not in variants] or variants
     bound = [one for one in placed if one not in names]
     if not names:
-        names, is_asked = _asked(question, records), True
-    else:
-        is_asked = False
+        names = _placed(tuple(identifiers_in(question)), records)
+        names = names if names and frozenset.intersection(*(one.records for one in names)) else []
     entities = _entities(names)
     if not entities or not bound:
         return ()
-    described = _described(sentence, records)
-    bound = [one for one in bound if not one.records & described or one.records & _all_records(entities)]
-    if len(entities) == 1 or is_asked:
-        wrong = [one for one in bound if not one.records & _all_records(entities)]
-        return tuple(_misbinding(one, entities[0]) for one in wrong)
-    ways = (
-        ()
-        if not bound
-        else (_by_order(bound, entities), _by_clause(sentence, bound, entities), _by_list(bound, entities))
-    )
+    if len(entities) == 1:
+        ways = [[(one, entities[0]) for one in bound]]
+    else:
+        ways = [_by_order(bound, entities), _by_clause(sentence, bound, entities), _by_list(bound, entities)]
     failures = [[pair for pair in way if not pair[0].records & pair[1].records] for way in ways if way]
-    best = min(failures, key=len, default=[])
-    return tuple(_misbinding(one, name) for one, name in best)
+    wrong = min(failures, key=len, default=[])
+    return tuple(
+        Misbinding(one.value, f"no record has {one.value.text} together with {name.value.text}") for one, name in wrong
+    )
 
 
 def _short_names(sentence: str, records: Sequence[Record]) -> Iterator[Identifier]:
-    """Yield the words that only a record makes a name: of two capitals ("AR"), or of another species ("Psmb10")."""
-    for found in _SHORT_NAME.finditer(sentence):
-        if any(re.search(rf"(?<!\w){re.escape(found[0])}(?!\w)", record.text.text) for record in records):
+    """Yield the words of two capitals ("AR"), which only a record makes a name."""
+    for found in _TWO_LETTERS.finditer(sentence):
+        if any(record.text.index.has_phrase(found[0].casefold()) for record in records):
             yield Identifier(found[0], "symbol", *found.span())
 
 
-def _all_records(names: Sequence[_Placed]) -> frozenset[int]:
-    return frozenset().union(*(name.records for name in names))
+def _placed(values: Sequence[Value], records: Sequence[Record]) -> list[_Placed]:
+    """Return the values that some record has."""
+    found = [_Placed(value, frozenset(at for at, one in enumerate(records) if one.has(value))) for value in values]
+    return [one for one in found if one.records]
 
 
-def _described(sentence: str, records: Sequence[Record]) -> frozenset[int]:
-    """Return the records that the sentence names in words: by a word that stands in one record alone."""
-    words = [stem for stem in stems_of(sentence) if stem.isalpha() and len(stem) > 3]
-    having = [[place for place, record in enumerate(records) if stem in stems_of(record.text.text)] for stem in words]
-    return frozenset(places[0] for places in having if len(places) == 1)
+def _by_order(bound: Sequence[_Placed], names: Sequence[_Placed]) -> Pairs:
+    """Bind each value to the name before it, or, where a value comes first, to the name behind it."""
+    starts = [name.start for name in names]
+    is_value_first = bound[0].start < starts[0]
+    places = [bisect_left(starts, one.start) - (0 if is_value_first else 1) for one in bound]
+    return [(one, names[min(max(place, 0), len(names) - 1)]) for one, place in zip(bound, places, strict=True)]
 
 
-def _records_of(value: Value, records: Sequence[Record]) -> frozenset[int]:
-    if isinstance(value, Identifier):
-        return frozenset(place for place, record in enumerate(records) if record.text.index.has(value))
-    if value.dimension or not value.written[0].is_integer():
-        return frozenset(
-            place for place, record in enumerate(records) if not record.is_prose and _stands(value, record)
-        )
-    number = str(int(abs(value.written[0])))
-    return frozenset(
-        place for place, record in enumerate(records) if not record.is_prose and number in record.text.index.words
-    )
+def _by_clause(sentence: str, bound: Sequence[_Placed], names: Sequence[_Placed]) -> Pairs:
+    """Bind each value to the only name of its clause, or of the nearest clause before it that has one."""
+    starts = [found.end() for found in CLAUSE_END.finditer(sentence)]
+    of_clause = {bisect_right(starts, name.start): name for name in names}
+    if len(of_clause) < len(names):
+        return []
+    pairs = []
+    for one in bound:
+        before = [place for place in of_clause if place <= bisect_right(starts, one.start)]
+        pairs.append((one, of_clause[max(before) if before else min(of_clause)]))
+    return pairs
 
 
-def _stands(value: Quantity, record: Record) -> bool:
-    return any(is_equal(value, other) for other in record.text.by_dimension.get(value.dimension, ()))
-
-
-def _is_name(value: Value) -> bool:
-    return isinstance(value, Identifier) and value.kind == "symbol" and not _is_variant(value)
-
-
-def _is_variant(value: Value) -> bool:
-    return isinstance(value, Identifier) and re.fullmatch(r"rs\d+|[A-Z]{1,2}_?\d{5,}(?:\.\d+)?", value.text) is not None
-
-
-def _asked(question: str, records: Sequence[Record]) -> list[_Placed]:
-    """Return the names of the question, where the sentence has none, if one record has them all."""
-    names = [_Placed(one, _records_of(one, records)) for one in identifiers_in(question)]
-    names = [one for one in names if one.records]
-    return names if names and frozenset.intersection(*(one.records for one in names)) else []
+def _by_list(bound: Sequence[_Placed], names: Sequence[_Placed]) -> Pairs:
+    """Bind the values of each kind to the names in their order, where all names stand before or behind all values."""
+    kinds: dict[str, list[_Placed]] = {}
+    for one in bound:
+        kinds.setdefault(one.value.kind if isinstance(one.value, Identifier) else "id", []).append(one)
+    is_mixed = any(names[0].start < one.start < names[-1].start for one in bound)
+    if is_mixed or any(len(members) not in (1, len(names)) for members in kinds.values()):
+        return []
+    # "both on chromosome 7"
+    lists = [members * len(names) if len(members) == 1 else members for members in kinds.values()]
+    return [pair for members in lists for pair in zip(members, names, strict=True)]
 
 
 def _entities(names: Sequence[_Placed]) -> list[_Placed]:
     """Return the names in order, each name of one entity once: two names of one record are one entity's."""
     entities: list[_Placed] = []
-    for name in sorted(names, key=lambda one: one.start):
+    for name in names:
         if not entities or not entities[-1].records & name.records:
             entities.append(name)
         else:
             entities[-1] = _Placed(entities[-1].value, entities[-1].records & name.records)
     return entities
-
-
-def _by_order(bound: Sequence[_Placed], names: Sequence[_Placed]) -> list[tuple[_Placed, _Placed]]:
-    """Bind each value to the name before it, or, where a value comes first, to the name behind it."""
-    starts = [name.start for name in names]
-    is_value_first = min(one.start for one in bound) < starts[0]
-    pairs = []
-    for one in bound:
-        place = bisect_left(starts, one.start) - (0 if is_value_first else 1)
-        pairs.append((one, names[min(max(place, 0), len(names) - 1)]))
-    return pairs
-
-
-def _by_clause(sentence: str, bound: Sequence[_Placed], names: Sequence[_Placed]) -> list[tuple[_Placed, _Placed]]:
-    """Bind each value to the only name of its clause, or of the nearest clause before it that has one."""
-    starts = [0, *(found.end() for found in CLAUSE_END.finditer(sentence))]
-    by_clause: dict[int, list[_Placed]] = {}
-    for name in names:
-        by_clause.setdefault(bisect_left(starts, name.start + 1) - 1, []).append(name)
-    if any(len(members) > 1 for members in by_clause.values()):
-        return []
-    pairs = []
-    for one in bound:
-        clause = bisect_left(starts, one.start + 1) - 1
-        before = [place for place in by_clause if place <= clause]
-        pairs.append((one, by_clause[max(before) if before else min(by_clause)][0]))
-    return pairs
-
-
-def _by_list(bound: Sequence[_Placed], names: Sequence[_Placed]) -> list[tuple[_Placed, _Placed]]:
-    """Bind the values of each kind to the names in their order, where all names stand before or behind all values."""
-    first, last = names[0].start, names[-1].start
-    if any(first < one.start < last for one in bound):
-        return []
-    kinds: dict[str, list[_Placed]] = {}
-    for one in bound:
-        kinds.setdefault(one.value.kind if isinstance(one.value, Identifier) else "id", []).append(one)
-    if any(len(members) not in (1, len(names)) for members in kinds.values()):
-        return []
-    pairs = []
-    for members in kinds.values():
-        if len(members) == 1:  # "both on chromosome 7"
-            members = members * len(names)
-        pairs += list(zip(members, names, strict=True))
-    return pairs
-
-
-def _misbinding(one: _Placed, name: _Placed) -> Misbinding:
-    return Misbinding(one.value, f"no record has {one.value.text} together with {name.value.text}")

@@ -166,7 +166,6 @@ class Units:
         self._one = re.compile(one)
         self._below = re.compile(rf"(?:{per})({one})")
         self._inverse = re.compile(rf"({inverse})(?:-1|⁻¹)")
-        self._adverb = re.compile(rf"(?:{adverb})(?!\w)")
         self._words = tuple((unit, re.compile(pattern, re.IGNORECASE)) for unit, pattern in _WORDS)
         self._adverbs = tuple((unit, re.compile(pattern, re.IGNORECASE)) for unit, pattern in _ADVERBS)
         self._known: dict[str, Unit] = {}
@@ -177,10 +176,6 @@ class Units:
         """Return the pattern of a single unit."""
         return self._one.pattern
 
-    @property
-    def adverb(self) -> str:
-        return self._adverb.pattern
-
     def match(self, text: str, start: int) -> tuple[Unit, int] | None:
         """Return the unit that stands at a place, with its end."""
         found = self._pattern.match(text, start)
@@ -189,14 +184,6 @@ class Units:
             return self.unit(expression), found.end()
         bare = self._bare.match(text, start)
         return (self.unit(f"number / ({self._symbols[bare['unit']]})"), bare.end()) if bare else None
-
-    def of_word(self, text: str) -> Unit:
-        """Return the unit of a single word or symbol that ``one`` has matched."""
-        return self.unit(self._single(text))
-
-    def of_adverb(self, text: str) -> Unit:
-        """Return the interval of "daily", "weekly" and their like."""
-        return self.unit(next(unit for unit, pattern in self._adverbs if pattern.fullmatch(text)))
 
     def unit(self, expression: str) -> Unit:
         if expression not in self._known:

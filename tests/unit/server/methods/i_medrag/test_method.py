@@ -20,7 +20,7 @@ from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.passages import Document
-from server.methods.base import OptionInvalid, Retrieved, Sampling
+from server.methods.base import OptionInvalid, Retrieved
 from server.methods.i_medrag.method import IMedRag
 from server.methods.shared.empty_states import NO_COLLECTION
 
@@ -236,18 +236,6 @@ async def test_no_namespace_asks_no_model(bench: Any) -> None:
     assert made.engine.requests == []
 
 
-async def test_tokens_are_bounded(bench: Any) -> None:
-    """Of all prompts and all texts, the last answer's among them."""
-    plans = [plan(*(f"query {r} {n}" for n in "abc")) for r in range(9)]
-    for most in (1_000, 12_000, 30_000):
-        async with bench(Model(*plans, reasoning=" and" * 500, answer=" or" * 500)) as made:
-            sampling = Sampling(max_tokens=200)
-            events = await made.ask(QUESTION, rounds=9, max_tokens_total=most, sampling=sampling)
-        usage = done(events).usage
-        assert usage.prompt_tokens + usage.sampled_tokens <= most
-        assert done(events).details["stop_reason"] == "tokens"
-
-
 async def test_time_is_bounded(bench: Any) -> None:
     """Without a sub-answer by then there is none, and its end is told."""
     slow = ScriptedBehaviour(token_delay_s=0.05)
@@ -305,6 +293,7 @@ async def test_closing_stops_all_sub_answers(bench: Any) -> None:
         ({"stop": "never"}, "arrowhead.stop"),
         ({"max_seconds": 0}, "arrowhead.max_seconds"),
         ({"samples": 2}, "arrowhead.samples"),
+        ({"max_tokens_total": 9_000}, "arrowhead.max_tokens_total"),
     ],
 )
 async def test_a_wrong_option_is_named(bench: Any, options: dict[str, Any], param: str) -> None:

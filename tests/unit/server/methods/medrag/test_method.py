@@ -17,7 +17,6 @@ from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.errors import NamespaceUnknown, RetrievalError
 from retrieval.passages import Document
-from retrieval.types import NameInText
 from server.methods.base import EvidenceRead, OptionInvalid, Sampling, TextDelta
 from server.methods.medrag.method import MedRag
 from server.methods.shared.empty_states import NO_COLLECTION
@@ -84,26 +83,6 @@ async def test_rrf_4_tells_what_it_fused_and_what_of_the_paper_is_missing(bench:
     assert done(events).details["missing_rankers"] == ["contriever", "specter", "medcpt"]
     told = f"by rrf-4 ({', '.join(fused)}; of the paper's four contriever, specter, medcpt missing): Heparin"
     assert told in steps(events)[0]
-
-
-class _Thinners:
-    """Know one other name of heparin."""
-
-    def named_in(self, text: str) -> tuple[NameInText, ...]:
-        return (NameInText("blood thinner", ("heparin",)),) if "blood thinner" in text else ()
-
-
-async def test_an_answer_tells_which_names_were_searched_for_by_synonyms(bench: Any) -> None:
-    """In the first step and in the trace, only on request and where words are ranked."""
-    question = "What reverses the blood thinner?"
-    async with bench(chain(" Thinking.", " Protamine [1]."), names=_Thinners()) as made:
-        events = await made.ask(question, k=2, retriever="bm25", expand=True)
-        dense = await made.ask(question, k=2, retriever="dense", expand=True)
-        plain = await made.ask(question, k=2, retriever="bm25", expand=False)
-    assert done(events).details["expanded"] == [{"name": "blood thinner", "synonyms": ["heparin"]}]
-    assert "in drugs by bm25, also by synonyms of blood thinner: Heparin" in steps(events)[0]
-    assert done(dense).details["expanded"] == done(plain).details["expanded"] == []
-    assert "synonyms" not in steps(dense)[0] + steps(plain)[0]
 
 
 async def test_a_letter_comes_under_a_grammar(bench: Any) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from server.methods.shared.identifiers import IdentifierIndex, identifiers_in, is_abbreviation
+from server.methods.shared.identifiers import IdentifierIndex, identifiers_in
 
 EVIDENCE = (
     "PSMB10 (human) protein-coding chr16 16q22.1; aliases LMP10, MECL1; id 5699. HLA-DRB1*15:01, rs429358. "
     "NM_002801.4; PMID: 12345678. DOI 10.1000/xyz123. NCT01234567, V600E, c.35G>A, DOID:1234, https://example.org/a "
     "Mcm2 binds Ctf4"
-)
-EXPANDED = (
-    "A 75 g oral glucose tolerance test diagnoses gestational diabetes.",
-    "Tranexamic acid and silver diamine fluoride; hereditary haemorrhagic telangiectasia (type 1); entecavir",
 )
 
 
@@ -48,18 +44,6 @@ def test_a_neighbour_of_an_identifier_is_another(answer: str, missing: str) -> N
     index = IdentifierIndex(EVIDENCE)
 
     assert [one.text for one in identifiers_in(answer) if not index.has(one)] == [missing]
-
-
-@pytest.mark.parametrize("word", ["OGTT", "GDM", "GD", "TXA", "SDF", "HHT1", "HHT", "ETV", "GTTs"])
-def test_abbreviations_have_the_initials_of_words(word: str) -> None:
-    """Initials of words or of parts of words, one of which may be left out in the text."""
-    assert is_abbreviation(word, EXPANDED)
-
-
-@pytest.mark.parametrize("word", ["COL7A1", "CFTR", "PSMB10", "HHT2", "ABC", "NOD2"])
-def test_other_symbols_are_no_abbreviations(word: str) -> None:
-    """A symbol whose letters begin no words beside one another is looked up."""
-    assert not is_abbreviation(word, (*EXPANDED, f"It is {word}."))
 
 
 def test_markup_and_parentheses_are_no_part_of_a_variant() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from server.methods.base import Source
-from server.methods.shared.support.arithmetic import follows_by_rule, follows_for_body, follows_from, is_stated
+from server.methods.shared.support.arithmetic import follows_by_rule, follows_from, is_stated
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.sources import PreparedSource
 from server.methods.shared.support.units import Units
@@ -21,12 +21,10 @@ def states(evidence: str, answer: str) -> bool:
     ("answer", "evidence"),
     [
         ("0.5 g", "500 mg"), ("14 days", "two weeks"), ("150 min", "2.5 h"), ("10 µg", "10 micrograms"),
-        ("1 month", "for a month"),
-        ("0,2 mg/kg", "0.2 mg/kg"), ("1000 mg", "1,000 mg"), ("10 mg", "10 mg a day"), ("BID", "every 12 hours"),
+        ("0,2 mg/kg", "0.2 mg/kg"), ("1000 mg", "1,000 mg"), ("10 mg", "10 mg a day"),
         ("27%", "26.6 percent"),
         ("98%", "a sensitivity of 0.98"), ("10,000/µL", "10 × 10⁹/L"), ("3 months", "12 weeks"),
-        ("p < 0.05", "p = 0.003"),
-        ("11 September 2014", "2014-09-11"), ("5 mg", "| dose (mg) | 5 | 10 mg |"), ("100,000", "1:100,000"),
+        ("100,000", "1:100,000"),
         ("98.6 °F", "37 °C"),
     ],
 )  # fmt: skip
@@ -40,9 +38,7 @@ def test_other_forms_of_a_quantity_are_stated(answer: str, evidence: str) -> Non
     [
         ("500 g/kg", "500 mg/kg"), ("5 mg", "5 mg/kg"), ("21 days", "14 days, or 18 months"),
         ("5.5 mg/kg", "7 mg/kg"), ("100%", "98 percent"),
-        ("12 mg/kg", "16 mg/kg, 4 mg/kg and 2 mg/kg"), ("80 °C", "-80 °C"), ("three times a day", "twice daily"),
-        ("once daily", "twice daily"),
-        ("p < 0.001", "p = 0.03"), ("12 September 2014", "2014-09-11"), ("24 hours", "12 hours of birth"),
+        ("12 mg/kg", "16 mg/kg, 4 mg/kg and 2 mg/kg"), ("80 °C", "-80 °C"), ("24 hours", "12 hours of birth"),
         ("3 g", "3 mg"), ("12 people", "11 people"), ("52.2%", "32.2 percent, against 15.3 percent"),
     ],
 )  # fmt: skip
@@ -51,18 +47,14 @@ def test_other_quantities_are_not_supported(answer: str, evidence: str) -> None:
     assert not states(evidence, answer)
 
 
-def test_a_dose_for_a_body_follows_from_its_weight() -> None:
-    """16 mg/kg are 1,120 mg for 70 kg."""
-    source = PreparedSource.of(Source("16 mg/kg are given."), READER)
-    dose, other, weight = (READER.read(text)[0] for text in ("1,120 mg", "1,200 mg", "70 kg"))
-
-    assert follows_for_body(dose, [weight], [source])
-    assert not follows_for_body(other, [weight], [source])
-
-
 @pytest.mark.parametrize(
     ("answer", "named"),
-    [("2 Gy", "70 Gy in 35 fractions"), ("28 days", "14 days, again 14 days"), ("12 mg/kg", "16 mg/kg less 4 mg/kg")],
+    [
+        ("2 Gy", "70 Gy in 35 fractions"),
+        ("28 days", "14 days, again 14 days"),
+        ("12 mg/kg", "16 mg/kg less 4 mg/kg"),
+        ("1,120 mg", "16 mg/kg for 70 kg"),
+    ],
 )
 def test_of_numbers_that_the_answer_names_more_follows(answer: str, named: str) -> None:
     """What could be met by chance among a source's numbers is no chance among those that the answer names."""
@@ -76,17 +68,11 @@ def test_of_numbers_that_the_answer_names_more_follows(answer: str, named: str) 
     ("quantity", "operands"),
     [
         ("80 mg/dL", "160 mg/dL 50%"), ("120 mg", "160 mg 25%"), ("60 mg per day", "80 mg per day 25%"),
-        ("4.1 mmol/L", "160 mg/dL 0.0259"), ("26", "every 2 weeks"), ("8.5", "7.48 one unit"), ("7-fold", "12.6% 1.7%"),
+        ("7.4-fold", "12.6% 1.7%"),
     ],
 )  # fmt: skip
-def test_percentages_factors_and_years_follow(quantity: str, operands: str) -> None:
+def test_percentages_and_ratios_follow(quantity: str, operands: str) -> None:
     assert follows_from(READER.read(quantity)[0], READER.read(operands))
-
-
-def test_a_dose_a_week_follows_for_a_weight() -> None:
-    source = PreparedSource.of(Source("It is infused at 30 mg/kg once a week."), READER)
-    dose, weight = READER.read("1.2 g weekly for 40 kg")
-    assert follows_for_body(dose, [weight], [source])
 
 
 def test_a_ratio_in_one_unit_is_a_rule_only_where_the_answer_names_it() -> None:

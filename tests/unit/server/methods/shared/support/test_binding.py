@@ -43,8 +43,6 @@ def kinds(sentence: str, *sources: Source, question: str = "") -> list[str]:
         ("Orla disease lies at 2p21 and Wenn disease at 1q3 [3].", [GENES]),
         ("Seizures begin at about 20 mg/kg [4].", [STEPS]),
         ("Azithromycin 2 g is given to people allergic to penicillin [5].", [UNLIKE]),
-        ("The maximum dose of articaine is 4.4 mg/kg.", [FIRST, SECOND]),
-        ("Articaine is given up to 4.4 mg/kg [6, 7].", [FIRST, SECOND]),
     ],
 )
 def test_the_value_of_another_name_is_noticed(sentence: str, sources: list[Source]) -> None:
@@ -78,14 +76,6 @@ def test_a_bare_value_belongs_to_what_was_asked() -> None:
     assert kinds("1 mg/kg every two weeks [1].", ENZYMES, question=question) == ["record"]
     assert kinds("0.2 mg/kg every two weeks [1].", ENZYMES, question=question) == []
     assert kinds("1 mg/kg is for tarvase beta [1].", ENZYMES, question=question) == []
-
-
-def test_what_may_stand_for_a_name_before_it_is_not_judged() -> None:
-    """A sentence that begins with "It" says more of the name before it."""
-    source = Source("Velotrapine is begun at 10 mg. It is raised to 20 mg. Sartobine is begun at 5 mg.", 9)
-
-    assert kinds("The last dose of velotrapine is 20 mg [9].", source) == []
-    assert kinds("Sartobine is begun at 10 mg [9].", source) == ["record"]
 
 
 def test_what_is_computed_from_a_value_does_not_bind_it() -> None:

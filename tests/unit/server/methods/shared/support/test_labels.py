@@ -61,7 +61,7 @@ def test_nothing_is_looked_up_without_a_source() -> None:
 
 def test_a_claim_for_a_verifier_is_a_sentence_that_cites_and_corresponds() -> None:
     sources = [Source("Aspirin helps.", 1, "Aspirin"), Source("Warfarin too.", 2)]
-    labels = AnswerLabels("Aspirin helps [1, 2]. It is PSMB10 [1]. So it is.", sources, "", READER)
+    labels = AnswerLabels("Aspirin helps [1, 2]. It is PMID 12345678 [1]. So it is.", sources, "", READER)
     ((place, claim),) = labels.claims()
     assert (place, claim.sentence) == (0, "Aspirin helps.")
     assert claim.evidence == "Aspirin\nAspirin helps.\n\nWarfarin too."

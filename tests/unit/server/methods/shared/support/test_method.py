@@ -154,7 +154,7 @@ async def test_records_of_a_reply_are_sources() -> None:
 async def test_a_verifier_judges_the_sentences_that_cite() -> None:
     """Of those that correspond; its tokens are counted."""
     verifier = Doubting("twice")
-    text = "Heparin is given at 5000 units [1]. It is given twice [1]. Nothing is cited here. PSMB10 is given [2]."
+    text = "Heparin is given at 5000 units [1]. It is given twice [1]. Nothing is cited here. PMID 12345678 has it [2]."
     events = await labelled(SOURCES, TextDelta(text), DONE, verifier=verifier)
     support = done(events).support
     assert support is not None

@@ -103,12 +103,11 @@ RECORDS = (
         ("Where is LMP10?", "It lies at 11p15.5.", 1),
         ("What is LMP10?", "LMP10 is PSMB10 (id 5699); its mouse counterpart Psmb10 has the id 19171.", 0),
         ("What is LMP10?", "LMP10 has the id 3630.", 1),
-        ("Where are they?", "The insulin gene lies at 11p15.5, PSMB10 at 16q22.1.", 0),
         ("Where are they?", "Neither PSMB10 nor INS is on chromosome 8.", 1),
     ],
 )
-def test_names_of_the_question_and_in_words_bind_too(question: str, sentence: str, num_alarms: int) -> None:
-    """Where the sentence has no name it speaks of the question's; a name in words keeps its value from others."""
+def test_names_of_the_question_bind_too(question: str, sentence: str, num_alarms: int) -> None:
+    """Where the sentence has no name it speaks of the question's."""
     evidence = Evidence([Source("\n".join(RECORDS), records=RECORDS)], question, READER)
 
     assert len(evidence.check(sentence).mismatches) == num_alarms
