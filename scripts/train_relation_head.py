@@ -1,10 +1,11 @@
 """Train the head that tells which relation of a graph a question asks for, and report it on lines unseen.
 
-    OMP_NUM_THREADS=2 python -m scripts.train_relation_head [--out FOLDER]
+    OMP_NUM_THREADS=2 python -m scripts.train_relation_head [--genes] [--out FOLDER]
 
 The questions of ``scripts/training/tasks/graph_questions.tsv`` were written for this: of ``{one|other}`` one is taken,
 at most 60 of a line, each once as it is and once misspelt; the names stand there by their kinds. Figures are from five
-folds, the questions of a line in one of them.
+folds, the questions of a line in one of them. ``--genes`` trains the head of what is asked of a gene or a variant, from
+``gene_questions.tsv`` beside it: it reads n-grams alone, so that it needs no encoder.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from sklearn.linear_model import LogisticRegression
 from models.encoders.base import Encoder, EncoderOptions
 from models.encoders.message_head import CONFIG, WEIGHTS, hashed_grams
 from models.encoders.registry import create_encoder
-from models.encoders.relation_head import OTHER, RELATION_HEAD_DIR
+from models.encoders.relation_head import GENE_HEAD_DIR, OTHER, RELATION_HEAD_DIR
 from scripts.train_emergency_head import misspelt
 
 QUESTIONS: Final = Path(__file__).parent / "training" / "tasks" / "graph_questions.tsv"
+GENE_QUESTIONS: Final = QUESTIONS.with_name("gene_questions.tsv")
 BUCKETS: Final = 16_384
+GENE_BUCKETS: Final = 4096
 GRAM_WEIGHT: Final = 2.0
 FOLDS: Final = 5
 _OF_A_LINE: Final = 60
@@ -103,23 +106,26 @@ def save(folder: Path, model: LogisticRegression, idf: NDArray[np.float64], ques
     (folder / CONFIG).write_text(told + "\n", "utf-8")
 
 
-def features(texts: list[str], encoder: Encoder) -> tuple[Any, NDArray[np.float64]]:
+def features(texts: list[str], encoder: Encoder | None, buckets: int = BUCKETS) -> tuple[Any, NDArray[np.float64]]:
     """Return the inputs [texts, dim + buckets] and what an n-gram of each bucket counts."""
-    alike = np.ones(BUCKETS, np.float32)
+    alike = np.ones(buckets, np.float32)
     counts = csr_matrix(np.stack([hashed_grams(text, alike) for text in texts]))
     weighting = TfidfTransformer().fit(counts)
-    vectors = csr_matrix(encoder.encode_queries(texts))
+    vectors = csr_matrix(encoder.encode_queries(texts) if encoder else np.zeros((len(texts), 0), np.float32))
     return hstack([vectors, GRAM_WEIGHT * weighting.transform(counts)], format="csr"), weighting.idf_
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=RELATION_HEAD_DIR)
+    parser.add_argument("--genes", action="store_true", help="the head of what is asked of a gene or a variant")
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    questions = read_questions()
-    encoder = create_encoder(options=EncoderOptions(device="cpu", dtype="float32"))
-    inputs, idf = features([one.text for one in questions], encoder)
-    save(arguments.out, fitted(inputs, questions, np.ones(len(questions), np.bool_)), idf, questions)
+    questions = read_questions(GENE_QUESTIONS if arguments.genes else QUESTIONS)
+    encoder = None if arguments.genes else create_encoder(options=EncoderOptions(device="cpu", dtype="float32"))
+    buckets = GENE_BUCKETS if arguments.genes else BUCKETS
+    inputs, idf = features([one.text for one in questions], encoder, buckets)
+    out = arguments.out or (GENE_HEAD_DIR if arguments.genes else RELATION_HEAD_DIR)
+    save(out, fitted(inputs, questions, np.ones(len(questions), np.bool_)), idf, questions)
     print(report(inputs, questions))
 
 

@@ -1,4 +1,4 @@
-"""Tell which relation of a knowledge graph a question asks for, by a linear head over a sentence vector and n-grams.
+"""Tell which relation of a graph or field of a record a question asks for, by a linear head over vector and n-grams.
 
 The names in the question are replaced by their kinds first, so that the head reads how something is asked, not of what.
 ``scripts/train_relation_head.py`` trains it.
@@ -19,6 +19,8 @@ from models.encoders.message_head import CONFIG, WEIGHTS, hashed_grams, softmax
 from models.errors import ModelNotFound
 
 RELATION_HEAD_DIR: Final = Path(__file__).parents[1] / "embedded" / "relation-head"
+# What is asked of a gene or a variant; it reads n-grams alone.
+GENE_HEAD_DIR: Final = RELATION_HEAD_DIR.with_name("gene-relation-head")
 # What a question asks for that is none of the relations.
 OTHER: Final = "other"
 
@@ -42,7 +44,7 @@ class RelationHead:
     gram_weight: float
 
     def read(self, question: str, vector: Floats) -> AskedRelation:
-        """Return what a question asks for; ``vector`` is the encoder's, float32 [dim]."""
+        """Return what a question asks for; ``vector`` is the encoder's, float32 [dim], or has no number."""
         grams = self.gram_weight * hashed_grams(question, self.idf)
         shares = softmax(np.concatenate([vector, grams, [1.0]]) @ self.weights)
         name = [*self.words][int(shares.argmax())]

@@ -11,7 +11,7 @@ import pytest
 from models.encoders.base import EncoderOptions, Floats
 from models.encoders.message_head import WEIGHTS
 from models.encoders.registry import create_encoder
-from models.encoders.relation_head import OTHER, RELATION_HEAD_DIR, RelationHead, load_relation_head
+from models.encoders.relation_head import GENE_HEAD_DIR, OTHER, RELATION_HEAD_DIR, RelationHead, load_relation_head
 from models.errors import ModelNotFound
 
 HEAD = load_relation_head()
@@ -51,6 +51,13 @@ def test_the_head_that_ships_is_small_and_whole() -> None:
 def test_it_reads_what_is_asked(vector_of: Callable[[str], Floats], question: str, relation: str) -> None:
     read = HEAD.read(question, vector_of(question))
     assert (read.name, read.probability > 0.5) == (relation, True)
+
+
+def test_the_head_of_genes_reads_ngrams_alone() -> None:
+    head = load_relation_head(GENE_HEAD_DIR)
+    assert head.weights.shape == (len(head.idf) + 1, len(head.words))
+    assert (GENE_HEAD_DIR / WEIGHTS).stat().st_size < 100_000
+    assert head.read("What did people call TP53 before?", np.zeros(0, np.float32)).name == "aliases"
 
 
 def test_the_most_likely_relation_is_read_with_its_words() -> None:
