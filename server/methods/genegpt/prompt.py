@@ -104,7 +104,7 @@ _GENE: Final = _words("gene gen gène gens gène")
 _IN_NAME: Final = _words("protein of for and a b c d e")
 _NO_NAME: Final = re.compile(
     r"(?:this|that|these|my|your|our|same|other|any|some|one|each|every|such|associated|related|snp|variant|mutation|"
-    r"therapy|editing|expression|transfer|panel|test|\w*(?:syndrome|disease|disorder|cancer|trophy|"
+    r"therapy|editing|expression|transfer|panel|test|knock-?\w+|\w+ed|\w*(?:syndrome|disease|disorder|cancer|trophy|"
     r"osis|itis|emia|oma|pathy|plasia|ataxia|asthma|diabetes))s?",
     re.IGNORECASE,
 )
@@ -255,9 +255,9 @@ def as_trained(question: str) -> ParsedQuestion:
 
 
 def _like_names(text: str) -> list[str]:
-    """Return the one word that looks like a name and of which something is asked that the model can look up."""
+    """Return the one word that looks like a name and of which something is asked that only genes have."""
     named = {one for one in _LIKE_A_NAME.findall(text) if one.upper() not in EVERYDAY}
-    return [one for one in named if len(named) == 1 and _relation(text, one)]
+    return [one for one in named if len(named) == 1 and _relation(text, one) in ("symbol", "aliases", "coding")]
 
 
 @cache
