@@ -1,10 +1,12 @@
 """Train the head that tells which relation of a graph a question asks for or denies, and report it on lines unseen.
 
-    OMP_NUM_THREADS=2 python -m scripts.train_relation_head [--out FOLDER]
+    OMP_NUM_THREADS=2 python -m scripts.train_relation_head [--genes] [--out FOLDER]
 
 The questions of ``scripts/training/tasks/graph_questions.tsv`` were written for this: of ``{one|other}`` one is taken,
 at most 60 of a line, each once as it is and once misspelt; the names stand there by their kinds. A third column says
-what a question denies. Figures are from five folds, the questions of a line in one of them.
+what a question denies. Figures are from five folds, the questions of a line in one of them. ``--genes`` trains the head
+of what is asked of a gene or a variant, from ``gene_questions.tsv`` beside it: it reads n-grams alone, so that it needs
+no encoder, and reads no denial.
 """
 
 from __future__ import annotations
@@ -30,14 +32,18 @@ from sklearn.linear_model import LogisticRegression
 from models.encoders.base import Encoder, EncoderOptions
 from models.encoders.message_head import CONFIG, WEIGHTS, hashed_grams
 from models.encoders.registry import create_encoder
-from models.encoders.relation_head import NOTHING, OTHER, RELATION_HEAD_DIR
+from models.encoders.relation_head import GENE_HEAD_DIR, NOTHING, OTHER, RELATION_HEAD_DIR
 from scripts.train_emergency_head import misspelt
 
 QUESTIONS: Final = Path(__file__).parent / "training" / "tasks" / "graph_questions.tsv"
+GENE_QUESTIONS: Final = QUESTIONS.with_name("gene_questions.tsv")
 BUCKETS: Final = 16_384
+GENE_BUCKETS: Final = 4096
 GRAM_WEIGHT: Final = 2.0
 # From this probability on, a relation is taken as asked for.
 SURE: Final = 0.5
+# Of a gene that is read without its words being known.
+GENE_SURE: Final = 0.75
 FOLDS: Final = 5
 _OF_A_LINE: Final = 60
 _CHOICE: Final = re.compile(r"\{([^}]*)\}")
@@ -95,7 +101,11 @@ def report(inputs: Any, questions: list[Asked], of: str = "relation") -> str:
 
 
 def save(
-    folder: Path, models: Mapping[str, LogisticRegression], idf: NDArray[np.float64], questions: list[Asked]
+    folder: Path,
+    models: Mapping[str, LogisticRegression],
+    idf: NDArray[np.float64],
+    questions: list[Asked],
+    sure: float = SURE,
 ) -> None:
     """Write the head; its words are those of at least two lines, as "inhaled" in one of them says what is asked for."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,29 +115,34 @@ def save(
     told_in = Counter((relation, word) for relation, _, word in lines)
     words = {name: sorted(w for asked, w in told_in if asked == name != OTHER and told_in[asked, w] > 1)
              for name in models["relation"].classes_}  # fmt: skip
-    config = {"words": words, "denials": [*models["denial"].classes_], "gram_weight": GRAM_WEIGHT, "sure": SURE}
+    denials = [*models["denial"].classes_] if "denial" in models else [NOTHING]
+    config = {"words": words, "denials": denials, "gram_weight": GRAM_WEIGHT, "sure": sure}
     (folder / CONFIG).write_text(json.dumps(config, ensure_ascii=False) + "\n", "utf-8")
 
 
-def features(texts: list[str], encoder: Encoder) -> tuple[Any, NDArray[np.float64]]:
+def features(texts: list[str], encoder: Encoder | None, buckets: int = BUCKETS) -> tuple[Any, NDArray[np.float64]]:
     """Return the inputs [texts, dim + buckets] and what an n-gram of each bucket counts."""
-    alike = np.ones(BUCKETS, np.float32)
+    alike = np.ones(buckets, np.float32)
     counts = csr_matrix(np.stack([hashed_grams(text, alike) for text in texts]))
     weighting = TfidfTransformer().fit(counts)
-    vectors = csr_matrix(encoder.encode_queries(texts))
+    vectors = csr_matrix(encoder.encode_queries(texts) if encoder else np.zeros((len(texts), 0), np.float32))
     return hstack([vectors, GRAM_WEIGHT * weighting.transform(counts)], format="csr"), weighting.idf_
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=RELATION_HEAD_DIR)
+    parser.add_argument("--genes", action="store_true", help="the head of what is asked of a gene or a variant")
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    questions = read_questions()
-    encoder = create_encoder(options=EncoderOptions(device="cpu", dtype="float32"))
-    inputs, idf = features([one.text for one in questions], encoder)
+    questions = read_questions(GENE_QUESTIONS if arguments.genes else QUESTIONS)
+    encoder = None if arguments.genes else create_encoder(options=EncoderOptions(device="cpu", dtype="float32"))
+    buckets = GENE_BUCKETS if arguments.genes else BUCKETS
+    inputs, idf = features([one.text for one in questions], encoder, buckets)
     every = np.ones(len(questions), np.bool_)
-    models = {of: fitted(inputs, questions, every, of) for of in ("relation", "denial")}
-    save(arguments.out, models, idf, questions)
+    kinds = ("relation",) if arguments.genes else ("relation", "denial")
+    models = {of: fitted(inputs, questions, every, of) for of in kinds}
+    out = arguments.out or (GENE_HEAD_DIR if arguments.genes else RELATION_HEAD_DIR)
+    save(out, models, idf, questions, GENE_SURE if arguments.genes else SURE)
     for of in models:
         print(f"{of}: {report(inputs, questions, of)}")
 

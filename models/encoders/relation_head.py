@@ -1,4 +1,6 @@
-"""Tell which relation of a knowledge graph a question asks for or denies, by linear heads over a vector and n-grams.
+"""Tell what relation of a graph, or field of a record, a question asks for or denies, by linear heads.
+
+Their features are the encoder's vector and hashed n-grams, or these alone.
 
 The names in the question are replaced by their kinds first, so that the heads read how something is asked, not of what.
 ``scripts/train_relation_head.py`` trains them.
@@ -19,6 +21,8 @@ from models.encoders.message_head import CONFIG, WEIGHTS, hashed_grams, softmax
 from models.errors import ModelNotFound
 
 RELATION_HEAD_DIR: Final = Path(__file__).parents[1] / "embedded" / "relation-head"
+# What is asked of a gene or a variant; it reads n-grams alone.
+GENE_HEAD_DIR: Final = RELATION_HEAD_DIR.with_name("gene-relation-head")
 # What a question asks for that is none of the relations.
 OTHER: Final = "other"
 # What a question denies: "which drugs do not treat it" everything, "this disease but not that one" its second name.
@@ -56,7 +60,7 @@ class RelationHead:
     sure: float
 
     def read(self, question: str, vector: Floats) -> AskedRelation:
-        """Return what a question asks for; ``vector`` is the encoder's, float32 [dim]."""
+        """Return what a question asks for; ``vector`` is the encoder's, float32 [dim], or has no number."""
         grams = self.gram_weight * hashed_grams(question, self.idf)
         features = np.concatenate([vector, grams, [1.0]])
         shares = softmax(features @ self.weights)
@@ -82,7 +86,7 @@ def load_relation_head(folder: Path = RELATION_HEAD_DIR) -> RelationHead:
             words=words,
             denials=tuple(config["denials"]),
             weights=tensors["relation"],
-            denial_weights=tensors["denial"],
+            denial_weights=tensors.get("denial", np.zeros((len(tensors["relation"]), 1), np.float32)),
             idf=tensors["idf"],
             gram_weight=float(config["gram_weight"]),
             sure=float(config["sure"]),

@@ -21,6 +21,7 @@ GENE_TYPE: Final = re.compile(
     r"\((?P<organism>[^()]*)\) (?P<type>protein-coding\b|pseudogene\b|ncRNA\b|other(?: \((?P<locus>[^()]*)\))?)"
 )
 _BEFORE_GENE: Final = re.compile(rf"(?P<first>.+?); \S+ {GENE_TYPE.pattern}")
+_GENE: Final = re.compile(rf"(?P<symbol>\S+) {GENE_TYPE.pattern}")
 NO_FIELD: Final = "not found"
 # A gene that is named after a clone of the genome, by its accession and a number.
 _OF_CLONE: Final = re.compile(r"(?P<clone>[A-Z]\d{5}|[A-Z]{2}\d{6})\.\d{1,2}", re.IGNORECASE)
@@ -39,6 +40,8 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     """
     if not parsed.relation:
         return _copied_whole(answer, read)
+    if parsed.relation == "symbol":
+        return _symbol_of(answer.strip(), read)
     if parsed.relation not in ("name", "aliases", "coding", "function") or not answer.strip():
         return answer
     named = re.compile(rf"(?<!\w){re.escape(parsed.subject)}(?!\w)", re.IGNORECASE)
@@ -63,6 +66,13 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     if not first.startswith(answer.strip()):
         return answer
     return NO_FIELD if GENE_TYPE.search(first) else first.rstrip(";")
+
+
+def _symbol_of(answer: str, read: str) -> str:
+    """Return the symbol of the gene that has the answer among its names, the answer where it is a symbol itself."""
+    genes = [found for line in _LINE.finditer(read) if (found := _GENE.search(line["record"]))]
+    named = [found["symbol"] for found in genes if answer in (_ALIASES.search(found.string) or ("", ""))[1].split(", ")]
+    return named[0] if named and answer not in {found["symbol"] for found in genes} else answer
 
 
 def _first_field(record: str) -> str:

@@ -5,19 +5,23 @@ alignment, in this order. The wording is ours, and no demonstration is a questio
 rendered from stored facts, without network access.
 
 A model that was trained for look-ups alone reads one short question of a known wording. Of a longer message, the
-sentence that asks is taken; a question about one gene or variant that says no more than what is asked of it gets the
-trained wording, from English, German, Spanish or French, and so does one about a gene that it names in words ("the
-insulin gene"). Everything else is asked as it stands.
+sentence that asks is taken. A trained head tells what a question asks of one gene or variant, in English, German,
+Spanish or French, also of a gene that is named in words ("the insulin gene"); it then gets the trained wording.
+Everything else is asked as it stands.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from functools import cache
+from typing import Any, Final, Literal, cast
 
+import numpy as np
+
+from models.encoders.relation_head import GENE_HEAD_DIR, OTHER, RelationHead, load_relation_head
 from retrieval.ncbi.calls.entrez_spelling import entrez_spelling
 from retrieval.ncbi.replies.condense import condense
 from retrieval.ncbi.replies.records import (
@@ -34,7 +38,7 @@ from retrieval.ncbi.replies.records import (
 from retrieval.types import Focus
 from server.methods.shared.conversation.follow_ups import ABOUT, about
 from server.methods.shared.generation import prompt_text, with_instruction
-from server.methods.shared.identifiers import identifiers_in
+from server.methods.shared.identifiers import EVERYDAY, identifiers_in
 
 MASKS: Mapping[str, str] = {"full": "111111", "slim": "001001", "none": "000000"}
 COT_TRIGGER = "Let's decompose the question to sub-questions and solve them step by step."
@@ -51,7 +55,7 @@ SUBJECT: Final = re.compile(
 _SENTENCE: Final = re.compile(r"(?<=[.?!])[\"'”’)]*\s+")
 _SEQUENCE: Final = re.compile(r"(?<![A-Za-z])[ACGTN]{20,}(?![A-Za-z])", re.IGNORECASE)
 _WORD: Final = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-_ENSEMBL: Final = re.compile(r"\bENSG\d{11}\b")
+_ENSEMBL: Final = re.compile(r"\bENSG\d{11}\b", re.IGNORECASE)
 _RS: Final = re.compile(r"rs\d+", re.IGNORECASE)
 _ORGANISMS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("mouse", "mice", "maus", "ratón", "raton", "souris"), "mouse"),
@@ -75,64 +79,13 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_FILLING: Final = _words(
-    "a an and the is are of for in on at to by which what where does has have it this that there be s gene genes "
-    "genome human humans homo sapiens please tell me give show can you could say know "
-    "auf welchem welches welcher welche welchen ist das der die den dem des im zu zum von vom für gen gens bitte beim "
-    "menschen es en qué que el la los las del de cuál cual se gen humano los por favor está esta "
-    "quel quelle quels quelles est le les du sur gène chez l d homme humain c ce qu"
-)
-_PLACE: Final = _words(
-    "chromosome chromosom chromosomen cromosoma where located location locus lie lies locate wo liegt befindet sich "
-    "dónde donde encuentra ubicado ubicada localiza où situé située trouve mapped map maps"
-)
-_CODES: Final = _words("codes code encode encodes")
-_ASKS_WHAT: Final = _words("what which")
-_WHICH_GENE: Final = re.compile(r"\b(?:what|which)(?: human)? genes? (?:en)?codes?\b", re.IGNORECASE)
-_HOLDS: Final = _words("holds hold carries carry contains bears position found")
-# What has to be said of each relation, and what may be said beside it.
-_SAID: Final[tuple[tuple[Relation, frozenset[str], frozenset[str]], ...]] = (
-    (
-        "symbol",
-        _words("symbol símbolo simbolo symbole gensymbol"),
-        _words(
-            "official approved name called known also as standard stand stands offizielle offizielles offiziellen "
-            "heißt lautet oficial officiel officielle"
-        ),
-    ),
-    (
-        "aliases",
-        _words("aliases synonyms names else synonyme aliasnamen sinónimos synonymes"),
-        _words("list other alternative known called as hat"),
-    ),
-    ("name", _words("name stand stands"), _words("official approved full complete long protein called")),
-    # With a word that asks what: "Which protein does HBB encode?"
-    ("name", _CODES, _words("protein proteins product")),
-    (
-        "coding",
-        _words("protein-coding coding proteinkodierend proteinkodierendes") | _CODES,
-        _words("protein proteins ein"),
-    ),
-    (
-        "function",
-        _words("function functions do role about describe funktion macht función funcion hace fonction fait rôle"),
-        _words("main protein product information some was tut hat une quelle"),
-    ),
-    ("location", _PLACE, _HOLDS),
-)
-_SAID_OF_SNPS: Final[tuple[tuple[Relation, frozenset[str], frozenset[str]], ...]] = (
-    ("snp_location", _PLACE, _HOLDS | _words("snp variant variante variation polymorphism")),
-    (
-        "snp_gene",
-        _words("gene gen gène"),
-        _words(
-            "snp variant variante variation polymorphism associated linked belong belongs with gehört liegt asociado "
-            "pertenece associé appartient located name"
-        ),
-    ),
-)
-
-
+# The questions of the head of relations were written with these names; they say how something is asked, not of what.
+_GENE_STAND_IN: Final = "TP53"
+_ENSEMBL_STAND_IN: Final = "ENSG00000141510"
+_SNP_STAND_IN: Final = "rs4680"
+_NO_VECTOR: Final = np.zeros(0, np.float32)
+# Unlike a symbol, what looks like a name, as "hsa-mir-99" and "tp53" do, is one only where something is asked of it.
+_LIKE_A_NAME: Final = re.compile(r"(?<![\w.-])(?=\S*\d|\w+[A-Z])[A-Za-z][\w-]{2,}(?:\.\d+)?(?!\w)")
 # In small letters, as a worm's genes are; only beside the word "gene", as "type-2" and "day-7" look the same.
 _WORM_GENE: Final = re.compile(r"(?<=\bgene )[a-z]{3,4}-\d{1,3}\b|\b[a-z]{3,4}-\d{1,3}(?= gene\b)")
 # The name of a disease: words, no further question and no clause.
@@ -146,20 +99,14 @@ _CAUSES: Final = _words("related associated responsible cause causes causing")
 # A gene named in words: what stands beside the name, what may stand in it, and what is no name.
 _NAME_WORD: Final = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?")
 _GENE: Final = _words("gene gen gène gens gène")
-_BESIDE_NAME: Final = _words("encoding coding encodes codes that which called named known as symbol")
 _IN_NAME: Final = _words("protein of for and a b c d e")
 _NO_NAME: Final = re.compile(
     r"(?:this|that|these|my|your|our|same|other|any|some|one|each|every|such|associated|related|snp|variant|mutation|"
-    r"therapy|editing|expression|transfer|panel|test|\w*(?:syndrome|disease|disorder|cancer|trophy|"
+    r"therapy|editing|expression|transfer|panel|test|knock-?\w+|\w+ed|\w*(?:syndrome|disease|disorder|cancer|trophy|"
     r"osis|itis|emia|oma|pathy|plasia|ataxia|asthma|diabetes))s?",
     re.IGNORECASE,
 )
 _MAX_NAME_WORDS: Final = 6
-_TRAINED: Final = frozenset().union(
-    _FILLING,
-    *(needed | further for _, needed, further in (*_SAID, *_SAID_OF_SNPS)),
-    _words("alias also called name approved known convert identifier ensembl associated responsible related locations"),
-)
 
 
 def resolve_mask(mask: str) -> str | None:
@@ -255,8 +202,8 @@ def _with_tuples(record: Mapping[str, Any]) -> dict[str, Any]:
 class ParsedQuestion:
     """Hold a question as the model is asked it; ``relation`` is what is asked of ``subject``, "" where unknown.
 
-    ``unread`` are words of a question on a name that stand in no wording that the model was trained on: it answers as
-    if they were not there. ``num_asked`` counts the questions.
+    ``unread`` are words of a question on a name that stand in no question that the head of relations was trained on:
+    the model answers as if they were not there. ``num_asked`` counts the questions.
     """
 
     text: str
@@ -281,76 +228,84 @@ def as_trained(question: str) -> ParsedQuestion:
     ):
         return ParsedQuestion(f"What are genes related to {found['disease']}?")
     symbols = [one.text for one in identifiers_in(text) if one.kind == "symbol"]
-    named = list(dict.fromkeys(symbols or _WORM_GENE.findall(text) or _ENSEMBL.findall(text)))
+    named = list(dict.fromkeys(symbols or _WORM_GENE.findall(text) or _ENSEMBL.findall(text) or _like_names(text)))
     bare = re.sub("|".join(map(re.escape, named)) or "$", " ", text.replace(ABOUT, "("))
     words = frozenset(word.casefold() for word in _WORD.findall(bare))
     organisms = {_ORGANISMS[word] for word in words if word in _ORGANISMS}
-    if not named and not has_identifier(text) and (in_words := _of_gene_in_words(text)):
-        relation, subject = in_words
-        return ParsedQuestion(_formed(relation, subject, next(iter(organisms), "")), relation, subject)
+    if not named and not has_identifier(text) and (name := _gene_in_words(text)):
+        named = [name]
     if len(named) != 1 or len(organisms) > 1:
         num_questions = sum(is_in_scope(one) for one in _SENTENCE.split(text) if one.endswith("?"))
         is_read = not named or _of_disease(words)
         return ParsedQuestion(text, unread=() if is_read else _unread(words), num_questions=max(1, num_questions))
     subject = named[0]
-    said = _SAID_OF_SNPS if _RS.fullmatch(subject) else _SAID
-    is_of_disease = said is _SAID and _of_disease(words)
-    if is_of_disease or re.search(rf"[\w./-]{re.escape(subject)}|{re.escape(subject)}(?:[/-]|\.\w)", text):
+    is_snp = _RS.fullmatch(subject) is not None
+    if (not is_snp and _of_disease(words)) or re.search(
+        rf"[\w./-]{re.escape(subject)}|{re.escape(subject)}(?:[/-]|\.\w)", text
+    ):
         # A part of a name, or the abbreviation of a disease.
         return ParsedQuestion(text)
-    for relation, needed, further in said:
-        rest = words - needed - further - _FILLING - _ORGANISMS.keys()
-        if not rest and words & needed and not _asks_otherwise(relation, words):
-            asked = _asked_of(relation, text)
-            return ParsedQuestion(_formed(asked, subject, next(iter(organisms), "")), asked, subject)
-    if _ENSEMBL.fullmatch(subject) and not _unread(words):  # "Which gene is ENSG00000130164?"
-        return ParsedQuestion(f"Convert {subject} to official gene symbol.", "symbol", subject)
-    if said is _SAID and "what" in words and not words - _FILLING:  # "What is BRCA1?"
-        return ParsedQuestion(_formed("function", subject, ""), "function", subject)
-    return ParsedQuestion(text, unread=_unread(words))
+    if relation := _relation(text, subject):
+        if _ENSEMBL.fullmatch(subject) and relation == "symbol":
+            return ParsedQuestion(f"Convert {subject.upper()} to official gene symbol.", relation, subject.upper())
+        return ParsedQuestion(_formed(relation, subject, next(iter(organisms), "")), relation, subject)
+    return ParsedQuestion(text, unread=_unread(words) or tuple(sorted(words)))
 
 
-def _of_gene_in_words(text: str) -> tuple[Relation, str] | None:
-    """Return what is asked of one gene that is named in words, and its name; None for any other question."""
+def _like_names(text: str) -> list[str]:
+    """Return the one word that looks like a name and of which something is asked that only genes have."""
+    named = {one for one in _LIKE_A_NAME.findall(text) if one.upper() not in EVERYDAY}
+    return [one for one in named if len(named) == 1 and _relation(text, one) in ("symbol", "aliases", "coding")]
+
+
+@cache
+def _head() -> RelationHead:
+    return load_relation_head(GENE_HEAD_DIR)
+
+
+@cache
+def _known_words() -> frozenset[str]:
+    """Return the words of the questions that the head was trained on and that ask for a relation."""
+    return frozenset().union(*_head().words.values())
+
+
+def _relation(text: str, subject: str) -> Relation:
+    """Return what a question asks of its subject, "" for anything else and for what is not sure."""
+    is_number = _ENSEMBL.fullmatch(subject)
+    stand_in = _SNP_STAND_IN if _RS.fullmatch(subject) else _ENSEMBL_STAND_IN if is_number else _GENE_STAND_IN
+    asking = _WORD.sub(lambda found: "human" if found[0].casefold() in _ORGANISMS else found[0], text)
+    read = _head().read(asking.replace(subject, stand_in), _NO_VECTOR)
+    words = {word.casefold() for word in _WORD.findall(text.replace(subject, " "))}
+    is_read = read.name != OTHER and (read.is_sure or not _unread(words))
+    return cast(Relation, read.name) if is_read else ""
+
+
+def _gene_in_words(text: str) -> str:
+    """Return the one gene that is named in words, "" where there is none."""
     tokens = list(_NAME_WORD.finditer(text))
     words = [token[0].casefold() for token in tokens]
     genes = [place for place, word in enumerate(words) if word in _GENE]
-    if len(genes) != 1:
-        return None
-    for relation, needed, further in _SAID:
-        known = needed | further | _FILLING | _ORGANISMS.keys() | _BESIDE_NAME
-        places = [place for place, word in enumerate(words) if word not in known]
-        if not places or needed.isdisjoint(words) or _asks_otherwise(relation, frozenset(words)):
-            continue
-        first, last = places[0], places[-1]
-        if last < genes[0]:
-            last = genes[0] - 1
-            first -= first > 0 and words[first - 1] == "protein"
-        name = words[first : last + 1]
-        is_name = len(name) <= _MAX_NAME_WORDS and all(word in _IN_NAME or word not in _TRAINED for word in name)
-        if is_name and not any(_NO_NAME.fullmatch(word) for word in name):
-            return _asked_of(relation, text), text[tokens[first].start() : tokens[last].end()]
-    return None
-
-
-def _asks_otherwise(relation: Relation, words: frozenset[str]) -> bool:
-    """Return whether "encodes" is said of another relation: of a name with "what", without it of the type of a gene."""
-    if relation not in ("name", "coding") or words.isdisjoint(_CODES):
-        return False
-    return words.isdisjoint(_ASKS_WHAT) == (relation == "name")
-
-
-def _asked_of(relation: Relation, text: str) -> Relation:
-    """Return the relation, that of the symbol where the text asks which gene encodes something."""
-    return "symbol" if relation == "name" and _WHICH_GENE.search(text) else relation
+    known = _known_words() | _ORGANISMS.keys()
+    places = [place for place, word in enumerate(words) if word not in known]
+    if len(genes) != 1 or not places:
+        return ""
+    first, last = places[0], places[-1]
+    if last < genes[0]:
+        last = genes[0] - 1
+        first -= first > 0 and words[first - 1] == "protein"
+    name = words[first : last + 1]
+    is_name = len(name) <= _MAX_NAME_WORDS and all(word in _IN_NAME or word not in known for word in name)
+    if not is_name or any(_NO_NAME.fullmatch(word) for word in name):
+        return ""
+    return text[tokens[first].start() : tokens[last].end()]
 
 
 def _of_disease(words: frozenset[str]) -> bool:
     return not words.isdisjoint({"gene", "genes"}) and not words.isdisjoint(_CAUSES)
 
 
-def _unread(words: frozenset[str]) -> tuple[str, ...]:
-    return tuple(sorted(words - _TRAINED - _ORGANISMS.keys()))
+def _unread(words: Set[str]) -> tuple[str, ...]:
+    return tuple(sorted(words - _known_words() - _ORGANISMS.keys()))
 
 
 def _formed(relation: Relation, subject: str, organism: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
 from models.encoders.hashing import HashingEncoder
 from models.encoders.relation_head import ALL, NOTHING, OTHER, SECOND, load_relation_head
-from scripts.train_relation_head import Asked, features, fitted, read_questions, report, save, written
+from scripts.train_relation_head import GENE_QUESTIONS, Asked, features, fitted, read_questions, report, save, written
+from server.methods.genegpt.prompt import Relation
 
 
 def test_a_line_stands_for_all_of_its_questions_or_sixty() -> None:
@@ -24,6 +26,8 @@ def test_a_line_stands_for_all_of_its_questions_or_sixty() -> None:
 
 
 def test_every_relation_has_many_questions() -> None:
+    of_genes = Counter(one.relation for one in read_questions(GENE_QUESTIONS))
+    assert {*of_genes} == {*get_args(Relation), OTHER} - {""} and min(of_genes.values()) > 100
     counts = Counter(one.relation for one in read_questions())
     assert set(counts) == {"treats", "genes", "symptoms", "parents", "children", "parts", "resembles", OTHER}
     assert min(counts.values()) > 100

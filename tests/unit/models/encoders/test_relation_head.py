@@ -14,6 +14,7 @@ from models.encoders.message_head import WEIGHTS
 from models.encoders.registry import create_encoder
 from models.encoders.relation_head import (
     ALL,
+    GENE_HEAD_DIR,
     NOTHING,
     OTHER,
     RELATION_HEAD_DIR,
@@ -77,6 +78,13 @@ def test_it_reads_what_is_asked(vector_of: Callable[[str], Floats], question: st
 )
 def test_it_reads_what_is_denied(vector_of: Callable[[str], Floats], question: str, denial: str) -> None:
     assert HEAD.read(question, vector_of(question)).denial == denial
+
+
+def test_the_head_of_genes_reads_ngrams_alone() -> None:
+    head = load_relation_head(GENE_HEAD_DIR)
+    assert head.weights.shape == (len(head.idf) + 1, len(head.words))
+    assert (GENE_HEAD_DIR / WEIGHTS).stat().st_size < 100_000
+    assert head.read("What did people call TP53 before?", np.zeros(0, np.float32)).name == "aliases"
 
 
 def test_the_most_likely_relation_is_read_with_its_words() -> None:

@@ -26,6 +26,9 @@ LOCATED = "Which chromosome is {} gene located on human genome?"
         ("Tell me about the gene MTHFR", "What does the gene MTHFR do?"),
         ("What is BRCA1?", "What does the gene BRCA1 do?"),
         ("What does the daf-16 gene do?", "What does the gene daf-16 do?"),
+        ("Is a protein made from USP46?", "Is USP46 a protein-coding gene?"),
+        ("is ddx21 protien coding", "Is ddx21 a protein-coding gene?"),
+        ("¿Codifica USP46 una proteína?", "Is USP46 a protein-coding gene?"),
     ],
 )
 def test_a_question_on_one_name_gets_the_trained_wording(question: str, parsed: str) -> None:
@@ -65,6 +68,11 @@ def test_a_gene_can_be_named_in_words(question: str, parsed: str, subject: str) 
         ("Does the leptin gene encode a protein?", "coding"),
         ("What are other names for CDKN2A?", "aliases"),
         ("What else is CDKN2A called?", "aliases"),
+        ("What is CDKN2A also called?", "aliases"),
+        ("Welche anderen Namen hat das Gen CDKN2A?", "aliases"),
+        ("TIM9A is an old name, which symbol does HGNC use now?", "symbol"),
+        ("I have ENSG00000130164 in my RNA-seq table. What gene is that?", "symbol"),
+        ("Does CDKN2A code for a protein that binds calcium?", ""),
         ("What else does TP53 do?", ""),
         ("What species is the gene daf-16 from?", ""),
     ],
@@ -125,6 +133,7 @@ def test_whatever_says_more_is_asked_as_it_stands(question: str) -> None:
     [
         ("Which gene is ENSG00000130164?", "Convert ENSG00000130164 to official gene symbol."),
         ("What is ENSG00000130164?", "Convert ENSG00000130164 to official gene symbol."),
+        ("wich gene is ensg00000130164?", "Convert ENSG00000130164 to official gene symbol."),
         ("Is ENSG00000130164 protein-coding?", "Is ENSG00000130164 a protein-coding gene?"),
         ("Where is ENSG00000130164 expressed?", "Where is ENSG00000130164 expressed?"),
     ],
