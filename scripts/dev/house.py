@@ -39,14 +39,14 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 112_900,
-    "methods, lines": 15_970,
+    "product, lines": 112_890,
+    "methods, lines": 15_960,
     "scripts, lines": 16_500,
     "tests, lines": 90_720,
-    "Markdown, words": 53_890,
+    "Markdown, words": 53_860,
     "closure of MedRAG, lines": 14_510,
     "settings": 131,
-    "method options": 67,
+    "method options": 66,
     "error classes": 49,
 }
 
