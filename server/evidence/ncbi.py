@@ -91,7 +91,7 @@ class NcbiSessions:
         """
         context = admitted(self.egress, ask, options.egress)
         fetch, site = through_tape(self.egress.fetch_for(context), context.mode), self.egress.site_of(context.mode)
-        organism = options.organism or organism_in(question) or "human"
+        organism = organism_in(question) or "human"
         summary = "none" if asks_for_a_field(question) else options.summaries
         about = Focus(organism=organism, summary=summary, places=asks_for_places(question))
         return NcbiSession(fetch, site, about=about, max_chars=self.max_chars, tracer=self.parts)

@@ -29,7 +29,7 @@ from server.methods.shared.call_lines import HEADING
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.empty_states import MORE_LITERATURE
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
-from server.methods.shared.outcomes import notice
+from server.methods.shared.outcomes import counted, notice
 from server.methods.shared.support.labels import nearest_sentence
 
 NO_USAGE: Final = LoopUsage()
@@ -84,10 +84,6 @@ class Flow:
     def known(self, *names: str) -> dict[str, int]:
         """Return the counts that are known at a stage of the review."""
         return {name: number for name, number in self.counts.items() if name in names}
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def queries_step(queries: Sequence[Asked]) -> str:

@@ -69,7 +69,7 @@ from server.methods.genegpt.prompt import (
 )
 from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary
-from server.methods.shared.options import Flag, checked, refuse, validated
+from server.methods.shared.options import Flag, refuse, validated
 from server.types import EgressMode
 
 # What the model writes between two replies; a call has about 60 tokens, the reasoning of a hop as many.
@@ -86,7 +86,6 @@ _MULTI_HOP_CALLS: Final = 8
 
 
 GrammarMode = Literal["off", "calls", "grounded"]
-_MAX_ORGANISM = 60
 
 
 def _mask(value: str) -> str:
@@ -95,17 +94,12 @@ def _mask(value: str) -> str:
     return mask
 
 
-def _is_organism(name: str) -> bool:
-    return 0 < len(name) <= _MAX_ORGANISM and name.isprintable()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneGptOptions:
     """Hold the options of a GeneGPT request.
 
     - ``mask``: six digits.
     - ``grammar``: ``calls`` allows only well-formed calls, ``grounded`` also only sequences that occur in the question.
-    - ``organism``: "" for the organism that the question names, else human.
     - ``summaries``: how much of the genes' prose summaries replies contain, where the question leaves room for prose.
     - ``egress``: None for the mode of the request's key.
     """
@@ -113,9 +107,6 @@ class GeneGptOptions:
     mask: Annotated[str, AfterValidator(_mask)]
     max_calls: Annotated[int, Field(strict=True, ge=0)]
     grammar: GrammarMode = "grounded"
-    organism: Annotated[str, AfterValidator(checked(_is_organism, f"a name of at most {_MAX_ORGANISM} characters"))] = (
-        ""
-    )
     references: Flag = True
     summaries: Summaries = "full"
     egress: EgressMode | None = None

@@ -15,9 +15,9 @@ from retrieval.errors import NamespaceInvalid, RetrievalError
 from server.methods.i_medrag.rounds import NO_PASSAGE, IteratedPrompts, Lengths, Pair
 from server.methods.medrag.context import Context, passage_record
 from server.methods.medrag.reading import SLACK, read_passages
-from server.methods.medrag.report import listed
 from server.methods.medrag.request import MARK
 from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.outcomes import listed
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.sentences import numbers_in, renumbered
 

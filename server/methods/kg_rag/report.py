@@ -29,7 +29,7 @@ from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
 from server.methods.shared.call_lines import MAX_REFERENCES, render
 from server.methods.shared.empty_states import MORE_STATEMENTS
-from server.methods.shared.outcomes import notice, why_cut
+from server.methods.shared.outcomes import listed, notice, why_cut
 
 _PUBMED: Final = "https://pubmed.ncbi.nlm.nih.gov/{}"
 _PMID: Final = re.compile(r"(?:PMID:?\s*)?([0-9]{1,9})$", re.IGNORECASE)
@@ -259,7 +259,7 @@ def _in_question(found: Recognised) -> str:
     num_unused = len(descriptions.keys() - found.classes) - len(entities)
     return (
         "in the question: "
-        + _listed(list(descriptions.values())[: len(entities)])
+        + listed(list(descriptions.values())[: len(entities)])
         + (f"; {num_unused} not used" if num_unused else "")
     )
 
@@ -277,8 +277,8 @@ def neighbourhoods(
     cut = [found.node.name for found in around.found if not found.complete]
     silent_ones = [f.node.name for f in around.found if not f.statements and f.node.node_id not in around.stand_ins]
     line = f"{len(gathered.statements)} statements in {graph} {release}".rstrip()
-    line += f"; none about {_listed(silent_ones)}" if silent_ones and gathered.statements else ""
-    yield line + (f"; cut off by the source for {_listed(cut)}" if cut else "")
+    line += f"; none about {listed(silent_ones)}" if silent_ones and gathered.statements else ""
+    yield line + (f"; cut off by the source for {listed(cut)}" if cut else "")
 
 
 def chosen(context: Context) -> str:
@@ -311,10 +311,10 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
     if not context.entities:
         reason = f"{where} has no entry for anything that the question names. {MORE_STATEMENTS}"
     elif context.left_out:
-        names = _listed([entity.name for entity in outcome.entities_with_statements])
+        names = listed([entity.name for entity in outcome.entities_with_statements])
         reason = f"{where} has {context.left_out} statements about {names}, but none was chosen for this question."
     else:
-        reason = f"{where} has no statement about {_listed([entity.name for entity in context.entities])}."
+        reason = f"{where} has no statement about {listed([entity.name for entity in context.entities])}."
     text = f"{question.abstention}\n\n{reason}" if question.abstention else reason
     yield TranscriptDelta(text, "injected")
     yield TextDelta(text, is_ours=True)
@@ -368,8 +368,8 @@ def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
         num_chars += len(note.text)
         yield note
     has_list = outcome.options.references and bool(done.answer.strip()) and verdict.outcome != "abstained"
-    listed = references_of(verdict.statements, outcome.entities_with_statements) if has_list else []
-    text, marked = render(listed, num_chars)
+    pages = references_of(verdict.statements, outcome.entities_with_statements) if has_list else []
+    text, marked = render(pages, num_chars)
     if marked:
         yield TextDelta(text, is_ours=True)
         yield Evidence(marked)
@@ -418,8 +418,3 @@ def _mention(mention: Mention) -> Mapping[str, Any]:
         "score": round(mention.score, 4),
         "margin": round(mention.margin, 4),
     }
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_LISTED
-    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -23,11 +23,11 @@ from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, EvidenceRead, Step, TextDelta, TranscriptDelta
 from server.methods.medrag.context import Numbered, distinct, evidence_of, passage_record, render
-from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, retrieved, searched
+from server.methods.medrag.report import NO_USAGE, abstention, retrieved, searched
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.empty_states import NO_COLLECTION
-from server.methods.shared.outcomes import notice
+from server.methods.shared.outcomes import counted, listed, notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import DOUBTFUL, ChoiceSupport, Gate, JudgedSentence, Reading

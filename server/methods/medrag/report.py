@@ -15,7 +15,7 @@ from server.methods.medrag.closing import NO_CHOICE, NO_TEXT, Closing, Verdict, 
 from server.methods.medrag.context import Context, Numbered, passage_record, render, supporting_sentence
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.empty_states import NO_COLLECTION
-from server.methods.shared.outcomes import notice, why_cut
+from server.methods.shared.outcomes import counted, listed, notice, why_cut
 from server.methods.shared.passages import Gathered
 from server.methods.shared.sentences import numbers_in
 
@@ -59,14 +59,6 @@ def read(context: Context) -> str:
     if context.left_out or context.too_long:
         line += f"; {context.left_out + context.too_long} left out for want of room"
     return line
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def listed(names: Sequence[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def abstention(

@@ -34,6 +34,7 @@ _INSTEAD: Final = {
     "form": "choices in the question, or the option choices, make a question one of multiple choice",
     "journals": "send queries with JOURNAL[ta]",
     "one_paper": "send articles with this one",
+    "organism": "name it in the question",
     "only_fixed": "begin the question with ##",
     "order": "passages are always in the library's order, for the prefix cache",
     "retrieval": "the plain model answers without passages",

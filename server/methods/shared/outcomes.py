@@ -1,8 +1,9 @@
-"""Find what keeps an answer from being whole, and state it below the answer's text. Pure."""
+"""Find what keeps an answer from being whole, state it below the answer's text, and count and list in words. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from models.decoding.types import LoopFinish
@@ -24,6 +25,14 @@ def why_cut(finish: LoopFinish, stop_reason: str | int | None) -> str:
         return ""
     reason = "it repeated itself" if stop_reason == REPETITION else _SHORT[finish]
     return f"The answer is not complete: {reason}."
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def notice(reason: str, answer: str) -> TextDelta:

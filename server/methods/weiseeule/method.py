@@ -34,9 +34,9 @@ from server.methods.medrag.context import Context, evidence_of, passage_record
 from server.methods.medrag.extraction import Extraction
 from server.methods.medrag.method import refuse_logprobs
 from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of, read_passages
-from server.methods.medrag.report import counted, listed
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.outcomes import counted, listed
 from server.methods.shared.passages import Gathered, PassageQuery
 from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis, unable

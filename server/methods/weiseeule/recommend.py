@@ -18,8 +18,9 @@ from server.methods.base import AnswerOutcome, Done, Event, Evidence, EvidenceRe
 from server.methods.medrag.chain_of_thought import Chains
 from server.methods.medrag.context import Numbered, evidence_of, passage_record, render, url_of
 from server.methods.medrag.reading import SLACK, read_passages
-from server.methods.medrag.report import NO_USAGE, abstention, counted, listed, retrieved
+from server.methods.medrag.report import NO_USAGE, abstention, retrieved
 from server.methods.shared.empty_states import NO_COLLECTION
+from server.methods.shared.outcomes import counted, listed
 from server.methods.shared.passages import Gathered
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import Gate, JudgedSentence
