@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from models.errors import Fault
 from retrieval.errors import STATE_UNAVAILABLE, DatabaseUnavailable
 from retrieval.storage.database import Row
 from server.settings.loading import SettingsInvalid
@@ -69,7 +70,10 @@ class Database:
         from yoyo.connections import parse_uri
 
         # yoyo's own lock is a row, which a killed process would leave behind; a session's lock ends with it.
-        with self.connection(statement_timeout_s=_MIGRATION_WAIT_S) as connection, _translated():
+        with (
+            self.connection(statement_timeout_s=_MIGRATION_WAIT_S) as connection,
+            _failures("state", STATE_UNAVAILABLE),
+        ):
             connection.execute("SELECT pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
             backend = _backend_class()(parse_uri(self._yoyo_uri()), "arrowhead_migrations")
             try:
@@ -88,9 +92,9 @@ class Database:
         """
         import psycopg
 
-        with _translated():
+        with _failures("state", STATE_UNAVAILABLE):
             connection = psycopg.connect(**self.arguments(statement_timeout_s or self.timeout_s), autocommit=True)
-        with connection, _translated():
+        with connection, _failures("state", STATE_UNAVAILABLE):
             yield connection
 
     @asynccontextmanager
@@ -101,7 +105,7 @@ class Database:
             STATE_UNAVAILABLE: the database cannot be reached, or refuses, or every connection is lent for too long.
         """
         pool = await self._opened()
-        with _translated():
+        with _failures("state", STATE_UNAVAILABLE):
             async with pool.connection() as connection:
                 yield connection
 
@@ -115,7 +119,7 @@ class Database:
         import psycopg
         from psycopg import sql
 
-        with _translated():
+        with _failures("state", STATE_UNAVAILABLE):
             connection = await psycopg.AsyncConnection.connect(**self.arguments(self.timeout_s), autocommit=True)
             async with connection:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
@@ -194,20 +198,6 @@ def _parameters(url: str) -> dict[str, Any]:
         raise SettingsInvalid("state.url: is no address of PostgreSQL: postgresql://user@host/database") from None
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise ``STATE_UNAVAILABLE`` for the library's errors."""
-    import psycopg
-    from psycopg_pool import PoolClosed, PoolTimeout
-
-    try:
-        yield
-    except (psycopg.Error, PoolTimeout, PoolClosed) as error:
-        # Its text may cite a row or the address: the log has the kind alone.
-        log.error("database of shared state: %s %s", type(error).__name__, getattr(error, "sqlstate", None) or "")
-        raise DatabaseUnavailable("the database of shared state does not answer", STATE_UNAVAILABLE) from error
-
-
 class PassageDatabase:
     """Implement ``SharedDatabase``; one instance per process."""
 
@@ -227,7 +217,7 @@ class PassageDatabase:
             raise DatabaseUnavailable(_UNAVAILABLE)
         pool = self._opened()
         try:
-            with _failures(), pool.connection() as connection:
+            with _failures("passages", DatabaseUnavailable.fault), pool.connection() as connection:
                 yield DatabaseConnection(connection)
         except DatabaseUnavailable as error:
             if isinstance(error.__cause__, PoolTimeout):
@@ -254,7 +244,7 @@ class PassageDatabase:
     def session(self) -> DatabaseConnection:
         import psycopg
 
-        with _failures():
+        with _failures("passages", DatabaseUnavailable.fault):
             arguments = self._database.arguments(_LONG_S)
             return DatabaseConnection(psycopg.connect(**arguments, autocommit=True, prepare_threshold=None))
 
@@ -292,22 +282,22 @@ class DatabaseConnection:
         self._is_locking = False
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
-        with _failures():
+        with _failures("passages", DatabaseUnavailable.fault):
             return self._connection.execute(sql, _stored(parameters)).fetchall()
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        with _failures():
+        with _failures("passages", DatabaseUnavailable.fault):
             return self._connection.execute(sql, _stored(parameters)).rowcount
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        with _failures(), self._connection.transaction():
+        with _failures("passages", DatabaseUnavailable.fault), self._connection.transaction():
             yield
 
     def lock(self, number: int, wait_s: float) -> bool:
         from psycopg.errors import LockNotAvailable
 
-        with _failures():
+        with _failures("passages", DatabaseUnavailable.fault):
             if wait_s <= 0:
                 found = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (number,)).fetchone()
                 self._is_locking = found is not None and bool(found[0])
@@ -345,8 +335,8 @@ def _without_nul(value: object) -> object:
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
-    """Raise ``DatabaseUnavailable`` for the library's errors."""
+def _failures(what: str, fault: Fault) -> Iterator[None]:
+    """Raise ``DatabaseUnavailable`` with ``fault`` for the library's errors."""
     import psycopg
     from psycopg_pool import PoolClosed, PoolTimeout
 
@@ -354,5 +344,5 @@ def _failures() -> Iterator[None]:
         yield
     except (psycopg.Error, PoolTimeout, PoolClosed) as error:
         # Its text may cite a row or the address: the log has the kind alone.
-        log.error("database of shared passages: %s %s", type(error).__name__, getattr(error, "sqlstate", None) or "")
-        raise DatabaseUnavailable(_UNAVAILABLE) from error
+        log.error("database of shared %s: %s %s", what, type(error).__name__, getattr(error, "sqlstate", None) or "")
+        raise DatabaseUnavailable(f"the database of shared {what} does not answer", fault) from error
