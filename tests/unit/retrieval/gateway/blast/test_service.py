@@ -85,7 +85,7 @@ async def test_a_search_that_never_ends_is_stopped_by_its_processor_time(
 async def test_nothing_of_an_ended_search_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
     """Deleted, shut down or out of time: the program and its children are gone."""
     limits = RunLimits(wall_s=0.5 if ending == "timeout" else 60.0)
-    blastn = "/bin/sleep 60 & /bin/sleep 60"
+    blastn = "/bin/sleep 600 & /bin/sleep 600"
     engine, options = _stand_in(tmp_path, monkeypatch, blastn, BlastOptions(limits=limits))
     service = BlastService(engine, options)
     rid = await put(service, "ACGT" * 10, DATABASE="genes")
@@ -104,7 +104,7 @@ async def test_children_of_a_program_that_has_ended_are_killed_too(
 ) -> None:
     """A wrapper around blast+ may be gone while what it started still holds the output open."""
     limits = RunLimits(wall_s=0.5)
-    engine, options = _stand_in(tmp_path, monkeypatch, "/bin/sleep 60 & exit 0", BlastOptions(limits=limits))
+    engine, options = _stand_in(tmp_path, monkeypatch, "/bin/sleep 600 & exit 0", BlastOptions(limits=limits))
     service = BlastService(engine, options)
     rid = await put(service, "ACGT" * 10, DATABASE="genes")
     assert "ran longer than 0.5 s" in await finished(service, rid)
@@ -115,7 +115,7 @@ async def test_children_of_a_program_that_has_ended_are_killed_too(
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux is not installed")
 async def test_a_killed_server_leaves_no_search_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """kill -9 of the gateway's process ends the programs it started."""
-    _stand_in(tmp_path, monkeypatch, "exec /bin/sleep 60")
+    _stand_in(tmp_path, monkeypatch, "exec /bin/sleep 600")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
     code = """
 import asyncio, sys
