@@ -39,14 +39,14 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 113_910,
-    "methods, lines": 16_930,
-    "scripts, lines": 16_500,
-    "tests, lines": 90_940,
-    "Markdown, words": 53_990,
+    "product, lines": 112_600,
+    "methods, lines": 15_950,
+    "scripts, lines": 16_530,
+    "tests, lines": 90_760,
+    "Markdown, words": 54_120,
     "closure of MedRAG, lines": 14_510,
-    "settings": 115,
-    "method options": 67,
+    "settings": 118,
+    "method options": 66,
     "error classes": 25,
 }
 

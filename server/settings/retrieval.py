@@ -57,6 +57,9 @@ class RetrievalSettings(SettingsGroup):
         default="files", description="of namespaces; postgresql: all servers share those in the database of state.url"
     )
     backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(default="auto", description="of vector indices")
+    growth_gib: float | None = Field(
+        default=None, ge=0, description="of the card that stay free for new vectors; unset: by what is there"
+    )
     allow_changes: bool | None = Field(
         default=None, description="namespaces may be changed over HTTP; unset: on a loopback bind only"
     )

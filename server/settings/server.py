@@ -78,6 +78,7 @@ class ServerSettings(SettingsGroup):
     max_in_flight: int | None = Field(
         default=None, ge=1, description="requests answered at once; unset: twice the engine's sequences"
     )
+    max_in_flight_per_key: int | None = Field(default=None, ge=1, description="of one API key; unset: no bound")
     max_waiting: int = Field(default=192, ge=0, description="requests that wait for a place; more get 429")
     request_timeout_s: Seconds = Field(default=1800.0, description="one answer with its wait; then 504")
     slow_reader_s: Seconds = Field(default=30.0, description="a client that takes nothing for so long is cut off")
@@ -132,6 +133,7 @@ class StateSettings(SettingsGroup):
     responses_key_file: Path | None = Field(
         default=None, description="keys (Fernet, one a line, newest first) that seal stored responses; unset: none are"
     )
+    max_trace_age_s: float = Field(default=604_800.0, gt=0, description="traces of the database are deleted after that")
 
     @field_validator("url")
     @classmethod

@@ -27,7 +27,7 @@ from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.corpus.store.base import log_name
 from retrieval.errors import CorpusError
 from retrieval.index.base import RowFilter
-from retrieval.index.spec import estimate
+from retrieval.index.spec import GIB, estimate
 from retrieval.lexical.keyword_frequency.index import KeywordIndex
 from retrieval.lexical.keyword_frequency.pes2 import keyword_search
 from retrieval.lexical.question_keywords import searched_keywords
@@ -141,9 +141,11 @@ def card_reserve(settings: Settings) -> int:
 def growth_bytes(settings: RetrievalSettings, namespaces: Namespaces) -> int:
     """Return the bytes of the card that stay free for vectors that come after the start.
 
-    A share of what is there, and the largest segment that a commit may write beside those that it is merged from, which
-    are searched until it is open.
+    Where it is not set: a share of what is there, and the largest segment that a commit may write beside those that it
+    is merged from, which are searched until it is open.
     """
+    if settings.growth_gib is not None:
+        return int(settings.growth_gib * GIB)
     sizes = [size for name in _names_of_files(settings, namespaces) for size in _vector_sizes(namespaces, name)]
     there = sum(estimate("flat", rows, dim).memory for rows, dim in sizes)
     merged = max((estimate("flat", min(rows, _MERGED_ROWS), dim).memory for rows, dim in sizes), default=0)

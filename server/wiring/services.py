@@ -374,6 +374,7 @@ def admission_limits(settings: Settings) -> AdmissionLimits:
         )
     return AdmissionLimits(
         running=running,
+        running_per_key=server.max_in_flight_per_key,
         waiting=server.max_waiting,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from retrieval.storage.records import Records, SqliteDatabase
 from server.auth.authentication import ApiKeyLookup, FileKeyStore
@@ -73,10 +73,6 @@ def open_key_lookup(settings: Settings, database: Database | None) -> ApiKeyLook
     return ApiKeyLookup(secrets, open_key_store(settings, database))
 
 
-# Traces of the database are deleted after that.
-_MAX_TRACE_AGE_S: Final = 7 * 86_400.0
-
-
 def open_answer_state(settings: Settings, database: Database | None) -> AnswerState:
     """Open rate limits and traces, in the database or in the memory of this process."""
     of = settings.traces
@@ -85,7 +81,7 @@ def open_answer_state(settings: Settings, database: Database | None) -> AnswerSt
         in_memory = MemoryTraceStore(max_traces=of.max_traces, file=file)
         return AnswerState(LocalRateLimiter(), in_memory)
     rates = PostgresRateLimiter(database)
-    bounds = TraceBounds(of.max_traces, age_s=_MAX_TRACE_AGE_S)
+    bounds = TraceBounds(of.max_traces, age_s=settings.state.max_trace_age_s)
     traces = PostgresTraceStore(database, bounds, file)
     return AnswerState(rates, traces, (database.close, traces.close, rates.close))
 

@@ -74,10 +74,10 @@ def test_the_engine_leaves_free_what_encoders_allocate_at_work() -> None:
 
 
 def test_the_engine_leaves_room_for_vectors_that_come(retrieval: Retrieval) -> None:
-    """By what is there; with a search's scratch, and only where they share a GPU."""
+    """By what is there, or as much as is set; with a search's scratch, and only where they share a GPU."""
 
-    def reserve(device: str = "cuda") -> int:
-        of_vectors = RetrievalSettings(encoder="hashing", device="cuda", backend="torch")
+    def reserve(device: str = "cuda", growth_gib: float | None = None) -> int:
+        of_vectors = RetrievalSettings(encoder="hashing", device="cuda", backend="torch", growth_gib=growth_gib)
         verifier = VerifierSettings(device="cpu")
         served = Settings(retrieval=of_vectors, model=ModelSettings(device=device), verifier=verifier)
         assert engine_reserve(served) == 0
@@ -85,6 +85,7 @@ def test_the_engine_leaves_room_for_vectors_that_come(retrieval: Retrieval) -> N
 
     assert GIB + 2**28 < reserve() < GIB + 2**28 + 2**20
     assert reserve("cpu") == 0
+    assert (reserve(growth_gib=2), reserve(growth_gib=0)) == (3 * GIB, GIB)
 
 
 def test_vectors_leave_free_what_others_on_their_card_need() -> None:
