@@ -178,6 +178,7 @@ def _gives_tokens(name: str) -> bool:
 def encoder_options(settings: RetrievalSettings) -> EncoderOptions:
     return EncoderOptions(
         device=settings.device,
+        dtype=settings.dtype,
         allow_download=settings.allow_download,
     )
 

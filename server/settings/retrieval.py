@@ -51,6 +51,7 @@ class RetrievalSettings(SettingsGroup):
     encoder_ca_file: Path | None = Field(default=None, description="certificates that theirs are checked against")
     cross_encoder: str | None = Field(default=None, description="re-ranks hits and answers /v1/rerank")
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of the encoders")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     allow_download: bool = Field(default=False, description="fetch hub ids that are not here yet")
     data_dir: Path | None = Field(default=None, description="folder of the namespaces; unset: XDG data folder")
     storage: Literal["files", "postgresql"] = Field(

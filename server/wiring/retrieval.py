@@ -163,7 +163,7 @@ def _verifier_bytes(settings: Settings) -> int:
 
 
 def _encoder_bytes(chosen: RetrievalSettings) -> int:
-    options = EncoderOptions(device=_CARD)
+    options = EncoderOptions(device=_CARD, dtype=chosen.dtype)
     total = 0
     for name in chosen.local_encoders:
         with suppress(ArrowheadError):

@@ -211,7 +211,7 @@ def test_all_probe_texts_are_compared_again_after_a_loss_and_in_time(
         (Failing(statuses=[400]), "answered with 400: it refuses the token ids"),
         (Failing(key="secret"), "retrieval.encoder_api_key"),
         (Failing(statuses=[404]), "--runner pooling"),
-        (Failing(statuses=[413]), "lower retrieval.batch_tokens"),
+        (Failing(statuses=[413]), "it must take 8,192 tokens"),
     ],
 )
 def test_wrong_replies_are_refused(
