@@ -29,7 +29,7 @@ def test_a_press_adds_what_lies_in_the_folder_and_its_job_is_found_again(
 
     card.locator(".job").get_by_text("1 document added").wait_for()
     page.reload()
-    page.get_by_role("button", name=TEXTS["work.title"]).click()
+    page.locator(".bell").click()
     page.locator("dialog .job", has_text=TEXTS["job.collection"]).first.get_by_role("link").click()
     card.wait_for()
     assert page.seen.complaints == []

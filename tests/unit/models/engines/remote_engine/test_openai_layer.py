@@ -60,13 +60,13 @@ async def test_a_reply_comes_back_as_it_is_and_is_counted(start: Start, connect:
 
 async def test_the_body_has_our_end_tokens_and_the_replicas_name(start: Start, connect: Connect) -> None:
     """vLLM reads the end tokens of the generation config alone. Salt and the rest stay."""
-    replica = await start(plain=lambda _: JSONResponse({"id": "x"}), model="at-the-replica")
-    engine = await connect(replica, model="at-the-replica")
-    await asked(engine, QUESTION | {"stop_token_ids": [3]})
+    replica = await start(plain=lambda _: JSONResponse({"id": "x"}))
+    engine = await connect(replica)
+    await asked(engine, QUESTION | {"model": "an-alias", "stop_token_ids": [3]})
     body = replica.plain_bodies[-1]
 
     assert body["stop_token_ids"] == sorted({3, *engine.tokenizer.eos_token_ids})
-    assert (body["model"], body["cache_salt"], body["messages"]) == ("at-the-replica", "key", QUESTION["messages"])
+    assert (body["model"], body["cache_salt"], body["messages"]) == ("tiny", "key", QUESTION["messages"])
     await asked(engine, QUESTION | {"ignore_eos": True})
     assert "stop_token_ids" not in replica.plain_bodies[-1]
 
