@@ -42,7 +42,7 @@ GENE_BUCKETS: Final = 4096
 GRAM_WEIGHT: Final = 2.0
 # From this probability on, a relation is taken as asked for.
 SURE: Final = 0.5
-# Of a gene that is read without its words being known.
+# The same for questions of genes; below it, only those whose words the training questions all have are read.
 GENE_SURE: Final = 0.75
 FOLDS: Final = 5
 _OF_A_LINE: Final = 60

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from models.decoding.types import LoopUsage
+from models.encoders.relation_head import NOTHING
 from models.function_words import FUNCTION_WORDS
 from retrieval.graph.context.relations import asks_identifier
 from retrieval.graph.context.select import QuestionNames, budget_order, support
@@ -94,10 +95,10 @@ def events(reading: Reading, finding: Finding) -> Iterator[Event]:
 
 def decisive(reading: Reading) -> tuple[Statement, ...]:
     """Return the statements between the names of a denial that is true or false, of the relation that it names."""
-    parsed = Asked.of(reading)
-    if reading.question.form != "true_false" or not parsed.denies:
+    if reading.question.form != "true_false" or reading.asked is None or reading.asked.denial == NOTHING:
         return ()
-    return tuple(statement for statement in parsed.between if parsed.says(statement))
+    parsed = Asked.of(reading)
+    return tuple(statement for statement in parsed.between if parsed.says(statement)) if parsed.denies else ()
 
 
 def find(reading: Reading) -> Finding:
