@@ -37,7 +37,7 @@ from server.methods.base import (
     Step,
     add_usage,
 )
-from server.methods.genegpt.prompt import as_trained
+from server.methods.genegpt.questions import QuestionReader
 from server.methods.shared.choices import listed_choices, one_line
 from server.methods.shared.conversation.notes import MessageReader
 from server.methods.shared.reading.evidence import EvidenceText
@@ -200,11 +200,19 @@ class Auto:
     name = AUTO
     description = "Auto: searches every source at once and answers by the method whose evidence answers, saying which"
 
-    def __init__(self, methods: Mapping[str, Method], card: ModelCard, gate: Gate, reader: MessageReader) -> None:
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        card: ModelCard,
+        gate: Gate,
+        reader: MessageReader,
+        questions: QuestionReader,
+    ) -> None:
         self._methods = methods
         self._card = card
         self._gate = gate
         self._reader = reader
+        self._questions = questions
 
     def check(self, ask: AnswerRequest) -> None:
         for key in ask.options:
@@ -270,7 +278,7 @@ class Auto:
         if not candidates or (reading is not None and reading.is_greeting):
             return Choice(DIRECT, "answered by the model alone: this asks for no evidence")
         genes = candidates.get("genegpt")
-        has_plan = genes is not None and bool(as_trained(ask.question).relation)
+        has_plan = genes is not None and bool(self._questions.read(ask.question).relation)
         if genes is not None and has_plan:
             await genes.look_up()
             if genes.found:

@@ -39,6 +39,7 @@ from server.methods.clinfo.cells import Cells
 from server.methods.clinfo.method import Clinfo, Library
 from server.methods.direct import Direct, LoraAdapterMethod
 from server.methods.genegpt.method import GeneGpt
+from server.methods.genegpt.questions import QuestionReader
 from server.methods.i_medrag.method import IMedRag
 from server.methods.kg_rag.method import KgRag, Readers
 from server.methods.medrag.method import MedRag
@@ -235,8 +236,8 @@ def _methods(
 ) -> dict[str, Method]:
     """Return the methods by name, each with what all share: conversation, notes and labels."""
     passages, graph, longest = evidence.passages, evidence.graph, settings.loop.max_answer_tokens
-    genegpt = _genegpt(settings, lifecycle, evidence.ncbi, evidence.parts)
-    gate = Gate(evidence.verifier)
+    gate, questions = Gate(evidence.verifier), QuestionReader.load()
+    genegpt = _genegpt(settings, lifecycle, evidence, questions)
     i_medrag = IMedRag(lifecycle, passages, gate, longest, evidence.parts)
     lifecycle.when_loaded(i_medrag.warm_up)
     literature = LiteratureService(evidence.ncbi.egress, passages, evidence.retrieval.encoders, evidence.articles)
@@ -259,7 +260,7 @@ def _methods(
     if evidence.tools is not None:
         reading = MedRag(lifecycle, PassagesWithTools(passages, evidence.tools), gate, longest)
         choices[reading.name] = for_model(reading, lifecycle.card)
-    auto = Auto(choices, lifecycle.card, gate, evidence.messages)
+    auto = Auto(choices, lifecycle.card, gate, evidence.messages, questions)
     for method in (auto, *served.values()):
         conversing = ConversationMethod(method, lifecycle, names)
         noted = NotedMethod(conversing, evidence.messages, numbers, only_reads=not lifecycle.card.is_general)
@@ -274,10 +275,10 @@ def _observed(engine: Engine, observability: Observability) -> Engine:
     return wrapper(engine, observability.observer)
 
 
-def _genegpt(settings: Settings, lifecycle: EngineLifecycle, ncbi: Ncbi, parts: Tracer) -> GeneGpt:
+def _genegpt(settings: Settings, lifecycle: EngineLifecycle, evidence: _Evidence, questions: QuestionReader) -> GeneGpt:
     limits = LoopLimits(max_calls=settings.loop.max_calls, call_timeout_s=CALL_TIMEOUT_S)
-    access = NcbiSessions(ncbi.egress, _MAX_REPLY_CHARS, parts)
-    genegpt = GeneGpt(lifecycle, access, limits, settings.loop.max_answer_tokens)
+    access = NcbiSessions(evidence.ncbi.egress, _MAX_REPLY_CHARS, evidence.parts)
+    genegpt = GeneGpt(lifecycle, access, questions, limits, settings.loop.max_answer_tokens)
     lifecycle.when_loaded(genegpt.warm_up)
     return genegpt
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from server.methods.genegpt.prompt import ParsedQuestion
+from server.methods.genegpt.questions import ParsedQuestion
 
 _LINE: Final = re.compile(r"^\d+\. (?P<record>.+)$", re.MULTILINE)
 _ALIASES: Final = re.compile(r"(?:^|; )aliases ([^;]+)")

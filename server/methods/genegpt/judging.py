@@ -7,7 +7,7 @@ a search for other words, or records that hold no answer are other outcomes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from models.decoding.types import LoopDone, LoopFinish
 from server.methods.base import Event, TextDelta
 from server.methods.genegpt.fields import GENE_TYPE, HUMAN_GENE, field_of, place_of_clone
 from server.methods.genegpt.lookups import Lookup, Transcript, Verdict, looked_up
-from server.methods.genegpt.prompt import SUBJECT, ParsedQuestion, is_in_scope
+from server.methods.genegpt.questions import ParsedQuestion
 from server.methods.genegpt.report import Ended, Ledger
 from server.methods.shared.call_lines import collect, records_read
 from server.methods.shared.identifiers import identifiers_in
@@ -26,13 +26,9 @@ _NOT_FOUND: Final = re.compile(
 )
 _CODING: Final = re.compile(r"protein[- ]?coding|(?:en)?codes? (?:for )?(?:an? )?protein", re.IGNORECASE)
 _WORD: Final = re.compile(r"[^\W_][\w'./*+-]*")
-_STOP_WORDS_TEXT: Final = (
-    "a an and are as at be by can could did do does for from give had has have how i in into is it its "
-    "list me named name of on or related show tell that the their them there these this to was were what "
-    "when where which who whose why will with you official called known"
+_OUT_OF_SCOPE: Final = (
+    "This method looks up genes, variants, diseases and sequences at NCBI; the question asks for nothing of them."
 )
-_STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
-_OUT_OF_SCOPE: Final = "This method looks up genes, variants, diseases and sequences at NCBI; the question names none."
 _OF_CLONE: Final = (
     "No record is named “{}”, which is a name after the clone {}. The human genes that NCBI finds by it ({}) are on "
     "{}, and so is the clone."
@@ -81,7 +77,8 @@ class ReadingLedger(Ledger):
         return [*before, *self._ended(ended)]
 
     def _verdict(self, answer: str, finish: LoopFinish, stop_reason: str | int | None) -> Verdict:
-        verdict = judge(answer, finish, self._transcript, stop_reason=stop_reason)
+        made_from = replace(self._transcript, asking=self._parsed.asking, is_in_scope=self._parsed.is_in_scope)
+        verdict = judge(answer, finish, made_from, stop_reason=stop_reason)
         return _unless_misread(verdict, self._parsed) if verdict.outcome == "answered" else verdict
 
     def _placed(self, answer: str, verdict: Verdict) -> tuple[str, Verdict]:
@@ -145,7 +142,7 @@ def _nothing(made_from: Transcript) -> Verdict:
     failed = [one for one in lookups if one.has_failed]
     if failed and not any(one.num_records for one in lookups):
         return _failed(failed)
-    if not is_in_scope(made_from.question):
+    if not made_from.is_in_scope:
         return Verdict("out_of_scope", _OUT_OF_SCOPE, is_shown=False)
     if not lookups:
         return Verdict("abstained", "Nothing was looked up for this question, so nothing can be said.", is_shown=False)
@@ -169,7 +166,7 @@ def _without_records(made_from: Transcript) -> Verdict:
     failed = [one for one in made_from.lookups if one.has_failed]
     if failed:
         return _failed(failed)
-    if not is_in_scope(made_from.question):
+    if not made_from.is_in_scope:
         return Verdict("out_of_scope", _OUT_OF_SCOPE, is_shown=False)
     reason = "This model answers only from records that it looks up, and it read none for this question."
     return Verdict("abstained", f"{reason} {looked_up(made_from.lookups)}".strip(), is_shown=False)
@@ -183,15 +180,17 @@ def _failed(failed: Sequence[Lookup]) -> Verdict:
     )
 
 
-def is_searched_rightly(lookup: Lookup, question: str) -> bool:
-    """Return whether a call searched for something that the question names, in a database for it."""
+def is_searched_rightly(lookup: Lookup, question: str, asking: Set[str] = frozenset()) -> bool:
+    """Return whether a call searched for something that the question names, in a database for it.
+
+    Words of ``asking`` name nothing.
+    """
     named = " ".join(_words(question))
     words = _words(lookup.term)
     if lookup.endpoint == "esearch":
         rs = re.search(r"\brs\d+\b", question.casefold())
         in_place = rs is None or lookup.db == "snp" or rs[0] not in words
-        generic = {word for word in words if SUBJECT.fullmatch(word) and word.isalpha()}
-        names = set(words) - _STOP_WORDS - generic
+        names = set(words) - asking
         return in_place and bool(names) and f" {' '.join(words)} " in f" {named} "
     numbers = re.findall(r"\d+", lookup.term)
     return not numbers or all(number in question for number in numbers)
@@ -209,7 +208,7 @@ def _stray(made_from: Transcript) -> list[Lookup]:
     stray: list[Lookup] = []
     for place, one in enumerate(made_from.lookups):
         follows = one.is_of_reply and len(stray) < place
-        if not follows and not is_searched_rightly(one, made_from.question):
+        if not follows and not is_searched_rightly(one, made_from.question, made_from.asking):
             stray.append(one)
     return stray
 
@@ -248,7 +247,7 @@ def _is_only_one_of(name: str, records: Sequence[str]) -> bool:
     """
     if len(records) != 1 or " (human) " not in records[0] or "; replaced by id " in records[0]:
         return False
-    wanted = set(_words(name)) - _STOP_WORDS
+    wanted = set(_words(name))
     called = [set(_words(part)) for part in records[0].split("; ")]
     return bool(wanted) and any(wanted <= words and words - wanted <= _NAME_FILLING for words in called)
 
@@ -269,17 +268,10 @@ def _words(text: str) -> list[str]:
 
 
 def _states(answer: str, made_from: Transcript) -> bool:
-    """Return whether what was read states what a yes or no says."""
-    if _CODING.search(made_from.question):
-        found = GENE_TYPE.search(_lines_naming(made_from))
-        says_yes = answer.strip().casefold().startswith("yes")
-        return found is not None and (found["type"] == "protein-coding") == says_yes
-    if not answer.strip().casefold().startswith("yes"):
-        return False  # records do not state what is not so
-    names = {one.text.casefold() for one in identifiers_in(made_from.question)}
-    other = {word for word in _words(made_from.question) if word not in _STOP_WORDS and word not in names}
-    read = set(_words(_lines_naming(made_from)))
-    return bool(other) and other <= read
+    """Return whether what was read states what a yes or no says; of that kind, records state if genes code."""
+    found = GENE_TYPE.search(_lines_naming(made_from)) if _CODING.search(made_from.question) else None
+    says_yes = answer.strip().casefold().startswith("yes")
+    return found is not None and (found["type"] == "protein-coding") == says_yes
 
 
 def _lines_naming(made_from: Transcript) -> str:

@@ -70,11 +70,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Hold what an answer was made from; ``read`` is the text of all replies."""
+    """Hold what an answer was made from; ``read`` is the text of all replies.
+
+    Of the question, ``asking`` are the words that name nothing; ``is_in_scope``: the others name what NCBI holds.
+    """
 
     question: str
     lookups: Sequence[Lookup]
     read: str
+    asking: frozenset[str] = frozenset()
+    is_in_scope: bool = True
 
 
 def _stands_in(term: str, read: str) -> bool:

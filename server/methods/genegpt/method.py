@@ -60,13 +60,11 @@ from server.methods.genegpt.judging import ReadingLedger
 from server.methods.genegpt.prompt import (
     COT_TRIGGER,
     MASKS,
-    ParsedQuestion,
     Prompt,
-    as_trained,
-    has_identifier,
     one_line,
     resolve_mask,
 )
+from server.methods.genegpt.questions import ParsedQuestion, QuestionReader, has_identifier
 from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary
 from server.methods.shared.options import Flag, refuse, validated
@@ -148,17 +146,24 @@ class Lookups(Protocol):
 class GeneGpt:
     """Answer genomics questions with NCBI calls made during generation.
 
-    ``lookups`` opens the session of each answer, with the question as it appears in the prompt.
+    ``lookups`` opens the session of each answer, with the question as it appears in the prompt. ``questions`` reads
+    them for a model that was trained for look-ups alone.
     """
 
     name = "genegpt"
     description = "GeneGPT: answers genomics questions with NCBI E-utilities and BLAST calls made in mid-sentence"
 
     def __init__(
-        self, lifecycle: EngineLifecycle, lookups: Lookups, limits: LoopLimits, max_answer_tokens: int
+        self,
+        lifecycle: EngineLifecycle,
+        lookups: Lookups,
+        questions: QuestionReader,
+        limits: LoopLimits,
+        max_answer_tokens: int,
     ) -> None:
         self._lifecycle = lifecycle
         self._lookups = lookups
+        self._questions = questions
         self._limits = limits
         self._max_answer_tokens = max_answer_tokens
         self._prompt = Prompt.load()
@@ -182,7 +187,7 @@ class GeneGpt:
         options = self._options(ask)
         only_reads = not self._lifecycle.card.is_general
         written = one_line(ask.question)
-        parsed = as_trained(written) if only_reads else ParsedQuestion(written)
+        parsed = self._questions.read(written) if only_reads else ParsedQuestion(written)
         if (question := parsed.text) != written:
             yield Step(f"the model is asked: {question}")
         engine = self._lifecycle.get()

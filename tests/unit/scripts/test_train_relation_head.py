@@ -11,7 +11,7 @@ import numpy as np
 from models.encoders.hashing import HashingEncoder
 from models.encoders.relation_head import ALL, NOTHING, OTHER, SECOND, load_relation_head
 from scripts.train_relation_head import GENE_QUESTIONS, Asked, features, fitted, read_questions, report, save, written
-from server.methods.genegpt.prompt import Relation
+from server.methods.genegpt.questions import Relation
 
 
 def test_a_line_stands_for_all_of_its_questions_or_sixty() -> None:

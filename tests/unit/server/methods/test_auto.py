@@ -27,6 +27,7 @@ from server.methods.base import (
     Step,
     TextDelta,
 )
+from server.methods.genegpt.questions import QuestionReader
 from server.methods.shared.reading.gate import Gate
 
 GENERAL = ModelCard(name="general", source="-")
@@ -118,7 +119,7 @@ async def _answered(
     gate: Gate | None = None,
     **more: Any,
 ) -> tuple[list[Event], Done]:
-    auto = Auto(served, card, gate or lexical_gate(), reader or Reader())
+    auto = Auto(served, card, gate or lexical_gate(), reader or Reader(), QuestionReader.load())
     ask = AnswerRequest(request_id="1", prompt=question, **more)
     auto.check(ask)
     events = [event async for event in auto.answer(ask)]

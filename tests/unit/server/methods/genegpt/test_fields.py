@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from server.methods.genegpt.fields import NO_FIELD, field_of
-from server.methods.genegpt.prompt import ParsedQuestion
+from server.methods.genegpt.questions import ParsedQuestion
 
 READ = """[2 gene records
 1. Stops the cell cycle after damage; TP53 (human) protein-coding chr17 17p13.1; aliases BCC7, P53; id 7157

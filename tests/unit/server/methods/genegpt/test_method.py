@@ -13,6 +13,7 @@ from models.decoding.types import Call, CallHandler, CallReply, CallStatus, Loop
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, OptionInvalid, TranscriptDelta
 from server.methods.genegpt.method import GeneGpt, GeneGptOptions, parse_options
+from server.methods.genegpt.questions import QuestionReader
 from server.methods.shared.call_lines import call_line, collect, render, summary
 
 ESEARCH = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi"
@@ -197,7 +198,7 @@ async def test_a_grounded_call_aligns_nothing_where_the_question_has_no_sequence
     """A sequence would be made up."""
 
     def make(lifecycle: EngineLifecycle, _: Any) -> GeneGpt:
-        return GeneGpt(lifecycle, _Unused(), LoopLimits(), 400)
+        return GeneGpt(lifecycle, _Unused(), QuestionReader.load(), LoopLimits(), 400)
 
     async with PassageBench(make, tmp_path, lambda _: "Answer: none", documents=()) as made:
         await made.ask(question, **options)
@@ -221,7 +222,7 @@ async def test_a_model_for_look_ups_that_makes_none_is_asked_again_where_a_name_
     """What it says of a name without a call cannot be shown; the second time a grammar demands the call."""
 
     def make(lifecycle: EngineLifecycle, _: Any) -> GeneGpt:
-        return GeneGpt(lifecycle, _Unused(), LoopLimits(), 400)
+        return GeneGpt(lifecycle, _Unused(), QuestionReader.load(), LoopLimits(), 400)
 
     facts = {"trained_for": trained_for}
     async with PassageBench(make, tmp_path, lambda _: "Answer: a kinase", documents=(), facts=facts) as made:

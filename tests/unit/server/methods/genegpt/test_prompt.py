@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from retrieval.ncbi.calls.urls import parse_call_url
-from server.methods.genegpt.prompt import MASKS, Prompt, as_trained, question_line, resolve_mask
+from server.methods.genegpt.prompt import MASKS, Prompt, question_line, resolve_mask
+from server.methods.genegpt.questions import QuestionReader
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[5].parent / "shared" / "data"))
 
@@ -109,5 +110,5 @@ def test_no_demonstration_is_a_benchmark_question(prompt: Prompt) -> None:
 )
 def test_a_name_is_asked_in_the_letters_that_a_call_can_have(question: str, asked: str) -> None:
     """The model copied TGF+1 of TGF-β1, as calls have ASCII letters alone."""
-    assert as_trained(question).text == asked
+    assert QuestionReader.load().read(question).text == asked
     assert question_line(question).isascii()

@@ -8,7 +8,7 @@ from typing import Any
 from models.decoding.types import Call, CallFinished, CallReply, LoopDone, LoopFinish, LoopUsage
 from server.methods.base import Done, Event, Evidence, Step, TextDelta
 from server.methods.genegpt.judging import ReadingLedger
-from server.methods.genegpt.prompt import ParsedQuestion
+from server.methods.genegpt.questions import ParsedQuestion
 from server.methods.genegpt.report import Ledger
 
 READ = "[1 gene record\n1. BRCA1 (human) protein-coding chr17 17q21.31; aliases FANCS; id 672]"

@@ -1,0 +1,227 @@
+"""Read a question for a model that was trained for look-ups alone, and put it in the words that the model knows.
+
+Such a model reads one short question of a known wording. Of a longer message, the sentence that asks is taken. Trained
+heads tell which gene or disease is named in words ("the insulin gene") and what is asked of a gene, a variant or a
+disease, in English, German, Spanish or French; everything else is asked as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from typing import Final, Literal, cast
+
+import numpy as np
+
+from models.encoders.name_tagger import DISEASE, NameTagger, load_name_tagger
+from models.encoders.relation_head import GENE_HEAD_DIR, OTHER, AskedRelation, RelationHead, load_relation_head
+from server.methods.genegpt.prompt import COT_TRIGGER, one_line
+from server.methods.shared.conversation.follow_ups import ABOUT, about
+from server.methods.shared.identifiers import EVERYDAY, identifiers_in
+
+Relation = Literal[
+    "", "symbol", "name", "aliases", "coding", "function", "location", "snp_gene", "snp_location", "genes_of"
+]
+_SENTENCE: Final = re.compile(r"(?<=[.?!])[\"'”’)]*\s+")
+_SEQUENCE: Final = re.compile(r"(?<![A-Za-z])[ACGTN]{20,}(?![A-Za-z])", re.IGNORECASE)
+_WORD: Final = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_ENSEMBL: Final = re.compile(r"\bENSG\d{11}\b", re.IGNORECASE)
+_RS: Final = re.compile(r"rs\d+", re.IGNORECASE)
+_ORGANISMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("mouse", "mice", "maus", "ratón", "raton", "souris"), "mouse"),
+    **dict.fromkeys(("rat", "rats", "ratte", "rata"), "rat"),
+    "zebrafish": "zebrafish",
+}
+_FORMS: Final[Mapping[Relation, str]] = {
+    "symbol": "What is the official gene symbol of {}?",
+    # The record that holds the name and the aliases is found by the symbol.
+    "name": "What is the official gene symbol of {}?",
+    "aliases": "What is the official gene symbol of {}?",
+    "coding": "Is {} a protein-coding gene?",
+    "function": "What does the gene {} do?",
+    "location": "Which chromosome is {} gene located on human genome?",
+    "snp_gene": "Which gene is SNP {} associated with?",
+    "snp_location": "Which chromosome does SNP {} locate on human genome?",
+    "genes_of": "What are genes related to {}?",
+}
+# The questions of the head of relations were written with these names; they say how something is asked, not of what.
+_GENE_STAND_IN: Final = "TP53"
+_ENSEMBL_STAND_IN: Final = "ENSG00000141510"
+_SNP_STAND_IN: Final = "rs4680"
+_STAND_INS: Final = frozenset((_GENE_STAND_IN.casefold(), "tp", "rs", "ensg"))
+# From this probability on, the name of a disease is none of a gene, and the reverse.
+_SURE_KIND: Final = 0.95
+_NO_VECTOR: Final = np.zeros(0, np.float32)
+# Unlike a symbol, what looks like a name, as "hsa-mir-99" and "tp53" do, is one only where something is asked of it.
+_LIKE_A_NAME: Final = re.compile(r"(?<![\w.-])(?=\S*\d|\w+[A-Z])[A-Za-z][\w-]{2,}(?:\.\d+)?(?!\w)")
+# In small letters, as a worm's genes are; only beside the word "gene", as "type-2" and "day-7" look the same.
+_WORM_GENE: Final = re.compile(r"(?<=\bgene )[a-z]{3,4}-\d{1,3}\b|\b[a-z]{3,4}-\d{1,3}(?= gene\b)")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuestion:
+    """Hold a question as the model is asked it; ``relation`` is what is asked of ``subject``, "" where unknown.
+
+    ``unread`` are words of a question on a name that stand in no question that the head of relations was trained on:
+    the model answers as if they were not there. ``asking`` are its words that name nothing. ``is_in_scope``: it has a
+    sequence or an identifier, or asks what is looked up of a gene or a disease.
+    """
+
+    text: str
+    relation: Relation = ""
+    subject: str = ""
+    unread: tuple[str, ...] = ()
+    num_questions: int = 1
+    asking: frozenset[str] = frozenset()
+    is_in_scope: bool = True
+
+    @property
+    def database(self) -> str:
+        """Return NCBI's database of the subject, "" where it is not known."""
+        return "" if not self.relation else "snp" if self.relation.startswith("snp") else "gene"
+
+
+def has_identifier(question: str) -> bool:
+    """Return whether a question has a symbol, a number of a record, a position or their like."""
+    return any(identifiers_in(question))
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionReader:
+    """Read questions by the heads that ship: of what is asked, and of names in words."""
+
+    relations: RelationHead
+    tagger: NameTagger
+    known: frozenset[str]
+
+    @classmethod
+    def load(cls) -> QuestionReader:
+        """Load the heads.
+
+        Raises:
+            ModelNotFound: this installation lacks them.
+        """
+        relations = load_relation_head(GENE_HEAD_DIR)
+        return cls(relations, load_name_tagger(), frozenset().union(*relations.words.values(), _ORGANISMS))
+
+    def read(self, question: str) -> ParsedQuestion:
+        """Return the question in a form that the model was trained on, its own words where none fits."""
+        parsed = self._read(self.asking_part(question))
+        asking = self.known - _words(parsed.subject) - _STAND_INS
+        return replace(parsed, asking=asking.intersection(_words(parsed.text)))
+
+    def _read(self, text: str) -> ParsedQuestion:
+        if COT_TRIGGER in text or _SEQUENCE.search(text):
+            return ParsedQuestion(text)
+        named = self._names(text)
+        if not named:
+            return self._read_in_words(text)
+        bare = re.sub("|".join(map(re.escape, named)), " ", text.replace(ABOUT, "("))
+        unread = self._unread(bare)
+        if len(named) > 1 or len(_organisms(bare)) > 1:
+            num_questions = sum(self._is_in_scope(one) for one in _SENTENCE.split(text) if one.endswith("?"))
+            is_read = self._relation(text, named[0]) == "genes_of"
+            return ParsedQuestion(text, unread=() if is_read else unread, num_questions=max(1, num_questions))
+        subject = named[0]
+        relation = self._relation(text, subject)
+        found = None if relation.startswith("snp") else self.tagger.find(text)
+        if relation == "genes_of" or (found and subject in found.text and found.text != subject):
+            # The abbreviation of a disease, or a part of a name in words.
+            return self._read_in_words(text)
+        if re.search(rf"[\w./-]{re.escape(subject)}|{re.escape(subject)}(?:[/-]|\.\w)", text):
+            return ParsedQuestion(text)
+        if relation == "symbol" and _ENSEMBL.fullmatch(subject):
+            return ParsedQuestion(f"Convert {subject.upper()} to official gene symbol.", relation, subject.upper())
+        if relation:
+            return _formed(relation, subject, _organisms(bare))
+        return ParsedQuestion(text, unread=unread or tuple(sorted(_words(bare))))
+
+    def asking_part(self, question: str) -> str:
+        """Return the one sentence of a message that asks for something in scope; the whole where there is not just one.
+
+        Where it names no gene, those of the sentence before it stand behind it.
+        """
+        text = one_line(question)
+        if COT_TRIGGER in text or _SEQUENCE.search(text):
+            return text
+        sentences = _SENTENCE.split(text)
+        places = [place for place, one in enumerate(sentences) if one.endswith("?")]
+        if len(places) > 1:
+            places = [place for place in places if self._is_in_scope(sentences[place])]
+        if len(places) != 1 or len(sentences) == 1:
+            return text
+        asking = sentences[places[0]]
+        if _symbols(asking):
+            return asking
+        named = [_symbols(one) for one in sentences[: places[0]]]
+        return about(asking, next(filter(None, reversed(named)), []))
+
+    def _read_in_words(self, text: str) -> ParsedQuestion:
+        """Read a question of a gene or a disease that is named in words."""
+        found = self.tagger.find(text)
+        if found is None:
+            return ParsedQuestion(text, is_in_scope=has_identifier(text))
+        name, bare = found.text, f"{text[: found.start]} {text[found.end :]}"
+        asked = self._asked(text, name)
+        # A name alone asks for nothing.
+        is_read = asked.is_sure and asked.name != OTHER and bare.strip(" ?.!") and not self._unread(bare)
+        relation = cast(Relation, asked.name) if is_read else ""
+        organisms = _organisms(bare)
+        is_of_kind = (relation == "genes_of") == (found.kind == DISEASE) or found.probability < _SURE_KIND
+        if not relation or relation.startswith("snp") or not is_of_kind or len(organisms) > 1:
+            return ParsedQuestion(text, is_in_scope=has_identifier(text) or asked.name != OTHER)
+        return _formed(relation, name, organisms)
+
+    def _names(self, text: str) -> list[str]:
+        """Return what is a name by its form: symbols, worm genes, Ensembl's numbers, and what looks like one."""
+        named = _symbols(text) or _WORM_GENE.findall(text) or _ENSEMBL.findall(text) or self._like_names(text)
+        return list(dict.fromkeys(named))
+
+    def _like_names(self, text: str) -> list[str]:
+        """Return the one word that looks like a name and of which something is asked that only genes have."""
+        named = {one for one in _LIKE_A_NAME.findall(text) if one.upper() not in EVERYDAY}
+        return [
+            one for one in named if len(named) == 1 and self._relation(text, one) in ("symbol", "aliases", "coding")
+        ]
+
+    def _relation(self, text: str, subject: str) -> Relation:
+        """Return what a question asks of its subject, "" for anything else and for what is not sure."""
+        read = self._asked(text, subject)
+        is_read = read.name != OTHER and (read.is_sure or not self._unread(text.replace(subject, " ")))
+        return cast(Relation, read.name) if is_read else ""
+
+    def _asked(self, text: str, subject: str) -> AskedRelation:
+        is_number = _ENSEMBL.fullmatch(subject)
+        stand_in = _SNP_STAND_IN if _RS.fullmatch(subject) else _ENSEMBL_STAND_IN if is_number else _GENE_STAND_IN
+        asking = _WORD.sub(lambda found: "human" if found[0].casefold() in _ORGANISMS else found[0], text)
+        return self.relations.read(asking.replace(subject, stand_in), _NO_VECTOR)
+
+    def _unread(self, text: str) -> tuple[str, ...]:
+        return tuple(sorted(_words(text) - self.known))
+
+    def _is_in_scope(self, sentence: str) -> bool:
+        return has_identifier(sentence) or self.tagger.find(sentence) is not None
+
+
+def _words(text: str) -> Set[str]:
+    # Not the "s" of "what's".
+    return {word.casefold() for word in _WORD.findall(text)} - {"s"}
+
+
+def _organisms(text: str) -> Set[str]:
+    return {_ORGANISMS[word] for word in _words(text) if word in _ORGANISMS}
+
+
+def _symbols(text: str) -> list[str]:
+    return [one.text for one in identifiers_in(text) if one.kind == "symbol"]
+
+
+def _formed(relation: Relation, subject: str, organisms: Set[str]) -> ParsedQuestion:
+    text = _FORMS[relation].format(subject)
+    if relation == "genes_of":
+        # The model was trained to search for the name by itself.
+        return ParsedQuestion(text)
+    for organism in organisms:
+        text = f"{text.rstrip('?').replace(' on human genome', '')} in {organism}?"
+    return ParsedQuestion(text, relation, subject)
