@@ -49,10 +49,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/server/methods/clinfo/test_generated.py": ("server/methods/clinfo/written.py",),
     "tests/unit/server/methods/genegpt/test_judging.py": ("server/methods/genegpt/lookups.py",),
-    "tests/unit/server/methods/shared/support/test_method.py": (
-        "server/methods/shared/support/marking.py",
-        "server/methods/shared/support/rewriting.py",
-    ),
+    "tests/unit/server/methods/shared/support/test_method.py": ("server/methods/shared/support/strict.py",),
     "tests/unit/retrieval/lexical/test_tantivy_index.py": ("retrieval/lexical/tantivy_files.py",),
     "tests/unit/models/engines/test_chat_template.py": (
         "models/engines/template_child.py",

@@ -119,7 +119,7 @@ def test_the_record_counts_and_lists() -> None:
     assert (record["supported"], record["unchecked"], record["unsupported"]) == (0, 1, 1)
     assert record["sentences"][0]["probability"] == 0.9877 and "dropped" not in record
     assert record["sentences"][1]["mismatches"][0]["kind"] == "citation"
-    assert Support(rewritten=1, dropped=("x",)).record["dropped"] == ["x"]
+    assert Support(dropped=("x",)).record["dropped"] == ["x"]
 
 
 KNOWN = (
