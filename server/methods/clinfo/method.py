@@ -103,7 +103,7 @@ from server.methods.shared.choices import one_line
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
 from server.methods.shared.reading.gate import Gate
-from server.methods.shared.support.labels import bare
+from server.methods.shared.sentences import bare
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 

@@ -30,7 +30,7 @@ from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.empty_states import MORE_LITERATURE
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
 from server.methods.shared.outcomes import counted, notice
-from server.methods.shared.support.labels import nearest_sentence
+from server.methods.shared.word_overlap import nearest_sentence
 
 NO_USAGE: Final = LoopUsage()
 NO_VERDICT: Final = (

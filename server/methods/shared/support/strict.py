@@ -8,8 +8,7 @@ from typing import Final
 
 from server.methods.base import Done, Event, Evidence, SentenceSupport, Support, TextDelta
 from server.methods.shared.outcomes import notice
-from server.methods.shared.sentences import MARK
-from server.methods.shared.support.labels import bare
+from server.methods.shared.sentences import MARK, bare
 
 _NONE_LEFT: Final = (
     "The answer is withheld, as the request wants it strictly grounded: none of its sentences stands in what was read."

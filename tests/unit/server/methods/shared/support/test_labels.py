@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from server.methods.base import Mismatch, SentenceSupport, Source, Support
 from server.methods.shared.support.labels import (
     AnswerLabels,
-    bare,
     line_on,
-    nearest_sentence,
     outcome_of,
     rests_on_nothing,
     sentence_spans,
@@ -70,18 +68,6 @@ def test_a_claim_for_a_verifier_is_a_sentence_that_cites_and_corresponds() -> No
     assert labels.verified([0], ClaimVerification((0.2,), 0.25))[0].verdict == "unsupported"
     against = labels.verified([0], ClaimVerification((0.1,), 0.25, frozenset({0})))
     assert against[0].verdict == "contradicted"
-
-
-def test_a_sentence_without_marks() -> None:
-    assert bare("It helps [1], and\nmore [2-4] .") == "It helps, and more."
-
-
-def test_the_nearest_sentence_has_half_of_the_words() -> None:
-    text = "Aspirin inhibits platelets for ten days. It was found in willows."
-    assert (
-        nearest_sentence("Platelets are inhibited by aspirin [1].", text) == "Aspirin inhibits platelets for ten days."
-    )
-    assert nearest_sentence("Warfarin is an anticoagulant.", text) == nearest_sentence("[1]", text) == ""
 
 
 def label(**more: object) -> SentenceSupport:
