@@ -58,7 +58,7 @@ def body(method: str, text: str, player: Player, **options: Any) -> dict[str, An
     options_of: dict[str, dict[str, Any]] = {
         "medrag": {"namespaces": [NAMESPACE]},
         "i-medrag": {"namespaces": [NAMESPACE], "rounds": 1},
-        "weiseeule": {"namespaces": [NAMESPACE], "extractor": "terms"},
+        "weiseeule": {"namespaces": [NAMESPACE]},
     }
     messages = [{"role": "user", "content": QUESTIONS[method]}]
     return {"model": f"capable:{method}", "messages": messages, "arrowhead": {**options_of.get(method, {}), **options}}

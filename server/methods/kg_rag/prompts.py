@@ -16,14 +16,16 @@ from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import listed_choices, one_line, regex_of
 from server.methods.shared.generation import prompt_text, with_instruction
-from server.methods.shared.options import Choices, Flag, NumSentences, refuse, validated
-from server.methods.shared.reading.gate import MAX_SENTENCES
+from server.methods.shared.options import Choices, Flag, refuse, validated
 from server.methods.shared.synthesis import Synthesis
 from server.types import EgressMode
 
 Form = Literal["general", "true_false", "multiple_choice"]
-Linking = Literal["dictionary", "model"]
 MAX_CONTEXT_TOKENS = 16_384
+_INSTEAD: Final = {
+    "linking": "names are found by their spellings; write them as the graph has them",
+    "sentences": "an answer of statements has at most eight, the best first",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,22 +34,18 @@ class KgRagOptions:
 
     - ``form``: "auto" to derive it from the question.
     - ``choices``: those of a multiple-choice question; () reads them from it.
-    - ``linking``: "model" extracts names with the served model, "dictionary" finds them by spellings and vectors.
     - ``evidence``: add the attributes of statements to the context.
     - ``pruning``: how statements are chosen.
     - ``synthesis``: how the answer is made; None for the default of the model.
-    - ``sentences``: at most so many statements in an extractive answer.
     - ``egress``: None for the mode of the key.
     """
 
     form: Form | Literal["auto"] = "auto"
     choices: Choices = ()
-    linking: Linking = "dictionary"
     evidence: Flag = False
     pruning: Pruning = "budget"
     references: Flag = True
     synthesis: Synthesis | None = None
-    sentences: NumSentences = MAX_SENTENCES
     egress: EgressMode | None = None
 
     @property
@@ -62,7 +60,7 @@ def parse_options(values: Mapping[str, Any]) -> KgRagOptions:
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    options = validated(KgRagOptions, values)
+    options = validated(KgRagOptions, values, why_none=_INSTEAD)
     if options.choices and options.form not in ("auto", "multiple_choice"):
         refuse("choices", "belong to a multiple_choice question")
     return options
