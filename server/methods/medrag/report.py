@@ -145,9 +145,7 @@ def _cited(closing: Closing, support: Mapping[int, str]) -> dict[str, Any]:
     return {"citations": records, "cited": [*support]}
 
 
-def details_of(
-    method: str, question: ParsedQuestion, options: MedRagOptions, gathered: Gathered, context: Context
-) -> dict[str, Any]:
+def details_of(method: str, question: ParsedQuestion, options: MedRagOptions, gathered: Gathered) -> dict[str, Any]:
     return {
         "method": method,
         "synthesis": "generated",
@@ -159,7 +157,6 @@ def details_of(
         "rankers": list(gathered.rankers),
         "missing_rankers": list(gathered.missing),
         "retrieval_s": round(gathered.seconds, 4),
-        **context_record(context),
     }
 
 

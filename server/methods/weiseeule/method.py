@@ -5,7 +5,7 @@ prompt enhancement strategy. BMC Bioinformatics 25:281 (2024):
 
 1. keywords of the question: marked by hand, else chosen for it    ``_keywords``
 2. passages ranked by them (PES2) or by vectors (PES1)             ``_found``
-3. the best of them, by paper and in its order, are the context    ``_generated``
+3. the best of them, by paper and in its order, are the context    ``_written``
 4. the model answers from the context, or does not know
 
 Differences from the published program: keywords are counted in all spellings of a namespace, which are told, unless
@@ -18,23 +18,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
-from itertools import count
 from typing import Any, Final
 
-from models.engines.base import Engine
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, EvidenceRead, Step, answer_limit
-from server.methods.medrag import report
-from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
-from server.methods.medrag.closing import Closing
-from server.methods.medrag.context import Context, evidence_of, passage_record
+from server.methods.base import AnswerRequest, Done, Event, Step
+from server.methods.medrag.chain_of_thought import Chains, PromptInputs
+from server.methods.medrag.context import passage_record
 from server.methods.medrag.extraction import Extraction
 from server.methods.medrag.method import refuse_logprobs
-from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of, read_passages
+from server.methods.medrag.reading import PassageReader, ReadingTask
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
-from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.outcomes import listed
 from server.methods.shared.passages import Gathered, PassageQuery
 from server.methods.shared.reading.gate import Gate
@@ -79,7 +74,6 @@ class WeiseEule:
         self._lifecycle = lifecycle
         self._gate = gate
         self._library = library
-        self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
         self._reader = PassageReader(lifecycle, max_answer_tokens)
 
@@ -144,12 +138,7 @@ class WeiseEule:
         Raises:
             EngineUnavailable: there is no model now.
         """
-        engine: Engine = self._lifecycle.get()
-        limit = answer_limit(request.ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
-        params = params_of(request.ask, min(limit, engine.max_model_len // 2))
-        layout = PromptFormatter(engine, self._lifecycle.card, request.ask.instruction)
-        generations = Generations(engine, request.ask.request_id)
-        return Chains(generations, layout, ParsedQuestion(request.question.text, "open"), params, reasoned=False)
+        return self._reader.chains(request.ask, ParsedQuestion(request.question.text, "open"), reasoned=False)
 
     async def _keywords(self, request: _WeiseRequest) -> tuple[tuple[QuestionKeyword, ...], str, str]:
         """Return the keywords, who chose them, and the step that tells it."""
@@ -172,48 +161,16 @@ class WeiseEule:
     def _is_able(self) -> bool:
         return self._lifecycle.card.writes(self.name)
 
-    async def _written(self, request: _WeiseRequest, chains: Chains, gathered: Gathered) -> AsyncGenerator[Event, None]:
+    def _written(self, request: _WeiseRequest, chains: Chains, gathered: Gathered) -> AsyncGenerator[Event, None]:
         """Let the model write the answer from the passages that fit its context."""
-        prompts = self._prompts
-        around = await chains.layout.prompt(prompts.system, prompts.user(request.question.text, "-"))
-        room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
-        usable = [one for one in gathered.lists[0] if not one.document.is_retracted]
-        context = await read_passages(chains.generations.engine, usable, room, self._lifecycle.card.context_tokens)
-        yield Step(report.searched(gathered))
-        yield report.retrieved([request.question.text], context.passages)
-        yield EvidenceRead(evidence_of(context.passages, count(1)))
-        yield Step(report.read(context))
-        details = {
-            "synthesis": "generated",
-            "context_tokens": context.tokens,
-            "left_out": context.left_out,
-            "too_long": context.too_long,
-        }
-        if not context.passages:
-            for event in report.abstention(*report.why_none(gathered, context), details):
-                yield event
-            return
-        async with aclosing(self._generated(chains, context, request, details)) as answering:
-            async for event in answering:
-                yield event
-
-    async def _generated(
-        self, chains: Chains, context: Context, request: _WeiseRequest, details: Mapping[str, Any]
-    ) -> AsyncGenerator[Event, None]:
-        inputs = PromptInputs(self._prompts.system, self._prompts.user(request.question.text, context.text))
-        chain: Chain | None = None
-        async with aclosing(chains.events(inputs)) as events:
-            async for event in events:
-                if isinstance(event, Chain):
-                    chain = event
-                else:
-                    yield event
-        if chain is None:
-            return
-        with_list = request.options.references
-        closing = Closing(chains.question, context.numbered, context.best_first, with_list, details, _REFUSAL)
-        for final_event in await report.closing_events(closing, chain, chains.generations.usage):
-            yield final_event
+        prompts, usable = self._prompts, tuple(one for one in gathered.lists[0] if not one.document.is_retracted)
+        task = ReadingTask(
+            prompt=lambda context: PromptInputs(prompts.system, prompts.user(request.question.text, context)),
+            references=request.options.references,
+            details={"synthesis": "generated"},
+            refusal=_REFUSAL,
+        )
+        return self._reader.written(chains, replace(gathered, lists=(usable,)), task)
 
 
 @dataclass(frozen=True, slots=True)
