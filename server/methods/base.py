@@ -9,9 +9,8 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from models.catalog import ModelCard
-from models.decoding.tool_calls import ToolUse
-from models.decoding.types import CallStatus, LoopFinish, LoopUsage
+from models.card import ModelCard
+from models.decoding.types import CallStatus, LoopFinish, LoopUsage, ToolUse
 from models.engines.base import Engine
 from models.errors import ArrowheadError, Fault
 from models.types import Delta, Grammar, TokenLogprob

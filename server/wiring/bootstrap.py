@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.types import LoopLimits
 from models.engines.base import Engine, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine

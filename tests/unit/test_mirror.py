@@ -51,6 +51,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/unit/server/methods/genegpt/test_judging.py": ("server/methods/genegpt/lookups.py",),
     "tests/unit/server/methods/shared/support/test_method.py": ("server/methods/shared/support/strict.py",),
     "tests/unit/retrieval/lexical/test_tantivy_index.py": ("retrieval/lexical/tantivy_files.py",),
+    "tests/unit/models/test_catalog.py": ("models/card.py",),
     "tests/unit/models/engines/test_chat_template.py": (
         "models/engines/template_child.py",
         "models/engines/template_process.py",

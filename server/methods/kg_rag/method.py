@@ -144,7 +144,6 @@ class KgRag:
 
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options)
-        read_question(ask.question, options)
         self._synthesis(options)
         self._graphs.open(ask, options.egress)
         if ask.sampling.logprobs is not None and ask.prompt is None:

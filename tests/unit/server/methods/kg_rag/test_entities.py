@@ -9,7 +9,7 @@ from typing import Any, cast
 from graph_doubles import GENES, PSORIASIS, STATEMENTS, ExactLinker, MemoryGraph, make_node, make_statement
 from lexical_verifier import LexicalJudge
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary

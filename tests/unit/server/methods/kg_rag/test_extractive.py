@@ -19,7 +19,7 @@ from graph_doubles import (
 )
 from lexical_verifier import LexicalJudge
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.encoders.relation_head import ALL, NOTHING, OTHER, SECOND, AskedRelation
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
