@@ -184,7 +184,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/methods/medrag/chain_of_thought.py",
         "server/methods/medrag/context.py",
         "server/methods/shared/passages.py",
-        "server/methods/medrag/closing.py",
         "server/methods/medrag/report.py",
     ),
     "tests/unit/server/methods/weiseeule/test_method.py": (

@@ -17,7 +17,7 @@ from models.encoders.relation_head import NOTHING
 from models.function_words import FUNCTION_WORDS
 from retrieval.graph.context.relations import asks_identifier
 from retrieval.graph.context.select import QuestionNames, budget_order, support
-from retrieval.graph.types import Mention, Node, Statement
+from retrieval.graph.types import Node, Statement
 from retrieval.lexical.tokens import query_terms
 from server.methods.base import (
     AnswerOutcome,
@@ -32,7 +32,7 @@ from server.methods.base import (
     TranscriptDelta,
 )
 from server.methods.kg_rag.reading import Asked, Reading
-from server.methods.kg_rag.report import citation_records, node_url, references_of
+from server.methods.kg_rag.report import citation_records, mention_record, node_url, references_of
 from server.methods.shared.call_lines import render
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.empty_states import MORE_STATEMENTS
@@ -285,7 +285,7 @@ def _done(reading: Reading, finding: Finding) -> Done:
         "form": reading.question.form,
         "choices": list(reading.question.choices),
         "graph": reading.where,
-        "mentions": [_mention(mention) for mention in reading.recognised.mentions],
+        "mentions": [mention_record(mention) for mention in reading.recognised.mentions],
         "unlinked": list(reading.recognised.unlinked),
         "abstained": not lines,
         "excluded": finding.excluded,
@@ -302,12 +302,3 @@ def _done(reading: Reading, finding: Finding) -> Done:
         details=details,
         outcome=finding.outcome,
     )
-
-
-def _mention(mention: Mention) -> Mapping[str, Any]:
-    return {"node": mention.node.node_id, "start": mention.start, "end": mention.end, "method": mention.method}
-
-
-def graph_name(name: str, release: str) -> str:
-    """Return the graph as an answer names it."""
-    return f"The knowledge graph ({' '.join(part for part in (name, release) if part)})"

@@ -62,10 +62,10 @@ from server.methods.base import (
 )
 from server.methods.kg_rag import extractive, report
 from server.methods.kg_rag.entities import Linker, Neighbourhoods, neighbourhoods, recognise
-from server.methods.kg_rag.extractive import Finding, graph_name
+from server.methods.kg_rag.extractive import Finding
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.reading import Reading
-from server.methods.kg_rag.report import Outcome
+from server.methods.kg_rag.report import Outcome, graph_name
 from server.methods.shared.reading.gate import Judge
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.types import EgressMode

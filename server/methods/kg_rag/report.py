@@ -302,7 +302,7 @@ def sources_of(outcome: Outcome) -> tuple[Source, ...]:
 def abstention(outcome: Outcome) -> Iterator[Event]:
     """Yield the whole answer where the graph has nothing; the model is not called."""
     question, context = outcome.question, outcome.context
-    where = f"The knowledge graph ({outcome.graph} {outcome.release})".replace(" )", ")")
+    where = graph_name(outcome.graph, outcome.release)
     if not context.entities:
         reason = f"{where} has no entry for anything that the question names. {MORE_STATEMENTS}"
     elif context.left_out:
@@ -391,7 +391,7 @@ def _details(outcome: Outcome) -> dict[str, Any]:
         "choices": list(question.choices),
         "graph": outcome.graph,
         "release": outcome.release,
-        "mentions": [_mention(mention) for mention in outcome.recognised.mentions],
+        "mentions": [mention_record(mention) for mention in outcome.recognised.mentions],
         "linking_notes": list(outcome.recognised.notes),
         "unlinked": list(outcome.recognised.unlinked),
         "broader": [{"node": node_id, "used": node.node_id} for node_id, node in outcome.stand_ins.items()],
@@ -403,7 +403,8 @@ def _details(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _mention(mention: Mention) -> Mapping[str, Any]:
+def mention_record(mention: Mention) -> Mapping[str, Any]:
+    """Return a mention as the trace has it."""
     return {
         "node": mention.node.node_id,
         "start": mention.start,
@@ -412,3 +413,8 @@ def _mention(mention: Mention) -> Mapping[str, Any]:
         "score": round(mention.score, 4),
         "margin": round(mention.margin, 4),
     }
+
+
+def graph_name(name: str, release: str) -> str:
+    """Return the graph as an answer names it."""
+    return f"The knowledge graph ({' '.join(part for part in (name, release) if part)})"

@@ -16,8 +16,8 @@ from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, answer_limit
 from server.methods.medrag import report
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
-from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import Context, build_context, evidence_of
+from server.methods.medrag.report import Closing
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
 from server.methods.shared.passages import Gathered, Passages
