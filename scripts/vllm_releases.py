@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions, LoraAdapter
 from models.engines.vllm_engine.launch import DeviceMemory, draft_arguments, engine_arguments, padding_arguments
 from models.engines.vllm_engine.names import OPTIONAL, OPTIONAL_ARGUMENTS, PLACES, SIGNATURES, place_of

@@ -20,7 +20,8 @@ import small_engines
 import tiers
 from postgres_server import Postgres
 
-from models.catalog import EMBEDDED_DIR, ModelCard, ModelRequest, card_from_request, has_weights
+from models.card import ModelCard
+from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request, has_weights
 from models.engines.base import EngineOptions, LoraAdapter
 
 if TYPE_CHECKING:

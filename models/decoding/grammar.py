@@ -1,4 +1,4 @@
-"""Build the grammars that restrict a model to well-formed calls, JSON, choices or listed identifiers.
+"""Build the grammars that restrict a model to well-formed calls, JSON or choices.
 
 Pure text; the engine compiles it. Knows the shape of a call in text, not which calls are allowed: that expression comes
 from the call table. What the grammar admits must still be checked when it arrives: ``max_tokens`` can cut a call
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 from models.engines.base import Tokenizer
 from models.errors import GRAMMAR_INVALID, ModelError
@@ -22,15 +22,6 @@ DEFAULT_OPENER = "[https://"
 DEFAULT_CLOSER = "]->"
 # Pretty-printed JSON has at most so many blanks in a row; without a limit, a weak model writes blanks for ever.
 _MAX_BLANKS = 32
-MAX_LISTED: Final = 200
-MAX_LISTED_CHARS: Final = 120
-_LOWER: Final = "a-zß-öø-ÿα-ωа-яё"
-# One class without digits and capitals, in which most tokens stay: a mask costs little where few tokens leave it.
-_FREE: Final = f"[{_LOWER} .,;:()!?“”'’\\n-]*"
-_CAPITAL: Final = f"[A-ZÀ-ÖØ-ÞΑ-ΩА-ЯЁ][{_LOWER} .,;:)!?'’-]"
-_BEFORE_LISTED: Final = "[ (“\\n]"
-_AFTER_LISTED: Final = "[ .,;:)!?”\\n]"
-_REGEX_META: Final = re.compile(r"[\\^$.|?*+()\[\]{}/]")
 
 
 def call_grammar(
@@ -68,35 +59,6 @@ def choice_grammar(choices: Sequence[str], param: str) -> Grammar:
 
 def json_form(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": dict(schema), "max_whitespace_cnt": _MAX_BLANKS}
-
-
-def identifier_grammar(listed: Sequence[str], marks: Sequence[str] = ()) -> Grammar:
-    """Build the grammar of text in which only ``listed`` texts stand beside ordinary words.
-
-    Ordinary words are of small letters, single capitals before them and punctuation, in scripts that have both. A
-    listed text stands between blanks or punctuation, so that two cannot be joined to a third; one blank is not enough
-    between two of them.
-
-    ``marks`` may stand anywhere, as citations do ("[2]").
-
-    Raises:
-        ModelError: there are more than ``MAX_LISTED`` texts, or one is no short line of printable text.
-    """
-    texts = list(dict.fromkeys((*listed, *marks)))
-    if len(texts) > MAX_LISTED:
-        raise ModelError(f"at most {MAX_LISTED} identifiers can be listed", GRAMMAR_INVALID, param="grounded")
-    if any(not is_listable(text) for text in texts):
-        raise ModelError("an identifier is a short line of printable text", GRAMMAR_INVALID, param="grounded")
-    chunks = [_CAPITAL, *map(_literal, dict.fromkeys(marks))]
-    if listed:
-        # Each once: xgrammar prepares a mask for every place in them.
-        chunks.append(f"{_BEFORE_LISTED}(?:{'|'.join(map(_literal, dict.fromkeys(listed)))}){_AFTER_LISTED}")
-    return Grammar("lark", f"start: TEXT\nTEXT: /{_FREE}(?:(?:{'|'.join(chunks)}){_FREE})*/\n", param="grounded")
-
-
-def is_listable(text: str) -> bool:
-    """Return whether a text can stand in the list: a short line of printable text."""
-    return 0 < len(text) <= MAX_LISTED_CHARS and text.isprintable() and "::=" not in text and "//" not in text
 
 
 def _free_text_with_calls(call_regex: str, tokenizer: Tokenizer, opener: str, closer: str) -> dict[str, Any]:
@@ -162,7 +124,3 @@ def _depths(pattern: str) -> list[tuple[int, int]]:
             depths.append((position, depth))
         position += 1
     return depths
-
-
-def _literal(text: str) -> str:
-    return _REGEX_META.sub(lambda match: f"\\{match[0]}", text)

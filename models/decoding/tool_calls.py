@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final
 
 from models.decoding.grammar import json_form
+from models.decoding.types import Tool, ToolUse
 from models.engines.base import Tokenizer
 from models.engines.text_stream import IncrementalDecoder, StopScanner
 from models.errors import UnsupportedParam
 from models.types import Delta, Grammar
-
-ToolChoice = Literal["auto", "none", "required", "named"]
-
 
 _ARGS: Final = "[ARGS]"
 
@@ -120,34 +118,6 @@ def tool_format(tokenizer: Tokenizer) -> ToolFormat:
             param="tools",
         )
     return form
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """Hold one tool: its OpenAI object, and the JSON schema of its arguments."""
-
-    name: str
-    definition: Mapping[str, Any]
-    parameters: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ToolUse:
-    """State which tools the model may or must call.
-
-    ``choice`` ``named`` means that ``tools`` has the one tool which must be called; ``shown`` are the tools that the
-    prompt lists. ``answer`` is the schema of an answer without calls, None for free text.
-    """
-
-    tools: tuple[Tool, ...]
-    shown: tuple[Tool, ...]
-    choice: ToolChoice = "auto"
-    parallel: bool = True
-    answer: Mapping[str, Any] | None = field(default=None)
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(tool.name for tool in self.tools)
 
 
 def tool_grammar(use: ToolUse, form: ToolFormat) -> Grammar | None:

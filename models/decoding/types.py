@@ -157,3 +157,34 @@ class LoopDone:
 
 
 LoopEvent = TextSampled | CallStarted | CallFinished | LoopDone
+
+
+ToolChoice = Literal["auto", "none", "required", "named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Hold one tool: its OpenAI object, and the JSON schema of its arguments."""
+
+    name: str
+    definition: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """State which tools the model may or must call.
+
+    ``choice`` ``named`` means that ``tools`` has the one tool which must be called; ``shown`` are the tools that the
+    prompt lists. ``answer`` is the schema of an answer without calls, None for free text.
+    """
+
+    tools: tuple[Tool, ...]
+    shown: tuple[Tool, ...]
+    choice: ToolChoice = "auto"
+    parallel: bool = True
+    answer: Mapping[str, Any] | None = field(default=None)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(tool.name for tool in self.tools)

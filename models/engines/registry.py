@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine, EngineKind, EngineOptions
 from models.errors import ModelNotFound, UnsupportedParam
 

@@ -16,7 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions, ThinkingTokens, Tokenizer, block_hashes, check_request
 from models.engines.text_stream import TextStream
 from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, UnsupportedParam

@@ -16,7 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from models.catalog import ModelCard, disable_hub_access
+from models.card import ModelCard
+from models.catalog import disable_hub_access
 from models.engines.base import ThinkingTokens
 from models.engines.chat_template import ChatTemplate, template_source
 from models.errors import ModelNotFound, UnsupportedParam

@@ -202,7 +202,6 @@ async def play(rows: Sequence[Mapping[str, Any]], http: httpx.AsyncClient, playe
         player.play(row)
         searches = row["method"] == "clinfo" or row["method"] in _OF_NAMESPACES
         options: dict[str, Any] = {"namespaces": [NAMESPACE]} if searches else {}
-        options |= {"extractor": "terms"} if row["method"] == "weiseeule" else {}
         options |= {"rounds": 1} if row["method"] == "i-medrag" else {}
         body = {
             "model": f"capable:{row['method']}",

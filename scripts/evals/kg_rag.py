@@ -92,7 +92,7 @@ def _multiple_choice(place: int, row: Row, form: Form) -> Iterator[Question]:
         key=key,
         options={choice: choice for choice in choices},
         messages=_messages(row["text"], "mcq_questions", form),
-        arrowhead={"form": "multiple_choice", "choices": choices} if form == "method" else {},
+        arrowhead={"choices": choices} if form == "method" else {},
     )
 
 
@@ -104,7 +104,7 @@ def _true_false(place: int, row: Row, form: Form) -> Iterator[Question]:
     key = str(row["label"]).strip().capitalize()
     if key not in ("True", "False"):
         raise ValueError(f"row {place}: the label {key!r}")
-    text = row["text"] if form == "method" else f"{row['text'].rstrip('.')}. True or false?"
+    text = f"{row['text'].rstrip('.')}. True or false?"
     yield Question(
         id=f"true_false_questions/{place:04d}",
         group="true_false_questions",
@@ -112,7 +112,6 @@ def _true_false(place: int, row: Row, form: Form) -> Iterator[Question]:
         key=key,
         options={"True": "True", "False": "False"},
         messages=_messages(text, "true_false_questions", form),
-        arrowhead={"form": "true_false"} if form == "method" else {},
     )
 
 
@@ -125,7 +124,6 @@ def _p_value(place: int, row: Row, form: Form) -> Iterator[Question]:
             text=row[column],
             key={"gene": row["gene_name"], "p_value": row["gwas_pvalue"]},
             messages=_messages(row[column], "rag_comparison_data", form),
-            arrowhead={"form": "general"} if form == "method" else {},
         )
 
 

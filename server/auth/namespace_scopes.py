@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 from models.errors import ArrowheadError
 from retrieval.corpus.namespaces.registry import Namespaces, Sample
-from retrieval.corpus.store.base import checked_name, is_name
+from retrieval.corpus.store.base import checked_name
 from retrieval.errors import NamespaceUnknown
+from retrieval.passages import is_namespace_name
 from server.auth.authentication import OPERATOR, Principal, require_change
 
 # What the store of a namespace notes: the digest of the key that made it, and whether it is that key's alone.
@@ -59,7 +60,7 @@ class NamespaceAccess:
     def has_sample(self, principal: Principal, name: str) -> bool:
         """Return whether a name means the package's notes, and the key may read them and did not remove them."""
         sample = self._namespaces.sample
-        if sample is None or not is_name(name) or not self._namespaces.is_sample(name):
+        if sample is None or not is_namespace_name(name) or not self._namespaces.is_sample(name):
             return False
         return principal.may_read(name, "") and not sample.is_hidden(principal.owner)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from models.catalog import verify_weights
 from models.errors import ArrowheadError
 from server.cli.namespaces import shared_database
 from server.cli.options import CommandLineSettings, with_setting_flags
@@ -119,7 +120,7 @@ def _model(settings: Settings) -> Finding:
     card = choose_card(settings)
     if settings.model.engine == "remote":
         return Finding("ok", "model", f"{card.name} at {settings.model.url}, tokenizer from {card.source}")
-    card.verify_weights()
+    verify_weights(card)
     return Finding("ok", "model", f"{card.name} from {card.source}, {card.context_length} tokens")
 
 

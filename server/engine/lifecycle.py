@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine, ExplainsFailure, ServesOpenAi
 from models.errors import ENGINE_DIED, ENGINE_LOADING, ArrowheadError, EngineUnavailable, kind_of
 

@@ -20,12 +20,9 @@ from xml.etree import ElementTree
 
 from models.decoding.types import CallReply, CallStatus
 from retrieval.corpus.ingest.sample import NOTES
-from retrieval.corpus.items import ParsedDocument
-from retrieval.corpus.readers.ncbi_xml import read_pmc
 from retrieval.errors import (
     NCBI_MALFORMED,
     NCBI_TIMEOUT,
-    DocumentUnreadable,
     GatewayDataError,
     ImportFileError,
     NcbiError,
@@ -74,12 +71,6 @@ _AT_ONCE: Final = 3
 _PAGES: Final = (20, 50, 100, 200, 500, MAX_ARTICLES)
 _REF_TYPE: Final = re.compile(r'RefType="(\w+)"')
 _LABELLED: Final = re.compile(r"([A-Z][A-Z0-9 /,&()-]{2,60}): (.+)")
-_OPEN: Final = re.compile(r"creative\s?commons|\bCC[ -]?(?:BY|0)\b|public domain|open access", re.IGNORECASE)
-_NOT_OWN: Final = re.compile(
-    r"(?:\d+[. ]*)?(?:abstract|introduction|background|acknowledge?ments?|funding|references|supplement|authors?|"
-    r"conflicts?|competing|abbreviations|data availability)",
-    re.IGNORECASE,
-)
 _NAMES: Final[dict[EgressMode, str]] = {"off": "gateway", "local-first": "gateway, then PubMed", "ncbi": "PubMed"}
 _GATEWAYS: Final = frozenset({_NAMES["off"], _NAMES["local-first"]})
 
@@ -180,12 +171,6 @@ class EntrezSource:
         call = NcbiCall("espell", "pubmed", {"db": "pubmed", "term": " ".join(words)})
         _, found = await self._asked(call, lambda reply: read_spellings(reply.body, words))
         return found
-
-    async def full_texts(self, pmcs: Sequence[str]) -> dict[str, tuple[Section, ...]]:
-        ids = ",".join(name.removeprefix("PMC") for name in pmcs[:_STRICT_BATCH])
-        call = NcbiCall("efetch", "pmc", {"db": "pmc", "id": ids, "retmode": "xml"})
-        _, found = await self._asked(call, lambda reply: read_full_texts(reply.body))
-        return {name: found[name] for name in pmcs if name in found}
 
     async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
         """Fetch in batches; of PubMed, more than one are posted and fetched by page, and by id what is then missing."""
@@ -414,29 +399,6 @@ def _root_of(body: str, endpoint: str) -> ElementTree.Element:
         raise NcbiError(f"{endpoint} sent no XML that can be read", NCBI_MALFORMED) from error
 
 
-def read_full_texts(body: str) -> dict[str, tuple[Section, ...]]:
-    """Return the sections of each full text of an efetch reply whose licence is open, by PMC id.
-
-    Abstract and introduction are left out: the one is in PubMed's record, the other tells what others found.
-
-    Raises:
-        NCBI_MALFORMED: the reply is no set of full texts.
-    """
-    found: dict[str, tuple[Section, ...]] = {}
-    with tempfile.TemporaryDirectory(prefix="arrowhead-") as folder:
-        path = Path(folder) / "texts.xml"
-        path.write_text(body, encoding="utf-8", errors="replace")
-        try:
-            for item in read_pmc(path):
-                if isinstance(item, ParsedDocument) and _OPEN.search(item.document.licence):
-                    parts = [Section(span.section, item.text[span.start : span.end]) for span in item.spans]
-                    kept = tuple(part for part in parts if part.text.strip() and not _NOT_OWN.match(part.label))
-                    found[item.document.document_id.replace("PMC:", "PMC")] = kept
-        except DocumentUnreadable as error:
-            raise NcbiError(f"no full text could be read: {error.message}", NCBI_MALFORMED) from error
-    return {name: sections for name, sections in found.items() if sections}
-
-
 def article_of(record: formats.Article, source: str) -> Article:
     """Convert a PubMed record; books' own types and the kinds of notices are taken from its element."""
     notices = {kind for kind in _REF_TYPE.findall(record.xml) if kind.endswith("In")}
@@ -450,7 +412,6 @@ def article_of(record: formats.Article, source: str) -> Article:
         sections=tuple(_section(line) for line in record.abstract.split("\n") if line.strip()),
         pmid=str(record.pmid),
         doi=record.doi.lower(),
-        pmc=record.pmc,
         journal=record.journal[0] if record.journal else "",
         date=_day(record.date),
         authors=record.authors,

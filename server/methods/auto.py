@@ -19,7 +19,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError
 from retrieval.lexical.question_keywords import parse_marked

@@ -6,12 +6,11 @@ Knows nothing of HTTP, OpenAI's formats or how an answer is rendered.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from models.catalog import ModelCard
-from models.decoding.tool_calls import ToolUse
-from models.decoding.types import CallStatus, LoopFinish, LoopUsage
+from models.card import ModelCard
+from models.decoding.types import CallStatus, LoopFinish, LoopUsage, ToolUse
 from models.engines.base import Engine
 from models.errors import ArrowheadError, Fault
 from models.types import Delta, Grammar, TokenLogprob
@@ -281,6 +280,10 @@ class Reference:
     end: int = 0
     text: str = ""
 
+    def moved(self, by: int) -> Reference:
+        """Return the reference with its marker so many characters further on; (0, 0) is no place."""
+        return replace(self, start=self.start + by, end=self.end + by) if self.end else self
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -347,12 +350,10 @@ class SentenceSupport:
 class Support:
     """Hold the labels of an answer's sentences, in order.
 
-    Only a request for it changes the text: ``rewritten`` counts sentences that were written again, ``dropped`` lists
-    those that were left out.
+    Only a request for it changes the text: ``dropped`` lists the sentences that were left out.
     """
 
     sentences: tuple[SentenceSupport, ...] = ()
-    rewritten: int = 0
     dropped: tuple[str, ...] = ()
 
     @property
@@ -368,9 +369,7 @@ class Support:
             "unchecked": sum(one.verdict == "unchecked" for one in self.sentences),
             "unsupported": len(self.unsupported),
         }
-        if self.rewritten or self.dropped:
-            record |= {"rewritten": self.rewritten, "dropped": list(self.dropped)}
-        return record
+        return record | ({"dropped": list(self.dropped)} if self.dropped else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

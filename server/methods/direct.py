@@ -17,8 +17,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from models.catalog import ModelCard
-from models.decoding.tool_calls import ToolCallReader, ToolFormat, ToolUse, tool_format, tool_grammar
+from models.card import ModelCard
+from models.decoding.tool_calls import ToolCallReader, ToolFormat, tool_format, tool_grammar
+from models.decoding.types import ToolUse
 from models.engines.base import Engine
 from models.errors import UnsupportedParam
 from models.types import Delta, GenerateParams

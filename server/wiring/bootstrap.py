@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.types import LoopLimits
 from models.engines.base import Engine, EngineOptions, ServesOpenAi
 from models.engines.registry import create_engine
@@ -45,7 +45,6 @@ from server.methods.kg_rag.method import KgRag, Readers
 from server.methods.medrag.method import MedRag
 from server.methods.shared.conversation.method import ConversationMethod
 from server.methods.shared.conversation.notes import NotedMethod, load_numbers
-from server.methods.shared.generation import GrammarRewriter
 from server.methods.shared.reading.gate import Gate
 from server.methods.shared.support.method import SupportedMethod
 from server.methods.shared.support.quantities import QuantityReader
@@ -251,7 +250,7 @@ def _methods(
     )
     lifecycle.when_loaded(evidence.messages.warm_up)
     lifecycle.when_loaded(evidence.verifier.warm_up)
-    reader, rewriter = QuantityReader(Units()), GrammarRewriter(lifecycle)
+    reader = QuantityReader(Units())
     names = GraphNames(graph, SiteNames(()).is_ordinary)
     numbers = None if settings.server.region == "off" else load_numbers()[settings.server.region]
     methods: dict[str, Method] = {DIRECT: Direct(lifecycle, evidence.tools)}
@@ -264,7 +263,7 @@ def _methods(
     for method in (auto, *served.values()):
         conversing = ConversationMethod(method, lifecycle, names)
         noted = NotedMethod(conversing, evidence.messages, numbers, only_reads=not lifecycle.card.is_general)
-        methods[method.name] = SupportedMethod(noted, reader, rewriter, verifier)
+        methods[method.name] = SupportedMethod(noted, reader, verifier)
     return methods
 
 

@@ -8,16 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from models.catalog import (
-    SHIPPED,
-    SHIPPED_ADAPTERS,
-    SMALL_NAME,
-    ModelCard,
-    ModelRequest,
-    has_adapter,
-    load_catalog,
-    with_adapter,
-)
+from models.card import ModelCard
+from models.catalog import SHIPPED, SHIPPED_ADAPTERS, SMALL_NAME, ModelRequest, has_adapter, load_catalog, with_adapter
 from models.engines.base import EngineOptions, LoraAdapter, RemoteOptions
 from models.engines.registry import resolve_kind
 from models.errors import ModelNotFound

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from models.catalog import CHAT
+from models.card import CHAT
 from models.engines.base import DEFAULT_SEQS, Engine, EngineOptions, ServesOpenAi
 from models.errors import ArrowheadError
 from retrieval.corpus.items import ReadOptions

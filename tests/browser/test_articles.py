@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import page_screens
 import pytest
 import server_process
 from http_calls import Site
@@ -83,27 +82,3 @@ def test_the_chosen_go_into_a_question(library: str, page: Any) -> None:
     turn.locator(".answer[aria-busy=false] .tools").wait_for(timeout=120_000)
     assert [one for one in turn.locator(".reference").all_inner_texts() if "rice" not in one] == []
     assert "internodes of rice" in turn.locator(".content").inner_text()
-
-
-def test_the_hits_of_each_retriever_stand_side_by_side(library: str, page: Any) -> None:
-    """By an option of the question; in its details, with what several of them found."""
-    page.goto(library)
-    page_screens.choose(page, "weiseeule")
-    page.get_by_role("button", name=TEXTS["options.title"]).click()
-    page.get_by_label("chromatin").check()
-    page.get_by_label(TEXTS["options.compare"]).check()
-    page.keyboard.press("Escape")
-    page.locator("#question").fill("#What does **SWR1** do to *mutation*?")
-    page.locator("#question").press("Enter")
-    page.locator(".turn .answer[aria-busy=false] .tools").wait_for(timeout=120_000)
-    page.get_by_role("button", name=TEXTS["turn.details"]).click()
-    page.get_by_role("tab", name=TEXTS["details.compared"]).click()
-
-    columns = page.get_by_role("dialog").locator(".retriever")
-    assert columns.locator("h3").all_inner_texts() == [
-        TEXTS[f"compared.{n}"] for n in ("pes2", "pes1", "bm25", "hybrid")
-    ]
-    assert columns.nth(0).locator(".hit-title").first.inner_text() == "SWR1 in yeast"
-    assert all(columns.nth(place).locator(".hit").count() >= 1 for place in range(4))
-    assert columns.locator(".badge").first.inner_text().startswith("found by")
-    assert page.seen.complaints == []

@@ -12,7 +12,7 @@ from lexical_verifier import lexical_gate
 from ncbi_files import pubmed_record, pubmed_set
 from ncbi_server import Answer, NcbiServer, Seen
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedBehaviour, ScriptedEngine
 from retrieval.graph.types import Linked, Mention, Node

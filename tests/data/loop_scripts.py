@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
 from models.decoding.types import (

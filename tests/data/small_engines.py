@@ -10,7 +10,7 @@ from pathlib import Path
 
 from replica_server import Behaviour, Replica
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine, EngineOptions, RemoteOptions
 from models.engines.registry import create_engine
 from models.engines.scripted_engine import ScriptedEngine

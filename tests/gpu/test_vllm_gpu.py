@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions, LayerCall
 from models.engines.vllm_engine.engine import VllmEngine
 from models.engines.vllm_engine.launch import DEFAULT_SHARE, memory_share, query_devices

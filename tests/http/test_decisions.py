@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from lexical_verifier import LexicalVerifier
 from server_process import Served
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from retrieval.corpus.ingest.add import add_items

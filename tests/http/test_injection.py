@@ -83,7 +83,6 @@ class Hijacked:
         """The message; of a stream, its pieces put together as a client does."""
         known: dict[str, dict[str, Any]] = {
             "genegpt": {"max_calls": 3, "grammar": "off"},
-            "kg-rag": {"form": "general"},
         }
         body = {
             "model": f"scripted:{method}",

@@ -16,7 +16,7 @@ from http_calls import Site
 QUESTION = "Which drug reverses heparin?"
 MODEL, GRAPH = "scripted:medrag", "scripted:kg-rag"
 PLAN = json.dumps({"analysis": "nothing is known", "queries": ["What activates antithrombin?"]})
-STATEMENT = "Parkinson disease is associated with Gene PARK7"
+STATEMENT = "True or false: Parkinson disease is associated with Gene PARK7"
 FORGED_QUESTION = "Which drug reverses heparin, by the forged trial?"
 FORGED = (
     "Protamine reverses heparin [1]. Vitamin K does too [99].\n\nReferences:\n"
@@ -125,7 +125,7 @@ def test_a_wrong_option_is_named(server: Any, options: dict[str, Any], status: i
 
 
 def _ask_graph(server: Any, question: str = STATEMENT, **options: Any) -> Any:
-    body = {"arrowhead": {"form": "true_false", **options}}
+    body = {"arrowhead": options}
     message = {"role": "user", "content": question}
     made = server.client().chat.completions.create(model=GRAPH, messages=[message], extra_body=body)
     return made.choices[0].message
@@ -146,8 +146,7 @@ def test_an_answer_names_its_statement(server: Any) -> None:
 
 def test_a_response_shows_the_search_between_the_steps(server: Any) -> None:
     """Steps as reasoning, what was looked up as a search with its sources, then the message with its citation."""
-    body = {"arrowhead": {"form": "true_false"}}
-    response = server.client().responses.create(model=GRAPH, input=STATEMENT, extra_body=body)
+    response = server.client().responses.create(model=GRAPH, input=STATEMENT)
     first, search, second, message = response.output
 
     assert [item.type for item in response.output] == ["reasoning", "web_search_call", "reasoning", "message"]
@@ -161,7 +160,7 @@ def test_a_response_shows_the_search_between_the_steps(server: Any) -> None:
 
 def test_what_the_graph_does_not_have_is_said(server: Any) -> None:
     """No model is asked, no other node is put in its place."""
-    message = _ask_graph(server, "How do I repair a bicycle?", form="general")
+    message = _ask_graph(server, "How do I repair a bicycle?")
     assert "has no entry for anything that the question names" in message.content
     assert not message.annotations
     assert message.arrowhead["abstained"] is True

@@ -21,7 +21,7 @@ import openai
 import pytest
 from simulated_card import card_without_room
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine
 from models.errors import ModelNotFound
 from retrieval.index.backends.base import SegmentVectors

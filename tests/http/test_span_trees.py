@@ -18,7 +18,7 @@ KEY = "canary-key-5d1c"
 QUESTION = "Which drug reverses zebrawort?"
 SUBQUESTIONS = ("What activates antithrombin?", "What is quillfeather?")
 PLAN = json.dumps({"analysis": "nothing is known", "queries": SUBQUESTIONS})
-STATEMENT = "Parkinson disease is associated with Gene PARK7"
+STATEMENT = "True or false: Parkinson disease is associated with Gene PARK7"
 SCRIPT = [
     {"suffix": f"Question: {QUESTION}\n", "text": f"[{EUTILS}/esearch.fcgi?db=gene&term=quillfeather]->"},
     {"regex": r"\[0 ids\]\n$", "text": "Answer: not found\n\n"},
@@ -44,7 +44,7 @@ CANARIES = (
 )
 ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "genegpt": (QUESTION, {}),
-    "kg-rag": (STATEMENT, {"form": "true_false"}),
+    "kg-rag": (STATEMENT, {}),
     "medrag": (QUESTION, {"k": 1}),
     "i-medrag": (QUESTION, {"k": 1}),
 }
@@ -136,7 +136,7 @@ def test_an_answer_from_the_graph_has_its_linking_and_lookups(collector: SpanCol
     assert sorted(names) == ["encode", "generate", "link", "lookup", "lookup", "ncbi"]
     assert names[0] == "link" and names[-1] == "generate"
     (link,) = answer.all("link")
-    assert link.attributes == {"arrowhead.extraction": "dictionary", "arrowhead.found": 2}
+    assert link.attributes == {"arrowhead.found": 2}
     assert {lookup.attributes["arrowhead.source"] for lookup in answer.all("lookup")} == {"here"}
     assert all(lookup.attributes["arrowhead.found"] > 0 for lookup in answer.all("lookup"))
 

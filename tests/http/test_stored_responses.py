@@ -18,7 +18,7 @@ import pytest_asyncio
 from cryptography.fernet import Fernet
 from server_process import Served
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ScriptedEngine
 from retrieval.storage.records import Records, SqliteDatabase

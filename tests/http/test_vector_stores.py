@@ -21,7 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from server_process import Served
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from retrieval.corpus.ingest.add import add_items

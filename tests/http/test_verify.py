@@ -15,7 +15,7 @@ import pytest_asyncio
 from jsonschema import Draft202012Validator
 from lexical_verifier import LexicalVerifier
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from models.errors import ModelNotFound

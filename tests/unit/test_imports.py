@@ -44,7 +44,7 @@ WEIGHTS = [
     ),
     (
         "the transformers engine",
-        "from models.catalog import ModelCard\n"
+        "from models.card import ModelCard\n"
         "from models.engines.base import EngineOptions\n"
         "from models.engines.registry import create_engine\n"
         "create_engine('transformers', ModelCard(name='m', source='o/m'), EngineOptions())\n"

@@ -49,11 +49,9 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/server/methods/clinfo/test_generated.py": ("server/methods/clinfo/written.py",),
     "tests/unit/server/methods/genegpt/test_judging.py": ("server/methods/genegpt/lookups.py",),
-    "tests/unit/server/methods/shared/support/test_method.py": (
-        "server/methods/shared/support/marking.py",
-        "server/methods/shared/support/rewriting.py",
-    ),
+    "tests/unit/server/methods/shared/support/test_method.py": ("server/methods/shared/support/strict.py",),
     "tests/unit/retrieval/lexical/test_tantivy_index.py": ("retrieval/lexical/tantivy_files.py",),
+    "tests/unit/models/test_catalog.py": ("models/card.py",),
     "tests/unit/models/engines/test_chat_template.py": (
         "models/engines/template_child.py",
         "models/engines/template_process.py",
@@ -163,10 +161,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/graph/linking/dictionary_lookup/names.py",
         "retrieval/graph/linking/dictionary_lookup/normalize.py",
     ),
-    "tests/unit/retrieval/graph/linking/test_linker.py": (
-        "retrieval/graph/linking/model_extraction.py",
-        "retrieval/graph/types.py",
-    ),
+    "tests/unit/retrieval/graph/linking/test_linker.py": ("retrieval/graph/types.py",),
     "tests/unit/retrieval/graph/loaders/test_loaders.py": (
         "retrieval/graph/loaders/json_files.py",
         "retrieval/graph/loaders/reading.py",
@@ -189,7 +184,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "server/methods/medrag/chain_of_thought.py",
         "server/methods/medrag/context.py",
         "server/methods/shared/passages.py",
-        "server/methods/medrag/closing.py",
         "server/methods/medrag/report.py",
     ),
     "tests/unit/server/methods/weiseeule/test_method.py": (

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import httpx
 
-from models.catalog import ModelCard
+from models.card import ModelCard
+from models.catalog import prepare
 from models.engines.base import (
     AsgiSend,
     EngineOptions,
@@ -175,7 +176,7 @@ class RemoteEngine(ServesOpenAi):
 
     async def _load_tokenizer(self) -> HfTokenizer:
         if self._card.gguf is not None:
-            await asyncio.to_thread(self._card.prepare)
+            await asyncio.to_thread(prepare, self._card)
         return await asyncio.to_thread(HfTokenizer.of_card, self._card, self._options.chat_template)
 
     def _running_server(self) -> ModelServer:

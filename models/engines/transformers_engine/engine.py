@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions, Tokenizer, check_request
 from models.engines.transformers_engine.compilations import BoundedCompilations
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output

@@ -22,7 +22,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from models.catalog import ModelCard, disable_hub_access
+from models.card import ModelCard
+from models.catalog import disable_hub_access, prepare
 from models.engines.base import EngineOptions
 from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.kv_cache import KvShape
@@ -84,7 +85,7 @@ def load_model(card: ModelCard, options: EngineOptions) -> LoadedModel:
         UnsupportedParam: the options ask for what the model does not have.
     """
     device = torch_device(options.device)
-    card.prepare()
+    prepare(card)
     local_only = card.is_local or not card.allow_download
     if local_only:
         disable_hub_access()

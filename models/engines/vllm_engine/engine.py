@@ -16,7 +16,8 @@ from dataclasses import replace
 from threading import Thread
 from typing import Any
 
-from models.catalog import ModelCard
+from models.card import ModelCard
+from models.catalog import prepare
 from models.engines.base import EngineOptions, ExplainsFailure, OpenAiLayer, ServesOpenAi, Tokenizer, check_request
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
@@ -192,7 +193,7 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         vllm_compat.check_version(vllm_compat.installed_version())
         vllm_launch.reject_unsupported(os.environ)
         vllm_launch.check_adapters(self._options)
-        await asyncio.to_thread(self._card.prepare)
+        await asyncio.to_thread(prepare, self._card)
         os.environ.update(vllm_launch.environment(self._card, self._options, os.environ))
         self._errors = ChildErrors(os.environ)
         os.environ.update(self._errors.environment(os.environ["VLLM_LOGGING_LEVEL"]))

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from models.catalog import ModelCard, context_length
+from models.card import ModelCard
+from models.catalog import context_length
 from models.engines.base import EngineOptions, LoraAdapter
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine.memory_need import MemoryNeed, memory_need

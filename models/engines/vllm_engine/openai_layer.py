@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import AsgiSend, EngineOptions, LayerCall, OpenAiLayer
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat

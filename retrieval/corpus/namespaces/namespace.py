@@ -19,7 +19,6 @@ from retrieval.corpus.namespaces.settings import (
     VECTORS,
     Backends,
     TextIndex,
-    embedded_title,
     has_replaced_words,
     settings_of,
 )
@@ -364,7 +363,7 @@ class Namespace:
     def _add_vectors(self, target: Target, passages: list[Passage], writer: PassageWriter) -> None:
         dense = self.dense(target)
         dense.note_encoder(writer)
-        texts = [PassageText(embedded_title(passage), passage.text) for passage in passages]
+        texts = [PassageText(passage.heading, passage.text) for passage in passages]
         ids = [passage.passage_id for passage in passages]
         encoder, tokens = dense.encoder, self.tokens if target == VECTORS else None
         if tokens is not None:

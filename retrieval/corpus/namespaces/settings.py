@@ -196,8 +196,3 @@ def with_encoders(text: str, encoders: Sequence[str]) -> str:
     """Return valid settings with these encoders, the first one first, and with all else as it was stored."""
     first, further = (encoders[0], list(encoders[1:])) if encoders else ("", [])
     return json.dumps(json.loads(text) | {"encoder": first, "encoders": further}, sort_keys=True)
-
-
-def embedded_title(passage: Passage) -> str:
-    """Return the title of the document and the section, which encoders receive beside a passage's text."""
-    return f"{passage.title} -- {passage.section}" if passage.section else passage.title

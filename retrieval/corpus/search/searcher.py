@@ -15,7 +15,7 @@ from models.encoders.token_codes import max_sim
 from retrieval.corpus.namespaces.dense import DenseIndex, fingerprint_text
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.namespaces.settings import VECTORS, embedded_title
+from retrieval.corpus.namespaces.settings import VECTORS
 from retrieval.corpus.search.ranking import (
     DENSE,
     HYBRID,
@@ -211,7 +211,7 @@ class Searcher:
             if encoder is None:
                 raise NamespaceInvalid("there is no cross-encoder: retrieval.cross_encoder names one", param="rerank")
             judged, rest = found[: options.rerank], found[options.rerank :]
-            texts = [PassageText(embedded_title(one.passage), one.passage.text) for one in judged]
+            texts = [PassageText(one.passage.heading, one.passage.text) for one in judged]
             scores = [float(score) for score in encoder.score(query, texts)]
             pairs = sorted(zip(scores, judged, strict=True), key=lambda pair: -pair[0])
             found = [_rescored(one, score) for score, one in pairs] + rest

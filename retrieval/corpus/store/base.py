@@ -6,7 +6,6 @@ The contract is in ``tests/contract/test_passage_store_contract.py``.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,21 +14,16 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.errors import NamespaceInvalid
 from retrieval.index.base import Ids, RowFilter
-from retrieval.passages import PUBLICATION_TYPES, Document, Passage, type_bits
+from retrieval.passages import PUBLICATION_TYPES, Document, Passage, is_namespace_name, type_bits
 
 if TYPE_CHECKING:
     from retrieval.corpus.chunking import Chunker
 
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 # An index of a namespace: one of ``TARGETS``, or "vectors:ENCODER" for the vectors of a further encoder.
 Target = str
 FILE_ID: Final = "sha256:"  # begins the ids of files, with the digest of their content behind it
 TARGETS: Final[tuple[Target, ...]] = ("vectors", "words", "keywords")
 Change = Literal["added", "changed", "noted", "unchanged"]
-
-
-def is_name(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
 
 
 def log_name(name: str) -> str:
@@ -43,7 +37,7 @@ def checked_name(name: str) -> str:
     Raises:
         NamespaceInvalid: not a valid name.
     """
-    if not is_name(name):
+    if not is_namespace_name(name):
         raise NamespaceInvalid(
             f"{name[:70]!r} is no name: 1 to 63 small letters, digits, _ and -, the first a letter or digit",
             param="name",

@@ -20,13 +20,12 @@ from retrieval.corpus.store.base import (
     TARGETS,
     JournalEntry,
     Target,
-    is_name,
 )
 from retrieval.corpus.store.reader import Dialect, SqlPassageReader
 from retrieval.corpus.store.schema import STORE_NAME, document_of, passage_of, unpack
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
 from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceDamaged, NamespaceUnknown
-from retrieval.passages import Document, Passage
+from retrieval.passages import Document, Passage, is_namespace_name
 from retrieval.storage.database import ReadPool, Row
 from retrieval.storage.files import build_lock, create_draft, make_folder, recover, recover_all, replace_folder
 
@@ -244,7 +243,7 @@ class SqlitePassageStores:
     def names(self) -> list[str]:
         if not self._root.is_dir():
             return []
-        return sorted(path.name for path in self._root.iterdir() if is_name(path.name) and path.is_dir())
+        return sorted(path.name for path in self._root.iterdir() if is_namespace_name(path.name) and path.is_dir())
 
     def exists(self, name: str) -> bool:
         return (self._root / name).is_dir()

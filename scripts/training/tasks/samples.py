@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine
 from models.engines.tokenizer import HfTokenizer
 from scripts.training.packing import Encoded

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field, ValidationError
 
-from models.decoding.tool_calls import ToolUse
+from models.decoding.types import ToolUse
 from models.types import TokenLogprob
 from server.api.answers import file_search, site_tools
 from server.api.answers.file_search import FileScope, scope_of, searching_model, take_file_search

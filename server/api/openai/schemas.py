@@ -17,8 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.decoding.grammar import choice_grammar, json_grammar
-from models.decoding.tool_calls import Tool, ToolChoice, ToolUse
-from models.decoding.types import LoopFinish
+from models.decoding.types import LoopFinish, Tool, ToolChoice, ToolUse
 from models.types import Grammar
 from server.api.declarations import (
     OPTIONS,

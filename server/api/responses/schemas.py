@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from models.decoding.tool_calls import ToolUse
+from models.decoding.types import ToolUse
 from server.api.answers import file_search, site_tools
 from server.api.declarations import MODEL, OPTIONS, QUESTION, Reply, Schema, with_unused
 from server.api.http_io import Body, first_error

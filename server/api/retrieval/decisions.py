@@ -14,7 +14,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field, field_validator
 
-from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
 from server.api.answers.session import TIMEOUT_HEADER, deadline_of
 from server.api.declarations import RETRIEVAL_ERRORS, TIMEOUT, Reads, Reply, errors
@@ -225,7 +224,7 @@ def _passage(one: RankedPassage) -> _Evidence:
         "page": one.passage.page or None,
         "url": one.document.url,
     }
-    return _Evidence(EvidenceText(embedded_title(one.passage), one.passage.text), citation)
+    return _Evidence(EvidenceText(one.passage.heading, one.passage.text), citation)
 
 
 def _choices(question: PredicateQuestion | ChoiceQuestion | ScoreQuestion) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from jsonschema import Draft202012Validator, SchemaError
 
-from models.decoding.tool_calls import Tool
+from models.decoding.types import Tool
 from models.errors import ArrowheadError
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import RetrievalError

@@ -15,10 +15,11 @@ from server.methods.base import AnswerRequest
 from server.methods.clinfo.generated import written_row
 from server.methods.clinfo.judging import Judge, Prompts, judge_of
 from server.methods.clinfo.literature import Article, Section
-from server.methods.clinfo.statements import readable, statements_of
+from server.methods.clinfo.statements import readable
 from server.methods.shared.evidence_table import Finding
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import Gate
+from server.methods.shared.sentences import split_sentences
 from server.methods.shared.synthesis import choose_synthesis
 
 _CELL: Final = "cell"
@@ -63,7 +64,7 @@ class CellReader:
         found = row.get(_CELL, Finding())
         if not found.value:
             return found
-        lines = (one.line for one in statements_of(article))
+        lines = (one.line for section in article.sections for one in split_sentences(section.text))
         stated = next((line for line in lines if found.quote in line), found.quote)
         reading = await self.gate.read(column, [EvidenceText(article.title, stated)])
         return found if reading.ranked and reading.best >= reading.points.quote else Finding()

@@ -21,9 +21,7 @@ from server.methods.clinfo.judging import AT_ONCE, Judge, shown
 from server.methods.clinfo.literature import Article
 from server.methods.clinfo.queries import (
     MAX_CLAUSES,
-    PUBLICATION_TYPES,
     Clause,
-    Filter,
     Query,
     clean_name,
     plain_words,
@@ -44,7 +42,6 @@ _DENIES: Final = 0.6
 _MAX_DENYING: Final = 3
 _MAX_VALUE: Final = 160
 _NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
-_YEAR: Final = re.compile(r"(?:19|20)[0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +147,8 @@ async def written_row(
 def table_grammar(names: Collection[str] = FINDINGS) -> Grammar:
     """Return the schema of one row: each cell a value and its quote."""
     text = {"type": "string", "maxLength": _MAX_VALUE}
-    cell = {
-        "type": "object",
-        "properties": {"value": text, "quote": {"type": "string", "maxLength": 400}},
-        "required": ["value", "quote"],
-        "additionalProperties": False,
-    }
-    schema = {
-        "type": "object",
-        "properties": dict.fromkeys(names, cell),
-        "required": list(names),
-        "additionalProperties": False,
-    }
-    return Grammar("json_schema", json.dumps(schema))
+    cell = _object({"value": text, "quote": {"type": "string", "maxLength": 400}})
+    return Grammar("json_schema", json.dumps(_object(dict.fromkeys(names, cell))))
 
 
 def read_row(read: Any, article: Article, names: Collection[str] = FINDINGS) -> dict[str, Finding]:
@@ -189,7 +175,7 @@ def _has_numbers(value: str, quote: str) -> bool:
 
 
 def query_grammar(most: int) -> Grammar:
-    """Return the schema of up to ``most`` searches: concepts of names, and what may narrow them."""
+    """Return the schema of up to ``most`` searches, each a list of concepts of names."""
     name = {"type": "string", "minLength": 2, "maxLength": 60, "pattern": "^[A-Za-z0-9][A-Za-z0-9 ,'/+-]*$"}
     concept = _object(
         {
@@ -197,26 +183,23 @@ def query_grammar(most: int) -> Grammar:
             "heading": {"type": "boolean"},
         }
     )
-    year = {"type": "string", "pattern": "^(?:19|20)[0-9][0-9]$"}
-    filters = {"from": year, "to": year, "type": {"enum": list(PUBLICATION_TYPES)}, "without": concept}
     concepts = {"type": "array", "items": concept, "minItems": 1, "maxItems": MAX_CLAUSES}
-    search = _object({"concepts": concepts}, **filters)
+    search = _object({"concepts": concepts})
     schema = _object({"searches": {"type": "array", "items": search, "minItems": 1, "maxItems": most}})
     return Grammar("json_schema", json.dumps(schema))
 
 
-def _object(required: Mapping[str, Any], **optional: Any) -> dict[str, Any]:
-    properties = {**required, **optional}
+def _object(members: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": properties,
-        "required": list(required),
+        "properties": dict(members),
+        "required": list(members),
         "additionalProperties": False,
     }
 
 
 def read_queries(read: Any, most: int) -> tuple[Query, ...]:
-    """Return the searches of parsed JSON as queries; what is no list of names and no filter is left out."""
+    """Return the searches of parsed JSON as queries; what is no list of names is left out."""
     searches = read.get("searches") if isinstance(read, dict) else None
     found: dict[str, Query] = {}
     for search in searches if isinstance(searches, list) else ():
@@ -229,22 +212,9 @@ def read_queries(read: Any, most: int) -> tuple[Query, ...]:
                 clauses.setdefault(clause.words.casefold(), clause)
         if clauses:
             kept = tuple(clauses.values())[:MAX_CLAUSES]
-            query = Query(kept, "model", narrow=_filter(fields, kept))
+            query = Query(kept, "model")
             found.setdefault(query.term, query)
     return tuple(found.values())[:most]
-
-
-def _filter(fields: Mapping[str, Any], clauses: Sequence[Clause]) -> Filter:
-    """Return the filter of a search; years in the wrong order and what the search itself asks for are left out."""
-    first, last = (int(year) if _YEAR.fullmatch(year := str(fields.get(name, ""))) else 0 for name in ("from", "to"))
-    if first and last and first > last:
-        first = last = 0
-    kind = next((name for name in PUBLICATION_TYPES if name == fields.get("type")), "")
-    without = _clause(fields.get("without"))
-    asked = {name.casefold() for clause in clauses for name in clause.names}
-    if without is not None and asked.intersection(name.casefold() for name in without.names):
-        without = None
-    return Filter(first=first, last=last, kind=kind, without=without)
 
 
 def _clause(concept: Any) -> Clause | None:

@@ -74,7 +74,6 @@ class Article:
     sections: tuple[Section, ...] = ()
     pmid: str = ""
     doi: str = ""
-    pmc: str = ""
     journal: str = ""
     date: int = 0
     authors: tuple[str, ...] = ()
@@ -84,7 +83,6 @@ class Article:
     url: str = ""
     source: str = ""
     namespace: str = ""
-    has_full_text: bool = False
 
     @property
     def year(self) -> str:
@@ -180,14 +178,6 @@ class ArticleSource(Protocol):
 
     async def spelled(self, words: Sequence[str]) -> Mapping[str, str]:
         """Return how the source spells those of the words that it does not know, by the word; {} for none.
-
-        Raises:
-            NcbiError: as ``search``.
-        """
-        ...
-
-    async def full_texts(self, pmcs: Sequence[str]) -> Mapping[str, tuple[Section, ...]]:
-        """Return the sections of the full texts that are there and open, by PMC id, without abstract and introduction.
 
         Raises:
             NcbiError: as ``search``.

@@ -93,7 +93,6 @@ from server.methods.clinfo.search import (
     search_passages,
     search_source,
     wanted,
-    with_full_texts,
 )
 from server.methods.clinfo.stages import Deadline, as_they_come, finished
 from server.methods.clinfo.statements import Conclusion
@@ -103,15 +102,13 @@ from server.methods.shared.choices import one_line
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
 from server.methods.shared.reading.gate import Gate
-from server.methods.shared.support.labels import bare
+from server.methods.shared.sentences import bare
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 
 # Of the synthesis, as in the paper.
 ANSWER_TOKENS: Final = 1024
 _T = TypeVar("_T")
-# Of so many of the best articles the full text is read.
-_FULL_TEXTS: Final = 5
 
 
 class Clinfo:
@@ -240,8 +237,6 @@ class Review:
         )
         screened = await self._screened(await self._fetched(merged))
         kept = by_evidence([one for one in screened if one.is_kept])
-        if self._options.full_text:
-            kept = await self._with_full_texts(kept)
         self._flow.included = len(kept)
         self._tell(Step(screened_step(self._flow, screened), self._flow.known("screened", "excluded", "included")))
         report = self._report(searched, screened, kept)
@@ -256,7 +251,7 @@ class Review:
         conclusion = await self._concluded(kept)
         self._tell(Step(conclusion.step))
         if conclusion.lack:
-            report = report.concluded(conclusion)
+            report = replace(report, conclusion=conclusion)
             self._tell(*abstention(report, conclusion.lack, conclusion.outcome, self._use.usage))
             return
         self._tell(*self._shown(report, conclusion))
@@ -374,13 +369,6 @@ class Review:
         self._flow.excluded.update(one.reason for one in screened if not one.is_kept)
         return screened
 
-    async def _with_full_texts(self, kept: Sequence[Screened]) -> tuple[Screened, ...]:
-        best = sorted(kept, key=lambda one: -one.score)[:_FULL_TEXTS]
-        work = with_full_texts(self._sources, [one.candidate for one in best])
-        articles, errors = await self._within("full texts", work, ({}, []))
-        self._flow.faults += errors
-        return tuple(replace(one, article=articles.get(one.article.key, one.article)) for one in kept)
-
     # --- 4. and 5. evidence table and synthesis
 
     async def _concluded(self, kept: Sequence[Screened]) -> Conclusion:
@@ -436,7 +424,7 @@ class Review:
             finish_reason="length" if conclusion.limit else "stop",
             stop_reason=None,
             usage=self._use.usage,
-            details=report.concluded(conclusion).details | {"citations": citations_of(conclusion, articles)},
+            details=replace(report, conclusion=conclusion).details | {"citations": citations_of(conclusion, articles)},
             outcome=self._outcome(conclusion),
         )
         yield from ending(report, shown, cited, done)

@@ -22,7 +22,10 @@ SourceName = Literal["pubmed", "gateway", "namespaces"]
 MAX_QUERIES: Final = 5
 MAX_ARTICLES: Final = 1000
 _MAX_EXCLUDED: Final = 5000
-_INSTEAD: Final = {"expand": "citations are not followed; send queries of your own"}
+_INSTEAD: Final = {
+    "expand": "citations are not followed; send queries of your own",
+    "full_text": "arrowhead namespace fetch --full-text keeps full texts, which reviews search as namespaces",
+}
 _MAX_QUERY: Final = 300
 _DAY: Final = re.compile(r"(\d{4})(?:[-/](\d{1,2}))?(?:[-/](\d{1,2}))?")
 _NAME: Final = re.compile(r"[^\W_][^\"\[\]\n<>]{1,119}")
@@ -82,7 +85,6 @@ class ClinfoOptions:
     - ``date_from``, ``date_to``: "" or yyyy[-mm[-dd]], of publication, both included.
     - ``sources``: () for PubMed or the gateway, as the egress mode has it, and the namespaces there are.
     - ``max_articles``: number of candidates that are fetched and screened.
-    - ``full_text``: read the open full texts in PMC of the best articles as well.
     - ``sentences``: at most so many in an extractive answer.
     - ``max_seconds``: of the whole answer; each stage has a share.
     """
@@ -95,7 +97,6 @@ class ClinfoOptions:
     sources: Annotated[tuple[SourceName, ...], _List, Field(min_length=1)] = ()
     namespaces: Annotated[Namespaces, _List] = ()
     max_articles: Annotated[int, Field(strict=True, ge=1, le=MAX_ARTICLES)] = 60
-    full_text: Flag = False
     synthesis: Synthesis | None = None
     sentences: NumSentences = DEFAULT_SENTENCES
     references: Flag = True

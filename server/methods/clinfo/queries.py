@@ -56,11 +56,6 @@ _ASKING: Final = frozenset(
         "changes changed associated association associations linked link control controls controlled affect affects",
     )
 )
-# Those that a model can ask for; a request can ask for any.
-PUBLICATION_TYPES: Final = (
-    *("Systematic Review", "Meta-Analysis", "Practice Guideline", "Randomized Controlled Trial", "Clinical Trial"),
-    *("Observational Study", "Case Reports", "Review"),
-)
 _GREEK: Final = {ord(letter): name for letter, name in GREEK.items()}
 _UNSAFE: Final = re.compile(r'["\[\]()<>|&\\]|[^\x20-\x7e]')
 
@@ -95,34 +90,12 @@ class Clause:
         return Clause((plain_words(self.names[0]) or self.names[0],))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Hold what a writer narrows one query by.
-
-    ``first``, ``last``: years of publication, 0 for none. ``kind``: one of ``PUBLICATION_TYPES``. ``without``: what a
-    record must not have.
-    """
-
-    first: int = 0
-    last: int = 0
-    kind: str = ""
-    without: Clause | None = None
-
-    @property
-    def term(self) -> str:
-        """Return what follows the clauses, "" for nothing; operators are applied from left to right."""
-        parts = [f"NOT {self.without.term}"] if self.without else []
-        if self.first or self.last:
-            parts.append(f'AND ("{self.first or 1700}"[dp] : "{self.last or 3000}"[dp])')
-        return " ".join([*parts, *([f"AND {_quoted(self.kind)}[pt]"] if self.kind else [])])
-
-
 @dataclass(frozen=True, slots=True)
 class Query:
     """Hold one query: its clauses, or the text of the request.
 
     ``any_of``: so many of the words suffice, for a search that ranks by relevance; 0 for all clauses. ``limits`` are
-    AND-ed to the term. ``narrow`` is the writer's own filter.
+    AND-ed to the term.
     """
 
     clauses: tuple[Clause, ...]
@@ -130,13 +103,11 @@ class Query:
     text: str = ""
     any_of: int = 0
     limits: str = ""
-    narrow: Filter = Filter()
 
     @property
     def term(self) -> str:
         """Return the query in PubMed's syntax, cut to whole clauses where it would be too long."""
         inner = self.text or self._joined()
-        inner = f"({inner}) {self.narrow.term}" if self.narrow.term else inner
         return f"({inner}) AND {self.limits}" if self.limits else inner
 
     @property
@@ -299,9 +270,7 @@ def respelled(query: Query, spellings: Mapping[str, str]) -> Query | None:
 
 
 def broadened(query: Query) -> Query | None:
-    """Return the query without its own filter, else without fields and phrases, None where it has none of these."""
-    if query.narrow.term:
-        return replace(query, narrow=Filter())
+    """Return the query without fields and phrases, None where it has none."""
     clauses = tuple(dict.fromkeys(one.broad for one in query.clauses))
     changed = replace(query, clauses=clauses)
     return changed if query.clauses and changed.term != query.term else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from models.decoding.types import LoopUsage
@@ -30,7 +30,7 @@ from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.empty_states import MORE_LITERATURE
 from server.methods.shared.evidence_table import EvidenceRow, Exclusion, Finding, Query, Review, Sentence
 from server.methods.shared.outcomes import counted, notice
-from server.methods.shared.support.labels import nearest_sentence
+from server.methods.shared.word_overlap import nearest_sentence
 
 NO_USAGE: Final = LoopUsage()
 NO_VERDICT: Final = (
@@ -143,8 +143,7 @@ def included_step(kept: Sequence[Screened]) -> str:
 class Report:
     """Hold all of a review that its end is built from.
 
-    ``kept`` is in the order of evidence. ``numbers`` has the number of each cited article by its key, in the order of
-    citation. ``results`` is the best sentence of an article, by key.
+    ``kept`` is in the order of evidence.
     """
 
     question: str
@@ -154,48 +153,24 @@ class Report:
     screened: Sequence[Screened]
     kept: Sequence[Screened]
     flow: Flow
-    tldr: str = ""
-    sentences: tuple[Sentence, ...] = ()
-    contradictions: tuple[str, ...] = ()
-    numbers: Mapping[str, int] = field(default_factory=dict)
-    results: Mapping[str, Finding] = field(default_factory=dict)
-    cells: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    def concluded(self, conclusion: Conclusion) -> Report:
-        """Return the report with what the synthesis ended in."""
-        numbers = conclusion.numbers
-        claims = conclusion.claims
-        return replace(
-            self,
-            tldr=conclusion.tldr,
-            sentences=tuple(
-                Sentence(claim.text, tuple(sorted(numbers[key] for key in claim.keys)), claim.is_quote or None)
-                for claim in claims
-            ),
-            contradictions=disagreements(conclusion),
-            numbers=numbers,
-            results=conclusion.results,
-            cells=conclusion.cells,
-            more={
-                **conclusion.record,
-                **(conclusion.verdict.record if conclusion.verdict else {}),
-                **({"written": conclusion.written} if conclusion.written else {}),
-            },
-        )
+    conclusion: Conclusion = field(default_factory=Conclusion)
 
     @property
     def details(self) -> dict[str, Any]:
         """Return the record for the trace."""
+        conclusion, numbers = self.conclusion, self.conclusion.numbers
         review = Review(
             question=self.question,
             queries=tuple(_query(run) for run in self.runs),
             counts=self.flow.counts,
             excluded=tuple(_exclusion(one) for one in self.screened if not one.is_kept)[:_MAX_EXCLUDED],
-            rows=tuple(self._row(one) for one in self.kept),
-            tldr=self.tldr,
-            sentences=self.sentences,
-            contradictions=self.contradictions,
+            rows=tuple(self._row(one, numbers) for one in self.kept),
+            tldr=conclusion.tldr,
+            sentences=tuple(
+                Sentence(claim.text, tuple(sorted(numbers[key] for key in claim.keys)), claim.is_quote or None)
+                for claim in conclusion.claims
+            ),
+            contradictions=disagreements(conclusion),
         )
         return {
             "method": "clinfo",
@@ -206,17 +181,19 @@ class Report:
             "excluded_by_reason": dict(self.flow.excluded),
             "faults": list(self.flow.faults),
             **review.details,
-            **self.more,
+            **conclusion.record,
+            **(conclusion.verdict.record if conclusion.verdict else {}),
+            **({"written": conclusion.written} if conclusion.written else {}),
         }
 
-    def _row(self, one: Screened) -> EvidenceRow:
-        article = one.article
+    def _row(self, one: Screened, numbers: Mapping[str, int]) -> EvidenceRow:
+        article, conclusion = one.article, self.conclusion
         cells: dict[str, Any] = {
             "design": design_of(article),
-            "result": self.results.get(article.key, Finding()),
-        } | {name: cell for name, cell in self.cells.get(article.key, {}).items() if cell.value}
+            "result": conclusion.results.get(article.key, Finding()),
+        } | {name: cell for name, cell in conclusion.cells.get(article.key, {}).items() if cell.value}
         return EvidenceRow(
-            number=self.numbers.get(article.key, 0),
+            number=numbers.get(article.key, 0),
             uid=article.pmid or article.key,
             title=article.title,
             url=article.url,
@@ -224,7 +201,7 @@ class Report:
             level=_LEVEL_NAMES[article.level],
             score=round(one.score, 4),
             found_by=tuple(self.runs[run].source for run in one.candidate.found_by if run < len(self.runs)),
-            source="full text" if article.has_full_text else "passages" if article.namespace else "abstract",
+            source="passages" if article.namespace else "abstract",
             notices=article.flags,
             **cells,
         )

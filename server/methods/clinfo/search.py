@@ -342,28 +342,6 @@ def _different(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     return tuple(found.values())
 
 
-async def with_full_texts(
-    sources: Sequence[ArticleSource], found: Sequence[Candidate]
-) -> tuple[dict[str, Article], list[str]]:
-    """Return those of the articles that have an open full text, with its sections after the abstract, by key.
-
-    What went wrong is told beside them.
-    """
-    articles: dict[str, Article] = {}
-    errors: list[str] = []
-    for number, source in enumerate(sources):
-        by_pmc = {one.article.pmc: one.article for one in found if one.source == number and one.article}
-        by_pmc.pop("", None)
-        texts = await _attempt(source.full_texts(list(by_pmc))) if by_pmc else {}
-        if isinstance(texts, NcbiError):
-            errors.append(f"full texts: {_message(texts)}")
-            continue
-        for pmc, sections in texts.items():
-            article = by_pmc[pmc]
-            articles[article.key] = replace(article, sections=(*article.sections, *sections), has_full_text=True)
-    return articles, errors
-
-
 async def _attempt(call: Awaitable[_T]) -> _T | NcbiError:
     try:
         return await call

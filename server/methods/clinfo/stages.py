@@ -17,7 +17,6 @@ _SHARES: Final = {
     "fetch": 0.25,
     "screening": 0.3,
     "judging": 0.3,
-    "full texts": 0.2,
     "table": 0.1,
 }
 _LEAST: Final = 0.05

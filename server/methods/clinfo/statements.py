@@ -2,17 +2,15 @@
 
 A conclusion is what the synthesis of a review ends in, whichever way it is made.
 
-Left out of what can be quoted are fragments of a few words, and text that addresses whoever reads it, as an abstract
-that was written to steer a model does. A design is one of the record's publication types; the other cells of the table
-are the model's to fill, each with the sentence that it stands in.
+Left out of what can be quoted is text that addresses whoever reads it, as an abstract that was written to steer a model
+does; which of the other sentences answer is the verifier's to say. A design is one of the record's publication types;
+the other cells of the table are the model's to fill, each with the sentence that it stands in.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Final
 
 from server.methods.base import AnswerOutcome
@@ -24,9 +22,6 @@ from server.methods.shared.sentences import addresses_reader, plain_marks, quota
 from server.methods.shared.verdicts import Verdict
 
 _LONGEST: Final = 20_000
-# "carnitine translocase Slc25a20" names something and says nothing of it.
-_MIN_WORDS: Final = 4
-_WORD: Final = re.compile(r"[^\W\d_]{2,}")
 PUBLICATION_TYPE: Final = "publication type"
 # Publication types that tell a design, in the order in which they are looked for.
 _TYPES: Final = (
@@ -35,29 +30,6 @@ _TYPES: Final = (
     *("clinical trial, phase ii", "clinical trial, phase i", "clinical trial, phase iv", "clinical trial"),
     *("observational study", "multicenter study", "comparative study", "case reports", "review", "book chapter"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """Hold one sentence that can be quoted; ``line`` has single blanks."""
-
-    article: int
-    section: str
-    line: str
-
-
-def statements_of(article: Article, number: int = 0) -> Iterator[Statement]:
-    """Yield the sentences of an article that state something, in order."""
-    for section in article.sections:
-        for one in split_sentences(section.text[:_LONGEST]):
-            if _states(one.line):
-                yield Statement(number, section.label, one.line)
-
-
-def _states(line: str) -> bool:
-    """Return whether a sentence states something: no fragment as of a title, no order to its reader."""
-    is_whole = sum(1 for _ in islice(_WORD.finditer(line), _MIN_WORDS)) == _MIN_WORDS
-    return is_whole and not addresses_reader(line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +46,10 @@ def readable(articles: Sequence[Article]) -> Readable:
     origins: list[tuple[int, str]] = []
     for number, article in enumerate(articles):
         by_section: dict[str, list[str]] = {}
-        for one in statements_of(article, number):
-            by_section.setdefault(one.section, []).append(one.line)
+        for section in article.sections:
+            sentences = split_sentences(section.text[:_LONGEST])
+            lines = [one.line for one in sentences if not addresses_reader(one.line)]
+            by_section.setdefault(section.label, []).extend(lines)
         for label, lines in by_section.items():
             sources.append(EvidenceText(article.title, "\n\n".join(lines)))
             origins.append((number, label))

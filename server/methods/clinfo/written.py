@@ -14,8 +14,8 @@ from server.methods.clinfo.generated import NO_ANSWER, Reader
 from server.methods.clinfo.literature import Article
 from server.methods.clinfo.statements import Claim, Conclusion
 from server.methods.shared.outcomes import why_cut
-from server.methods.shared.sentences import numbers_in
-from server.methods.shared.support.labels import bare, sentence_spans
+from server.methods.shared.sentences import bare, numbers_in
+from server.methods.shared.support.labels import sentence_spans
 
 _NO_ROOM: Final = "The model has no room to read any of the articles."
 _NO_TEXT: Final = "The model wrote no answer."

@@ -24,7 +24,7 @@ from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import AfterValidator, Field
 
-from models.catalog import ModelCard, Summaries
+from models.card import ModelCard, Summaries
 from models.decoding.call_loop import LoopRequest
 from models.decoding.driver import run
 from models.decoding.grammar import call_grammar, forced_call_grammar

@@ -54,12 +54,11 @@ from server.methods.i_medrag.rounds import (
 )
 from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer, SubAnswers, search_step, sub_record
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
-from server.methods.medrag.closing import Closing
 from server.methods.medrag.context import evidence_of
 from server.methods.medrag.extraction import Extraction
 from server.methods.medrag.method import refuse_logprobs
 from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of
-from server.methods.medrag.report import abstention, closing_events, retrieved
+from server.methods.medrag.report import Closing, abstention, closing_events, retrieved
 from server.methods.medrag.request import (
     MAX_QUERIES,
     IMedRagOptions,

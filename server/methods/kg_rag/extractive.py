@@ -17,7 +17,7 @@ from models.encoders.relation_head import NOTHING
 from models.function_words import FUNCTION_WORDS
 from retrieval.graph.context.relations import asks_identifier
 from retrieval.graph.context.select import QuestionNames, budget_order, support
-from retrieval.graph.types import Mention, Node, Statement
+from retrieval.graph.types import Node, Statement
 from retrieval.lexical.tokens import query_terms
 from server.methods.base import (
     AnswerOutcome,
@@ -32,11 +32,12 @@ from server.methods.base import (
     TranscriptDelta,
 )
 from server.methods.kg_rag.reading import Asked, Reading
-from server.methods.kg_rag.report import citation_records, node_url, references_of
+from server.methods.kg_rag.report import citation_records, mention_record, node_url, references_of
 from server.methods.shared.call_lines import render
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.empty_states import MORE_STATEMENTS
 from server.methods.shared.outcomes import notice
+from server.methods.shared.reading.gate import MAX_SENTENCES
 from server.methods.shared.sentences import quotation
 
 _ASKS_IDENTIFIER: Final = frozenset(
@@ -120,7 +121,7 @@ def _true_or_unknown(reading: Reading, parsed: Asked) -> Finding:
         return Finding(outcome="abstained", verdict=unknown, reason=_one_name(reading))
     found = [statement for statement in parsed.between if parsed.says(statement)]
     if found and parsed.num_names == 2:
-        return Finding(outcome="answered", verdict="True", statements=tuple(found[: reading.options.sentences]))
+        return Finding(outcome="answered", verdict="True", statements=tuple(found[:MAX_SENTENCES]))
     if parsed.num_names > 2:
         reason = "The statement has more than two names, which no single statement of the graph can support."
         return Finding(outcome="abstained", verdict=unknown, reason=reason)
@@ -135,7 +136,7 @@ def _negated(reading: Reading) -> Finding:
     """Return that a denial is false where the graph states what it denies, and that it is open elsewhere."""
     found = tuple(one for one in decisive(reading) if one.text in reading.contradicting)
     if found:
-        return Finding(outcome="answered", verdict="False", statements=found[: reading.options.sentences])
+        return Finding(outcome="answered", verdict="False", statements=found[:MAX_SENTENCES])
     reason = "The statement is negated, and a graph has no statements about what does not hold."
     return Finding(outcome="abstained", verdict=reading.question.abstention, reason=reason)
 
@@ -229,7 +230,7 @@ def _open(reading: Reading, parsed: Asked) -> Finding:
     if not found:
         reason = f"{reading.where} has no statement of the relation that is asked for about {named}."
         return Finding(outcome="not_found", reason=reason)
-    shown = found[: reading.options.sentences]
+    shown = found[:MAX_SENTENCES]
     if len(found) > len(shown):
         where = reading.where.replace("The ", "the ", 1)
         notes.insert(0, f"These are {len(shown)} of {len(found)} statements of {where} that fit the question.")
@@ -246,7 +247,7 @@ def _yes_or_no(reading: Reading, parsed: Asked) -> Finding:
         return Finding(outcome="abstained", reason=reason)
     found = [statement for statement in parsed.between if parsed.says(statement)]
     if found:
-        return Finding(outcome="answered", statements=tuple(found[: reading.options.sentences]))
+        return Finding(outcome="answered", statements=tuple(found[:MAX_SENTENCES]))
     if parsed.num_names < 2:
         return Finding(outcome="abstained", reason=_one_name(reading))
     reason = f"{reading.where} has no such statement, which does not mean no: no graph is complete."
@@ -284,7 +285,7 @@ def _done(reading: Reading, finding: Finding) -> Done:
         "form": reading.question.form,
         "choices": list(reading.question.choices),
         "graph": reading.where,
-        "mentions": [_mention(mention) for mention in reading.recognised.mentions],
+        "mentions": [mention_record(mention) for mention in reading.recognised.mentions],
         "unlinked": list(reading.recognised.unlinked),
         "abstained": not lines,
         "excluded": finding.excluded,
@@ -301,12 +302,3 @@ def _done(reading: Reading, finding: Finding) -> Done:
         details=details,
         outcome=finding.outcome,
     )
-
-
-def _mention(mention: Mention) -> Mapping[str, Any]:
-    return {"node": mention.node.node_id, "start": mention.start, "end": mention.end, "method": mention.method}
-
-
-def graph_name(name: str, release: str) -> str:
-    """Return the graph as an answer names it."""
-    return f"The knowledge graph ({' '.join(part for part in (name, release) if part)})"

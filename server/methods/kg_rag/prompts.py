@@ -13,41 +13,37 @@ from typing import Any, Final, Literal
 
 from models.types import Grammar
 from retrieval.graph.context.select import DEFAULT_TOKENS, Pruning
-from server.methods.base import OptionInvalid
 from server.methods.shared.choices import listed_choices, one_line, regex_of
 from server.methods.shared.generation import prompt_text, with_instruction
-from server.methods.shared.options import Choices, Flag, NumSentences, refuse, validated
-from server.methods.shared.reading.gate import MAX_SENTENCES
+from server.methods.shared.options import Choices, Flag, validated
 from server.methods.shared.synthesis import Synthesis
 from server.types import EgressMode
 
 Form = Literal["general", "true_false", "multiple_choice"]
-Linking = Literal["dictionary", "model"]
 MAX_CONTEXT_TOKENS = 16_384
+_INSTEAD: Final = {
+    "form": "a statement begins with True or false: and choices make a question one of multiple choice",
+    "linking": "names are found by their spellings; write them as the graph has them",
+    "sentences": "an answer of statements has at most eight, the best first",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgRagOptions:
     """Hold the options of a KG-RAG request.
 
-    - ``form``: "auto" to derive it from the question.
     - ``choices``: those of a multiple-choice question; () reads them from it.
-    - ``linking``: "model" extracts names with the served model, "dictionary" finds them by spellings and vectors.
     - ``evidence``: add the attributes of statements to the context.
     - ``pruning``: how statements are chosen.
     - ``synthesis``: how the answer is made; None for the default of the model.
-    - ``sentences``: at most so many statements in an extractive answer.
     - ``egress``: None for the mode of the key.
     """
 
-    form: Form | Literal["auto"] = "auto"
     choices: Choices = ()
-    linking: Linking = "dictionary"
     evidence: Flag = False
     pruning: Pruning = "budget"
     references: Flag = True
     synthesis: Synthesis | None = None
-    sentences: NumSentences = MAX_SENTENCES
     egress: EgressMode | None = None
 
     @property
@@ -62,10 +58,7 @@ def parse_options(values: Mapping[str, Any]) -> KgRagOptions:
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    options = validated(KgRagOptions, values)
-    if options.choices and options.form not in ("auto", "multiple_choice"):
-        refuse("choices", "belong to a multiple_choice question")
-    return options
+    return validated(KgRagOptions, values, why_none=_INSTEAD)
 
 
 NONE_OF_THESE: Final = "none of these"
@@ -140,22 +133,16 @@ class ParsedQuestion:
 
 
 def read_question(text: str, options: KgRagOptions) -> ParsedQuestion:
-    """Parse a question, whose form is the option's or, for ``auto``, derived from the text.
-
-    Raises:
-        OptionInvalid: a multiple-choice question is requested and no choices are found.
-    """
-    form, question = options.form, text.strip()
+    """Parse a question, whose form its text and the option ``choices`` tell."""
+    question = text.strip()
     statement = _statement(question)
-    if form == "true_false" or (form == "auto" and not options.choices and statement is not None):
+    if not options.choices and statement is not None:
         bare = one_line(statement or question)
         return ParsedQuestion(bare, "true_false", stem=bare)
     found, stem = listed_choices(question)
     choices = options.choices or found
     question, stem = one_line(question), one_line(stem)
-    if form == "multiple_choice" and not choices:
-        raise OptionInvalid("arrowhead.choices: the question lists none that can be read", param="arrowhead.choices")
-    if form == "general" or not choices:
+    if not choices:
         return ParsedQuestion(question, "general", stem=question)
     return ParsedQuestion(question, "multiple_choice", choices, stem)
 

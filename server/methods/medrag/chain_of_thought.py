@@ -19,9 +19,6 @@ from server.methods.shared.generation import Generations, PromptFormatter, promp
 
 # Prompts a base model to reason; a chat model needs no prefix.
 _REASONING: Final = "Reasoning:"
-# No sentence that goes on after a choice's letter begins with so many characters of the choice; a shorter choice must
-# end its line: "Answer: A. Aspirin is less likely" is no answer.
-_CHOICE_CHARS: Final = 48
 # Tokens for the text between reasoning and answer, and for differences of separate token counts.
 _BETWEEN: Final = 16
 _PARTS: Final = (
@@ -91,12 +88,12 @@ class Chains:
 
     async def events(self, inputs: PromptInputs) -> AsyncGenerator[Event | Chain, None]:
         """Yield the text as it is generated, then the chain; an answer that is a letter is not shown here."""
-        reasoning, letter = "", ""
+        reasoning = ""
         prompt = await self.layout.prompt(inputs.system, inputs.user, self.opening)
         bound = self._reasoning_bound(len(prompt))
         last = Delta(finish_reason="stop")
         if bound > 0:
-            params = replace(self.params, max_tokens=bound, stop=(*self._reasoning_stops, *self.layout.stops))
+            params = replace(self.params, max_tokens=bound, stop=(MARK, *self.layout.stops))
             async with aclosing(self.generations.stream(prompt, params)) as deltas:
                 async for delta in deltas:
                     if delta.reasoning:
@@ -113,12 +110,6 @@ class Chains:
                 # An answer from it would be as good as a guess.
                 yield Chain(reasoning, "", "", "length", REPETITION)
                 return
-            letter = self._letter_of(last, reasoning)
-        if letter:
-            written = "" if last.stop_reason is None else str(last.stop_reason)
-            yield TranscriptDelta(written)
-            yield Chain(reasoning, letter, letter, "stop", None)
-            return
         async with aclosing(self.answered(inputs, reasoning)) as rest:
             async for event in rest:
                 yield event
@@ -151,24 +142,6 @@ class Chains:
         """Return how reasoning begins in the prompt, "" where the model needs no prefix."""
         return "" if self.layout.is_chat or not self.reasoned else _REASONING
 
-    @property
-    def _reasoning_stops(self) -> tuple[str, ...]:
-        """Return the strings that end reasoning: the mark with a letter and its choice, or the mark of an open answer.
-
-        A letter and a full stop do not, as in "Answer: A. is less likely than B.", nor does a choice that goes on.
-        """
-        if not self.question.choices:
-            return (MARK,)
-        pairs = zip(self.question.letters, self.question.choices, strict=True)
-        return tuple(f"{MARK} {letter}{end}" for letter, choice in pairs for end in _ends(choice))
-
-    def _letter_of(self, last: Delta, reasoning: str) -> str:
-        if not self.question.choices:
-            return ""
-        if isinstance(last.stop_reason, str) and last.stop_reason in self._reasoning_stops:
-            return last.stop_reason[len(MARK) + 1]
-        return self.question.letter_after_mark(reasoning) if last.finish_reason == "stop" else ""
-
     def _reasoning_bound(self, prompt: int) -> int:
         """Return the maximum number of reasoning tokens.
 
@@ -194,10 +167,3 @@ class Chains:
     def _letter_tokens(self) -> int:
         encode = self.generations.engine.tokenizer.encode
         return max(len(encode(f" {letter}")) for letter in self.question.letters) + 1
-
-
-def _ends(choice: str) -> tuple[str, ...]:
-    """Return what follows a choice's letter where it is the answer, up to the point from which that is certain."""
-    written = choice.strip().removesuffix(".")
-    whole = (f". {written[:_CHOICE_CHARS]}",) if len(written) > _CHOICE_CHARS else (f". {written}\n", f". {written}.\n")
-    return ("\n", ".\n", *whole)

@@ -9,13 +9,12 @@ from itertools import repeat
 from pathlib import PurePath
 from typing import Any, Final
 
-from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.lexical.tokens import normalise
 from server.methods.base import Reference, Source, SourceStatus
 from server.methods.shared.call_lines import HEADING, MAX_REFERENCES
 from server.methods.shared.sentences import numbers_in, quotation, sanitize, split_sentences
-from server.methods.shared.support.labels import nearest_sentence
+from server.methods.shared.word_overlap import nearest_sentence
 
 READ_HEADING: Final = "\n\nRead, not cited:\n"
 _ADDRESS: Final = re.compile(r"https?://[^\s()<>\[\]]+")
@@ -175,7 +174,7 @@ def evidence_of(passages: Iterable[RankedPassage], numbers: Iterable[int] | None
 
 def _source(found: RankedPassage, number: int | None) -> Source:
     status: SourceStatus = "retracted" if found.document.is_retracted else "current"
-    return Source(found.passage.text, number, embedded_title(found.passage), status=status)
+    return Source(found.passage.text, number, found.passage.heading, status=status)
 
 
 def distinct(found: Iterable[RankedPassage]) -> list[tuple[int, RankedPassage]]:
@@ -191,7 +190,7 @@ def distinct(found: Iterable[RankedPassage]) -> list[tuple[int, RankedPassage]]:
 
 
 def _entry(number: int, found: RankedPassage) -> str:
-    title = sanitize(" ".join(embedded_title(found.passage).split()))
+    title = sanitize(" ".join(found.passage.heading.split()))
     if found.document.is_retracted:
         title = f"{title} (RETRACTED)".strip()
     text = sanitize(found.passage.text)

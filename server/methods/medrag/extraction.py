@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from models.decoding.types import LoopUsage
 from models.errors import ModelError
-from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, EvidenceRead, Step, TextDelta, TranscriptDelta
 from server.methods.medrag.context import Numbered, distinct, evidence_of, passage_record, render
@@ -69,7 +68,7 @@ class Extraction:
             return
         yield retrieved(queries, found)
         yield EvidenceRead(evidence_of(found))
-        texts = [EvidenceText(embedded_title(one.passage), one.passage.text) for one in found]
+        texts = [EvidenceText(one.passage.heading, one.passage.text) for one in found]
         reading = await self.gate.read(self.question.stem, texts)
         yield Step(_read_step(reading))
         extract = await self._extract(reading, found)

@@ -4,7 +4,7 @@ Xiong G, Jin Q, Lu Z, Zhang A. Benchmarking retrieval-augmented generation for m
 conventional RAG of Xiong G, Jin Q, Wang X, Zhang M, Lu Z, Zhang A, PSB 2025, section 3.1:
 
 1. N passages are retrieved for the question, without its choices      ``PassageSource``
-2. those that fit the model's context length become the context       ``PassageReader.context``
+2. those that fit the model's context length become the context       ``PassageReader``
 3. the model reasons and answers                                       ``Chains``
 
 Direct answers, without a chain of thought, are an option (``reasoning`` "direct").

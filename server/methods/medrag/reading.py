@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from models.engines.base import Engine
 from models.types import GenerateParams
@@ -14,18 +15,31 @@ from retrieval.corpus.search.ranking import RankedPassage
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, answer_limit
 from server.methods.medrag import report
-from server.methods.medrag.chain_of_thought import Chain, Chains, Prompts
-from server.methods.medrag.closing import Closing
+from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import Context, build_context, evidence_of
+from server.methods.medrag.report import Closing
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.passages import Passages
+from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 
 # Token counts of separate and joined texts may differ by a few tokens.
 SLACK: Final = 24
 # Reasoning and answer together; chain of thought over long passages takes some hundred tokens.
 ANSWER_TOKENS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingTask:
+    """Hold the prompt of an answer for a context, what its record begins with, and whether sources are listed.
+
+    ``refusal``: what the prompt asks the model to write where nothing answers.
+    """
+
+    prompt: Callable[[str], PromptInputs]
+    references: bool
+    details: Mapping[str, Any]
+    refusal: str = ""
 
 
 class PassageReader:
@@ -44,27 +58,42 @@ class PassageReader:
         Raises:
             ModelError: there is no engine, or it failed.
         """
-        chains = self.chains(ask, question, options)
+        chains = self.chains(ask, question, reasoned=options.reasoning == "chain_of_thought")
         gathered = await passages.find([question.stem], options.passage_query)
+        task = ReadingTask(
+            prompt=lambda context: self._prompts.answering(question, options.reasoning, context),
+            references=options.references,
+            details=report.details_of(method, question, options, gathered),
+        )
+        async with aclosing(self.written(chains, gathered, task)) as events:
+            async for event in events:
+                yield event
+
+    async def written(self, chains: Chains, gathered: Gathered, task: ReadingTask) -> AsyncGenerator[Event, None]:
+        """Yield the events of an answer that the model writes from what was found.
+
+        Raises:
+            ModelError: the engine failed.
+        """
+        question = chains.question
         yield Step(report.searched(gathered))
-        context = await self.context(chains, gathered.lists[0], options)
+        context = await self._context(chains, gathered.lists[0], task.prompt("-"))
         yield report.retrieved([question.stem], context.passages)
         yield EvidenceRead(evidence_of(context.passages, None if question.choices else count(1)))
         yield Step(report.read(context))
-        details = report.details_of(method, question, options, gathered, context)
+        details = {**task.details, **report.context_record(context)}
         if not context.passages:
             for final_event in report.abstention(*report.why_none(gathered, context), details):
                 yield final_event
             return
-        inputs = self._prompts.answering(question, options.reasoning, context.text)
         chain: Chain | None = None
-        async with aclosing(chains.events(inputs)) as events:
+        async with aclosing(chains.events(task.prompt(context.text))) as events:
             async for event in events:
                 if isinstance(event, Chain):
                     chain = event
                 else:
                     yield event
-        closing = Closing(question, context.numbered, context.best_first, options.references, details)
+        closing = Closing(question, context.numbered, context.best_first, task.references, details, task.refusal)
         for final_event in await report.closing_events(closing, chain, chains.generations.usage) if chain else ():
             yield final_event
 
@@ -72,7 +101,7 @@ class PassageReader:
         """Return what decides yes or no from quotes that are chosen without the model, None where nothing can."""
         return verdict_reader(self._lifecycle, ask, self._verdict_prompt)
 
-    def chains(self, ask: AnswerRequest, question: ParsedQuestion, options: MedRagOptions) -> Chains:
+    def chains(self, ask: AnswerRequest, question: ParsedQuestion, *, reasoned: bool) -> Chains:
         """Return what writes one answer.
 
         Raises:
@@ -81,21 +110,14 @@ class PassageReader:
         engine = self._lifecycle.get()
         limit = answer_limit(ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
         params = params_of(ask, min(limit, engine.max_model_len // 2))
-        generations = Generations(engine, ask.request_id)
-        reasoned = options.reasoning == "chain_of_thought"
-        return Chains(
-            generations, PromptFormatter(engine, self._lifecycle.card, ask.instruction), question, params, reasoned
-        )
+        layout = PromptFormatter(engine, self._lifecycle.card, ask.instruction)
+        return Chains(Generations(engine, ask.request_id), layout, question, params, reasoned)
 
-    async def context(self, chains: Chains, found: Sequence[RankedPassage], options: MedRagOptions) -> Context:
+    async def _context(self, chains: Chains, found: Sequence[RankedPassage], around: PromptInputs) -> Context:
         """Return the passages that fit beside question and answer, of as many tokens as the model's card has it."""
-        around = await chains.layout.prompt(*self._around(chains.question, options))
-        room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
+        prompt = await chains.layout.prompt(around.system, around.user)
+        room = chains.generations.engine.max_model_len - len(prompt) - chains.params.max_tokens - SLACK
         return await read_passages(chains.generations.engine, found, room, self._lifecycle.card.context_tokens)
-
-    def _around(self, question: ParsedQuestion, options: MedRagOptions) -> tuple[str, str]:
-        inputs = self._prompts.answering(question, options.reasoning, "-")
-        return inputs.system, inputs.user
 
 
 async def read_passages(engine: Engine, found: Sequence[RankedPassage], room: int, limit: int | None) -> Context:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from models.decoding.types import LoopUsage
+from models.types import REPETITION
 from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, Retrieved, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chain
-from server.methods.medrag.closing import NO_CHOICE, NO_TEXT, Closing, Verdict, is_cut
 from server.methods.medrag.context import Context, Numbered, passage_record, render, supporting_sentence
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.empty_states import NO_COLLECTION
@@ -21,6 +21,24 @@ from server.methods.shared.sentences import numbers_in
 
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
+_NO_TEXT: Final = "The model wrote no answer."
+_NO_CHOICE: Final = "What the model wrote is none of the choices."
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Hold the data for the end of an answer.
+
+    ``passages`` are by number. ``fallback`` lists the numbers of the passages that were read, best first. ``refusal``:
+    what the prompt asks the model to write where nothing answers.
+    """
+
+    question: ParsedQuestion
+    passages: Mapping[int, RankedPassage]
+    fallback: Sequence[int]
+    references: bool
+    details: Mapping[str, Any]
+    refusal: str = ""
 
 
 def retrieved(queries: Sequence[str], passages: Sequence[RankedPassage]) -> Retrieved:
@@ -78,17 +96,17 @@ async def closing_events(closing: Closing, chain: Chain, usage: LoopUsage) -> li
 
 def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]:
     question = closing.question
-    verdict = _told(closing, chain)
+    outcome, reason = _told(closing, chain)
     answer, num_chars = chain.answer.strip(), len(chain.answer)
     if question.choices:
         answer = question.shown(chain.letter) if chain.letter else answer
         num_chars = len(answer)
         yield from [TextDelta(answer)] if answer else ()
-    if verdict.reason:
-        note = notice(verdict.reason, answer)
+    if reason:
+        note = notice(reason, answer)
         num_chars += len(note.text)
         yield note
-    is_answer = verdict.outcome != "abstained"
+    is_answer = outcome != "abstained"
     named = numbers_in(chain.answer) or numbers_in(chain.reasoning) if is_answer else ()
     known = [number for number in named if number in closing.passages]
     sources = [Numbered(number, closing.passages[number]) for number in known or closing.fallback]
@@ -104,30 +122,40 @@ def _ending(closing: Closing, chain: Chain, usage: LoopUsage) -> Iterator[Event]
         "reasoning": chain.reasoning,
         **_cited(closing, support),
         "unknown_citations": sum(number not in closing.passages for number in named),
-        **({"reason": verdict.reason} if verdict.reason else {}),
+        **({"reason": reason} if reason else {}),
         **({"answer_letter": chain.letter} if question.choices else {}),
     }
     yield Done(
-        answer=answer or verdict.reason,
+        answer=answer or reason,
         finish_reason=chain.finish_reason,
         stop_reason=chain.stop_reason,
         usage=usage,
         details=details,
-        outcome=verdict.outcome,
+        outcome=outcome,
     )
 
 
-def _told(closing: Closing, chain: Chain) -> Verdict:
-    """Return what ended the model's text; what it says is the model's, and is labelled beside it."""
-    if is_cut(closing, chain):
-        return Verdict("cut", why_cut(chain.finish_reason, chain.stop_reason))
+def _told(closing: Closing, chain: Chain) -> tuple[AnswerOutcome, str]:
+    """Return what ended the model's text, with the sentence that tells it, "" for none.
+
+    What the text says is the model's, and is labelled beside it.
+    """
+    if not chain.letter and _is_cut(closing, chain):
+        return "cut", why_cut(chain.finish_reason, chain.stop_reason)
     if not (chain.letter or chain.answer.strip()):
-        return Verdict("abstained", NO_TEXT)
+        return "abstained", _NO_TEXT
     if closing.refusal and _plain(chain.answer) == _plain(closing.refusal):
-        return Verdict("abstained")
+        return "abstained", ""
     if closing.question.choices and not chain.letter:
-        return Verdict("partial", NO_CHOICE)
-    return Verdict("answered")
+        return "partial", _NO_CHOICE
+    return "answered", ""
+
+
+def _is_cut(closing: Closing, chain: Chain) -> bool:
+    """Return whether a limit ended the text before it was an answer."""
+    # What is not a letter reaches the limit of a letter's tokens.
+    limits = ("stop", "length") if closing.question.choices else ("stop",)
+    return chain.finish_reason not in limits or chain.stop_reason == REPETITION
 
 
 def _plain(text: str) -> str:
@@ -145,9 +173,7 @@ def _cited(closing: Closing, support: Mapping[int, str]) -> dict[str, Any]:
     return {"citations": records, "cited": [*support]}
 
 
-def details_of(
-    method: str, question: ParsedQuestion, options: MedRagOptions, gathered: Gathered, context: Context
-) -> dict[str, Any]:
+def details_of(method: str, question: ParsedQuestion, options: MedRagOptions, gathered: Gathered) -> dict[str, Any]:
     return {
         "method": method,
         "synthesis": "generated",
@@ -159,7 +185,6 @@ def details_of(
         "rankers": list(gathered.rankers),
         "missing_rankers": list(gathered.missing),
         "retrieval_s": round(gathered.seconds, 4),
-        **context_record(context),
     }
 
 

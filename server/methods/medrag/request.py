@@ -40,7 +40,6 @@ _RETRIEVERS: Final = f"one of {', '.join(RANKERS)}, dense:ENCODER, or a list suc
 MARK: Final = "Answer:"
 # A letter that is not a word: "A" and "I" may begin a sentence.
 _LETTER: Final = r"[\s*_(]*([A-Z])(?=[\s*_]*(?:[).:]|\n|$))"
-_MARKED: Final = re.compile(f"Answer:{_LETTER}")
 _FIRST: Final = re.compile(_LETTER)
 
 
@@ -156,20 +155,6 @@ class ParsedQuestion:
             return found[1]
         bare = one_line(written).strip(" .*").casefold()
         return next((x for x, choice in zip(self.letters, self.choices, strict=True) if choice.casefold() == bare), "")
-
-    def letter_after_mark(self, reasoning: str) -> str:
-        """Return the letter that ends a chain of thought, "" where it is ambiguous.
-
-        "Answer: A" may begin a sentence, and so may "Answer: A." ("A. is less likely"): nothing but the choice may
-        follow on its line.
-        """
-        found = list(_MARKED.finditer(reasoning))
-        if not found or MARK in reasoning[found[-1].end() :] or found[-1][1] not in self.letters:
-            return ""
-        letter = found[-1][1]
-        after = reasoning[found[-1].end() :].partition("\n")[0].strip(" .):*_").casefold()
-        choice = one_line(self.choices[self.letters.index(letter)]).strip(" .").casefold()
-        return letter if after in ("", choice) else ""
 
 
 def read_question(text: str, options: MedRagOptions) -> ParsedQuestion:

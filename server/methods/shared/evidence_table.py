@@ -5,9 +5,12 @@ A method puts ``Review.details`` into ``Done.details``; an export reads it back 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from pydantic import TypeAdapter
 
 from server.methods.base import AnswerRequest
 
@@ -50,10 +53,10 @@ class EvidenceRow:
     their columns, ``excluded`` is why a reader has excluded the article by hand, "" for one that counts.
     """
 
-    number: int
-    uid: str
-    title: str
-    url: str
+    number: int = 0
+    uid: str = ""
+    title: str = ""
+    url: str = ""
     item: Mapping[str, Any] = field(default_factory=dict)
     level: str = ""
     score: float | None = None
@@ -172,43 +175,11 @@ def review_of(details: Mapping[str, Any]) -> Review | None:
     rows = details.get(TABLE)
     if not isinstance(record, Mapping) and not rows:
         return None
-    record = record if isinstance(record, Mapping) else {}
-    return Review(
-        question=str(record.get("question", "")),
-        queries=_all(Query, record.get("queries")),
-        counts={str(name): int(count) for name, count in (record.get("counts") or {}).items()},
-        excluded=_all(Exclusion, record.get("excluded")),
-        rows=tuple(_row(row) for row in _mappings(rows)),
-        tldr=str(record.get("tldr", "")),
-        sentences=_all(Sentence, record.get("sentences"), cites=tuple),
-        contradictions=tuple(map(str, record.get("contradictions") or ())),
-    )
+    known = record if isinstance(record, Mapping) else {}
+    kept = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list | tuple) else []
+    return _adapter().validate_python({**known, "rows": kept})
 
 
-_T = TypeVar("_T", Query, Exclusion, Sentence, EvidenceRow, Finding)
-
-
-def _all(kind: type[_T], record: Any, **convert: Any) -> tuple[_T, ...]:
-    return tuple(_known(kind, one, **convert) for one in _mappings(record))
-
-
-def _row(record: Mapping[str, Any]) -> EvidenceRow:
-    cells = {name: _known(Finding, record[name]) for name in FINDINGS if isinstance(record.get(name), Mapping)}
-    rest = {name: value for name, value in record.items() if name not in FINDINGS}
-    further = record.get("columns")
-    columns = {name: _known(Finding, cell) for name, cell in further.items()} if isinstance(further, Mapping) else {}
-    named = {"number": 0, "uid": "", "title": "", "url": "", **rest, **cells, "columns": columns}
-    return _known(EvidenceRow, named, found_by=tuple, notices=tuple)
-
-
-def _known(kind: type[_T], record: Mapping[str, Any], **convert: Any) -> _T:
-    names = {one.name for one in fields(kind)}
-    return kind(**{name: convert.get(name, _same)(value) for name, value in record.items() if name in names})
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _mappings(record: Any) -> Sequence[Mapping[str, Any]]:
-    return [one for one in record if isinstance(one, Mapping)] if isinstance(record, list | tuple) else []
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Review]:
+    return TypeAdapter(Review)

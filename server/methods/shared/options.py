@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar, cast
 
 from pydantic import AfterValidator, Field, StrictBool, TypeAdapter, ValidationError
 
-from retrieval.corpus.store.base import is_name
+from retrieval.passages import is_namespace_name
 from server.methods.base import OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices
 from server.methods.shared.reading.gate import MAX_SENTENCES
@@ -65,7 +65,7 @@ def _choices(value: tuple[str, ...]) -> tuple[str, ...]:
 Flag = StrictBool
 Choices = Annotated[tuple[str, ...], AfterValidator(_choices)]
 NumSentences = Annotated[int, Field(strict=True, ge=1, le=MAX_SENTENCES)]
-NamespaceName = Annotated[str, AfterValidator(checked(is_name, "the name of a namespace"))]
+NamespaceName = Annotated[str, AfterValidator(checked(is_namespace_name, "the name of a namespace"))]
 Namespaces = Annotated[tuple[NamespaceName, ...], Field(min_length=1, max_length=_MAX_NAMESPACES)]
 
 

@@ -194,6 +194,11 @@ def renumbered(text: str, numbers: dict[int, int]) -> str:
     return re.sub(r" +(?=[.,;:]|$)", "", MARK.sub(mark, text))
 
 
+def bare(sentence: str) -> str:
+    """Return a sentence without its citation marks, on one line."""
+    return " ".join(re.sub(r" +(?=[.,;:?!])", "", MARK.sub("", sentence)).split())
+
+
 def sanitize(text: str) -> str:
     """Return a passage's text without anything that reads as part of a prompt; its lines are preserved and indented."""
     text = plain_marks(_PARTS.sub(r"\1 –", text))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final, Literal
 
-from models.catalog import CHAT, ModelCard
+from models.card import CHAT, ModelCard
 from server.methods.base import AnswerRequest, Event, Method, OptionInvalid
 
 Synthesis = Literal["generated", "extractive"]

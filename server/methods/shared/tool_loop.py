@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final, Protocol
 
-from models.decoding.tool_calls import Tool, ToolUse
+from models.decoding.types import Tool, ToolUse
 from server.methods.base import (
     AnswerRequest,
     CallMade,

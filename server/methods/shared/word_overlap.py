@@ -10,11 +10,24 @@ from functools import lru_cache
 from typing import Final
 
 from retrieval.lexical.tokens import index_terms, query_terms
+from server.methods.shared.sentences import MARK, plain_marks, split_sentences
 
 _SUFFIX: Final = re.compile(r"(?:ational|ations?|ings?|ions?|ors?|ives?|ally|ical|ed|es|ers?|ly|al|ic|e|s)$")
 _MIN_STEM: Final = 4
 # Among a few sentences, a word that one of them lacks is not rare: the counts are as if there were so many more.
 _FEW: Final = 20
+# The share of a claim's words from which a sentence is near it.
+_QUOTED: Final = 0.5
+
+
+def nearest_sentence(claim: str, text: str) -> str:
+    """Return the sentence of a text that is nearest in words to a claim, "" where none has half of them."""
+    wanted = set(question_stems(MARK.sub(" ", claim)))
+    if not wanted:
+        return ""
+    shares = [(len(wanted & stems_of(one.text)) / len(wanted), one) for one in split_sentences(text)]
+    share, best = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    return plain_marks(best.line) if best is not None and share >= _QUOTED else ""
 
 
 def stems_of(text: str) -> frozenset[str]:

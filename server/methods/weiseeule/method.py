@@ -5,7 +5,7 @@ prompt enhancement strategy. BMC Bioinformatics 25:281 (2024):
 
 1. keywords of the question: marked by hand, else chosen for it    ``_keywords``
 2. passages ranked by them (PES2) or by vectors (PES1)             ``_found``
-3. the best of them, by paper and in its order, are the context    ``_generated``
+3. the best of them, by paper and in its order, are the context    ``_written``
 4. the model answers from the context, or does not know
 
 Differences from the published program: keywords are counted in all spellings of a namespace, which are told, unless
@@ -17,31 +17,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
-from itertools import count
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from models.engines.base import Engine
 from models.errors import ArrowheadError
-from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import RetrievalError
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, EvidenceRead, OptionInvalid, Step, answer_limit
-from server.methods.medrag import report
-from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs
-from server.methods.medrag.closing import Closing
-from server.methods.medrag.context import Context, evidence_of, passage_record
+from server.methods.base import AnswerRequest, Done, Event, Step
+from server.methods.medrag.chain_of_thought import Chains, PromptInputs
+from server.methods.medrag.context import passage_record
 from server.methods.medrag.extraction import Extraction
 from server.methods.medrag.method import refuse_logprobs
-from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of, read_passages
+from server.methods.medrag.reading import PassageReader, ReadingTask
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
-from server.methods.shared.generation import Generations, PromptFormatter
-from server.methods.shared.outcomes import counted, listed
+from server.methods.shared.outcomes import listed
 from server.methods.shared.passages import Gathered, PassageQuery
 from server.methods.shared.reading.gate import Gate
-from server.methods.shared.synthesis import Synthesis, choose_synthesis, unable
+from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.methods.weiseeule.library import (
-    RETRIEVERS,
     CountedKeyword,
     KeywordSearch,
     KeywordsRanked,
@@ -49,7 +42,6 @@ from server.methods.weiseeule.library import (
     LibrarySource,
     QuestionKeyword,
     TextSearch,
-    WeiseRetriever,
 )
 from server.methods.weiseeule.recommend import Recommendation, Summarizer
 from server.methods.weiseeule.request import (
@@ -82,7 +74,6 @@ class WeiseEule:
         self._lifecycle = lifecycle
         self._gate = gate
         self._library = library
-        self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
         self._reader = PassageReader(lifecycle, max_answer_tokens)
 
@@ -90,10 +81,6 @@ class WeiseEule:
         options = parse_options(ask.options)
         read_question(ask.question, options)
         self._synthesis(options)
-        if options.extractor == "model" and not self._lifecycle.card.writes(self.name):
-            raise OptionInvalid(
-                f"arrowhead.extractor: {unable(self.name, self._lifecycle.card)}", param="arrowhead.extractor"
-            )
         self._library.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
@@ -151,20 +138,14 @@ class WeiseEule:
         Raises:
             EngineUnavailable: there is no model now.
         """
-        engine: Engine = self._lifecycle.get()
-        limit = answer_limit(request.ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
-        params = params_of(request.ask, min(limit, engine.max_model_len // 2))
-        layout = PromptFormatter(engine, self._lifecycle.card, request.ask.instruction)
-        generations = Generations(engine, request.ask.request_id)
-        return Chains(generations, layout, ParsedQuestion(request.question.text, "open"), params, reasoned=False)
+        return self._reader.chains(request.ask, ParsedQuestion(request.question.text, "open"), reasoned=False)
 
     async def _keywords(self, request: _WeiseRequest) -> tuple[tuple[QuestionKeyword, ...], str, str]:
         """Return the keywords, who chose them, and the step that tells it."""
-        given, options, fault = request.question, request.options, ""
+        given, fault = request.question, ""
         if given.keywords:
             return given.keywords, given.source, _keywords_line(given.keywords, given.source)
-        wants_model = options.extractor == "model" or (options.extractor == "auto" and self._is_able)
-        if wants_model:
+        if self._is_able:
             chains = self._writing(request)
             prompts = (self._prompts.keywords_system, self._prompts.keywords)
             written = await written_keywords(
@@ -173,55 +154,23 @@ class WeiseEule:
             if written.keywords:
                 return written.keywords, "model", _keywords_line(written.keywords, "model")
             fault = f" (the model chose none: {written.fault})"
-        keywords = await request.library.suggest(given.text, options.namespaces)
+        keywords = await request.library.suggest(given.text, request.options.namespaces)
         return keywords, "terms", _keywords_line(keywords, "terms") + fault
 
     @property
     def _is_able(self) -> bool:
         return self._lifecycle.card.writes(self.name)
 
-    async def _written(self, request: _WeiseRequest, chains: Chains, gathered: Gathered) -> AsyncGenerator[Event, None]:
+    def _written(self, request: _WeiseRequest, chains: Chains, gathered: Gathered) -> AsyncGenerator[Event, None]:
         """Let the model write the answer from the passages that fit its context."""
-        prompts = self._prompts
-        around = await chains.layout.prompt(prompts.system, prompts.user(request.question.text, "-"))
-        room = chains.generations.engine.max_model_len - len(around) - chains.params.max_tokens - SLACK
-        usable = [one for one in gathered.lists[0] if not one.document.is_retracted]
-        context = await read_passages(chains.generations.engine, usable, room, self._lifecycle.card.context_tokens)
-        yield Step(report.searched(gathered))
-        yield report.retrieved([request.question.text], context.passages)
-        yield EvidenceRead(evidence_of(context.passages, count(1)))
-        yield Step(report.read(context))
-        details = {
-            "synthesis": "generated",
-            "context_tokens": context.tokens,
-            "left_out": context.left_out,
-            "too_long": context.too_long,
-        }
-        if not context.passages:
-            for event in report.abstention(*report.why_none(gathered, context), details):
-                yield event
-            return
-        async with aclosing(self._generated(chains, context, request, details)) as answering:
-            async for event in answering:
-                yield event
-
-    async def _generated(
-        self, chains: Chains, context: Context, request: _WeiseRequest, details: Mapping[str, Any]
-    ) -> AsyncGenerator[Event, None]:
-        inputs = PromptInputs(self._prompts.system, self._prompts.user(request.question.text, context.text))
-        chain: Chain | None = None
-        async with aclosing(chains.events(inputs)) as events:
-            async for event in events:
-                if isinstance(event, Chain):
-                    chain = event
-                else:
-                    yield event
-        if chain is None:
-            return
-        with_list = request.options.references
-        closing = Closing(chains.question, context.numbered, context.best_first, with_list, details, _REFUSAL)
-        for final_event in await report.closing_events(closing, chain, chains.generations.usage):
-            yield final_event
+        prompts, usable = self._prompts, tuple(one for one in gathered.lists[0] if not one.document.is_retracted)
+        task = ReadingTask(
+            prompt=lambda context: PromptInputs(prompts.system, prompts.user(request.question.text, context)),
+            references=request.options.references,
+            details={"synthesis": "generated"},
+            refusal=_REFUSAL,
+        )
+        return self._reader.written(chains, replace(gathered, lists=(usable,)), task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +184,7 @@ class _WeiseRequest:
 
 
 async def _found(request: _WeiseRequest, keywords: Sequence[QuestionKeyword]) -> _FoundPassages:
-    """Rank by the chosen retriever, count the keywords, and compare with the other retrievers where asked."""
+    """Rank by the chosen retriever, and count the keywords."""
     options = request.options
     ranked, lack = await _ranked(request, keywords)
     if options.retriever == "pes2":
@@ -244,9 +193,15 @@ async def _found(request: _WeiseRequest, keywords: Sequence[QuestionKeyword]) ->
         rows = tuple(row.found for row in ranked.rows)
         gathered = Gathered(namespaces=ranked.namespaces, retriever="pes2", lists=(rows,), seconds=ranked.seconds)
     else:
-        gathered = await request.library.search(_text_search(request, options.retriever))
-    compared = await _compared(request, ranked) if options.compare else {}
-    return _FoundPassages(gathered, ranked, "" if lack is None else lack.message, compared)
+        search = TextSearch(
+            query=request.question.text,
+            retriever=options.retriever,
+            namespaces=options.namespaces,
+            k=options.k,
+            where=options.where,
+        )
+        gathered = await request.library.search(search)
+    return _FoundPassages(gathered, ranked, "" if lack is None else lack.message)
 
 
 async def _ranked(
@@ -268,33 +223,6 @@ async def _ranked(
         if options.retriever == "pes2":
             raise
         return None, error
-
-
-def _text_search(request: _WeiseRequest, retriever: WeiseRetriever) -> TextSearch:
-    options = request.options
-    return TextSearch(
-        query=request.question.text,
-        retriever=retriever,
-        namespaces=options.namespaces,
-        k=options.k,
-        where=options.where,
-    )
-
-
-async def _compared(
-    request: _WeiseRequest, ranked: KeywordsRanked | None
-) -> dict[str, tuple[RankedPassage, ...] | str]:
-    """Return the hits of each retriever by its name, or why it has none."""
-    found: dict[str, tuple[RankedPassage, ...] | str] = {}
-    for retriever in RETRIEVERS:
-        if retriever == "pes2" and ranked is not None:
-            found[retriever] = tuple(row.found for row in ranked.rows)
-            continue
-        try:
-            found[retriever] = (await request.library.search(_text_search(request, retriever))).lists[0]
-        except ArrowheadError as error:
-            found[retriever] = error.message
-    return found
 
 
 def _as_medrag(options: WeiseOptions) -> MedRagOptions:
@@ -331,7 +259,7 @@ def _with_details(event: Event, details: Mapping[str, Any]) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class _FoundPassages:
-    """Hold what was found: the chosen retriever's passages, the counts of the keywords, and those of the others.
+    """Hold what was found: the chosen retriever's passages, and the counts of the keywords.
 
     ``ranked`` is None where the namespaces cannot count keywords, for the reason ``lack``.
     """
@@ -339,7 +267,6 @@ class _FoundPassages:
     gathered: Gathered
     ranked: KeywordsRanked | None
     lack: str = ""
-    compared: Mapping[str, tuple[RankedPassage, ...] | str] = field(default_factory=dict)
 
     @property
     def steps(self) -> list[str]:
@@ -350,8 +277,6 @@ class _FoundPassages:
                 lines.append(f"in no passage: {', '.join(absent)}")
         elif self.lack:
             lines.append(f"keywords are not counted: {self.lack}")
-        for name, hits in self.compared.items():
-            lines.append(f"{name}: {hits}" if isinstance(hits, str) else f"{name}: {counted(len(hits), 'passage')}")
         return lines
 
 
@@ -370,10 +295,6 @@ def _count_line(one: CountedKeyword) -> str:
 
 def _details_of(options: WeiseOptions, source: str, found: _FoundPassages) -> dict[str, Any]:
     """Return the record for the trace, with the table of counts."""
-    compared = {
-        name: hits if isinstance(hits, str) else [passage_record(one, rank=n) for n, one in enumerate(hits, 1)]
-        for name, hits in found.compared.items()
-    }
     return {
         "method": "weiseeule",
         "options": asdict(options),
@@ -384,4 +305,4 @@ def _details_of(options: WeiseOptions, source: str, found: _FoundPassages) -> di
         "keywords_from": source,
         "keyword_table": found.ranked.record if found.ranked else None,
         "passages": [passage_record(one, rank=rank) for rank, one in enumerate(found.gathered.lists[0], 1)],
-    } | ({"compared": compared} if compared else {})
+    }

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from models.errors import ArrowheadError
-from retrieval.corpus.namespaces.settings import embedded_title
 from retrieval.corpus.search.ranking import MAX_K, RankedPassage
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, EvidenceRead, Step, TextDelta, TranscriptDelta
 from server.methods.medrag.chain_of_thought import Chains
@@ -150,7 +149,7 @@ class Recommendation:
             summary := await self.summarizer.summary(self.question.text, article.passages)
         ):
             return Article(article.passages, summary=summary)
-        texts = [EvidenceText(embedded_title(one.passage), one.passage.text) for one in article.passages]
+        texts = [EvidenceText(one.passage.heading, one.passage.text) for one in article.passages]
         reading = await self.gate.read(self.question.text, texts)
         return Article(article.passages, reading.ranked[: self.options.sentences if self.options.where.papers else 1])
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -44,8 +44,11 @@ _MAX_KEYWORD: Final = 200
 _MAX_TYPES: Final = 100
 _PMID: Final = re.compile(r"(?:PMID:\s*)?([1-9]\d{0,8})", re.ASCII)
 _LAST: Final = ((10_000, 1231), (100, 31))
-_LOCAL: Final = {"egress": "search is local, so nothing leaves and there is nothing to set"}
-Extractor = Literal["auto", "model", "terms"]
+_INSTEAD: Final = {
+    "compare": "ask once for each retriever; POST /v1/search shows what each finds",
+    "egress": "search is local, so nothing leaves and there is nothing to set",
+    "extractor": "mark the keywords in the question, or send them as keywords",
+}
 # "text #34": articles of PubMed's part 34, that is PMIDs from 34 million on.
 _ARTICLES: Final = re.compile(r"(?s)(?P<text>[^#\s].*?)\s*(?<!\S)#(?P<part>\d{1,3})\s*")
 PMIDS_OF_A_PART: Final = 1_000_000
@@ -103,10 +106,8 @@ _Pmid = Annotated[str, BeforeValidator(_pmid)]
 class WeiseOptions:
     """Hold the options of a request.
 
-    - ``keywords``: () reads them from the question: its marks, else the extractor.
-    - ``extractor``: "model" writes keywords under a schema, "terms" takes them by names and counts; "auto" chooses.
+    - ``keywords``: () reads them from the question: its marks, else those that the model or names and counts choose.
     - ``papers``: PMIDs to which the search is restricted (``articles``).
-    - ``compare``: also search by the other retrievers.
     - ``recommend``: recommend articles instead of answering.
     - ``synthesis``, ``sentences``: as for MedRAG.
     """
@@ -115,7 +116,6 @@ class WeiseOptions:
     retriever: WeiseRetriever = "pes2"
     matching: Matching = "variants"
     keywords: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=MAX_KEYWORDS)] = ()
-    extractor: Extractor = "auto"
     k: Annotated[int, Field(strict=True, ge=1, le=MAX_K)] = 10
     articles: Annotated[
         tuple[_Pmid, ...], Field(min_length=1, max_length=MAX_ARTICLES), AfterValidator(_each_once)
@@ -123,7 +123,6 @@ class WeiseOptions:
     date_from: Annotated[int, BeforeValidator(_first_day)] = 0
     date_to: Annotated[int, BeforeValidator(_last_day)] = 0
     types: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=_MAX_TYPES)] = ()
-    compare: Flag = False
     recommend: Flag = False
     references: Flag = True
     synthesis: Synthesis | None = None
@@ -150,7 +149,7 @@ def parse_options(values: Mapping[str, Any]) -> WeiseOptions:
     Raises:
         OptionInvalid: ``param`` names the key.
     """
-    options = validated(WeiseOptions, values, why_none=_LOCAL)
+    options = validated(WeiseOptions, values, why_none=_INSTEAD)
     if options.date_to and options.date_from > options.date_to:
         refuse("date_from", "lies after date_to")
     return options
@@ -160,7 +159,7 @@ def parse_options(values: Mapping[str, Any]) -> WeiseOptions:
 class KeywordQuestion:
     """Hold a question without its marks.
 
-    ``keywords`` are those of the marks or of the options, () where the extractor has to find them; ``source`` says
+    ``keywords`` are those of the marks or of the options, () where they have to be found; ``source`` says
     which. ``part`` is that of ``query #n``, None for none.
     """
 

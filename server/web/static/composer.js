@@ -233,7 +233,7 @@ export class Composer {
     const { method } = model;
     const parts = [];
     if (READS.has(method)) parts.push(await this.namespaceChoice());
-    if (method === "weiseeule") parts.push(this.retrieverChoice(), this.compareChoice());
+    if (method === "weiseeule") parts.push(this.retrieverChoice());
     if (this.options.articles) parts.push(h("p", { class: "muted small" }, tn("options.articles", this.options.articles.length)));
     if (method !== "direct") parts.push(this.strictChoice());
     if (CALLS.has(method)) parts.push(this.egressChoice());
@@ -268,12 +268,6 @@ export class Composer {
     field.value = this.options.retriever || RETRIEVERS[0];
     field.addEventListener("change", () => this.set("retriever", field.value === RETRIEVERS[0] ? undefined : field.value));
     return h("div", { class: "field" }, h("label", { for: "retriever" }, t("options.retriever")), field);
-  }
-
-  compareChoice() {
-    const box = h("input", { type: "checkbox", checked: this.options.compare === true });
-    box.addEventListener("change", () => this.set("compare", box.checked || undefined));
-    return h("label", { class: "check" }, box, h("span", {}, t("options.compare"), h("span", { class: "muted small block" }, t("options.compare.about"))));
   }
 
   strictChoice() {

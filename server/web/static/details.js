@@ -17,8 +17,6 @@ export function showDetails(turn, actions) {
     node.close();
     actions.retry(options);
   };
-  const compared = turn.trace.details?.compared;
-  if (Object.keys(compared || {}).length) entries.push({ label: t("details.compared"), make: () => comparison(compared) });
   if (keywords?.rows?.length && keywords.keywords?.length) entries.push({ label: t("details.keywords"), make: () => keywordTable(keywords, again_) });
   entries.push({ label: t("details.left"), make: () => left(turn) });
   entries.push({ label: t("details.again"), make: () => again(turn) });
@@ -101,24 +99,6 @@ function keywordTable({ keywords, rows }, again_) {
     table([t("search.passage"), ...keywords.map((one) => plain(one.text))], body),
     also.length ? h("details", { class: "more" }, h("summary", {}, t("keywords.spellings")), h("ul", { class: "plain-list" }, also)) : null,
   );
-}
-
-/** Returns the hits of each retriever beside one another; what several of them found is said to be. */
-function comparison(compared) {
-  const names = Object.keys(compared);
-  const times = new Map();
-  for (const hits of Object.values(compared)) if (Array.isArray(hits)) for (const one of hits) times.set(one.passage_id, (times.get(one.passage_id) || 0) + 1);
-  const columns = names.map((name) => {
-    const hits = compared[name];
-    const items = Array.isArray(hits) ? hits.map((one) => comparedHit(one, times.get(one.passage_id))) : [h("li", { class: "error-text" }, foreign(hits))];
-    return h("section", { class: "retriever" }, h("h3", {}, t(`compared.${name}`)), h("p", { class: "muted small" }, t(`compared.${name}.about`)), h("ol", { class: "hits" }, items.length ? items : h("li", { class: "muted" }, t("search.nothing"))));
-  });
-  return h("div", { class: "form" }, h("p", { class: "muted" }, t("compared.about")), h("div", { class: "retrievers" }, columns));
-}
-
-function comparedHit(one, number) {
-  const where = [one.section, one.page ? t("source.page", { n: one.page }) : "", one.namespace].filter(Boolean).join(" · ");
-  return h("li", { class: "hit" }, h("span", { class: "hit-title" }, foreign(one.title || one.document_id)), one.retracted === true ? h("span", { class: "badge bad" }, t("retracted")) : null, h("p", { class: "muted small" }, foreign(where)), number > 1 ? h("span", { class: "badge" }, t("compared.by", { n: number })) : null);
 }
 
 /** Returns a table that scrolls by itself. */

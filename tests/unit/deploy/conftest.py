@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine
 from models.types import EngineStats
 from retrieval.index.backends.card import CardUse

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from models.card import ModelCard
 from models.catalog import (
     EMBEDDED_DIR,
     EMBEDDED_NAME,
-    ModelCard,
     ModelRequest,
     card_from_request,
     derive_served_name,
     has_weights,
     load_catalog,
+    verify_weights,
     with_adapter,
 )
 from models.errors import ModelNotFound
@@ -119,11 +120,11 @@ def test_damaged_weights_are_found(tmp_path: Path) -> None:
     """A digest that does not fit names the file."""
     directory = make_model(tmp_path / "m")
     good = hashlib.sha256(b"weights").hexdigest()
-    ModelCard(name="m", source=str(directory), weights_sha256={"model.safetensors": good}).verify_weights()
+    verify_weights(ModelCard(name="m", source=str(directory), weights_sha256={"model.safetensors": good}))
     (directory / "model.safetensors").write_bytes(b"weightz")
 
     with pytest.raises(ModelNotFound, match=r"model\.safetensors is damaged"):
-        ModelCard(name="m", source=str(directory), weights_sha256={"model.safetensors": good}).verify_weights()
+        verify_weights(ModelCard(name="m", source=str(directory), weights_sha256={"model.safetensors": good}))
 
 
 @pytest.mark.parametrize("mask", ["", "fulll", "0101", "012345"])
@@ -194,10 +195,10 @@ def test_a_damaged_adapter_is_found(tmp_path: Path) -> None:
     good = hashlib.sha256(b"lora").hexdigest()
     folder = _adapter(tmp_path / "a", weights_sha256={"adapter_model.safetensors": good})
     card = with_adapter(ModelCard(name="m", source="x"), folder)
-    card.verify_weights()
+    verify_weights(card)
     (folder / "adapter_model.safetensors").write_bytes(b"lorb")
     with pytest.raises(ModelNotFound, match=r"adapter_model\.safetensors is damaged"):
-        card.verify_weights()
+        verify_weights(card)
 
 
 def test_a_shipped_adapter_is_loaded_where_it_is_present(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine
 from models.errors import ModelError
 from models.types import GenerateParams

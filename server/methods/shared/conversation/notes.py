@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any, Final, NamedTuple, Protocol
 
 from models.decoding.types import LoopUsage
-from server.methods.base import AnswerRequest, Done, Event, Evidence, Method, Reference, TextDelta, TranscriptDelta
+from server.methods.base import AnswerRequest, Done, Event, Evidence, Method, TextDelta, TranscriptDelta
 
 _EMPTY_OUTCOMES: Final = frozenset({"out_of_scope", "abstained", "not_found"})
 _FALLBACK: Final = "en"
@@ -153,7 +153,7 @@ class NotedMethod:
             async for event in events:
                 match event:
                     case Evidence(references=references) if note:
-                        yield Evidence(tuple(_moved(reference, len(note)) for reference in references))
+                        yield Evidence(tuple(one.moved(len(note)) for one in references))
                     case Done(outcome=outcome, details=details):
                         if is_greeting and outcome in _EMPTY_OUTCOMES:
                             yield TextDelta(f"\n\n{self._example}", is_ours=True)
@@ -179,10 +179,3 @@ class NotedMethod:
             outcome="out_of_scope",
         )
         return TranscriptDelta(text, "injected"), TextDelta(text, is_ours=True), done
-
-
-def _moved(reference: Reference, length: int) -> Reference:
-    """Return a reference whose marker stands below a note of this length; (0, 0) is no place."""
-    if not reference.end:
-        return reference
-    return replace(reference, start=reference.start + length, end=reference.end + length)

@@ -9,11 +9,11 @@ from typing import Final
 
 from server.methods.base import AnswerOutcome, SentenceSupport, Source, Support, SupportVerdict
 from server.methods.shared.reading.evidence import EvidenceText
-from server.methods.shared.sentences import MARK, numbers_in, plain_marks, split_sentences
+from server.methods.shared.sentences import MARK, bare, numbers_in, split_sentences
 from server.methods.shared.support.correspondence import Evidence
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.verifier import Claim, ClaimVerification
-from server.methods.shared.word_overlap import question_stems, stems_of
+from server.methods.shared.word_overlap import nearest_sentence
 
 _MAX_DETAILS: Final = 3
 _MAX_EVIDENCE_CHARS: Final = 8_000
@@ -22,7 +22,6 @@ _LEADING_MARKS: Final = re.compile(rf"(?:\s*{MARK.pattern})+")
 # What stands before it in its line makes a sentence an item of a list or a row of a table.
 _IN_LIST: Final = re.compile(r"\s*(?:[-*•|#]|\d{1,3}[.)])(?!\*)")
 _NOWHERE: Final = frozenset({"number", "identifier"})
-_QUOTED: Final = 0.5
 _UNCITED: Final = "It cites none of what was read, and nothing in it could be looked up there."
 
 
@@ -143,21 +142,6 @@ def _verdict(claim: int, probability: float, verification: ClaimVerification) ->
 
 def _whole(source: Source) -> str:
     return f"{source.title}\n{source.text}".strip() if source.title else source.text
-
-
-def bare(sentence: str) -> str:
-    """Return a sentence without its citation marks, on one line."""
-    return " ".join(re.sub(r" +(?=[.,;:?!])", "", MARK.sub("", sentence)).split())
-
-
-def nearest_sentence(claim: str, text: str) -> str:
-    """Return the sentence of a text that is nearest in words to a claim, "" where none has half of them."""
-    wanted = set(question_stems(MARK.sub(" ", claim)))
-    if not wanted:
-        return ""
-    shares = [(len(wanted & stems_of(one.text)) / len(wanted), one) for one in split_sentences(text)]
-    share, best = max(shares, key=lambda pair: pair[0], default=(0.0, None))
-    return plain_marks(best.line) if best is not None and share >= _QUOTED else ""
 
 
 def rests_on_nothing(sentences: Sequence[SentenceSupport]) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loop_scripts import HOSTILE, Replies, done, following, make_engine, make_request, pairs, play, shown
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.types import Call, CallFinished, CallStarted, LoopDone, LoopLimits, TextSampled
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine

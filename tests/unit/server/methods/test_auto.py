@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lexical_verifier import AS_THE_MODEL, LexicalVerifier, lexical_gate
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError
 from models.verifiers.base import Judgement, Pair

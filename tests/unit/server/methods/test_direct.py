@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from site_mcp_server import NOTE, shelf
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from server.audit.log import AuditLog, AuditRecorder

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.encoders.base import PassageText
 from models.engines.base import EngineOptions
 from models.engines.registry import create_engine

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from refusals import refused_for
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from retrieval.errors import NcbiError

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import AsgiSend, EngineOptions, LayerCall, OpenAiLayer, ServesOpenAi
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from server.app import create_app

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from replica_server import Behaviour, Replica
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine, EngineOptions, RemoteOptions
 from models.engines.remote_engine.engine import RemoteEngine
 from models.engines.transformers_engine.engine import TransformersEngine

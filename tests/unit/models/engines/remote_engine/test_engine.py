@@ -9,7 +9,7 @@ import pytest
 from replica_server import Replica
 from waiting import until
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions, RemoteOptions
 from models.engines.registry import create_engine
 from models.engines.remote_engine.engine import served_name, session_of

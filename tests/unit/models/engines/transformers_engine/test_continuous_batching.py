@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.errors import UnsupportedParam

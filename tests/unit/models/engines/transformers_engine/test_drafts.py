@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 import pytest_asyncio
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.grammar import call_grammar, forced_call_grammar
 from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine

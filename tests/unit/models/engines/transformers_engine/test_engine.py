@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from waiting import until
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.errors import CONTEXT_TOO_LONG, ENGINE_FULL, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam

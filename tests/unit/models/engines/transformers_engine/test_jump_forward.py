@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from models.catalog import EMBEDDED_DIR, ModelCard, ModelRequest, card_from_request
+from models.card import ModelCard
+from models.catalog import EMBEDDED_DIR, ModelRequest, card_from_request
 from models.decoding.grammar import forced_call_grammar
 from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.catalog import ModelCard, load_catalog
+from models.card import ModelCard
+from models.catalog import load_catalog
 from models.engines.base import EngineOptions
 from models.engines.transformers_engine.model_loading import (
     LoadedModel,

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 from models.engines.transformers_engine.model_loading import fix_rotary_factors

@@ -17,7 +17,8 @@ import pytest
 import pytest_asyncio
 from waiting import until
 
-from models.catalog import ModelCard, ModelRequest, card_from_request
+from models.card import ModelCard
+from models.catalog import ModelRequest, card_from_request
 from models.decoding.grammar import forced_call_grammar
 from models.engines.base import EngineOptions
 from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, ModelNotFound

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions, LoraAdapter
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine, EngineOptions, LayerCall, LoraAdapter
 from models.engines.registry import create_engine
 from models.engines.vllm_engine.compat import load_adapters

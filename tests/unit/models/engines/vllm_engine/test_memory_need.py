@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.vllm_engine.memory_need import LEAST_CONTEXT, MemoryNeed, memory_need
 

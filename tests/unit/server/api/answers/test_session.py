@@ -14,7 +14,7 @@ from lexical_verifier import lexical_gate
 from loop_scripts import Replies, make_engine, make_request
 from slow_database import SlowDatabase
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.driver import run
 from models.decoding.types import Call, CallHandler, CallReply, LoopDone, LoopUsage
 from models.engines.base import EngineOptions

@@ -7,7 +7,7 @@ import json
 import pytest
 from lexical_verifier import lexical_gate
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from server.engine.lifecycle import EngineLifecycle

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 from clinfo_bench import ARTICLES, QUESTION, ClinfoBench, article, pubmed
-from ncbi_server import Answer, Seen
 from passage_bench import done, marked, references, shown, steps
 
 from models.engines.scripted_engine import ScriptedBehaviour, ScriptedEngine
 from models.types import Delta, GenerateParams, TokenLogprob
-from retrieval.gateway.query.syntax import parse_query, terms_of
 from server.methods.base import TextDelta
 from server.methods.clinfo.generated import query_grammar, read_queries, read_row
 from server.methods.clinfo.literature import Article, Section
@@ -228,65 +226,6 @@ def test_queries_that_are_no_lists_of_names_are_left_out() -> None:
     )
     assert read_queries([], 3) == read_queries({"searches": 1}, 3) == ()
     assert json.loads(query_grammar(2).spec)["properties"]["searches"]["maxItems"] == 2
-
-
-def _term(**search: Any) -> str:
-    concepts = [{"names": ["asthma"], "heading": False}]
-    (query,) = read_queries({"searches": [{"concepts": concepts, **search}]}, 3)
-    return query.term
-
-
-def test_a_model_can_narrow_a_search() -> None:
-    """By years, a publication type and a concept to leave out, in PubMed's syntax, which the gateway parses."""
-    without = {"names": ["cystic fibrosis", "mucoviscidosis"], "heading": False}
-    term = _term(**{"from": "2015", "to": "2020", "type": "Systematic Review", "without": without})
-    asked = '(("asthma"[tiab])) NOT ("cystic fibrosis"[tiab] OR "mucoviscidosis"[tiab])'
-    assert term == f'{asked} AND ("2015"[dp] : "2020"[dp]) AND "Systematic Review"[pt]'
-    assert _term(to="2020") == '(("asthma"[tiab])) AND ("1700"[dp] : "2020"[dp])'
-    tree = parse_query(term).tree
-    assert tree is not None
-    assert [one.written for one in terms_of(tree)] == [
-        '"asthma"[tiab]',
-        '"cystic fibrosis"[tiab]',
-        '"mucoviscidosis"[tiab]',
-        "2015:2020[dp]",
-        '"Systematic Review"[pt]',
-    ]
-    search = json.loads(query_grammar(2).spec)["properties"]["searches"]["items"]
-    assert search["required"] == ["concepts"] and set(search["properties"]) > {"from", "to", "type", "without"}
-
-
-@pytest.mark.parametrize(
-    "search",
-    [
-        {"from": "2020", "to": "2015"},
-        {"from": "last year", "to": None},
-        {"type": 'x"[ti]'},
-        {"without": {"names": ["Asthma"]}},
-        {"without": "asthma"},
-    ],
-)
-def test_a_filter_that_says_nothing_is_left_out(search: dict[str, Any]) -> None:
-    """Wrong years, a type that is none, and the very thing that is asked for."""
-    assert _term(**search) == '("asthma"[tiab])'
-
-
-async def test_a_filter_that_leaves_nothing_is_dropped_first(bench: Any) -> None:
-    """A question of this year finds its articles although the model asks for those of another."""
-    narrow = {
-        "searches": [{"concepts": [{"names": ["dexamethasone"], "heading": False}], "from": "1999", "to": "1999"}]
-    }
-    handler = pubmed(ARTICLES)
-
-    def handle(seen: Seen) -> Answer:
-        dated = '"1999"[dp]' in seen.params.get("term", "")
-        return handler(seen) if not dated else pubmed({})(seen)
-
-    write = lambda prompt: json.dumps(narrow) if "searches of PubMed" in prompt else script()(prompt)  # noqa: E731
-    async with bench(handle, script=write) as made:
-        events = await made.ask()
-    first = done(events).details["searches"][0]
-    assert (first["query"], first["writer"], first["repaired"]) == ('("dexamethasone"[tiab])', "model", True)
 
 
 def test_a_concept_that_is_named_again_is_one_clause() -> None:

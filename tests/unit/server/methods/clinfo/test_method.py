@@ -251,50 +251,6 @@ async def test_linked_names_bring_their_synonyms(bench: Any) -> None:
     assert any('("dexamethasone"[mh] OR "dexamethasone"[tiab] OR "decadron"[tiab])' in term for term in terms)
 
 
-def _jats(licence: str) -> bytes:
-    return (
-        '<pmc-articleset><article xmlns:xlink="http://www.w3.org/1999/xlink"><front><article-meta>'
-        '<article-id pub-id-type="pmc">555</article-id><title-group><article-title>T</article-title></title-group>'
-        f'<permissions><license xlink:href="{licence}"><license-p>x</license-p></license></permissions>'
-        "</article-meta></front><body><sec><title>Introduction</title><p>Others saw that dexamethasone lowers "
-        "mortality in severe COVID-19.</p></sec><sec><title>Results</title><p>Deaths in severe COVID-19 fell: "
-        "dexamethasone lowered mortality from 41 to 29 percent.</p></sec></body></article></pmc-articleset>"
-    ).encode()
-
-
-@pytest.mark.parametrize(
-    ("licence", "is_read"), [("https://creativecommons.org/licenses/by/4.0/", True), ("https://example.org/x", False)]
-)
-async def test_open_full_texts_are_read_with_their_sections(bench: Any, licence: str, is_read: bool) -> None:
-    """Only where the licence is open, and never what the introduction tells of others."""
-    ids = '<ArticleIdList><ArticleId IdType="pmc">PMC555</ArticleId></ArticleIdList>'
-    text = ("RESULTS", "Dexamethasone was given in severe COVID-19; mortality is reported in the text.")
-    handler = pubmed({"700": article("700", "Dexamethasone in severe COVID-19.", text, data=ids)})
-
-    def handle(seen: Seen) -> Answer:
-        return Answer(body=_jats(licence)) if seen.params.get("db") == "pmc" else handler(seen)
-
-    async with bench(handle) as made:
-        events = await made.ask("Which steroid lowered mortality in severe COVID-19?", full_text=True)
-    (row,) = done(events).details["evidence_table"]
-    assert (row["source"] == "full text") == is_read
-    assert ("from 41 to 29 percent" in shown(events)) == is_read and "Others saw" not in shown(events)
-
-
-async def test_a_full_text_that_fails_leaves_the_abstract(bench: Any) -> None:
-    ids = '<ArticleIdList><ArticleId IdType="pmc">PMC555</ArticleId></ArticleIdList>'
-    handler = pubmed(
-        {"701": article("701", "A trial.", ("RESULTS", "Dexamethasone lowered mortality in COVID-19."), data=ids)}
-    )
-
-    def handle(seen: Seen) -> Answer:
-        return Answer(status=503) if seen.params.get("db") == "pmc" else handler(seen)
-
-    async with bench(handle) as made:
-        events = await made.ask("Which steroid lowered mortality in COVID-19: dexamethasone?", full_text=True)
-    assert done(events).outcome == "partial" and "full texts: NcbiUnavailable" in shown(events)
-
-
 async def test_articles_that_deny_each_other_are_told(bench: Any) -> None:
     """Both are quoted; the reader decides."""
     denying = article("400", "A cohort.", ("RESULTS", "Dexamethasone has not lowered mortality in severe COVID-19."))

@@ -61,9 +61,6 @@ class FixedPlace:
             raise NcbiError("NCBI gave no answer within 1 s", NCBI_TIMEOUT)
         return {word: self.spellings[word] for word in words if word in self.spellings}
 
-    async def full_texts(self, pmcs: Sequence[str]) -> dict[str, tuple[Section, ...]]:
-        return {}
-
     async def fetch(self, pmids: Sequence[str], seconds: float) -> Fetched:
         if self.failure:
             raise NcbiError("NCBI gave no answer within 1 s", NCBI_TIMEOUT)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from passage_bench import PassageBench, done
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.types import Call, CallHandler, CallReply, CallStatus, LoopLimits
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, OptionInvalid, TranscriptDelta

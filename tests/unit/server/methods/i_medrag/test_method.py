@@ -126,12 +126,12 @@ async def test_queries_of_a_round_are_searched_for_at_once(bench: Any) -> None:
     assert asked == [["What is warfarin?", "What is heparin?"], ["What is aspirin?"]]
 
 
-async def test_seventeen_calls_where_the_published_program_makes_twenty_two(bench: Any) -> None:
-    """Four rounds of three queries; a model that ends its reasoning with its letter needs no further call."""
+async def test_eighteen_calls_where_the_published_program_makes_twenty_two(bench: Any) -> None:
+    """Four rounds of three queries, and two for the answer: the reasoning, and the letter."""
     plans = [plan(*(f"query {r} {n}" for n in "abc")) for r in range(4)]
-    async with bench(Model(*plans, reasoning=" So. Answer: B.")) as made:
+    async with bench(Model(*plans, reasoning=" So. Answer: B.", answer=" B")) as made:
         events = await made.ask(CHOICE, stop="fixed")
-    assert done(events).details["calls"] == 17 and done(events).details["answer_letter"] == "B"
+    assert done(events).details["calls"] == 18 and done(events).details["answer_letter"] == "B"
 
 
 async def test_a_stable_choice_stops_the_rounds(bench: Any) -> None:

@@ -82,12 +82,6 @@ def test_a_plan_of_another_form_cannot_end_the_run(written: str) -> None:
     assert later.plans[1].queries == () and later.stop == "malformed"
 
 
-def test_a_plan_that_was_cut_off_keeps_its_whole_queries() -> None:
-    """The text ended at its bound."""
-    rounds = fresh().planned('{"analysis": "x", "queries": ["What is \\"A\\"?", "What is B?", "What is')
-    assert rounds.plans[0].queries == ('What is "A"?', "What is B?") and rounds.plans[0].malformed
-
-
 def test_json_in_other_text_is_found() -> None:
     """As an engine without grammars may write it."""
     assert fresh().planned("Sure! ```json\n" + plan("a?") + "\n```").plans[0].queries == ("a?",)

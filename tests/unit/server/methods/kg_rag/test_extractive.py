@@ -19,7 +19,7 @@ from graph_doubles import (
 )
 from lexical_verifier import LexicalJudge
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.encoders.relation_head import ALL, NOTHING, OTHER, SECOND, AskedRelation
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
@@ -166,10 +166,11 @@ async def test_a_question_gets_the_statements_of_its_relation() -> None:
     assert done(events).outcome == "answered"
     quoted = [line for line in shown(events).splitlines() if line.startswith("“")]
     assert len(quoted) == 3 and all("psoriasis associates Gene" in line for line in quoted)
-    fewer = await asked("Which genes are associated with psoriasis?", sentences=2)
+    genes = [make_node("Gene", f"G{number}X") for number in range(9)]
+    many = MemoryGraph([make_statement(PSORIASIS, "ASSOCIATES_DaG", gene) for gene in genes])
     assert (
-        "(These are 2 of 3 statements of the knowledge graph (little graph 2026-01) that fit the question.)"
-        in shown(fewer)
+        "(These are 8 of 9 statements of the knowledge graph (little graph 2026-01) that fit the question.)"
+        in shown(await asked("Which genes are associated with psoriasis?", many))
     )
     drugs = await asked("Which drugs treat psoriasis?")
     assert "Methotrexate" in done(drugs).answer and "IL23R" not in done(drugs).answer
@@ -248,7 +249,7 @@ async def test_the_names_that_a_follow_up_gets_are_no_words_of_it() -> None:
         ({"synthesis": "generated"}, "arrowhead.synthesis"),
         ({"synthesis": "quoted"}, "arrowhead.synthesis"),
         ({"linking": "model"}, "arrowhead.linking"),
-        ({"sentences": 0}, "arrowhead.sentences"),
+        ({"sentences": 3}, "arrowhead.sentences"),
     ],
 )
 async def test_what_needs_a_model_that_writes_is_refused(options: dict[str, Any], param: str) -> None:

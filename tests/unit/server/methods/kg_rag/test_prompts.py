@@ -44,10 +44,8 @@ def test_the_form_is_read_off_the_question(text: str, form: str, choices: tuple[
     assert asked.text.startswith(asked.stem) and "\n" not in asked.text
 
 
-def test_the_option_decides_over_the_question() -> None:
-    """And choices given beside it over those in it."""
-    assert read_question("True or false: x", KgRagOptions(form="general")).form == "general"
-    assert read_question("x is y", KgRagOptions(form="true_false")).answers == ("True", "False", "unknown")
+def test_choices_beside_the_question_go_before_those_in_it() -> None:
+    assert read_question("True or false: x is y", AUTO).answers == ("True", "False", "unknown")
     beside = read_question("Which? Options: a, b", KgRagOptions(choices=("c", "d")))
     assert beside.answers == ("c", "d", "none of these") and beside.words.endswith("\nd")
 

@@ -10,7 +10,7 @@ import pytest
 from lexical_verifier import AS_THE_MODEL, lexical_gate
 from passage_bench import DRUGS, PassageBench, done, references, shown, steps
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from retrieval.corpus.ingest.add import add_items

@@ -98,14 +98,12 @@ async def test_a_letter_comes_under_a_grammar(bench: Any) -> None:
     assert "Question: Which enzyme does warfarin inhibit?\nChoices:\nA. Cyclo" in made.prompts[0]
 
 
-async def test_a_letter_that_was_written_costs_no_second_call(bench: Any) -> None:
-    """ "Answer: A" may begin a sentence, so only what can be nothing else counts."""
-    async with bench(lambda prompt: " It is clear. Answer: B.\nAnd more") as made:
-        events = await made.ask(CHOICE)
-    assert done(events).details["answer_letter"] == "B" and len(made.engine.requests) == 1
-    async with bench(chain(" Answer: A drug like this acts on the liver", " B")) as made:
+async def test_reasoning_ends_where_the_answer_begins(bench: Any) -> None:
+    """The letter behind the mark is written under the grammar, whatever the reasoning goes on with."""
+    async with bench(chain(" It is clear. Answer: A drug like this acts on the liver", " B")) as made:
         events = await made.ask(CHOICE)
     assert done(events).details["answer_letter"] == "B" and len(made.engine.requests) == 2
+    assert done(events).details["reasoning"] == "It is clear. "
 
 
 async def test_an_engine_without_grammars_may_write_anything(bench: Any) -> None:

@@ -30,28 +30,6 @@ def test_only_a_letter_that_is_no_word_counts(written: str, letter: str) -> None
     assert ASKED.letter_in(written) == letter
 
 
-@pytest.mark.parametrize(
-    ("reasoning", "letter"),
-    [
-        ("So it is. Answer: C", "C"),
-        ("**Answer:** (C)", "C"),
-        ("Answer: A\n\nWait. Answer: C.", "C"),
-        ("Answer: A drug of this kind", ""),
-        ("Answer: B. No. Answer: it depends", ""),
-        ("Answer: Z", ""),
-        ("Answer: A. is less likely than C", ""),
-        ("Answer: B. Vitamin K, as it carboxylates", ""),
-        ("Answer: B. Vitamin K", "B"),
-        ("Answer: B. Vitamin K is less likely than heparin", ""),
-        ("Answer: B. Vitamin K, though unlikely", ""),
-        ("The answer is C", ""),
-    ],
-)
-def test_a_chain_ends_with_a_letter_only_where_it_can_be_nothing_else(reasoning: str, letter: str) -> None:
-    """Everything else is gone on with, under the grammar."""
-    assert ASKED.letter_after_mark(reasoning) == letter
-
-
 def test_choices_are_no_part_of_the_query() -> None:
     """Whether the question lists them or they come beside it."""
     listed = read_question("A man bleeds.\nWhich drug helps?\nA. Aspirin\nB. Vitamin K", MedRagOptions())

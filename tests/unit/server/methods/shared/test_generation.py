@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from server.methods.genegpt.prompt import MASKS

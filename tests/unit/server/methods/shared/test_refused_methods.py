@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.decoding.types import LoopUsage
 from server.methods.base import METHOD_NAMES, AnswerRequest, Done, Event, OptionInvalid, TextDelta
 from server.methods.clinfo.method import Clinfo

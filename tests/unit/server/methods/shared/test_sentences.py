@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.methods.shared.sentences import MAX_SENTENCE, quotation, quoted_line, split_sentences
+from server.methods.shared.sentences import MAX_SENTENCE, bare, quotation, quoted_line, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -115,3 +115,7 @@ def test_the_numbers_of_citations_belong_to_the_sentence_before(mark: str) -> No
     """Raised ones, as the text of a PDF has them, too."""
     text = f"It was effective.{mark} The load of 10⁶ fell."
     assert [one.text for one in split_sentences(text)] == [f"It was effective.{mark}", "The load of 10⁶ fell."]
+
+
+def test_a_sentence_without_marks() -> None:
+    assert bare("It helps [1], and\nmore [2-4] .") == "It helps, and more."

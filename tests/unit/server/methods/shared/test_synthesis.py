@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lexical_verifier import AS_THE_MODEL
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from server.methods.base import OptionInvalid
 from server.methods.shared.synthesis import choose_synthesis, served_syntheses, unable
 

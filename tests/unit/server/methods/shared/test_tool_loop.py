@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from models.decoding.tool_calls import Tool
-from models.decoding.types import LoopUsage
+from models.decoding.types import LoopUsage, Tool
 from server.methods.base import (
     AnswerRequest,
     CallMade,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from lexical_verifier import AS_THE_MODEL
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from models.types import Delta, GenerateParams, TokenLogprob

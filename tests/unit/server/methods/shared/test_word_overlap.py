@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.methods.shared.word_overlap import question_stems, rarity, share_of, stem_of, stemmed, stems_of
+from server.methods.shared.word_overlap import (
+    nearest_sentence,
+    question_stems,
+    rarity,
+    share_of,
+    stem_of,
+    stemmed,
+    stems_of,
+)
 
 
 def test_forms_of_one_word_have_one_stem() -> None:
@@ -61,3 +69,11 @@ def test_no_term_loses_its_beginning(term: str) -> None:
 
     assert term.startswith(stem)
     assert len(stem) >= min(4, len(term))
+
+
+def test_the_nearest_sentence_has_half_of_the_words() -> None:
+    text = "Aspirin inhibits platelets for ten days. It was found in willows."
+    assert (
+        nearest_sentence("Platelets are inhibited by aspirin [1].", text) == "Aspirin inhibits platelets for ten days."
+    )
+    assert nearest_sentence("Warfarin is an anticoagulant.", text) == nearest_sentence("[1]", text) == ""

@@ -112,7 +112,7 @@ async def test_other_spellings_count_and_are_told_unless_matching_is_exact(bench
 async def test_without_marks_names_and_counts_choose_the_keywords(bench: Any) -> None:
     """Words that only ask are left out; those given as an option come first."""
     async with bench() as made:
-        events = await made.ask("What is the impact of SWR1 on CAN1?", synthesis="extractive", extractor="terms")
+        events = await made.ask("What is the impact of SWR1 on CAN1?", synthesis="extractive")
         given = await made.ask("What is it?", synthesis="extractive", keywords=["EXO1", "CAN1"])
     assert [one["text"] for one in done(events).details["keyword_table"]["keywords"]] == ["SWR1", "CAN1"]
     assert done(events).details["keywords_from"] == "terms"
@@ -166,18 +166,11 @@ async def test_nothing_found_is_not_found_with_the_words_that_no_passage_has(ben
     assert "in no passage: zebrafish" in steps(events)
 
 
-async def test_retrievers_can_be_chosen_and_compared(bench: Any) -> None:
-    """Each with its own hits; one that a namespace cannot serve says why."""
+async def test_retrievers_can_be_chosen(bench: Any) -> None:
     async with bench() as made:
         for retriever in ("pes1", "bm25", "hybrid"):
             events = await made.ask(MARKED, synthesis="extractive", retriever=retriever, k=2)
             assert len(titles(events)) == 2 and done(events).details["retriever"] == retriever
-        events = await made.ask(MARKED, synthesis="extractive", compare=True)
-        fill(made.retrieval, "plain", PAPERS, encoder="")
-        partly = await made.ask(MARKED, synthesis="extractive", compare=True, namespaces=["plain"])
-    assert set(done(events).details["compared"]) == {"pes2", "pes1", "bm25", "hybrid"}
-    assert [one["title"] for one in done(events).details["compared"]["pes2"]] == ["Swr1", "Exo1"]
-    assert "no encoder" in done(partly).details["compared"]["pes1"]
 
 
 def ids_of(events: Any) -> set[str]:
@@ -302,8 +295,6 @@ READS = {"verdicts": AS_THE_MODEL, "trained_for": ("genegpt", "medrag")}
 async def test_such_a_model_writes_no_summary_and_chooses_no_keywords(bench: Any) -> None:
     """What only a model that writes can do is left as without one."""
     async with bench(lambda prompt: " [", facts=READS) as made:
-        with pytest.raises(OptionInvalid, match="not trained to write answers of weiseeule"):
-            await made.ask(MARKED, extractor="model")
         with pytest.raises(OptionInvalid, match="not trained to write answers of weiseeule"):
             await made.ask(MARKED, synthesis="generated")
         await made.ask("What is the impact of SWR1 on CAN1?", synthesis="extractive")

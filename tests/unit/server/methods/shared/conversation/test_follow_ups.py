@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import Engine, EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from models.errors import EngineUnavailable

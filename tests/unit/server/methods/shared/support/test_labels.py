@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from server.methods.base import Mismatch, SentenceSupport, Source, Support
 from server.methods.shared.support.labels import (
     AnswerLabels,
-    bare,
     line_on,
-    nearest_sentence,
     outcome_of,
     rests_on_nothing,
     sentence_spans,
@@ -72,18 +70,6 @@ def test_a_claim_for_a_verifier_is_a_sentence_that_cites_and_corresponds() -> No
     assert against[0].verdict == "contradicted"
 
 
-def test_a_sentence_without_marks() -> None:
-    assert bare("It helps [1], and\nmore [2-4] .") == "It helps, and more."
-
-
-def test_the_nearest_sentence_has_half_of_the_words() -> None:
-    text = "Aspirin inhibits platelets for ten days. It was found in willows."
-    assert (
-        nearest_sentence("Platelets are inhibited by aspirin [1].", text) == "Aspirin inhibits platelets for ten days."
-    )
-    assert nearest_sentence("Warfarin is an anticoagulant.", text) == nearest_sentence("[1]", text) == ""
-
-
 def label(**more: object) -> SentenceSupport:
     return SentenceSupport(**{"start": 0, "end": 9, "verdict": "unchecked", **more})  # type: ignore[arg-type]
 
@@ -119,7 +105,7 @@ def test_the_record_counts_and_lists() -> None:
     assert (record["supported"], record["unchecked"], record["unsupported"]) == (0, 1, 1)
     assert record["sentences"][0]["probability"] == 0.9877 and "dropped" not in record
     assert record["sentences"][1]["mismatches"][0]["kind"] == "citation"
-    assert Support(rewritten=1, dropped=("x",)).record["dropped"] == ["x"]
+    assert Support(dropped=("x",)).record["dropped"] == ["x"]
 
 
 KNOWN = (

@@ -23,7 +23,6 @@ from server.methods.base import (
     TextDelta,
     TranscriptDelta,
 )
-from server.methods.shared.generation import FirstAnswer, SecondAnswer
 from server.methods.shared.support.method import SupportedMethod
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.units import Units
@@ -59,18 +58,6 @@ class Recited:
             yield event
 
 
-class Second:
-    """A rewriter that writes one text to everything, and keeps what it was asked."""
-
-    def __init__(self, text: str = "") -> None:
-        self.text = text
-        self.asked: list[FirstAnswer] = []
-
-    async def rewritten(self, ask: AnswerRequest, first: FirstAnswer) -> SecondAnswer:
-        self.asked.append(first)
-        return SecondAnswer(self.text, LoopUsage(sampled_tokens=7, segments=1))
-
-
 class Doubting:
     """A verifier that doubts claims with a word."""
 
@@ -84,8 +71,8 @@ class Doubting:
         return ClaimVerification(shares, 0.5, usage=LoopUsage(sampled_tokens=len(claims)))
 
 
-async def labelled(*events: Event, mode: str = "label", second: Second | None = None, **more: Any) -> list[Event]:
-    method = SupportedMethod(Recited(events), READER, second or Second(), **more)
+async def labelled(*events: Event, mode: str = "label", **more: Any) -> list[Event]:
+    method = SupportedMethod(Recited(events), READER, **more)
     return [event async for event in method.answer(replace(ASK, options={"grounded": mode}))]
 
 
@@ -164,44 +151,22 @@ async def test_a_verifier_judges_the_sentences_that_cite() -> None:
     assert "“It is given twice” is not stated there" in shown(events) and done(events).usage.sampled_tokens == 2
 
 
-async def test_marks_stand_behind_what_does_not_correspond() -> None:
-    """In any pieces; labels and references follow them."""
-    text = "Heparin is given at 9000 units [1]. It is given twice daily [1]."
-    for pieces in ([text], list(text), [text[:30], text[30:]]):
-        events = await labelled(SOURCES, *map(TextDelta, pieces), DONE, mode="mark")
-        told = shown(events)
-        assert told.startswith("Heparin is given at 9000 units [unverified] [1]. It is given twice daily [1].")
-        support = done(events).support
-        assert support is not None
-        second = support.sentences[1]
-        assert told[second.start : second.end] == "It is given twice daily [1]."
-
-
-async def test_a_strict_answer_has_unsupported_sentences_written_again() -> None:
-    """One by one, from what they cite; both counts are told, and the first answer is kept."""
-    second = Second("It is given at 5000 units [1].")
-    text = "Heparin is given twice daily [1]. Heparin is given at 9000 units [1]."
-    events = await labelled(
-        SOURCES, TextDelta(text), TextDelta(LISTING, is_ours=True), DONE, mode="strict", second=second
+async def test_a_strict_answer_leaves_out_what_is_unsupported() -> None:
+    """The line says how many; places follow the text, and the first answer is kept."""
+    text = "Heparin is given at 9000 units [1]. Heparin is given twice daily [1]."
+    whole = f"{text}{LISTING}"
+    reference = Evidence((Reference(1, "t", "u", whole.rindex("[1]"), whole.rindex("[1]") + 3),))
+    events = await labelled(SOURCES, TextDelta(text), TextDelta(LISTING, is_ours=True), reference, DONE, mode="strict")
+    told, last = shown(events), done(events)
+    assert told.startswith(
+        "Heparin is given twice daily [1].\n\n(Sentences that nothing which was read supports: 1 left"
     )
-    told = shown(events)
-    assert told.startswith("Heparin is given twice daily [1]. It is given at 5000 units [1].")
-    assert "(Sentences that nothing which was read supports: 1 written again.)" in told and told.endswith(LISTING)
-    assert second.asked[0].unsupported == ("9000 units",)
-    assert second.asked[0].evidence == ["Heparin is given at 5000 units twice daily."]
-    last = done(events)
-    assert last.support is not None and (last.support.rewritten, last.support.dropped) == (1, ())
-    assert (last.outcome, last.usage.sampled_tokens) == ("partial", 7)
-    assert last.details["first_answer"] == "x"
-
-
-async def test_a_strict_answer_leaves_out_what_stays_unsupported() -> None:
-    for written in ("", "It is 7000 units [1]."):
-        text = "Heparin is given twice daily [1]. Heparin is given at 9000 units [1]."
-        events = await labelled(SOURCES, TextDelta(text), DONE, mode="strict", second=Second(written))
-        assert shown(events).startswith("Heparin is given twice daily [1].\n\n(Sentences that nothing which was read")
-        support = done(events).support
-        assert support is not None and support.dropped == ("Heparin is given at 9000 units [1].",)
+    assert told.endswith(LISTING) and (last.outcome, last.details["first_answer"]) == ("partial", "x")
+    assert last.support is not None and last.support.dropped == ("Heparin is given at 9000 units [1].",)
+    (label,) = last.support.sentences
+    assert told[label.start : label.end] == "Heparin is given twice daily [1]."
+    moved = next(event for event in events if isinstance(event, Evidence)).references[0]
+    assert told[moved.start : moved.end] == "[1]"
 
 
 async def test_a_strict_answer_without_a_supported_sentence_is_withheld() -> None:
@@ -228,8 +193,8 @@ async def test_nothing_is_checked_where_the_request_wants_none() -> None:
 def test_an_unknown_way_is_refused_by_name() -> None:
     """The option is the wrapper's own: the method does not see it."""
     inner = Recited([])
-    method = SupportedMethod(inner, READER, Second())
-    with pytest.raises(OptionInvalid, match=r"arrowhead\.grounded: must be one of label, mark, strict, off"):
+    method = SupportedMethod(inner, READER)
+    with pytest.raises(OptionInvalid, match=r"arrowhead\.grounded: must be one of label, strict, off"):
         method.check(replace(ASK, options={"grounded": "marked"}))
-    method.check(replace(ASK, options={"grounded": "mark", "k": 3}))
+    method.check(replace(ASK, options={"grounded": "strict", "k": 3}))
     assert inner.options == [{"k": 3}]

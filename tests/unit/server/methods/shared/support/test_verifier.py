@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from lexical_verifier import LexicalJudge
 
-from models.catalog import ModelCard
+from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from models.errors import ENCODER_UNAVAILABLE, ModelError
