@@ -5,6 +5,8 @@
    it would answer from: the graph up to its statements of what is asked, articles to their quotes  ``Candidate``
 3. the verifier judges them, and the likeliest to answer is the evidence; articles are not waited
    for where graph or passages are sure                                                             ``_searched``
+   what only may answer stands behind statements that fit in part, and where the model cannot chat
+   behind a graph that has what is named and not the statement
 4. that method goes on to its answer; the others are closed, and offered with what they found
 
 Greetings, and what no source answers, go to the plain model where it chats. Otherwise the method that is nearest says
@@ -129,6 +131,18 @@ class Candidate:
     def is_exact(self) -> bool:
         """Return whether its statements are of just the relation that is asked for, which no verifier has to judge."""
         return self.answering == "sure" and self.probability is None
+
+    @property
+    def has_no_statement(self) -> bool:
+        """Return whether the graph has what an open question names, and no statement of what it asks."""
+        if self._done is None or self._done.outcome != "not_found":
+            return False
+        return bool(self._done.details.get("mentions")) and not self._done.details.get("choices")
+
+    @property
+    def states(self) -> bool:
+        """Return whether it has statements that fit, though not to every word of the question."""
+        return self._done is not None and self.name == "kg-rag" and self._done.outcome == "partial"
 
     @property
     def record(self) -> dict[str, Any]:
@@ -285,6 +299,15 @@ class Auto:
                 return Choice(genes.name, "answered by genegpt: it found NCBI's records of what is asked", genes)
         rest = [one for one in candidates.values() if one is not genes]
         best = await self._searched(ask, rest)
+        if best is not None and best.answering == "maybe":
+            graph = candidates.get("kg-rag")
+            if graph is not None and graph.states:
+                return Choice(graph.name, "answered by kg-rag: statements fit, and nothing else surely answers", graph)
+            if graph is not None and graph.has_no_statement and not can_chat:
+                why = (
+                    "answered by kg-rag: the graph has what is named and does not state it; nothing else surely answers"
+                )
+                return Choice(graph.name, why, graph)
         if best is not None:
             return Choice(best.name, _why(best), best)
         fault = next((one.fault for one in rest if one.fault), "")

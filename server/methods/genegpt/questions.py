@@ -125,7 +125,7 @@ class QuestionReader:
             return ParsedQuestion(text, unread=() if is_read else unread, num_questions=max(1, num_questions))
         subject = named[0]
         relation = self._relation(text, subject)
-        found = None if relation.startswith("snp") else self.tagger.find(text)
+        found = None if relation else self.tagger.find(text)
         if relation == "genes_of" or (found and subject in found.text and found.text != subject):
             # The abbreviation of a disease, or a part of a name in words.
             return self._read_in_words(text)

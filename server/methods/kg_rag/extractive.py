@@ -78,7 +78,7 @@ def events(reading: Reading, finding: Finding) -> Iterator[Event]:
     yield Retrieved(tuple(node.name for node in reading.recognised.entities), tuple(url for _, url in cited))
     yield Step("statements of the graph answer, word for word, without the model")
     lines, sources = _cited_lines(finding)
-    text = "\n\n".join(part for part in (finding.verdict, "\n".join(lines)) if part)
+    text = "\n\n".join(part for part in (reading.question.shown(finding.verdict), "\n".join(lines)) if part)
     if text:
         yield TranscriptDelta(text, "injected")
         yield TextDelta(text)
@@ -247,7 +247,7 @@ def _yes_or_no(reading: Reading, parsed: Asked) -> Finding:
         return Finding(outcome="abstained", reason=reason)
     found = [statement for statement in parsed.between if parsed.says(statement)]
     if found:
-        return Finding(outcome="answered", statements=tuple(found[:MAX_SENTENCES]))
+        return Finding(outcome="answered", verdict="Yes", statements=tuple(found[:MAX_SENTENCES]))
     if parsed.num_names < 2:
         return Finding(outcome="abstained", reason=_one_name(reading))
     reason = f"{reading.where} has no such statement, which does not mean no: no graph is complete."

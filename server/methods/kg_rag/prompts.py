@@ -108,6 +108,15 @@ class ParsedQuestion:
         """Return the answer that states that the graph has no answer, "" for free text."""
         return {"true_false": UNKNOWN, "multiple_choice": self._own_none or NONE_OF_THESE}.get(self.form, "")
 
+    def shown(self, answer: str) -> str:
+        """Return an answer with the letter that the question gives it, if any: ``B. aspirin``."""
+        for place, choice in enumerate(self.choices):
+            letter = chr(65 + place)
+            lettered = rf"(?<!\w)\(?{letter}[.):]\s+{re.escape(choice)}(?!\w)"
+            if choice == answer and re.search(lettered, self.text, re.IGNORECASE):
+                return f"{letter}. {choice}"
+        return answer
+
     @property
     def _own_none(self) -> str:
         return next((choice for choice in self.choices if choice.rstrip(".").casefold() in _NONE), "")

@@ -160,6 +160,22 @@ async def test_articles_are_judged_by_their_own_quotes() -> None:
     assert done.details["alternatives"][-1]["method"] == "medrag"
 
 
+@pytest.mark.parametrize(
+    ("graph", "answers"),
+    [
+        (Small("kg-rag", OTHER, "partial"), "kg-rag"),
+        (Small("kg-rag", OTHER, "not_found", {"mentions": [{"node": "1"}]}), "kg-rag"),
+        (Small("kg-rag", OTHER, "not_found", {"mentions": [{"node": "1"}], "choices": ["a", "b"]}), "clinfo"),
+        (Small("kg-rag", OTHER, "not_found", {"mentions": []}), "clinfo"),
+    ],
+)
+async def test_what_only_may_answer_stands_behind_a_graph_that_knows_what_is_named(graph: Small, answers: str) -> None:
+    """Where it says that it has no such statement too; of choices it knows no more than the statements it has."""
+    maybe = Small("clinfo", OTHER, "partial", {"best": 0.3, "bar": 0.5})
+    _, done = await _answered(_methods(kg_rag=graph, medrag=Small("medrag", OTHER), clinfo=maybe))
+    assert done.details["answered_by"] == answers
+
+
 async def test_a_look_up_with_records_answers() -> None:
     """And one that finds nothing leaves the question to the others, or says so where they have nothing either."""
     methods = _methods()

@@ -230,10 +230,11 @@ async def test_year_and_licence_of_a_statement_are_told() -> None:
     ],
 )
 async def test_what_the_graph_does_not_say_is_told(question: str, outcome: str) -> None:
-    """Yes and no are not said either; a statement is quoted, or its absence is told."""
+    """No is never said, and yes where a statement says it; its absence is told."""
     events = await asked(question)
     assert done(events).outcome == outcome
-    assert not shown(events).lower().startswith(("yes", "no "))
+    assert shown(events).startswith("Yes\n") == (question == "Is psoriasis associated with IL23R?")
+    assert not shown(events).lower().startswith("no ")
     assert done(events).details["abstained"] == (outcome != "answered")
 
 

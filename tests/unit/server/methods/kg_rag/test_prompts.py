@@ -170,3 +170,10 @@ def test_names_cannot_end_a_references_title() -> None:
     ((title, url), _) = references_of([make_statement(PSORIASIS, "ASSOCIATES_DaG", odd)], [PSORIASIS])
     assert "]" not in title and "[" not in title
     assert url == "https://www.ncbi.nlm.nih.gov/gene/1"
+
+
+def test_a_choice_is_shown_with_the_letter_that_the_question_gives_it() -> None:
+    """A list without letters has none, and what is no choice neither."""
+    lettered = read_question("Which gene is it?\nA. GNE\nB. PLCL1", AUTO)
+    assert (lettered.shown("PLCL1"), lettered.shown("none of these")) == ("B. PLCL1", "none of these")
+    assert read_question("Which? Options: GNE, PLCL1", AUTO).shown("PLCL1") == "PLCL1"
