@@ -41,6 +41,8 @@ FOLDS: Final = 5
 _STAND_IN: Final = "TP53"
 _LONGEST: Final = 6
 _SHORT: Final = 2
+# One of so many symbols is a name in small letters.
+_OF_SYMBOLS: Final = 8
 # So many names are spelt backwards: where it stands tells that an unknown word is a name.
 _UNHEARD_OF: Final = 0.1
 # What stands in a question where a name could.
@@ -71,11 +73,15 @@ class Tagged(NamedTuple):
 
 
 def gene_names() -> list[str]:
-    """Return full names of genes, without what stands in brackets or behind a comma, and other names with a hyphen."""
+    """Return full names of genes, without what stands in brackets or behind a comma, and other names with a hyphen.
+
+    Symbols are told by their form, but not in small letters.
+    """
     with lzma.open(GENES, "rt", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file, delimiter="\t") if row["locus_type"] == "gene with protein product"]
     named = {re.split(r"[(,]", row["name"])[0].strip() for row in rows}
     named |= {alias for row in rows for alias in row["aliases"].split("|") if re.fullmatch(r"\w+-\w+", alias)}
+    named |= {row["symbol"].lower() for row in rows[::_OF_SYMBOLS]}
     return sorted(name for name in named if 0 < len(words_of(name)) <= _LONGEST)
 
 

@@ -134,10 +134,8 @@ class Candidate:
 
     @property
     def has_no_statement(self) -> bool:
-        """Return whether the graph has what an open question names, and no statement of what it asks."""
-        if self._done is None or self._done.outcome != "not_found":
-            return False
-        return bool(self._done.details.get("mentions")) and not self._done.details.get("choices")
+        """Return whether the graph has what is named, and no statement of what is asked."""
+        return self._done is not None and bool(self._done.details.get("is_missing"))
 
     @property
     def states(self) -> bool:

@@ -164,13 +164,12 @@ async def test_articles_are_judged_by_their_own_quotes() -> None:
     ("graph", "answers"),
     [
         (Small("kg-rag", OTHER, "partial"), "kg-rag"),
-        (Small("kg-rag", OTHER, "not_found", {"mentions": [{"node": "1"}]}), "kg-rag"),
-        (Small("kg-rag", OTHER, "not_found", {"mentions": [{"node": "1"}], "choices": ["a", "b"]}), "clinfo"),
-        (Small("kg-rag", OTHER, "not_found", {"mentions": []}), "clinfo"),
+        (Small("kg-rag", OTHER, "not_found", {"is_missing": True}), "kg-rag"),
+        (Small("kg-rag", OTHER, "not_found", {"is_missing": False}), "clinfo"),
     ],
 )
 async def test_what_only_may_answer_stands_behind_a_graph_that_knows_what_is_named(graph: Small, answers: str) -> None:
-    """Where it says that it has no such statement too; of choices it knows no more than the statements it has."""
+    """Where it says that it has no such statement too, if it read the question."""
     maybe = Small("clinfo", OTHER, "partial", {"best": 0.3, "bar": 0.5})
     _, done = await _answered(_methods(kg_rag=graph, medrag=Small("medrag", OTHER), clinfo=maybe))
     assert done.details["answered_by"] == answers
