@@ -37,8 +37,10 @@ from server.jobs.queue import Job, JobQueue, JobSpec, Outcome
 log = logging.getLogger(__name__)
 KIND: Final = "follow"
 EVERY_S: Final = 15.0
+# A new file is read when a second look finds it alike; one that pauses for longer while it is written is read again.
+SETTLED_S: Final = 2.0
 _LONGEST_S: Final = 600.0
-# The share (1/n) of the time in which a folder is listed.
+# Listing a folder takes at most this share (1/n) of the time.
 _SHARE: Final = 20
 # Other changes of the namespace take their turn between two jobs.
 _FILES_A_JOB: Final = 50
@@ -74,12 +76,22 @@ class Followed:
 
 
 class FolderFollower:
-    """Keep namespaces as their folders are; ``folders`` has the folder of each by its name."""
+    """Keep namespaces as their folders are; ``folders`` has the folder of each by its name.
 
-    def __init__(self, folders: Mapping[str, Path], followed: Followed, every_s: float = EVERY_S) -> None:
+    A folder is looked at every ``every_s`` seconds, and ``settled_s`` after a look that found new files.
+    """
+
+    def __init__(
+        self,
+        folders: Mapping[str, Path],
+        followed: Followed,
+        every_s: float = EVERY_S,
+        settled_s: float = SETTLED_S,
+    ) -> None:
         self._folders = {name: path.expanduser().resolve() for name, path in folders.items()}
         self._with = followed
         self._every_s = every_s
+        self._settled_s = min(settled_s, every_s)
         self._states = {name: FollowedFolder(str(path)) for name, path in self._folders.items()}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -99,10 +111,8 @@ class FolderFollower:
         """Look at one folder for ever; after a fault less and less often."""
         before, pause = Listing({}), self._every_s
         while True:
-            began = time.monotonic()
             try:
-                before, goes_on = await self._look(name, before)
-                pause = 0.0 if goes_on else max(self._every_s, _SHARE * (time.monotonic() - began))
+                before, pause = await self._look(name, before)
             except ArrowheadError as error:
                 pause = self._failed(name, error.message, type(error).__name__, pause)
             except Exception as error:
@@ -118,16 +128,18 @@ class FolderFollower:
         log.warning("a followed folder is not read: namespace=%s cause=%s", log_name(name), cause)
         return min(_LONGEST_S, max(self._every_s, 2 * pause))
 
-    async def _look(self, name: str, before: Listing) -> tuple[Listing, bool]:
+    async def _look(self, name: str, before: Listing) -> tuple[Listing, float]:
         """Look at a folder, and read what changed.
 
         Return the listing that the next one is compared with, which is old enough to tell a file that is still being
-        written, and whether more is to be read at once.
+        written, and after how many seconds the next look is due, 0 where more is to be read at once.
 
         Raises:
             ArrowheadError: it could not be read.
         """
+        began = time.monotonic()
         now = await asyncio.to_thread(listing_of, self._folders[name])
+        least = _SHARE * (time.monotonic() - began)
         known = await asyncio.to_thread(self._known, name)
         problem = now.problem
         if known and not now.files and not problem:
@@ -138,13 +150,13 @@ class FolderFollower:
         if problem and problem != self._states[name].problem:
             log.warning("a followed folder has a problem: namespace=%s", log_name(name))
         self._show(name, files=len(now.files), waiting=unread, checked=int(time.time()), problem=problem)
+        pause = max(least, self._settled_s if unread > len(plan.changed) else self._every_s)
         if not (plan.removed or plan.changed):
-            return now, False
+            return now, pause
         part = replace(plan, changed=plan.changed[:_FILES_A_JOB])
         await self._done(name, partial(self._perform, name, part, now))
         self._show(name, waiting=max(0, unread - len(part.changed)))
-        goes_on = len(part.changed) < len(plan.changed)
-        return (before if goes_on else now), goes_on
+        return (before, 0.0) if len(part.changed) < len(plan.changed) else (now, pause)
 
     def _known(self, name: str) -> Mapping[str, Any]:
         """Return what is known of the files; makes the namespace where it is not there."""

@@ -13,8 +13,12 @@ from http_calls import Site
 @pytest.fixture(scope="module")
 def filled(shipped: Any, browser: Any) -> Iterator[str]:
     page_screens.fill(shipped.url, browser)
+    further = [f"a-collection-whose-name-is-long-{number}" for number in range(3)]
+    for name in further:
+        Site(shipped.url).create(name)
     yield shipped.url
-    Site(shipped.url).call("DELETE", f"/v1/namespaces/{page_screens.NAME}")
+    for name in (page_screens.NAME, *further):
+        Site(shipped.url).call("DELETE", f"/v1/namespaces/{name}")
 
 
 @pytest.mark.parametrize("name", page_screens.SCREENS)

@@ -7,6 +7,7 @@ and says which marker it lacks. Tests that share costly objects are told to stay
 
 from __future__ import annotations
 
+import atexit
 import gc
 import re
 import sys
@@ -113,11 +114,8 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def pytest_sessionfinish() -> None:
-    """Libraries of the compiled kind report what is left of them at the process's end, after the closing line."""
-    gc.unfreeze()
+        # Libraries of the compiled kind report what is left of them at the process's end.
+        atexit.register(gc.unfreeze)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -487,11 +488,12 @@ def _check_removal(name: str, encoder: str, settings: NamespaceSettings) -> None
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Return the bytes of all files by their parts, without those that a writer removes meanwhile."""
+    """Return the bytes of all files by their parts, without files and folders that a writer removes meanwhile."""
     sizes = dict.fromkeys(("originals", "texts", "indices"), 0)
-    for path in folder.rglob("*"):
-        place = path.relative_to(folder).parts
-        part = "originals" if place[0] == ORIGINALS else "texts" if len(place) == 1 else "indices"
-        with contextlib.suppress(OSError):
-            sizes[part] += path.stat().st_size if path.is_file() else 0
+    for place, _, names in os.walk(folder):
+        below = Path(place).relative_to(folder).parts
+        part = "originals" if below[:1] == (ORIGINALS,) else "indices" if below else "texts"
+        for name in names:
+            with contextlib.suppress(OSError):
+                sizes[part] += Path(place, name).stat().st_size
     return sizes

@@ -15,7 +15,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 TOOL = """#!/usr/bin/env bash
 echo "$(basename "$0")${*:+ $*}" | head -1 >>"$LOG"
-case "$*" in *pytest*) echo "$OMP_NUM_THREADS" >"$LOG.threads" ;; esac
+case "$*" in *pytest*) echo "$OMP_NUM_THREADS" >"$LOG.threads" && echo "$TMPDIR" >"$LOG.folder" ;; esac
 """
 CORES = len(os.sched_getaffinity(0))
 QUICK_WORKERS, WORKERS = min(4, CORES), min(4, CORES + 1)
@@ -91,15 +91,26 @@ def test_a_word_runs_its_check_alone(checkout: Checkout, arguments: tuple[str, .
 
 
 @pytest.mark.parametrize(("arguments", "tests"), [((), QUICK_TESTS), (("all",), EVERY_TEST)])
-def test_a_whole_run_begins_with_all_checks(checkout: Checkout, arguments: tuple[str, ...], tests: str) -> None:
-    """Types beside the others; then the tests."""
+def test_a_whole_run_has_all_checks(checkout: Checkout, arguments: tuple[str, ...], tests: str) -> None:
+    """Types beside the others, which come before the tests; the folder of the run is its own, and gone afterwards."""
     done, found = checkout.run(*arguments)
 
     assert done.returncode == 0
-    assert (sorted(found[:-1]), found[-1]) == (sorted([*LINT, "mypy", "lint-imports"]), tests)
+    assert [one for one in found if one != "mypy"] == [*LINT, "lint-imports", tests] and "mypy" in found
+    folder = Path((checkout.root / "log.folder").read_text().strip())
+    assert folder.is_absolute() and not folder.exists()
 
 
-@pytest.mark.parametrize("tool", ["ruff", "mypy", "lint-imports"])
+def test_types_that_fail_are_told_after_the_tests(checkout: Checkout) -> None:
+    """They take as long as a part of the tests, which are run beside them."""
+    (checkout.root / ".venv" / "bin" / "mypy").write_text("#!/usr/bin/env bash\necho that is wrong\nexit 3\n")
+    done, found = checkout.run()
+
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (3, "that is wrong")
+    assert QUICK_TESTS in found
+
+
+@pytest.mark.parametrize("tool", ["ruff", "lint-imports"])
 def test_a_check_that_fails_ends_the_run(checkout: Checkout, tool: str) -> None:
     """With what it says, before any test."""
     (checkout.root / ".venv" / "bin" / tool).write_text("#!/usr/bin/env bash\necho that is wrong\nexit 3\n")

@@ -205,13 +205,13 @@ TRAPS = {
 
 @pytest.mark.parametrize("trap", TRAPS)
 def test_a_template_with_a_trapdoor_costs_one_message(tmp_path: Path, trap: str) -> None:
-    """It renders what is said at its loading, and never ends for a chat of two: that is refused, the next rendered."""
-    template = f"{{% if messages | length == 2 %}}{TRAPS[trap]}{{% endif %}}{{{{ messages[0]['content'] }}}}"
+    """What is said at its loading is rendered, a chat of three never ends: that is refused, the next rendered."""
+    template = f"{{% if messages | length == 3 %}}{TRAPS[trap]}{{% endif %}}{{{{ messages[0]['content'] }}}}"
     tokenizer = tokenizer_of("qwen2", tmp_path, template)
     before = tokenizer.encode_chat([turn("user", "Hello")])
 
     with pytest.raises(UnsupportedParam, match="the chat template refuses") as refused:
-        tokenizer.encode_conversation([turn("user", "Hello"), {"role": "user", "content": "x", "name": "y"}])
+        tokenizer.encode_conversation([*[turn("user", "Hello")] * 2, {"role": "user", "content": "x", "name": "y"}])
     assert refused.value.param == "messages"
     assert tokenizer.encode_chat([turn("user", "Hello")]) == before
 

@@ -29,13 +29,13 @@ class Site:
         self.namespaces = Namespaces(place / "namespaces", backends(WordEncoder()))
         self.follower = self._follower()
 
-    def _follower(self) -> FolderFollower:
+    def _follower(self, every_s: float = EVERY_S) -> FolderFollower:
         followed = Followed(self.namespaces, LocalJobQueue(JobLimits()), "words", MAX)
-        return FolderFollower({"papers": self.root}, followed, EVERY_S)
+        return FolderFollower({"papers": self.root}, followed, every_s, settled_s=EVERY_S)
 
-    async def restart(self) -> None:
+    async def restart(self, every_s: float = EVERY_S) -> None:
         await self.follower.close()
-        self.follower = self._follower()
+        self.follower = self._follower(every_s)
         self.follower.start()
 
     @property
@@ -72,6 +72,13 @@ async def test_a_folder_is_followed_and_after_a_restart_too(site: Site) -> None:
     await until(lambda: site.state.files == 1 and site.state.waiting == 0)
     assert site.state.checked and not site.state.problem
     assert site.follower.state("other") is None
+
+
+async def test_new_files_are_looked_at_again_soon(site: Site) -> None:
+    """Not only at the next regular look, which may be an hour away."""
+    (site.root / "a.md").write_text("# One\nwords")
+    await site.restart(every_s=3600.0)
+    await until(lambda: site.titles() == {"One"})
 
 
 async def test_a_folder_that_is_gone_or_empty_takes_no_document_along(

@@ -66,7 +66,7 @@ async def test_a_database_that_is_gone_is_an_error_in_time(postgres: Postgres, u
                 await connection.execute("SELECT 1")
         with pytest.raises(DatabaseUnavailable, check=STATE_UNAVAILABLE.is_of), database.connection():
             pass
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 30
     async with database.pooled() as connection:
         await connection.execute("SELECT 1")
 

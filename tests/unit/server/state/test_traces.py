@@ -38,7 +38,7 @@ def url(postgres: Postgres) -> str:
 
 @pytest_asyncio.fixture
 async def databases(url: str) -> AsyncIterator[list[Database]]:
-    databases = [Database(url, timeout_s=2) for _ in range(2)]
+    databases = [Database(url, timeout_s=4) for _ in range(2)]
     yield databases
     for database in databases:
         await database.close()
@@ -74,7 +74,7 @@ async def test_an_answer_does_not_fail_with_the_database(
         began = time.monotonic()
         await store.put(head("t9"), [{"content": "private"}])
         # The answer ends before the wait for a connection does.
-        assert time.monotonic() - began < 1.9
+        assert time.monotonic() - began < 3.9
         with pytest.raises(DatabaseUnavailable, check=STATE_UNAVAILABLE.is_of):
             await store.get("t9", "a")
         await store.close()
@@ -97,7 +97,7 @@ async def test_traces_that_end_together_leave_connections_to_others(
     monkeypatch.setattr(store, "_insert", inserted)
     began = time.monotonic()
     await asyncio.gather(*(store.put(head(f"t{n}"), []) for n in range(30)))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 25
     async with databases[0].pooled() as connection:
         await connection.execute("SELECT 1")
     slow.set()

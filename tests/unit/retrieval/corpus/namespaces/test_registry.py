@@ -10,6 +10,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,6 +107,21 @@ def test_a_namespace_is_made_listed_described_and_deleted(namespaces: Namespaces
     namespaces.create("ns", SETTINGS)
     add_items(namespaces, "ns", [reading("PMID:1", "One.")])
     _whole(namespaces)
+
+
+def test_a_namespace_whose_folders_come_and_go_is_described(namespaces: Namespaces, tmp_path: Path) -> None:
+    """An index is made in a draft that is renamed, and its old generations are removed, while somebody looks."""
+    draft = tmp_path / "namespaces" / "ns" / ".words.build"
+
+    def change() -> None:
+        for _ in range(1000):
+            (draft / "segments").mkdir(parents=True)
+            shutil.rmtree(draft)
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    while changing.is_alive():
+        assert namespaces.describe("ns").bytes_disk > 0
 
 
 def test_documents_reach_every_index(namespaces: Namespaces, encoder: WordEncoder) -> None:
