@@ -21,7 +21,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         ({"model": "another"}, r"it serves another and not tiny: name the served model with model\.served_name"),
         ({"token_shift": 1}, r"its tokenizer is another one: .* \(model\.name\)"),
         ({"vocabulary": 300}, r"it does not take token id \d+: Token id \d+ is out of vocabulary"),
-        ({"vocabulary": 9999}, r"its vocabulary is larger than the \d+ ids of the model's config here"),
         ({"has_route": False}, r"its token-in, token-out route is off: start it with: .*--enable-scale-out"),
         ({"counts_cached": False}, r"it does not count cached tokens: start it with: .*--enable-prompt-tokens-details"),
         ({"key": "sesame"}, r"it refuses the key: set model\.api_key"),
