@@ -9,7 +9,6 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
-from functools import partial
 from typing import Any, Final
 
 from models.encoders.base import RemoteEncoderOptions
@@ -23,12 +22,7 @@ _ROUTE: Final = "/v1/embeddings"
 _PAUSES_S: Final = (0.2, 0.6, 1.5)
 # The server is starting, overloaded or ending, or a proxy before it has none at this moment.
 _RETRIED: Final = (429, 500, 502, 503, 504)
-_ENCODER: Final = ServerKind(
-    "retrieval.encoder_urls",
-    "retrieval.encoder_",
-    "passages and questions",
-    partial(ModelError, fault=ENCODER_UNAVAILABLE),
-)
+_ENCODER: Final = ServerKind("retrieval.encoder_urls", "passages and questions")
 _REFUSED: Final = {
     400: "it refuses the token ids: its context must be as long as the encoder's, and its route must take token ids",
     401: "it requires another key: retrieval.encoder_api_key",
@@ -40,10 +34,7 @@ _REFUSED: Final = {
 class Connection:
     """Reach one server from many threads, over an event loop in a thread of its own.
 
-    An address with http must be private unless ``allow_http`` is on; this is checked for each connection.
-
-    Raises:
-        ModelError: the file of certificates cannot be read.
+    An address with http must be private, which is checked for each connection.
     """
 
     def __init__(self, remote: RemoteEncoderOptions) -> None:

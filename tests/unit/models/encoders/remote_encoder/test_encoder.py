@@ -390,9 +390,7 @@ def test_a_name_is_looked_up_and_checked_for_each_connection(
     with pytest.raises(ModelError, match="does not answer", check=ENCODER_UNAVAILABLE.is_of):
         encoder.encode_queries(["IL-6"])
     known["encoders-1"] = ["127.0.0.1", "8.8.8.8"]
-    with pytest.raises(
-        ModelNotFound, match=r"unencrypted to 8\.8\.8\.8.*retrieval\.encoder_allow_http", check=ENCODER_UNUSABLE.is_of
-    ):
+    with pytest.raises(ModelNotFound, match=r"unencrypted to 8\.8\.8\.8.*use https", check=ENCODER_UNUSABLE.is_of):
         encoder.encode_queries(["IL-6"])
     known["encoders-1"] = ["127.0.0.2", "127.0.0.1"]
     assert encoder.encode_queries(["IL-6"]).shape == (1, encoder.dim)
