@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from models.engines.base import Tokenizer
@@ -51,16 +50,6 @@ class Expected:
     tokenizer: Tokenizer
     model_vocabulary: int | None
     max_model_len: int | None
-
-
-def model_vocabulary(source: str) -> int | None:
-    """Return the number of ids in the config of a local model folder, None where there is none."""
-    try:
-        config = json.loads((Path(source) / "config.json").read_text(encoding="utf-8"))
-        size = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
-        return int(size) if size else None
-    except (OSError, ValueError, AttributeError, TypeError):
-        return None
 
 
 async def agree(connection: Connection, expected: Expected) -> Dialect:
