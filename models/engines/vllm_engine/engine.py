@@ -191,7 +191,8 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         except ModelError:
             raise
         except Exception as error:  # every error of vLLM becomes one of ours
-            raise vllm_compat.translate(error, has_grammar=params.grammar is not None) from error
+            has_grammar = params.grammar is not None
+            raise vllm_compat.translate(error, has_grammar=has_grammar, cause=self.failure_cause()) from error
         finally:
             del self._open[request_id]
             self._count(stream, len(prompt_ids))
@@ -268,7 +269,8 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
 
     def _running_client(self) -> Any:
         if self._client is None or self._client.errored:
-            raise EngineUnavailable(f"{self.name} is not running")
+            cause = self.failure_cause()
+            raise EngineUnavailable(f"{self.name} is not running{cause and f': {cause}'}")
         return self._client
 
     def _admit(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> VllmStream:
