@@ -19,7 +19,7 @@ from models.catalog import ModelCard
 from models.engines.base import EngineOptions, Tokenizer, check_place, check_request
 from models.engines.transformers_engine.compilations import BoundedCompilations
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output
-from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState
+from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState, KnownMasks
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
 from models.engines.transformers_engine.sequences import RunningSequence
@@ -258,7 +258,7 @@ class TransformersEngine:
             limits = replace(limits, draft_tokens=self._options.draft_tokens)
         prefixes = PrefixCache(loaded.prefix_bytes)
         decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, prefixes, limits)
-        compiler = GrammarCompiler(loaded.tokenizer, loaded.vocab_size)
+        compiler, self._masks = GrammarCompiler(loaded.tokenizer, loaded.vocab_size), KnownMasks()
         await asyncio.to_thread(compiler.prepare)
         self._grammars = BoundedCompilations(compiler.compile)
         self._worker = DecodeWorker(decoder, self._deliver)
@@ -337,7 +337,7 @@ class TransformersEngine:
         )
         if params.grammar is not None and grammars is not None:
             compiled = await grammars.compiled(params.grammar)
-            sequence.grammar = GrammarState(compiled, loaded.vocab_size)
+            sequence.grammar = GrammarState(compiled, loaded.vocab_size, self._masks)
         return sequence
 
     def _deliver(self, outputs: list[Output]) -> None:
