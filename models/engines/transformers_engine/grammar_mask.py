@@ -78,6 +78,10 @@ class Matcher(Protocol):
         """Return how many of the tokens may follow in turn; 0 where that cannot be said. Does not advance."""
         ...
 
+    def surely_allows(self, token_id: int) -> bool:
+        """Return whether the mask has the token, as far as that is known without the mask. Does not advance."""
+        ...
+
 
 class CompiledGrammar(Protocol):
     """Hold a grammar that any number of sequences can be written under."""
@@ -196,12 +200,17 @@ class GrammarState:
         """Compute which tokens may come next; return False where all may."""
         return self._matcher.fill(self._bitmask)
 
-    def mask(self, logits: Tensor) -> None:
+    def mask(self, logits: Tensor, *, only_best: bool = False) -> None:
         """Set the logits ([vocabulary], in place) of every token that may not come next to -inf.
+
+        ``only_best``: the best token alone is asked for, so where it may come next the others may stay as they are.
+        That spares a walk over the vocabulary at each token of a term.
 
         Raises:
             ModelError: no token may come next.
         """
+        if only_best and logits.device.type == "cpu" and self._matcher.surely_allows(int(logits.numpy().argmax())):
+            return
         if self.fill():
             self.apply(logits)
 
@@ -269,6 +278,9 @@ class _XgrammarMatcher:
 
     def count_allowed(self, token_ids: list[int]) -> int:
         return 0
+
+    def surely_allows(self, token_id: int) -> bool:
+        return False
 
 
 class LarkCompiler:
@@ -370,6 +382,10 @@ class LarkMatcher:
 
     def count_allowed(self, token_ids: list[int]) -> int:
         return 0 if self._matcher.is_stopped() else int(self._matcher.validate_tokens(token_ids))
+
+    def surely_allows(self, token_id: int) -> bool:
+        # Of text that must come, the mask has the tokens alone that the tokenizer makes of it.
+        return self.count_allowed([token_id]) == 1 and not self._matcher.compute_ff_tokens()
 
     def accept(self, token_id: int) -> bool:
         self.is_complete = token_id in self._ends
