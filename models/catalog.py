@@ -208,6 +208,15 @@ def context_length(directory: Path) -> int:
     return int(value) if value else FALLBACK_CONTEXT
 
 
+def vocabulary_size(source: str) -> int | None:
+    """Return the number of ids in the config of a local model folder, None where there is none."""
+    try:
+        config = read_json(Path(source) / "config.json")
+        return int(config.get("vocab_size") or config["text_config"]["vocab_size"])
+    except (ModelNotFound, KeyError, TypeError, ValueError):
+        return None
+
+
 def _small_card(directory: Path, converted_dir: Path) -> ModelCard | None:
     """Return the card of the model that a package carries, None where the package is not installed."""
     facts = read_json(directory / CARD_FILE)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Final, Literal
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -155,13 +154,9 @@ _COUNTS = tuple(counter.name for counter in fields(EngineStats) if counter.name 
 class ServerAddress:
     """Say where a server is that computes for this one, and how it is reached.
 
-    ``url`` has no path: https, or http to an address of a private network and, with ``allow_http``, to any. ``ca_file``
-    holds the certificates that the server's is checked against, None takes those of the system. ``connect_s`` bounds a
-    connection.
+    ``url`` has no path: https, or http to an address of a private network. ``connect_s`` bounds a connection.
     """
 
     url: str
     api_key: str | None = field(default=None, repr=False)
-    ca_file: Path | None = None
-    allow_http: bool = False
     connect_s: float = 3.0

@@ -203,20 +203,13 @@ class EncoderOptions:
                 raise ValueError(f"{name} must be at least 1, not {value}")
 
 
-DEFAULT_REQUEST_TOKENS: Final = 8192
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteEncoderOptions(ServerAddress):
     """Set where the server of a remote encoder is, and how long it is waited for.
 
     ``references`` is the folder of the vectors that the server's are compared with; it is created when it is needed.
-    ``reply_s`` bounds a reply. ``batch_tokens`` bounds one request, a longer text apart; ``in_flight`` requests of
-    one call run at once. All probe texts are compared again after ``check_every_s``.
+    ``reply_s`` bounds a reply.
     """
 
     references: Path
     reply_s: float = 60.0
-    batch_tokens: int = DEFAULT_REQUEST_TOKENS
-    in_flight: int = 4
-    check_every_s: float = 3600.0

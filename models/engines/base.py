@@ -10,13 +10,13 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
-from models.errors import CONTEXT_TOO_LONG, ModelError, UnsupportedParam
+from models.errors import CONTEXT_TOO_LONG, ENGINE_FULL, ModelError, UnsupportedParam
 from models.types import Delta, Dtype, EngineStats, GenerateParams, Grammar, ServerAddress
 
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -393,6 +393,19 @@ def check_request(prompt_ids: Sequence[int], params: GenerateParams, *, vocab_si
     _check_params(params)
     if any(not 0 <= token < vocab_size for token, _ in params.logit_bias):
         raise UnsupportedParam(f"logit_bias: token ids must lie in 0..{vocab_size - 1}", param="logit_bias")
+
+
+def check_place(request_id: str, open_ids: Collection[str], most: int) -> None:
+    """Check that a request may be opened beside those that are; ``most`` run and wait together.
+
+    Raises:
+        ModelError: the queue is full.
+        UnsupportedParam: one of this id is open.
+    """
+    if request_id in open_ids:
+        raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
+    if len(open_ids) >= most:
+        raise ModelError(f"{len(open_ids)} requests are open and the queue is full", ENGINE_FULL)
 
 
 def _check_params(params: GenerateParams) -> None:

@@ -16,10 +16,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+<<<<<<< HEAD
 from models.card import ModelCard
 from models.engines.base import EngineOptions, ThinkingTokens, Tokenizer, block_hashes, check_request
+=======
+from models.catalog import ModelCard
+from models.engines.base import EngineOptions, ThinkingTokens, Tokenizer, block_hashes, check_place, check_request
+>>>>>>> part-engines
 from models.engines.text_stream import TextStream
-from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, UnsupportedParam
+from models.errors import EngineUnavailable, UnsupportedParam
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob
 
 _SPECIALS = ("<|begin|>", "<|eos|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
@@ -265,10 +270,7 @@ class ScriptedEngine:
         if not self._ready:
             raise EngineUnavailable(f"the scripted engine {self.name} is not started")
         check_request(prompt_ids, params, vocab_size=self._tokenizer.vocab_size, max_model_len=self.max_model_len)
-        if request_id in self._open:
-            raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
-        if len(self._open) >= self._options.slots + self._options.max_queue:
-            raise ModelError(f"{len(self._open)} requests are open and the queue is full", ENGINE_FULL)
+        check_place(request_id, self._open, self._options.slots + self._options.max_queue)
 
     async def _take_slot(self, aborted: asyncio.Event) -> bool:
         """Wait for a slot; return False if the request was aborted meanwhile."""

@@ -197,7 +197,6 @@ def load_encoder(settings: RetrievalSettings, name: str) -> Encoder:
         url=url,
         references=xdg_dir("cache") / "encoders",
         api_key=None if key is None else key.get_secret_value(),
-        ca_file=settings.encoder_ca_file,
     )
     return create_remote_encoder(name, remote, options)
 

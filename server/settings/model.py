@@ -33,7 +33,6 @@ class ModelSettings(SettingsGroup):
         default=None, description="vLLM server of the remote engine, or a router before several; http://host:8000"
     )
     api_key: SecretStr | None = Field(default=None, description="key of that server (vllm serve --api-key)")
-    ca_file: Path | None = Field(default=None, description="certificates that the server's is checked against")
     script: Path | None = Field(default=None, description="replies of the scripted engine (tests and development)")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")

@@ -48,7 +48,6 @@ class RetrievalSettings(SettingsGroup):
         default=(), description="encoders whose vectors a server computes (vLLM); name=url,name=url"
     )
     encoder_api_key: SecretStr | None = Field(default=None, description="key of these servers (vllm serve --api-key)")
-    encoder_ca_file: Path | None = Field(default=None, description="certificates that theirs are checked against")
     cross_encoder: str | None = Field(default=None, description="re-ranks hits and answers /v1/rerank")
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of the encoders")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"

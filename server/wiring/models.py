@@ -168,7 +168,6 @@ def _remote(model: ModelSettings, url: str) -> RemoteOptions:
     return RemoteOptions(
         url=url,
         api_key=None if model.api_key is None else model.api_key.get_secret_value(),
-        ca_file=model.ca_file,
     )
 
 

@@ -59,7 +59,7 @@ def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def remote(name: str) -> Iterator[Encoder]:
     """Over HTTP, from a small server with the same weights; the vectors it is checked by are computed here."""
     with pooling_server(name) as running:
-        options = RemoteEncoderOptions(url=running.url, references=Path("/nowhere"), batch_tokens=512, reply_s=240.0)
+        options = RemoteEncoderOptions(url=running.url, references=Path("/nowhere"), reply_s=240.0)
         encoder = RemoteEncoder(
             resolve_encoder(name, OPTIONS), options, lambda: probe_rows(create_encoder(name, OPTIONS))
         )

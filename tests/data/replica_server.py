@@ -66,7 +66,6 @@ class Replica:
     behaviour: Behaviour = field(default_factory=Behaviour)
     seen: list[dict[str, Any]] = field(default_factory=list)
     sessions: list[str] = field(default_factory=list)
-    aborted: list[str] = field(default_factory=list)
     plain_bodies: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
     _sent: int = 0
@@ -80,7 +79,6 @@ class Replica:
                 Route("/v1/models", self._models),
                 Route("/tokenize", self._tokenize, methods=["POST"]),
                 Route("/inference/v1/generate", self._generate, methods=["POST"]),
-                Route("/inference/v1/abort_requests", self._abort, methods=["POST"]),
                 Route("/v1/{rest:path}", self._plain, methods=["POST"]),
             ]
         )
@@ -130,12 +128,6 @@ class Replica:
         tokens = self.engine.tokenizer.encode((await request.json())["prompt"])
         return JSONResponse({"tokens": [token + self.behaviour.token_shift for token in tokens]})
 
-    async def _abort(self, request: Request) -> Response:
-        self.aborted += (await request.json())["request_ids"]
-        for request_id in self.aborted:
-            await self.engine.abort(request_id)
-        return Response()
-
     async def _plain(self, request: Request) -> Response:
         self.plain_bodies.append(await request.json())
         self.sessions.append(request.headers["x-session-id"])
@@ -182,7 +174,7 @@ class Replica:
         # A bias of an id without a token has no effect: such ids are masked.
         params = _params(body, self.engine.tokenizer.vocab_size)
         params = replace(params, stop=()) if self.behaviour.is_deaf else params
-        request_id = f"generate-tokens-{body.get('request_id', id(body))}"
+        request_id = f"generate-tokens-{len(self.seen)}-{id(body)}"
         ids = [min(token, self.engine.tokenizer.vocab_size - 1) for token in body["token_ids"]]
         last = Delta()
         written: list[int] = []

@@ -9,12 +9,11 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
-from functools import partial
 from typing import Any, Final
 
 from models.encoders.base import RemoteEncoderOptions
 from models.engines.remote_engine.connection import Connection as AsyncConnection
-from models.engines.remote_engine.connection import Reply, ServerKind
+from models.engines.remote_engine.connection import ServerKind
 from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost, ReplicaSilent
 from models.errors import ENCODER_UNAVAILABLE, ENCODER_UNUSABLE, ModelError, ModelNotFound
 
@@ -23,53 +22,37 @@ _ROUTE: Final = "/v1/embeddings"
 _PAUSES_S: Final = (0.2, 0.6, 1.5)
 # The server is starting, overloaded or ending, or a proxy before it has none at this moment.
 _RETRIED: Final = (429, 500, 502, 503, 504)
-_ENCODER: Final = ServerKind(
-    "retrieval.encoder_urls",
-    "retrieval.encoder_",
-    "passages and questions",
-    partial(ModelError, fault=ENCODER_UNAVAILABLE),
-)
+_ENCODER: Final = ServerKind("retrieval.encoder_urls", "passages and questions")
 _REFUSED: Final = {
     400: "it refuses the token ids: its context must be as long as the encoder's, and its route must take token ids",
     401: "it requires another key: retrieval.encoder_api_key",
     403: "it requires another key: retrieval.encoder_api_key",
     404: f"it has no {_ROUTE}: start it with vllm serve FOLDER --runner pooling",
-    413: "the request is too long for it: it must take 8,192 tokens",
-    422: "its route takes no token ids",
 }
 
 
 class Connection:
     """Reach one server from many threads, over an event loop in a thread of its own.
 
-    An address with http must be private unless ``allow_http`` is on; this is checked for each connection.
-
-    Raises:
-        ModelError: the file of certificates cannot be read.
+    An address with http must be private, which is checked for each connection.
     """
 
     def __init__(self, remote: RemoteEncoderOptions) -> None:
-        self._remote = remote
+        self._reply_s = remote.reply_s
         self._connection = AsyncConnection(remote, _ENCODER)
         self.url = self._connection.url
         self._lock = threading.Lock()
-        self._closed = threading.Event()
-        self._losses = 0
+        self._is_closed = False
         self._loop = asyncio.new_event_loop()
         # A daemon: a program that does not close the encoder must end nevertheless.
         threading.Thread(target=self._loop.run_forever, name="remote-encoder", daemon=True).start()
 
-    @property
-    def losses(self) -> int:
-        """Return how often the server could not be reached; where it grew, another server may have come."""
-        return self._losses
-
     def close(self) -> None:
         """Close all connections; requests of other threads end with an error."""
         with self._lock:
-            if self._closed.is_set():
+            if self._is_closed:
                 return
-            self._closed.set()
+            self._is_closed = True
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -81,40 +64,39 @@ class Connection:
                 connection is closed.
             ModelNotFound: it refuses the request, or must not be asked, as its address is not private.
         """
+        closed = ModelError(f"the connection to the encoder server {self.url} is closed", ENCODER_UNAVAILABLE)
+        with self._lock:
+            if self._is_closed:
+                raise closed
+            reply = asyncio.run_coroutine_threadsafe(self._post(body), self._loop)
+        try:
+            return reply.result()
+        except CancelledError as error:
+            raise closed from error
+
+    async def _post(self, body: Mapping[str, Any]) -> bytes:
         failure = ""
         for pause in (*_PAUSES_S, 0.0):
             try:
-                reply = self._try(body)
+                reply = await self._connection.ask(_ROUTE, self._reply_s, body)
             except AddressNotPrivate as error:
                 raise ModelNotFound(str(error), ENCODER_UNUSABLE) from error
             except ReplicaLost as lost:
-                with self._lock:
-                    self._losses += 1
                 failure = str(lost)
                 if isinstance(lost, ReplicaSilent):
                     break  # it had its time: another try would only double the wait
             else:
                 if reply.status == 200:
                     return reply.body
-                if reply.status not in _RETRIED:
-                    reason = _REFUSED.get(reply.status, "see its log")
-                    raise ModelNotFound(
-                        f"the encoder server {self.url} answered with {reply.status}: {reason}", ENCODER_UNUSABLE
-                    )
                 failure = f"status {reply.status}"
-            self._closed.wait(pause)
+                if reply.status not in _RETRIED:
+                    raise ModelNotFound(
+                        f"the encoder server {self.url} answered with {reply.status}: "
+                        f"{_REFUSED.get(reply.status, 'see its log')}",
+                        ENCODER_UNUSABLE,
+                    )
+            await asyncio.sleep(pause)
         raise ModelError(f"the encoder server {self.url} does not answer ({failure})", ENCODER_UNAVAILABLE)
-
-    def _try(self, body: Mapping[str, Any]) -> Reply:
-        with self._lock:
-            if self._closed.is_set():
-                raise self._closed_error()
-            sent = self._connection.ask(_ROUTE, self._remote.reply_s, body)
-            reply = asyncio.run_coroutine_threadsafe(sent, self._loop)
-        try:
-            return reply.result()
-        except CancelledError as error:
-            raise self._closed_error() from error
 
     async def _end(self) -> None:
         requests = asyncio.all_tasks() - {asyncio.current_task()}
@@ -122,6 +104,3 @@ class Connection:
             request.cancel()
         await asyncio.gather(*requests, return_exceptions=True)
         await self._connection.close()
-
-    def _closed_error(self) -> ModelError:
-        return ModelError(f"the connection to the encoder server {self.url} is closed", ENCODER_UNAVAILABLE)

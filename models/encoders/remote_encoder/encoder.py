@@ -2,7 +2,7 @@
 
 Tokenizer, truncation, prefixes, normalisation and fingerprint are those of the local encoder, from the same files. A
 server does not tell which weights it has, so every reply is checked: each request has a probe text more, whose local
-vector is known. The first request, one after a loss of the connection and one an hour are preceded by all probe texts.
+vector is known. The first request is preceded by all probe texts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import binascii
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -45,6 +44,8 @@ Ids = NDArray[np.int32]
 _CHUNK: Final = 2048
 # The probe text is one more; text-embeddings-inference and others take 32 inputs by default.
 _MAX_ROWS: Final = 31
+# Requests of one call that run at once.
+_IN_FLIGHT: Final = 4
 # Measured over the probe texts of MiniLM against float32 here: vLLM in float32 gives 0.9999999999, bfloat16 on a CPU
 # 0.99987.
 MIN_COSINE: Final = 0.999
@@ -80,13 +81,11 @@ class RemoteEncoder:
         self._query = TruncatingTokenizer(tokenizer, spec.max_query, literal=literal)
         self._passage = TruncatingTokenizer(tokenizer, spec.max_passage, literal=literal)
         self._texts = EncoderTexts(spec)
-        self._remote = remote
         self._server = Connection(remote)
         self._probes = probes or (lambda: probe_vectors(resolved, self._fingerprint, remote.references))
         self._checking = threading.Lock()
         self._expected: Floats | None = None
-        # Losses of the connection and time at the last comparison of all probe texts.
-        self._checked: tuple[int, float] | None = None
+        self._is_checked = False
         self._marker: Ids = self._passage.rows(list(self._texts.passages(PROBES[:1])))[0].ids
 
     @property
@@ -129,39 +128,25 @@ class RemoteEncoder:
             ModelNotFound: its vectors are not those of this encoder, or the local ones cannot be computed.
         """
         with self._checking:
-            self._check_all()
+            self._check()
 
-    def _require_check(self) -> None:
-        """Do what ``check`` does, unless it was done lately."""
-        with self._checking:
-            if not self._is_checked():
-                self._check_all()
-
-    def _check_all(self) -> None:
+    def _check(self) -> Floats:
+        """Compare all probe texts, and return the local vectors."""
         if self._expected is None:
             self._expected = self._probes()
-        losses = self._server.losses
         passages = self._passage.rows(list(self._texts.passages(PROBES)))
         queries = self._query.rows(list(self._texts.queries(query_texts(PROBES))))
-        rows = [row.ids for row in (*passages, *queries)]
-        # Short and long texts together, as they come later; no request beyond the bound of one.
-        parts = list(self._batches(rows))
-        vectors = np.concatenate([self._post([rows[number] for number in part]) for part in parts])
-        self._compare(vectors, self._expected[np.concatenate(parts)])
-        self._checked = (losses, time.monotonic())
+        # Short and long texts together, as they come later.
+        self._compare(self._post([row.ids for row in (*passages, *queries)]), self._expected)
+        self._is_checked = True
         log.info("remote encoder checked: name=%s url=%s", self.name, self.url)
-
-    def _is_checked(self) -> bool:
-        if self._checked is None:
-            return False
-        losses, since = self._checked
-        return losses == self._server.losses and time.monotonic() - since < self._remote.check_every_s
+        return self._expected
 
     def _compare(self, vectors: Floats, expected: Floats) -> None:
         measured = similarity(vectors, expected)
         if measured.is_same:
             return
-        self._checked = None
+        self._is_checked = False
         raise ModelNotFound(
             f"{self.url} does not compute the vectors of {self.name}: over the probe texts the lowest cosine with the "
             f"local ones is {measured.cosine:.4f}, and their lengths differ by up to {measured.length_error:.1%}. "
@@ -186,40 +171,26 @@ class RemoteEncoder:
         return result
 
     def _sent(self, rows: Sequence[Ids]) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-        """Yield row numbers and vectors of each batch, a few of them under way at once."""
-        batches = list(self._batches(rows))
+        """Yield row numbers and vectors of each batch, longest rows first, a few of them under way at once."""
+        order = sorted(range(len(rows)), key=lambda number: -len(rows[number]))
+        batches = [np.array(order[at : at + _MAX_ROWS]) for at in range(0, len(rows), _MAX_ROWS)]
         if len(batches) == 1:
             yield batches[0], self._vectors(rows, batches[0])
             return
-        with ThreadPoolExecutor(self._remote.in_flight, thread_name_prefix="remote-encoder") as pool:
+        with ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="remote-encoder") as pool:
             try:
                 yield from zip(batches, pool.map(partial(self._vectors, rows), batches), strict=True)
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _batches(self, rows: Sequence[Ids]) -> Iterator[NDArray[np.int64]]:
-        """Yield the numbers of the rows of each request, longest rows first, within the bounds of one."""
-        part: list[int] = []
-        size = 0
-        for number in sorted(range(len(rows)), key=lambda number: (-len(rows[number]), number)):
-            length = len(rows[number])
-            if part and (size + length > self._remote.batch_tokens or len(part) == _MAX_ROWS):
-                yield np.array(part, np.int64)
-                part, size = [], 0
-            part.append(number)
-            size += length
-        if part:
-            yield np.array(part, np.int64)
-
     def _vectors(self, rows: Sequence[Ids], part: NDArray[np.int64]) -> Floats:
         """Return the vectors of some rows from a server that was checked, and whose reply proves that it still is."""
-        self._require_check()
+        with self._checking:
+            expected = self._expected if self._is_checked else None
+            if expected is None:
+                expected = self._check()
         vectors = self._post([*(rows[number] for number in part), self._marker])
-        if self._expected is None:
-            raise AssertionError("checked without the vectors of the probe texts")
-        self._compare(vectors[-1:], self._expected[:1])
-        # Does nothing unless the connection was lost since, so that another server may have replied.
-        self._require_check()
+        self._compare(vectors[-1:], expected[:1])
         return vectors[:-1]
 
     def _post(self, rows: Sequence[Ids]) -> Floats:

@@ -6,17 +6,14 @@ They are computed once, in a process of its own: a server whose encoders are rem
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import os
-import secrets
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 
 import numpy as np
@@ -48,12 +45,23 @@ def probe_vectors(resolved: ResolvedEncoder, fingerprint: EncoderFingerprint, fo
     """
     described = json.dumps([_VERSION, fingerprint.as_dict(), PROBES], sort_keys=True)
     path = folder / f"{hashlib.sha256(described.encode()).hexdigest()[:32]}.npy"
-    rows = _stored(path, fingerprint.dim)
-    if rows is None:
-        _compute(resolved, path)
-        rows = _stored(path, fingerprint.dim)
-    if rows is None:
-        raise ModelNotFound(f"{path}: the vectors that a server's are compared with cannot be read", ENCODER_UNUSABLE)
+    try:
+        rows = np.load(path, allow_pickle=False)
+        if rows.dtype == np.float32 and rows.shape == (2 * len(PROBES), fingerprint.dim) and np.isfinite(rows).all():
+            return rows  # type: ignore[no-any-return]  # of any array
+    except (OSError, ValueError, EOFError):
+        pass  # none, or a damaged one
+    # Not a fork, which would copy the locks of this process's threads.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        try:
+            rows = process.submit(_local_rows, resolved).result()
+            _store(path, rows)
+        except (ModelError, OSError, BrokenProcessPool) as error:
+            raise ModelNotFound(
+                f"{resolved.spec.name}: the vectors that a server's are compared with cannot be computed here "
+                f"({first_line(error)}); a machine that has the same model files and torch can make the file {path}",
+                ENCODER_UNUSABLE,
+            ) from error
     return rows
 
 
@@ -66,50 +74,17 @@ def probe_rows(encoder: Encoder) -> Floats:
     return np.concatenate([encoder.encode_passages(PROBES), encoder.encode_queries(query_texts(PROBES))])
 
 
-def _compute(resolved: ResolvedEncoder, path: Path) -> None:
-    # Not a fork, which would copy the locks of this process's threads.
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        try:
-            process.submit(store_probes, resolved, path).result()
-        except (ModelError, OSError, BrokenProcessPool) as error:
-            raise ModelNotFound(
-                f"{resolved.spec.name}: the vectors that a server's are compared with cannot be computed here "
-                f"({first_line(error)}); a machine that has the same model files and torch can make the file {path}",
-                ENCODER_UNUSABLE,
-            ) from error
-
-
-def store_probes(resolved: ResolvedEncoder, path: Path) -> None:
-    """Compute the vectors of the probe texts and store them; ends its process where that takes too long."""
+def _local_rows(resolved: ResolvedEncoder) -> Floats:
+    """Compute the vectors of the probe texts; ends its process where that takes too long."""
     from models.encoders.transformers_encoder.encoder import TransformersEncoder
 
     signal.alarm(_TIMEOUT_S)
-    encoder = TransformersEncoder(resolved, EncoderOptions(device="cpu", dtype="float32", batch_tokens=512))
-    _store(path, probe_rows(encoder))
-
-
-def _stored(path: Path, dim: int) -> Floats | None:
-    try:
-        rows = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
-    if not isinstance(rows, np.ndarray) or rows.dtype != np.float32 or rows.shape != (2 * len(PROBES), dim):
-        return None
-    return rows if bool(np.isfinite(rows).all()) else None
+    return probe_rows(TransformersEncoder(resolved, EncoderOptions(device="cpu", dtype="float32", batch_tokens=512)))
 
 
 def _store(path: Path, rows: Floats) -> None:
     """Replace the file at once, readable by its owner alone; processes that do so together write the same."""
-    content = io.BytesIO()
-    np.save(content, rows, allow_pickle=False)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(content.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            draft.unlink()
+    with NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as draft:
+        np.save(draft, rows, allow_pickle=False)
+    Path(draft.name).replace(path)

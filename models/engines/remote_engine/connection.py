@@ -10,10 +10,9 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import httpcore
@@ -21,7 +20,6 @@ import httpx
 
 from models.engines.base import is_private
 from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost, ReplicaSilent
-from models.errors import EngineUnavailable, ModelError
 from models.types import ServerAddress
 
 # Below the 5 s after which vLLM closes an idle connection: one that it is just closing would look like its death.
@@ -36,40 +34,20 @@ _EVENT_END: Final = b"\n\n"
 
 @dataclass(frozen=True, slots=True)
 class ServerKind:
-    """Name what messages about a kind of server say.
-
-    ``url`` is the setting of its address, ``group`` begins the names of the others (``allow_http``, ``ca_file``);
-    ``sent`` is what it gets.
-    """
+    """Name what messages about a kind of server say: ``url`` is the setting of its address, ``sent`` what it gets."""
 
     url: str
-    group: str
     sent: str
-    error: Callable[[str], ModelError]
 
     def refusal(self, url: str, addresses: Iterable[str]) -> str:
         """Return why an http server with these addresses may not be asked, "" where all are in private networks."""
         public = next((address for address in addresses if not is_private(address)), "")
         return public and (
-            f"{self.url}: {url} would send {self.sent} unencrypted to {public}, which is no private address: "
-            f"use https, or set {self.group}allow_http"
+            f"{self.url}: {url} would send {self.sent} unencrypted to {public}, which is no private address: use https"
         )
 
-    def tls(self, url: str, ca_file: Path | None) -> ssl.SSLContext:
-        """Return what the certificate of a server is checked with; for http one that knows no authority.
 
-        Raises:
-            ModelError: the file of certificates cannot be read; as ``error`` makes it.
-        """
-        if not url.startswith("https"):
-            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        try:
-            return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-        except (OSError, ssl.SSLError) as error:
-            raise self.error(f"{self.group}ca_file: {ca_file} cannot be read: {error}") from error
-
-
-MODEL: Final = ServerKind("model.url", "model.", "prompts", EngineUnavailable)
+MODEL: Final = ServerKind("model.url", "prompts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +75,10 @@ class Connection:
     def __init__(self, address: ServerAddress, kind: ServerKind = MODEL) -> None:
         self.url = address.url.rstrip("/")
         self._address = address
-        is_checked = self.url.startswith("http:") and not address.allow_http
-        self._transport = _Transport(
-            kind.tls(self.url, address.ca_file), _PrivateNetwork(self.url, kind) if is_checked else None
-        )
+        is_secure = self.url.startswith("https")
+        # The authorities of the system, or of SSL_CERT_FILE and SSL_CERT_DIR.
+        certificates = ssl.create_default_context() if is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._transport = _Transport(certificates, None if is_secure else _PrivateNetwork(self.url, kind))
 
     async def close(self) -> None:
         await self._transport.aclose()

@@ -20,8 +20,12 @@ from typing import Any, Final
 
 import httpx
 
+<<<<<<< HEAD
 from models.card import ModelCard
 from models.catalog import prepare
+=======
+from models.catalog import ModelCard, vocabulary_size
+>>>>>>> part-engines
 from models.engines.base import (
     AsgiSend,
     EngineOptions,
@@ -30,16 +34,17 @@ from models.engines.base import (
     RemoteOptions,
     ServesOpenAi,
     Tokenizer,
+    check_place,
     check_request,
 )
 from models.engines.remote_engine.connection import Connection
 from models.engines.remote_engine.generation import Ask, Generation
-from models.engines.remote_engine.handshake import Expected, agree, model_vocabulary
+from models.engines.remote_engine.handshake import Expected, agree
 from models.engines.remote_engine.model_server import ModelServer
 from models.engines.remote_engine.wire import PLACES, SESSION, ReplicaLost, check_room
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine.sampling_fields import TableSizes, check_penalties, check_tables
-from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, UnsupportedParam
+from models.errors import EngineUnavailable
 from models.types import Delta, EngineStats, GenerateParams
 
 log = logging.getLogger(__name__)
@@ -155,7 +160,7 @@ class RemoteEngine(ServesOpenAi):
 
     async def _start(self) -> None:
         self._tokenizer = tokenizer = await self._load_tokenizer()
-        vocabulary = await asyncio.to_thread(model_vocabulary, self._card.source)
+        vocabulary = await asyncio.to_thread(vocabulary_size, self._card.source)
         expected = Expected(
             model=served_name(self._card),
             tokenizer=tokenizer,
@@ -190,10 +195,7 @@ class RemoteEngine(ServesOpenAi):
         check_penalties(params)
         if server.dialect is not None:
             check_room(params, server.dialect)
-        if request_id in self._open:
-            raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
-        if len(self._open) >= self.slots + self._options.max_queue:
-            raise ModelError(f"{len(self._open)} requests are open and the queue is full", ENGINE_FULL)
+        check_place(request_id, self._open, self.slots + self._options.max_queue)
         ask = Ask(prompt_ids, params, session_of(request_id), request_id)
         generation = self._open[request_id] = Generation(ask, server, self.tokenizer, self._remote.silence_s)
         return generation

@@ -1,14 +1,14 @@
 """Generate one continuation on the model's server, sending it again when the replica that makes it is lost.
 
-The ids so far go to the same address as a prompt, and the stream goes on where it was. Where a replica's state depends
-on the whole output (``wire.replays``) the output is sampled again from its beginning, and must begin as it did.
+The ids so far go to the same address as a prompt, and the stream goes on where it was. Under a grammar of the whole
+output, no rest of which can be sampled alone, the output is sampled again and must begin as it did.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -18,9 +18,7 @@ from models.engines.remote_engine.connection import Reply, events_of, read_whole
 from models.engines.remote_engine.handshake import refusal_of
 from models.engines.remote_engine.model_server import ModelServer
 from models.engines.remote_engine.wire import (
-    ABORT,
     GENERATE,
-    REQUEST_PREFIX,
     SESSION,
     Completion,
     Dialect,
@@ -29,9 +27,7 @@ from models.engines.remote_engine.wire import (
     ReplicaRefused,
     Usage,
     binds_whole_output,
-    is_repeatable,
     read_event,
-    replays,
     request_body,
 )
 from models.engines.vllm_engine.stream import VllmStream
@@ -50,10 +46,6 @@ _T = TypeVar("_T")
 
 class Aborted(Exception):
     """Signal that the request was aborted from outside."""
-
-
-class Diverged(Exception):
-    """Signal that an output that was sampled again does not begin as it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +68,6 @@ class Generation:
         self._tokenizer = tokenizer
         self._silence_s = silence_s
         self._ids: list[int] = []
-        self._may_replay = True
         self._repeats = 0
         self._waiting: asyncio.Timeout | None = None
 
@@ -107,9 +98,6 @@ class Generation:
             except Aborted:
                 yield self.stream.abort()
                 return
-            except Diverged:
-                self._may_replay = False
-                self._refuse_a_rest_without_beginning()
             except ReplicaRefused as error:
                 failure = error.as_error(self._ask.params)
                 if not isinstance(failure, ReplicaLost):
@@ -120,7 +108,7 @@ class Generation:
 
     async def _attempt(self, dialect: Dialect) -> AsyncGenerator[Delta, None]:
         """Yield what one replica adds to the tokens so far; it may end them at a stop that is none here."""
-        body, replayed = self._body(dialect)
+        body, again = self._body(dialect)
         done = len(self._ids)
         if body is None:
             yield self.stream.advance(Event(Completion(finish_reason="length")))
@@ -132,13 +120,14 @@ class Generation:
                 reply = await self._wait(read_whole(response), self._silence_s)
                 raise refusal_of(Reply(response.status_code, reply))
             events = await stack.enter_async_context(aclosing(events_of(response)))
-            fresh = await stack.enter_async_context(aclosing(self._new(events, replayed)))
+            fresh = await stack.enter_async_context(aclosing(self._new(events, again)))
             async for event in fresh:
                 self._ids += event.completion.token_ids
                 delta = self.stream.advance(event)
                 if delta.finish_reason is not None:
                     is_over = event.completion.finish_reason is not None or event.stopped_at is not None
-                    delta = replace(delta, num_cached_tokens=await self._settle(body, events, is_over))
+                    cached = await self._cached_tokens(events) if is_over else 0
+                    delta = replace(delta, num_cached_tokens=cached)
                     await stack.aclose()
                 yield delta
         if len(self._ids) == done:
@@ -147,30 +136,22 @@ class Generation:
     def _body(self, dialect: Dialect) -> tuple[dict[str, Any] | None, list[int]]:
         """Return the request, None where nothing is left to generate, and the ids that it generates again."""
         ask, done = self._ask, self._ids
-        params, prompt_ids, replayed = ask.params, [*ask.prompt_ids, *done], []
+        params, prompt_ids, again = ask.params, [*ask.prompt_ids, *done], list[int]()
         if len(done) >= params.max_tokens or len(prompt_ids) >= dialect.max_model_len:
             return None, []
-        if self._is_replay():
-            prompt_ids, replayed = list(ask.prompt_ids), list(done)
+        if binds_whole_output(params):
+            prompt_ids, again = list(ask.prompt_ids), list(done)
         else:
             params = replace(params, max_tokens=params.max_tokens - len(done))
-        body = request_body(prompt_ids, params, self._tokenizer, dialect)
-        # Two attempts of a request may meet in one replica, which would refuse the second one's id.
-        return body | {"request_id": f"{ask.request_id}-{self._repeats}-{len(done)}"}, replayed
+        return request_body(prompt_ids, params, self._tokenizer, dialect), again
 
-    def _is_replay(self) -> bool:
-        if not self._ids or not self._may_replay or not is_repeatable(self._ask.params):
-            return False
-        return replays(self._ask.params, self._tokenizer.decode(self._ids))
-
-    async def _new(self, events: AsyncIterator[Any], replayed: Sequence[int]) -> AsyncGenerator[Event, None]:
-        """Yield the events with tokens that come after ``replayed``.
+    async def _new(self, events: AsyncIterator[Any], again: list[int]) -> AsyncGenerator[Event, None]:
+        """Yield the events with tokens that come after those that were sampled ``again``.
 
         Raises:
-            Diverged: the events begin with other tokens.
+            EngineUnavailable: the events begin with other tokens.
             ReplicaLost: the replica gave the request up.
         """
-        left = list(replayed)
         while (data := await self._wait(anext(events, None), self._silence_s)) is not None:
             event = read_event(data)
             if not isinstance(event, Event):
@@ -178,23 +159,17 @@ class Generation:
             ids, reason = event.completion.token_ids, event.completion.finish_reason
             if reason == "abort":
                 raise ReplicaLost("the replica gave the request up")
-            number = min(len(ids), len(left))
-            if list(ids[:number]) != left[:number] or (reason is not None and number < len(left)):
-                raise Diverged
-            del left[:number]
+            number = min(len(ids), len(again))
+            if list(ids[:number]) != again[:number] or (reason is not None and number < len(again)):
+                raise self._other_beginning()
+            del again[:number]
             if len(ids) > number or reason is not None:
                 yield event.without(number)
 
-    async def _settle(self, body: Mapping[str, Any], events: AsyncIterator[Any], is_over: bool) -> int:
-        """Return how many tokens of the prompt were cached, which the replica says behind the last token.
-
-        A stream that ends here, not there (``is_over`` false), is first ended there. 0 where the replica does not say.
-        """
+    async def _cached_tokens(self, events: AsyncIterator[Any]) -> int:
+        """Return how many tokens of the prompt were cached, which the replica says behind the last token; 0 if not."""
         try:
             async with self._server.connection.bounded(_SETTLE_S):
-                if not is_over:
-                    ids = [f"{REQUEST_PREFIX}{body['request_id']}"]
-                    await self._server.connection.ask(ABORT, _SETTLE_S, {"request_ids": ids})
                 async for data in events:
                     usage = read_event(data)
                     if isinstance(usage, Usage):
@@ -214,16 +189,13 @@ class Generation:
         log.warning("stream repeated: request_id=%s tokens=%d cause=%s", self._ask.request_id, len(self._ids), cause)
         if self._repeats > _MOST_REPEATS:
             raise EngineUnavailable(f"the request failed {self._repeats} times, each time with a replica") from cause
-        if not is_repeatable(self._ask.params):
-            self._refuse_a_rest_without_beginning()
 
-    def _refuse_a_rest_without_beginning(self) -> None:
-        if self._ids and binds_whole_output(self._ask.params):
-            param = self._ask.params.grammar.param if self._ask.params.grammar else "grammar"
-            raise EngineUnavailable(
-                f"the replica was lost in mid-answer, and {param} holds for the whole of it: another one would "
-                "sample another beginning; ask again, or with temperature 0"
-            )
+    def _other_beginning(self) -> EngineUnavailable:
+        grammar = self._ask.params.grammar
+        return EngineUnavailable(
+            f"the replica was lost in mid-answer, and {grammar.param if grammar else 'grammar'} holds for the whole of "
+            "it: another one samples another beginning; ask again, or with temperature 0"
+        )
 
     async def _wait(self, awaitable: Awaitable[_T], seconds: float | None) -> _T:
         """Wait for ``seconds`` at most, or until the request is aborted.

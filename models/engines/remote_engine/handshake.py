@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from models.engines.base import Tokenizer
@@ -54,16 +52,6 @@ class Expected:
     max_model_len: int | None
 
 
-def model_vocabulary(source: str) -> int | None:
-    """Return the number of ids in the config of a local model folder, None where there is none."""
-    try:
-        config = json.loads((Path(source) / "config.json").read_text(encoding="utf-8"))
-        size = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
-        return int(size) if size else None
-    except (OSError, ValueError, AttributeError, TypeError):
-        return None
-
-
 async def agree(connection: Connection, expected: Expected) -> Dialect:
     """Return what the replica takes.
 
@@ -73,17 +61,12 @@ async def agree(connection: Connection, expected: Expected) -> Dialect:
     """
     served = await _max_model_len(connection, expected)
     await _check_tokens(connection, expected)
-    try:
-        return Dialect(
-            model=expected.model,
-            max_model_len=min(served, expected.max_model_len or served),
-            has_priorities=await _takes_tokens(connection, expected),
-            padded=_padded(connection, expected),
-        )
-    except ReplicaRefused as error:
-        if error.status >= 500:
-            raise ReplicaLost(f"{connection.url} answered with {error.status}") from error
-        raise _refusal(connection, error.message) from error
+    return Dialect(
+        model=expected.model,
+        max_model_len=min(served, expected.max_model_len or served),
+        has_priorities=await _has_priorities(connection, expected),
+        padded=_padded(connection, expected),
+    )
 
 
 async def _max_model_len(connection: Connection, expected: Expected) -> int:
@@ -122,31 +105,26 @@ async def _check_tokens(connection: Connection, expected: Expected) -> None:
         )
 
 
-async def _takes_tokens(connection: Connection, expected: Expected) -> bool:
+async def _has_priorities(connection: Connection, expected: Expected) -> bool:
     """Check the route, with a grammar, the last id and what is counted; return whether priorities are taken.
 
     The grammar also lets the replica prepare its vocabulary, which takes seconds at the first one.
     """
     last = expected.tokenizer.vocab_size - 1
-    fields = {"structured_outputs": {"regex": "."}}
     try:
-        has_priorities = True
-        usage = await _generate(connection, expected.model, last, fields, priority=-1)
+        usage, has_priorities = await _generate(connection, expected.model, last, -1), True
     except ReplicaRefused:
         has_priorities = False
         try:
-            usage = await _generate(connection, expected.model, last, fields)
+            usage = await _generate(connection, expected.model, last, 0)
         except ReplicaRefused as error:
             if error.status >= 500:
-                raise
+                raise ReplicaLost(f"{connection.url} answered with {error.status}") from error
             if error.status in (403, 404):
                 raise _refusal(connection, f"its token-in, token-out route is off: {_HOW}") from error
             raise _refusal(connection, f"it does not take token id {last}: {error.message}") from error
     if usage is None or usage.num_cached_tokens is None:
         raise _refusal(connection, f"it does not count cached tokens: {_HOW}")
-    size = expected.model_vocabulary
-    if size is not None and await _takes(connection, expected.model, size):
-        raise _refusal(connection, f"its vocabulary is larger than the {size} ids of the model's config here")
     return has_priorities
 
 
@@ -162,19 +140,7 @@ def _padded(connection: Connection, expected: Expected) -> range:
     return padded
 
 
-async def _takes(connection: Connection, model: str, token_id: int) -> bool:
-    try:
-        await _generate(connection, model, token_id, {})
-    except ReplicaRefused as error:
-        if error.status >= 500:
-            raise
-        return False
-    return True
-
-
-async def _generate(
-    connection: Connection, model: str, token_id: int, fields: Mapping[str, Any], priority: int = 0
-) -> Usage | None:
+async def _generate(connection: Connection, model: str, token_id: int, priority: int) -> Usage | None:
     """Generate one token after ``token_id``, and return what is counted.
 
     Raises:
@@ -183,7 +149,7 @@ async def _generate(
     body = {
         "model": model,
         "token_ids": [token_id],
-        "sampling_params": {"max_tokens": 1, "temperature": 0.0, **fields},
+        "sampling_params": {"max_tokens": 1, "temperature": 0.0, "structured_outputs": {"regex": "."}},
         "stream": True,
         "stream_options": {"include_usage": True},
         "priority": priority,

@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 
 # A router's own route is asked first: its /health is 503 while one of its replicas is down. vLLM has /health alone.
 _HEALTH_PATHS: Final = ("/readiness", "/health")
-_FAILURES: Final = 2
+# One that is busy may miss a probe.
+_MOST_MISSES: Final = 1
 Check = Callable[[Connection], Awaitable[Dialect]]
 
 
@@ -40,9 +41,7 @@ class ModelServer:
         self._suspected = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._down_since: float | None = None
-        self._failures = 0
-        self._is_known = False
-        self._cause = ""
+        self._misses = 0
 
     @property
     def seconds_without(self) -> float:
@@ -56,10 +55,10 @@ class ModelServer:
             EngineUnavailable: it serves something else, or does not answer in time.
         """
         until = asyncio.get_running_loop().time() + self._options.start_s
-        while not await self._admit():
+        while cause := await self._admit():
             if asyncio.get_running_loop().time() > until:
                 raise EngineUnavailable(
-                    f"model.url: {self.connection.url} does not answer after {self._options.start_s:g} s: {self._cause}"
+                    f"model.url: {self.connection.url} does not answer after {self._options.start_s:g} s: {cause}"
                 )
             await asyncio.sleep(self._options.probe_every_s)
         self._watching = asyncio.create_task(self._watch(), name="model-server-watch")
@@ -90,7 +89,7 @@ class ModelServer:
 
     def suspect(self) -> None:
         """Send nothing more to a server that failed a request until it has been found healthy."""
-        self._set_down()
+        self._set_up(False)
         self._suspected.set()
 
     async def _watch(self) -> None:
@@ -99,47 +98,40 @@ class ModelServer:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._options.probe_every_s):
                     await self._suspected.wait()
-            was_suspected = self._suspected.is_set()
             self._suspected.clear()
             try:
                 await self._look()
                 refusal = ""
-            except (EngineUnavailable, AddressNotPrivate) as error:
-                self._set_down(is_known=False)
+            except Exception as error:  # a reply of another form must not end the watch
+                self._forget()
                 if str(error) != refusal:
                     log.error("model server refused: %s", error)
                 refusal = str(error)
-            except Exception as error:  # a reply of another form must not end the watch
-                log.warning("model server not checked: url=%s cause=%s", self.connection.url, type(error).__name__)
-            if was_suspected and not self._up.is_set():
-                # One that fails each request but reports health must not be probed without a pause.
-                await asyncio.sleep(self._options.probe_every_s / 4)
 
     async def _look(self) -> None:
-        """Ask for its health; it is down when that has failed twice in a row, or once where nothing listens."""
-        misses = await self._misses()
-        self._failures = self._failures + misses if misses else 0
-        if self._failures >= _FAILURES:
-            self._set_down(is_known=False)
-        elif self._is_known:
-            self._set_up()
-        else:
+        """Ask for its health, and check it where it was away."""
+        self._misses = 0 if await self._is_well() else self._misses + 1
+        if self._misses > _MOST_MISSES:
+            self._forget()
+        elif not self._misses and self.dialect is None:
             await self._admit()
+        elif not self._misses:
+            self._set_up(True)
 
-    async def _misses(self) -> int:
-        try:
-            for path in _HEALTH_PATHS:
+    async def _is_well(self) -> bool:
+        for path in _HEALTH_PATHS:
+            try:
                 reply = await self.connection.ask(path, self._options.probe_timeout_s)
-                if reply.status != 404:
-                    return int(reply.status >= 400)
-        except AddressNotPrivate:
-            raise
-        except ReplicaLost as lost:
-            return _FAILURES if "ConnectError" in str(lost) else 1
-        return 1
+            except AddressNotPrivate:
+                raise
+            except ReplicaLost:
+                return False
+            if reply.status != 404:
+                return reply.status < 400
+        return False
 
-    async def _admit(self) -> bool:
-        """Check the server and use it; return whether it answered.
+    async def _admit(self) -> str:
+        """Check the server and use it; return why it does not answer, "" where it does.
 
         Raises:
             EngineUnavailable: it serves something else, or its address is not one that may be asked.
@@ -149,22 +141,22 @@ class ModelServer:
         except AddressNotPrivate as error:
             raise EngineUnavailable(str(error)) from error
         except ReplicaLost as lost:
-            self._cause = str(lost)
             log.debug("model server not used: url=%s cause=%s", self.connection.url, lost)
-            return False
-        self._is_known = True
-        self._set_up()
-        return True
+            return str(lost)
+        self._set_up(True)
+        return ""
 
-    def _set_up(self) -> None:
-        if not self._up.is_set():
+    def _forget(self) -> None:
+        self.dialect = None
+        self._set_up(False)
+
+    def _set_up(self, is_up: bool) -> None:
+        if is_up == self._up.is_set():
+            return
+        if is_up:
+            self._up.set()
             log.info("model server up: url=%s", self.connection.url)
-        self._down_since = None
-        self._up.set()
-
-    def _set_down(self, *, is_known: bool = True) -> None:
-        self._is_known = self._is_known and is_known
-        if self._up.is_set():
+        else:
             self._up.clear()
-            self._down_since = asyncio.get_running_loop().time()
             log.warning("model server down: url=%s", self.connection.url)
+        self._down_since = None if is_up else asyncio.get_running_loop().time()

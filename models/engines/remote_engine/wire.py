@@ -16,9 +16,6 @@ from models.errors import ENGINE_FULL, GRAMMAR_INVALID, ModelError, UnsupportedP
 from models.types import GenerateParams
 
 GENERATE: Final = "/inference/v1/generate"
-ABORT: Final = "/inference/v1/abort_requests"
-# The replica's own id of a request is this and the id that the request has.
-REQUEST_PREFIX: Final = "generate-tokens-"
 SESSION: Final = b"x-session-id"
 # What vLLM writes for a probability of zero, which JSON cannot hold.
 _LOWEST: Final = -9999.0
@@ -194,26 +191,9 @@ class ReplicaRefused(Exception):
         return UnsupportedParam(self.message, param=self.param)
 
 
-def replays(params: GenerateParams, text: str) -> bool:
-    """Return whether an interrupted output must be sampled again from its beginning, not continued as a prompt.
-
-    So it is where the replica's state depends on all of the output: a grammar of the whole output or one that is inside
-    a call, penalties, and the random numbers of a seed. ``text`` is what has been sampled.
-    """
-    if params.frequency_penalty or params.presence_penalty or (params.seed is not None and params.temperature > 0):
-        return True
-    triggers = params.grammar.triggers if params.grammar is not None else ()
-    return binds_whole_output(params) or any(trigger in text for trigger in triggers)
-
-
 def binds_whole_output(params: GenerateParams) -> bool:
     """Return whether a grammar holds for the whole output, so that no rest of it can be sampled alone."""
     return params.grammar is not None and not params.grammar.triggers
-
-
-def is_repeatable(params: GenerateParams) -> bool:
-    """Return whether the same request gives the same tokens again."""
-    return params.temperature == 0 or params.seed is not None
 
 
 def _usage(usage: Mapping[str, Any] | None) -> Usage | None:

@@ -15,15 +15,20 @@ from functools import partial
 from itertools import count
 from typing import Final
 
+<<<<<<< HEAD
 from models.card import ModelCard
 from models.engines.base import EngineOptions, Tokenizer, check_request
+=======
+from models.catalog import ModelCard
+from models.engines.base import EngineOptions, Tokenizer, check_place, check_request
+>>>>>>> part-engines
 from models.engines.transformers_engine.compilations import BoundedCompilations
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output
-from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState
+from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState, KnownMasks
 from models.engines.transformers_engine.kv_cache import KvCache, PrefixCache
 from models.engines.transformers_engine.model_loading import LoadedModel, load_model
 from models.engines.transformers_engine.sequences import RunningSequence
-from models.errors import CONTEXT_TOO_LONG, ENGINE_FULL, EngineUnavailable, ModelError, UnsupportedParam
+from models.errors import CONTEXT_TOO_LONG, EngineUnavailable, ModelError
 from models.torch_runtime.openmp import run_in_new_thread
 from models.types import Delta, EngineStats, GenerateParams, TokenLogprob
 
@@ -258,7 +263,7 @@ class TransformersEngine:
             limits = replace(limits, draft_tokens=self._options.draft_tokens)
         prefixes = PrefixCache(loaded.prefix_bytes)
         decoder = BatchDecoder(loaded.model, loaded.tokenizer, slots, prefixes, limits)
-        compiler = GrammarCompiler(loaded.tokenizer, loaded.vocab_size)
+        compiler, self._masks = GrammarCompiler(loaded.tokenizer, loaded.vocab_size), KnownMasks()
         await asyncio.to_thread(compiler.prepare)
         self._grammars = BoundedCompilations(compiler.compile)
         self._worker = DecodeWorker(decoder, self._deliver)
@@ -322,10 +327,7 @@ class TransformersEngine:
                 param="prompt",
             )
         check_request(prompt_ids, params, vocab_size=loaded.tokenizer.vocab_size, max_model_len=loaded.max_model_len)
-        if request_id in self._open:
-            raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
-        if len(self._open) >= self._options.slots + self._options.max_queue:
-            raise ModelError(f"{len(self._open)} requests are open and the queue is full", ENGINE_FULL)
+        check_place(request_id, self._open, self._options.slots + self._options.max_queue)
         return worker
 
     async def _sequence(self, prompt_ids: Sequence[int], params: GenerateParams, key: str) -> RunningSequence:
@@ -340,7 +342,7 @@ class TransformersEngine:
         )
         if params.grammar is not None and grammars is not None:
             compiled = await grammars.compiled(params.grammar)
-            sequence.grammar = GrammarState(compiled, loaded.vocab_size)
+            sequence.grammar = GrammarState(compiled, loaded.vocab_size, self._masks)
         return sequence
 
     def _deliver(self, outputs: list[Output]) -> None:

@@ -15,7 +15,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -40,9 +39,12 @@ CALL: /{call}/
 _CACHE_BYTES = 256 * 2**20
 _MAX_SPEC_CHARS = 1_000_000
 _BITS = 32
-_BITS_OF_BYTE = 8
-# Of so many words of a mask, at most one has bits where the few are written anew.
+# A mask of free text, of each length of a term, and of the places between the words of a call.
+_MOST_KNOWN: Final = 64
+# Of so many words of a mask, at most one has bits where few tokens are allowed; of so many tokens, one is not allowed
+# where nearly all are.
 _WORDS_OF_A_FEW: Final = 64
+_TOKENS_OF_ONE_DROPPED: Final = 16
 # xgrammar begins its messages with the time and the place in its source.
 _SOURCE = re.compile(r"^\[[0-9:]+\] \S+: ")
 
@@ -74,6 +76,10 @@ class Matcher(Protocol):
 
     def count_allowed(self, token_ids: list[int]) -> int:
         """Return how many of the tokens may follow in turn; 0 where that cannot be said. Does not advance."""
+        ...
+
+    def surely_allows(self, token_id: int) -> bool:
+        """Return whether the mask has the token, as far as that is known without the mask. Does not advance."""
         ...
 
 
@@ -153,14 +159,37 @@ class GrammarCompiler:
         return xgr.GrammarCompiler(info, max_threads=1, cache_limit_bytes=_CACHE_BYTES)
 
 
-class GrammarState:
-    """Track the position of one sequence in its grammar."""
+class KnownMasks:
+    """Remember how masks are written to logits, as most recur: in free text, in terms, at the same place of each call.
 
-    def __init__(self, compiled: CompiledGrammar, vocab_size: int) -> None:
+    Unpacking the bits of one takes several times what writing it takes. Belongs to one vocabulary and one thread.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, _Writing] = OrderedDict()
+
+    def write(self, logits: NDArray[np.float32], words: NDArray[np.int32]) -> None:
+        """Set the logits ([vocabulary], in place) to -inf whose bits in ``words`` are 0, lowest first.
+
+        Raises:
+            ModelError: no bit is 1.
+        """
+        key = words.tobytes()
+        writing = self._known.pop(key, None) or _Writing.of(words, len(logits))
+        self._known[key] = writing
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        writing.to(logits)
+
+
+class GrammarState:
+    """Track the position of one sequence in its grammar; ``masks`` are those of the whole engine."""
+
+    def __init__(self, compiled: CompiledGrammar, vocab_size: int, masks: KnownMasks | None = None) -> None:
         self._matcher = compiled.start()
         self._bitmask = xgr.allocate_token_bitmask(1, vocab_size)
         self._words: NDArray[np.int32] = self._bitmask[0].numpy()
-        self._bounds: NDArray[np.float32] | None = None
+        self._masks = masks or KnownMasks()
 
     @property
     def is_complete(self) -> bool:
@@ -171,31 +200,29 @@ class GrammarState:
         """Compute which tokens may come next; return False where all may."""
         return self._matcher.fill(self._bitmask)
 
-    def mask(self, logits: Tensor) -> None:
+    def mask(self, logits: Tensor, *, only_best: bool = False) -> None:
         """Set the logits ([vocabulary], in place) of every token that may not come next to -inf.
+
+        ``only_best``: the best token alone is asked for, so where it may come next the others may stay as they are.
+        That spares a walk over the vocabulary at each token of a term.
 
         Raises:
             ModelError: no token may come next.
         """
+        if only_best and logits.device.type == "cpu" and self._matcher.surely_allows(int(logits.numpy().argmax())):
+            return
         if self.fill():
             self.apply(logits)
 
     def apply(self, logits: Tensor) -> None:
         """Mask the logits by what ``fill`` has computed, as ``mask`` does."""
-        some = np.flatnonzero(self._words != 0)
-        if not len(some):
-            raise ModelError(
-                "the grammar has reached a point where no token is allowed", GRAMMAR_INVALID, param="grammar"
-            )
-        if logits.device.type != "cpu":
-            allowed = _unpack(self._bitmask[0].to(logits.device), logits.shape[0])
-            logits.masked_fill_(~allowed, -math.inf)
-        elif len(some) <= len(self._words) // _WORDS_OF_A_FEW:
-            keep_few(logits, self._words, some)
-        else:
-            if self._bounds is None:
-                self._bounds = np.empty((self._words.nbytes, _BITS_OF_BYTE), np.float32)
-            bound_logits(logits.numpy(), self._words, self._bounds)
+        if logits.device.type == "cpu":
+            self._masks.write(logits.numpy(), self._words)
+            return
+        if not self._words.any():
+            raise _nothing_allowed()
+        allowed = _unpack(self._bitmask[0].to(logits.device), logits.shape[0])
+        logits.masked_fill_(~allowed, -math.inf)
 
     def forced(self) -> Sequence[int]:
         """Return the tokens that must come next, as the model would write them; none where that is not certain."""
@@ -252,6 +279,9 @@ class _XgrammarMatcher:
     def count_allowed(self, token_ids: list[int]) -> int:
         return 0
 
+    def surely_allows(self, token_id: int) -> bool:
+        return False
+
 
 class LarkCompiler:
     """Compile each Lark grammar once, as long as it is among those used last. Thread-safe."""
@@ -290,6 +320,8 @@ class LarkCompiler:
             raise ModelError(
                 f"{grammar.param}: the lark does not compile: {reason}", GRAMMAR_INVALID, param=grammar.param
             )
+        # Each sequence takes a copy, with this first mask in it: in free text it walks over the whole vocabulary.
+        matcher.compute_bitmask()
         compiled = CompiledLark(matcher, self._tokenizer.eos_token_ids, self._control)
         with self._lock:
             self._compiled[grammar.spec] = compiled
@@ -351,6 +383,10 @@ class LarkMatcher:
     def count_allowed(self, token_ids: list[int]) -> int:
         return 0 if self._matcher.is_stopped() else int(self._matcher.validate_tokens(token_ids))
 
+    def surely_allows(self, token_id: int) -> bool:
+        # Of text that must come, the mask has the tokens alone that the tokenizer makes of it.
+        return self.count_allowed([token_id]) == 1 and not self._matcher.compute_ff_tokens()
+
     def accept(self, token_id: int) -> bool:
         self.is_complete = token_id in self._ends
         if self._matcher.is_stopped():
@@ -405,32 +441,43 @@ def _in_slashes(pattern: str) -> str:
     return "".join(out)
 
 
-def keep_few(logits: Tensor, words: NDArray[np.int32], some: NDArray[np.intp]) -> None:
-    """Do what ``bound_logits`` does, where only the words at ``some`` have bits: inside a call one or a few tokens."""
-    at, bits = np.unpackbits(words[some].view(np.uint8), bitorder="little").reshape(-1, _BITS).nonzero()
-    allowed = _BITS * some[at] + bits
-    allowed = allowed[allowed < len(logits)]
-    values: NDArray[np.float32] = logits.numpy()
-    kept = values[allowed]
-    logits.fill_(-math.inf)  # takes two thirds of numpy's time
-    values[allowed] = kept
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """Hold the few tokens that a mask keeps or drops, or bounds of all where neither are few."""
+
+    tokens: NDArray[np.intp]
+    are_kept: bool = False
+    bounds: NDArray[np.float32] | None = None
+
+    @classmethod
+    def of(cls, words: NDArray[np.int32], size: int) -> _Writing:
+        """Return how the first ``size`` bits of a mask are written."""
+        some = np.flatnonzero(words)
+        if not len(some):
+            raise _nothing_allowed()
+        if len(some) <= len(words) // _WORDS_OF_A_FEW:
+            at, bits = np.unpackbits(words[some].view(np.uint8), bitorder="little").reshape(-1, _BITS).nonzero()
+            kept = _BITS * some[at] + bits
+            return cls(kept[kept < size], are_kept=True)
+        is_dropped = np.unpackbits(~words.view(np.uint8), bitorder="little")[:size].view(np.bool_)
+        dropped = np.flatnonzero(is_dropped)
+        if len(dropped) <= size // _TOKENS_OF_ONE_DROPPED:
+            return cls(dropped)
+        return cls(dropped[:0], bounds=np.where(is_dropped, np.float32(-np.inf), np.float32(np.inf)))
+
+    def to(self, logits: NDArray[np.float32]) -> None:
+        if self.bounds is not None:
+            np.minimum(logits, self.bounds, out=logits)
+        elif self.are_kept:
+            values = logits[self.tokens]
+            logits.fill(-np.inf)
+            logits[self.tokens] = values
+        else:
+            logits[self.tokens] = -np.inf
 
 
-def bound_logits(logits: NDArray[np.float32], words: NDArray[np.int32], bounds: NDArray[np.float32]) -> None:
-    """Set the logits ([vocabulary], in place) to -inf whose bits in ``words`` are 0, lowest first.
-
-    ``bounds`` ([bytes of ``words``, 8]) is written over. It has an upper bound of each logit, looked up for eight at a
-    time: the same few microseconds whether the mask allows one token or nearly all.
-    """
-    np.take(_bounds_of_bytes(), words.view(np.uint8), axis=0, out=bounds, mode="clip")
-    np.minimum(logits, bounds.reshape(-1)[: len(logits)], out=logits)
-
-
-@cache
-def _bounds_of_bytes() -> NDArray[np.float32]:
-    """Return eight bounds for each value of a byte: infinity where a bit is 1, else minus infinity."""
-    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1, bitorder="little")
-    return np.where(bits == 1, np.float32(np.inf), np.float32(-np.inf))
+def _nothing_allowed() -> ModelError:
+    return ModelError("the grammar has reached a point where no token is allowed", GRAMMAR_INVALID, param="grammar")
 
 
 def _unpack(words: Tensor, size: int) -> Tensor:

@@ -278,9 +278,9 @@ class RunningSequence(Claim):
         return Draw.of(self.params, self._random.random())
 
     def mask(self, logits: Tensor) -> None:
-        """Set the logits of tokens that the grammar does not allow next to -inf, in place."""
+        """Set the logits of tokens that the grammar does not allow next to -inf, in place, as far as they count."""
         if self.grammar is not None:
-            self.grammar.mask(logits)
+            self.grammar.mask(logits, only_best=self.params.temperature == 0 and self._may_jump)
 
     @property
     def changes_logits(self) -> bool:

@@ -23,6 +23,8 @@ _MOST_CHARS: Final = 500
 _PREFIX: Final = "arrowhead-vllm-"
 # A worker's error makes the engine core fail, whose own exception then says only that a worker failed.
 _WORKERS: Final = "vllm.v1.executor"
+# What this process logs, too, when the engine core has ended at a step.
+_CONSEQUENCE: Final = "EngineDeadError"
 
 
 class ExceptionFile(logging.Handler):
@@ -82,7 +84,7 @@ class ChildErrors:
             lines = (self._folder / "errors").read_text(encoding="utf-8").splitlines()
         except OSError:
             return ""
-        found = [json.loads(line) for line in lines]
+        found = [one for one in map(json.loads, lines) if not one["error"].startswith(_CONSEQUENCE)]
         workers = [one for one in found if one["logger"].startswith(_WORKERS)]
         return str((workers or found or [{"error": ""}])[-1]["error"])
 

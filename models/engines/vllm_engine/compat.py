@@ -267,13 +267,16 @@ def adapter_modules(adapters: Sequence[LoraAdapter]) -> list[Any] | None:
     return [module(name=adapter.name, path=str(adapter.path)) for adapter in adapters] or None
 
 
-def translate(error: Exception, *, has_grammar: bool) -> ModelError:
-    """Translate an error that vLLM raised while a request was submitted or running."""
+def translate(error: Exception, *, has_grammar: bool, cause: str = "") -> ModelError:
+    """Translate an error that vLLM raised while a request was submitted or running.
+
+    ``cause`` is the exception with which its processes began to fail, where one is known.
+    """
     if isinstance(error, load("EngineGenerateError")) and isinstance(error.__cause__, Exception):
         error = error.__cause__
     message = first_line(error)
     if isinstance(error, load("EngineDeadError")):
-        return EngineUnavailable("the engine's process has ended")
+        return EngineUnavailable(f"the engine's process has ended{cause and f': {cause}'}")
     if isinstance(error, _known("QueueOverflowError", "MaxQueuedTokensError")):
         return ModelError("the engine's queue is full", ENGINE_FULL)
     # Most checks raise vLLM's own error, but pydantic and a few places raise plain ValueErrors.

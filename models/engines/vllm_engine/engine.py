@@ -16,9 +16,22 @@ from dataclasses import replace
 from threading import Thread
 from typing import Any
 
+<<<<<<< HEAD
 from models.card import ModelCard
 from models.catalog import prepare
 from models.engines.base import EngineOptions, ExplainsFailure, OpenAiLayer, ServesOpenAi, Tokenizer, check_request
+=======
+from models.catalog import ModelCard
+from models.engines.base import (
+    EngineOptions,
+    ExplainsFailure,
+    OpenAiLayer,
+    ServesOpenAi,
+    Tokenizer,
+    check_place,
+    check_request,
+)
+>>>>>>> part-engines
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.engines.vllm_engine import launch as vllm_launch
@@ -29,7 +42,7 @@ from models.engines.vllm_engine.openai_layer import InstrumentedClient, build_la
 from models.engines.vllm_engine.sampling_fields import check_beside_drafts, check_penalties, sampling_fields
 from models.engines.vllm_engine.sessions import Part, Sessions, pausing_ids
 from models.engines.vllm_engine.stream import LatestSchedulerStats, VllmStream
-from models.errors import ENGINE_FULL, EngineUnavailable, ModelError, ModelNotFound, UnsupportedParam
+from models.errors import EngineUnavailable, ModelError, ModelNotFound
 from models.files import first_line
 from models.types import Delta, EngineStats, GenerateParams, Grammar
 
@@ -184,7 +197,8 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         except ModelError:
             raise
         except Exception as error:  # every error of vLLM becomes one of ours
-            raise vllm_compat.translate(error, has_grammar=params.grammar is not None) from error
+            has_grammar = params.grammar is not None
+            raise vllm_compat.translate(error, has_grammar=has_grammar, cause=self.failure_cause()) from error
         finally:
             del self._open[request_id]
             self._count(stream, len(prompt_ids))
@@ -261,7 +275,8 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
 
     def _running_client(self) -> Any:
         if self._client is None or self._client.errored:
-            raise EngineUnavailable(f"{self.name} is not running")
+            cause = self.failure_cause()
+            raise EngineUnavailable(f"{self.name} is not running{cause and f': {cause}'}")
         return self._client
 
     def _admit(self, prompt_ids: Sequence[int], params: GenerateParams, request_id: str) -> VllmStream:
@@ -270,10 +285,7 @@ class VllmEngine(ServesOpenAi, ExplainsFailure):
         check_penalties(params)
         if self._options.draft_tokens:
             check_beside_drafts(params)
-        if request_id in self._open:
-            raise UnsupportedParam(f"request {request_id!r} is already running", param="request_id")
-        if len(self._open) >= self._slots + self._options.max_queue:
-            raise ModelError(f"{len(self._open)} requests are open and the queue is full", ENGINE_FULL)
+        check_place(request_id, self._open, self._slots + self._options.max_queue)
         stream = self._open[request_id] = VllmStream(prompt_ids, params, self.tokenizer)
         return stream
 

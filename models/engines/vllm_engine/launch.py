@@ -17,8 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+<<<<<<< HEAD
 from models.card import ModelCard
 from models.catalog import context_length
+=======
+from models.catalog import ModelCard, context_length, vocabulary_size
+>>>>>>> part-engines
 from models.engines.base import EngineOptions, LoraAdapter
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine.memory_need import MemoryNeed, memory_need
@@ -278,7 +282,7 @@ def draft_arguments(card: ModelCard, most: int, vocabulary: int) -> dict[str, An
         UnsupportedParam: the model has ids beyond ``vocabulary``, or its config cannot be read: vLLM takes no mask of
             them beside drafts.
     """
-    if _num_ids(card) != vocabulary:
+    if vocabulary_size(card.source) != vocabulary:
         raise UnsupportedParam(
             f"draft_tokens: vLLM cannot keep ids without a token from being drafted, and {card.name} is not known to "
             f"have {vocabulary} ids alone; leave it unset",
@@ -286,14 +290,6 @@ def draft_arguments(card: ModelCard, most: int, vocabulary: int) -> dict[str, An
         )
     lookup = {"method": "ngram", "num_speculative_tokens": most, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
     return {"speculative_config": lookup}
-
-
-def _num_ids(card: ModelCard) -> int | None:
-    """Return how many ids a local checkpoint's config has, None where it does not say."""
-    try:
-        return int(json.loads((Path(card.source) / "config.json").read_text(encoding="utf-8"))["vocab_size"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _dtype(card: ModelCard, options: EngineOptions, device_type: str) -> Dtype:

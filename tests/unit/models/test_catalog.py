@@ -20,6 +20,7 @@ from models.catalog import (
     has_weights,
     load_catalog,
     verify_weights,
+    vocabulary_size,
     with_adapter,
 )
 from models.errors import ModelNotFound
@@ -242,3 +243,10 @@ def test_a_config_of_endless_depth_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ModelNotFound, match=r"config\.json cannot be read"):
         card_from_request(ModelRequest(source=str(tmp_path)))
+
+
+def test_the_vocabulary_of_a_folder_without_config_is_unknown(tmp_path: Path) -> None:
+    assert vocabulary_size(str(tmp_path)) is None
+    for config, size in (('{"text_config": {"vocab_size": 7}}', 7), ('{"vocab_size": 8}', 8), ("{}", None)):
+        (tmp_path / "config.json").write_text(config)
+        assert vocabulary_size(str(tmp_path)) == size

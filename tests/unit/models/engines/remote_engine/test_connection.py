@@ -7,14 +7,12 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from models.engines.base import RemoteOptions, is_private
 from models.engines.remote_engine.connection import Connection, events_of
 from models.engines.remote_engine.wire import AddressNotPrivate, ReplicaLost
-from models.errors import EngineUnavailable
 
 OPTIONS = RemoteOptions(url="http://replica-1:8000", connect_s=1.0)
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -147,15 +145,13 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
 
 
 async def test_clear_text_stays_on_private_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless the operator says otherwise, or it is encrypted; nothing is sent before."""
+    """Unless it is encrypted; nothing is sent before."""
     connection = Connection(replace(OPTIONS, url="http://8.8.8.8:8000"))
-    with pytest.raises(AddressNotPrivate, match=r"unencrypted to 8\.8\.8\.8.*model\.allow_http"):
+    with pytest.raises(AddressNotPrivate, match=r"unencrypted to 8\.8\.8\.8.*use https"):
         await connection.ask("/health", 5)
     monkeypatch.setattr("models.engines.remote_engine.connection.is_private", lambda address: False)
-    for url, allow_http in (("https://127.0.0.1:1", False), ("http://127.0.0.1:1", True)):
-        connection = Connection(replace(OPTIONS, url=url, allow_http=allow_http))
-        with pytest.raises(ReplicaLost, match="ConnectError"):
-            await connection.ask("/health", 5)
+    with pytest.raises(ReplicaLost, match="ConnectError"):
+        await Connection(replace(OPTIONS, url="https://127.0.0.1:1")).ask("/health", 5)
 
 
 async def test_a_name_is_looked_up_and_checked_for_each_connection(names: Names) -> None:
@@ -189,8 +185,3 @@ async def test_a_name_is_looked_up_in_time(monkeypatch: pytest.MonkeyPatch) -> N
     connection = Connection(replace(OPTIONS, connect_s=0.1))
     with pytest.raises(ReplicaLost, match=r"ConnectTimeout at .*: the name replica-1 is not known in 0\.1 s"):
         await connection.ask("/health", 5)
-
-
-async def test_a_missing_certificate_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EngineUnavailable, match=r"model\.ca_file: .*gone\.pem cannot be read"):
-        Connection(RemoteOptions(url="https://replica:8000", ca_file=tmp_path / "gone.pem"))

@@ -92,24 +92,24 @@ async def test_a_sampled_grammar_of_the_whole_output_fails_by_name(start: Start,
         await lost_after(8, engine, replica, grammar=grammar, temperature=1.0)
 
 
-async def test_a_seed_holds_across_the_loss(start: Start, connect: Connect) -> None:
-    """The random numbers belong to the whole output, so it is sampled again."""
+async def test_a_seeded_stream_goes_on(start: Start, connect: Connect) -> None:
+    """What came before the loss stays; the rest is sampled anew."""
     replica = await start()
     engine = await connect(replica)
     whole = await sampled(engine, temperature=1.0, seed=5)
     got = await lost_after(12, engine, replica, temperature=1.0, seed=5)
 
-    assert ids(got) == ids(whole)
+    assert (ids(got)[:8], len(ids(got))) == (ids(whole)[:8], 40)
 
 
 async def test_free_text_around_calls_goes_on(start: Start, connect: Connect) -> None:
-    """Outside of a call the grammar allows all text, so the ids so far are a prompt, sampled or not."""
+    """Outside of a call the grammar allows all text, so the ids so far are a prompt."""
     replica = await start()
     engine = await connect(replica)
     tag = {"type": "tag", "begin": "[https://", "content": {"type": "regex", "pattern": "[a-z]{3}"}, "end": "]"}
     form = {"type": "triggered_tags", "triggers": ["[https://"], "tags": [tag]}
     grammar = Grammar("structural_tag", json.dumps({"type": "structural_tag", "format": form}))
-    got = await lost_after(12, engine, replica, grammar=grammar, temperature=1.0)
+    got = await lost_after(12, engine, replica, grammar=grammar)
 
     assert len(ids(got)) == 40
     assert len(replica.seen[-1]["token_ids"]) > len(engine.tokenizer.encode(PROMPT))
@@ -166,8 +166,8 @@ async def test_an_abort_ends_a_request_that_waits_for_a_replica(start: Start, co
         assert [delta.finish_reason for delta in await running] == ["abort"]
 
 
-async def test_a_stop_found_here_ends_the_replicas_work(start: Start, connect: Connect) -> None:
-    """By its request's id, so that the cached tokens are still told."""
+async def test_a_stop_found_here_ends_the_request(start: Start, connect: Connect) -> None:
+    """Where the replica does not look for it; how many tokens were cached is then not known."""
     replica = await start()
     engine = await connect(replica)
     whole = await sampled(engine, max_tokens=200)
@@ -176,5 +176,4 @@ async def test_a_stop_found_here_ends_the_replicas_work(start: Start, connect: C
     got = await sampled(engine, stop=(stop,), max_tokens=200)
 
     assert text(got) == text(whole)[: text(whole).index(stop)]
-    assert [one.startswith("generate-tokens-a-0-") for one in replica.aborted] == [True]
-    assert got[-1].num_cached_tokens > 0
+    assert got[-1].num_cached_tokens == 0

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from models.engines.remote_engine.handshake import model_vocabulary
 from models.errors import EngineUnavailable
 from models.types import GenerateParams
 
@@ -21,7 +18,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         ({"model": "another"}, r"it serves another and not tiny: name the served model with model\.served_name"),
         ({"token_shift": 1}, r"its tokenizer is another one: .* \(model\.name\)"),
         ({"vocabulary": 300}, r"it does not take token id \d+: Token id \d+ is out of vocabulary"),
-        ({"vocabulary": 9999}, r"its vocabulary is larger than the \d+ ids of the model's config here"),
         ({"has_route": False}, r"its token-in, token-out route is off: start it with: .*--enable-scale-out"),
         ({"counts_cached": False}, r"it does not count cached tokens: start it with: .*--enable-prompt-tokens-details"),
         ({"key": "sesame"}, r"it refuses the key: set model\.api_key"),
@@ -59,9 +55,3 @@ async def test_a_start_without_any_replica_ends(start: Start, connect: Connect) 
     await replica.stop()
     with pytest.raises(EngineUnavailable, match=f"^model.url: {replica.url} does not answer after 0.3 s: ConnectError"):
         await connect(replica, start_s=0.3)
-
-
-async def test_the_vocabulary_of_a_folder_without_config_is_unknown(tmp_path: Path) -> None:
-    assert model_vocabulary(str(tmp_path)) is None
-    (tmp_path / "config.json").write_text('{"text_config": {"vocab_size": 7}}')
-    assert model_vocabulary(str(tmp_path)) == 7

@@ -16,9 +16,7 @@ from models.engines.remote_engine.wire import (
     Usage,
     binds_whole_output,
     check_room,
-    is_repeatable,
     read_event,
-    replays,
     request_body,
 )
 from models.engines.tokenizer import HfTokenizer
@@ -125,16 +123,7 @@ def test_an_error_belongs_to_the_request_or_to_the_replica() -> None:
         assert isinstance(ReplicaRefused(status, "no", None).as_error(plain), ReplicaLost)
 
 
-def test_what_is_sampled_again_and_what_goes_on() -> None:
-    """Free text goes on; what depends on the whole output does not."""
-    plain = GenerateParams(max_tokens=1)
-    assert not replays(plain, "text")
-    assert replays(GenerateParams(max_tokens=1, grammar=Grammar("regex", "a")), "")
-    assert replays(GenerateParams(max_tokens=1, presence_penalty=1.0), "")
-    assert replays(GenerateParams(max_tokens=1, temperature=1.0, seed=3), "")
-    assert not replays(GenerateParams(max_tokens=1, grammar=FREE), "no call")
-    assert replays(GenerateParams(max_tokens=1, grammar=FREE), "a [https://eutils")
+def test_a_grammar_with_free_text_binds_no_whole_output() -> None:
     assert binds_whole_output(GenerateParams(max_tokens=1, grammar=Grammar("structural_tag", "{}")))
     assert not binds_whole_output(GenerateParams(max_tokens=1, grammar=FREE))
-    assert is_repeatable(plain)
-    assert not is_repeatable(GenerateParams(max_tokens=1, temperature=0.5))
+    assert not binds_whole_output(GenerateParams(max_tokens=1))

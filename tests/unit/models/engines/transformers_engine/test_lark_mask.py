@@ -48,6 +48,25 @@ def test_each_sequence_has_its_own_place(tokenizer: HfTokenizer) -> None:
         GrammarState(compiler.compile(ABC), size).accept(c)
 
 
+@pytest.mark.parametrize("spec", [ABC.spec, "start: TEXT\nTEXT: /[a-z ]{1,7}b?/"])
+def test_the_best_token_is_that_of_the_mask(tokenizer: HfTokenizer, spec: str) -> None:
+    """Whichever token is best, at each place of a text: it is taken without a mask only where the mask has it."""
+    size = tokenizer.vocab_size
+    compiled = GrammarCompiler(tokenizer, size).compile(Grammar("lark", spec))
+    state, taken = GrammarState(compiled, size), 0
+    for token in tokenizer.encode("abd"):
+        masked = torch.arange(size, dtype=torch.float32)
+        state.mask(masked)
+        for best in range(size):
+            logits = torch.arange(size, dtype=torch.float32)
+            logits[best] = size
+            state.mask(logits, only_best=True)
+            taken += bool(logits.isfinite().all())
+            assert logits.argmax() == (best if masked[best].isfinite() else masked.argmax())
+        state.accept(token)
+    assert taken or spec == ABC.spec
+
+
 def test_a_grammar_is_compiled_once_and_dropped_when_others_are_used(tokenizer: HfTokenizer) -> None:
     compiler = GrammarCompiler(tokenizer, tokenizer.vocab_size)
     first = compiler.compile(ABC)

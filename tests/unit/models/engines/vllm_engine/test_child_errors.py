@@ -50,6 +50,17 @@ def test_a_workers_exception_comes_before_what_follows_from_it(errors: ChildErro
     assert errors.cause() == "ValueError: no kernel"
 
 
+def test_a_failed_step_is_named_and_not_the_end_that_follows(errors: ChildErrors) -> None:
+    """This process logs that the engine core has ended, after the core's own exception."""
+
+    class EngineDeadError(Exception):
+        """Named as vLLM's."""
+
+    log_failure(CORE, ValueError("no float32 here"))
+    log_failure("vllm.v1.engine.async_llm", EngineDeadError("see stack trace"))
+    assert errors.cause() == "ValueError: no float32 here"
+
+
 def test_the_operators_own_logging_is_kept() -> None:
     """Then no cause is known; a config that an earlier engine left is no operator's."""
     for environ in ({"VLLM_LOGGING_CONFIG_PATH": "/etc/vllm.json"}, {"VLLM_CONFIGURE_LOGGING": "0"}):

@@ -28,6 +28,7 @@ from models.engines.vllm_engine.launch import (
     reject_unsupported,
     with_reasoning_parser,
 )
+from models.engines.vllm_engine.names import load
 from models.errors import EngineUnavailable, UnsupportedParam
 from models.torch_runtime.openmp import limit_spin_count
 
@@ -299,3 +300,16 @@ def test_drafts_are_refused_where_ids_without_a_token_could_be_sampled(local: Mo
 
     with pytest.raises(UnsupportedParam, match=r"^draft_tokens: vLLM cannot"):
         draft_arguments(local, 8, 300)
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        ("ValueError: no float32 here", "the engine's process has ended: ValueError: no float32 here"),
+        ("", "the engine's process has ended"),
+    ],
+)
+def test_the_end_of_the_engines_process_is_told_with_its_cause(cause: str, message: str) -> None:
+    pytest.importorskip("vllm")
+    error = vllm_compat.translate(load("EngineDeadError")(), has_grammar=False, cause=cause)
+    assert (type(error), error.message) == (EngineUnavailable, message)
