@@ -16,13 +16,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-<<<<<<< HEAD
 from models.card import ModelCard
-from models.engines.base import EngineOptions, ThinkingTokens, Tokenizer, block_hashes, check_request
-=======
-from models.catalog import ModelCard
 from models.engines.base import EngineOptions, ThinkingTokens, Tokenizer, block_hashes, check_place, check_request
->>>>>>> part-engines
 from models.engines.text_stream import TextStream
 from models.errors import EngineUnavailable, UnsupportedParam
 from models.types import Delta, EngineStats, FinishReason, GenerateParams, TokenLogprob

@@ -20,12 +20,8 @@ from typing import Any, Final
 
 import httpx
 
-<<<<<<< HEAD
 from models.card import ModelCard
-from models.catalog import prepare
-=======
-from models.catalog import ModelCard, vocabulary_size
->>>>>>> part-engines
+from models.catalog import prepare, vocabulary_size
 from models.engines.base import (
     AsgiSend,
     EngineOptions,

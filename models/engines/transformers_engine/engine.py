@@ -15,13 +15,8 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-<<<<<<< HEAD
 from models.card import ModelCard
-from models.engines.base import EngineOptions, Tokenizer, check_request
-=======
-from models.catalog import ModelCard
 from models.engines.base import EngineOptions, Tokenizer, check_place, check_request
->>>>>>> part-engines
 from models.engines.transformers_engine.compilations import BoundedCompilations
 from models.engines.transformers_engine.continuous_batching import BatchDecoder, BatchLimits, Output
 from models.engines.transformers_engine.grammar_mask import GrammarCompiler, GrammarState, KnownMasks

@@ -16,12 +16,8 @@ from dataclasses import replace
 from threading import Thread
 from typing import Any
 
-<<<<<<< HEAD
 from models.card import ModelCard
 from models.catalog import prepare
-from models.engines.base import EngineOptions, ExplainsFailure, OpenAiLayer, ServesOpenAi, Tokenizer, check_request
-=======
-from models.catalog import ModelCard
 from models.engines.base import (
     EngineOptions,
     ExplainsFailure,
@@ -31,7 +27,6 @@ from models.engines.base import (
     check_place,
     check_request,
 )
->>>>>>> part-engines
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine import compat as vllm_compat
 from models.engines.vllm_engine import launch as vllm_launch

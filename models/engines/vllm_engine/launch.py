@@ -17,12 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-<<<<<<< HEAD
 from models.card import ModelCard
-from models.catalog import context_length
-=======
-from models.catalog import ModelCard, context_length, vocabulary_size
->>>>>>> part-engines
+from models.catalog import context_length, vocabulary_size
 from models.engines.base import EngineOptions, LoraAdapter
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine.memory_need import MemoryNeed, memory_need
