@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from models.encoders.base import Floats
 
@@ -18,6 +18,7 @@ _CHOICES_HEADING: Final = re.compile(
 )
 _FIRST_CHOICE: Final = re.compile(r"(?:^|(?<=\s))(?:\(A\)|A[.):])\s")
 _SECOND_CHOICE: Final = re.compile(r"\s(?:\(B\)|B[.):])\s")
+Method = Literal["dictionary", "model", "auto"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,15 +224,20 @@ class LinkOptions:
     """Configure linking.
 
     ``kinds``: only nodes of these types. ``max_entities``: limit on the nodes of the question's own words, and again on
-    those of its answer options.
+    those of its answer options. ``auto``: the dictionary, then the model if nothing was found and the linker has one.
+    ``model_timeout_s`` bounds the one call of a model.
     """
 
     kinds: frozenset[str] | None = None
     max_entities: int = 8
+    method: Method = "auto"
+    model_timeout_s: float = 20.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_entities <= 64:
             raise ValueError(f"max_entities must be in 1..64, not {self.max_entities}")
+        if self.model_timeout_s <= 0:
+            raise ValueError(f"model_timeout_s must be above 0, not {self.model_timeout_s}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begun = time.perf_counter()
     linker = Linker(build_dictionary(store, names=names))
     print(f"built in {time.perf_counter() - begun:.1f} s")
-    options = LinkOptions(max_entities=16)
+    options = LinkOptions(method="dictionary", max_entities=16)
     asked = natural_questions()
     known = store.known
     if given.questions or given.natural:

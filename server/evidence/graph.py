@@ -24,10 +24,11 @@ from retrieval.errors import EGRESS_REFUSED, GRAPH_NODE_UNKNOWN, GraphError, Ncb
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.dictionary_lookup.terms import term_names
 from retrieval.graph.linking.linker import Linker
+from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.spoke.source import CallOutcome, OutboundCall, SpokeSource
 from retrieval.graph.store.catalog import open_or_build
 from retrieval.graph.store.reader import LocalGraph
-from retrieval.graph.types import GraphStore, Linked, Mention, Neighbourhood, Node, Statement
+from retrieval.graph.types import GraphStore, Linked, LinkOptions, Mention, Neighbourhood, Node, Statement
 from retrieval.ncbi.session import NcbiSession
 from retrieval.observer import NullObserver, Tracer
 from retrieval.terminology.concepts import shipped_terminology
@@ -191,16 +192,20 @@ class GraphService:
     def place(self) -> GraphLocation:
         return self._place
 
-    @taped("links", Linked, lambda _, question: question, GraphError)
-    async def link(self, question: str) -> Linked:
+    @taped("links", Linked, lambda _, question, extractor=None: (question, extractor is not None), GraphError)
+    async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
         """Link the question's mentions to nodes of the graph.
 
         Raises:
             GraphError: there is no such graph, or it is damaged.
             ModelError: its encoder is not available.
         """
-        with self.parts.part("link") as part:
-            linked = await (await self.opened()).linker.link(question)
+        with self.parts.part("link", extraction="model" if extractor else "dictionary") as part:
+            linker = (await self.opened()).linker
+            if extractor is None:
+                linked = await linker.link(question)
+            else:
+                linked = await replace(linker, extractor=extractor).link(question, LinkOptions(method="model"))
             part.annotate(found=len(linked.mentions))
         return linked
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +14,8 @@ from models.encoders.hashing import HashingEncoder
 from retrieval.errors import GRAPH_NODE_UNKNOWN, GraphError
 from retrieval.graph.linking import linker as linking
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
-from retrieval.graph.types import Edge, GraphStore, Linked, Mention, NameOf, Neighbourhood, Node, Statement
+from retrieval.graph.linking.model_extraction import Extractor
+from retrieval.graph.types import Edge, GraphStore, Linked, LinkOptions, Mention, NameOf, Neighbourhood, Node, Statement
 
 _VERBS = {"TREATS_CtD": "treats", "ASSOCIATES_DaG": "associates", "PRESENTS_DpS": "presents"}
 
@@ -137,10 +139,14 @@ class ExactLinker:
 
     def __init__(self, graph: MemoryGraph, kinds: Sequence[str] = ("Disease",)) -> None:
         self._graph = graph
+        self._kinds = frozenset(kinds)
         self._names = sorted(graph.names(kinds), key=lambda name: -len(name.name))
         self._linker = linking.Linker(build_dictionary(cast(GraphStore, graph)))
 
-    async def link(self, question: str) -> Linked:
+    async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
+        if extractor is not None:
+            options = LinkOptions(method="model", kinds=self._kinds)
+            return await replace(self._linker, extractor=extractor).link(question, options)
         found: list[Mention] = []
         for name in self._names:
             for match in re.finditer(rf"(?<!\w){re.escape(name.name)}(?!\w)", question, re.IGNORECASE):

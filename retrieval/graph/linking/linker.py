@@ -1,15 +1,16 @@
-"""Link a question to nodes by the dictionary, and report what was not linked."""
+"""Link a question to nodes by the dictionary or a model, and report what was not linked."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from retrieval.graph.linking.dictionary_lookup.ambiguity import is_function_word, is_kind_word
 from retrieval.graph.linking.dictionary_lookup.dictionary import MAX_TOKENS, Dictionary
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, tokens_of
+from retrieval.graph.linking.model_extraction import Entity, Extractor, extract
 from retrieval.graph.types import Linked, LinkOptions, Mention, Span, choices_start
 
 MAX_QUESTION: Final = 20_000
@@ -34,9 +35,13 @@ class _Findings:
 
 @dataclass(frozen=True, slots=True)
 class Linker:
-    """Link questions to nodes, from many tasks concurrently."""
+    """Link questions to nodes, from many tasks concurrently.
+
+    ``extractor`` is optional; where the method needs a missing one, the dictionary is used and a note added.
+    """
 
     dictionary: Dictionary
+    extractor: Extractor | None = None
 
     async def link(self, question: str, options: LinkOptions | None = None) -> Linked:
         """Link the first 20,000 characters of a question.
@@ -51,16 +56,54 @@ class Linker:
             findings.notes.append(f"only the first {MAX_QUESTION} characters were looked at")
         if len(text) > MAX_TOKENS and len(tokens_of(text)) > MAX_TOKENS:
             findings.notes.append(f"only the first {MAX_TOKENS} words were looked at")
-        reading = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
-        findings.mentions.extend(reading.mentions)
-        findings.classes.extend(reading.classes)
-        findings.concepts.extend(reading.concepts)
-        findings.notes.extend(reading.notes)
+        if options.method == "model":
+            await self._by_model(text, options, findings)
+        else:
+            await self._by_dictionary(text, options, findings)
+        is_open = options.method == "auto" and self.extractor is not None and not findings.mentions
+        if is_open and free_runs(text):
+            await self._by_model(text, options, findings, fall_back=False)
         return _answer(text, options, findings, self.dictionary.is_ordinary)
 
     async def broader(self, question: str, mention: Mention) -> Mention | None:
         """Return another node whose name is part of the mention's words, for nodes too specific to have statements."""
         return await asyncio.to_thread(self.dictionary.broader, question, mention)
+
+    async def _by_dictionary(self, text: str, options: LinkOptions, findings: _Findings) -> None:
+        reading = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
+        findings.mentions.extend(reading.mentions)
+        findings.classes.extend(reading.classes)
+        findings.concepts.extend(reading.concepts)
+        findings.notes.extend(reading.notes)
+
+    async def _by_model(self, text: str, options: LinkOptions, findings: _Findings, *, fall_back: bool = True) -> None:
+        if self.extractor is None:
+            failure = "no model is loaded"
+        else:
+            kinds = [kind for kind in self.dictionary.kinds if options.kinds is None or kind in options.kinds]
+            found = await extract(self.extractor, text, tuple(kinds), options.model_timeout_s)
+            failure = found.failure
+            if found.invented:
+                findings.notes.append(f"{found.invented} names that the model gave are not in the question")
+            findings.mentions.extend(await asyncio.to_thread(self._resolve, found.entities))
+        if failure:
+            findings.notes.append(failure + ("; the dictionary was used" if fall_back else ""))
+            if fall_back:
+                await self._by_dictionary(text, options, findings)
+
+    def _resolve(self, entities: Sequence[Entity]) -> list[Mention]:
+        found: list[Mention] = []
+        for entity in entities:
+            kinds = frozenset({entity.kind})
+            mention = self.dictionary.look_up(entity.name, kinds) or self._spelled(entity, kinds)
+            if mention is not None:
+                found.append(replace(mention, start=entity.start, end=entity.end, method="model"))
+        return found
+
+    def _spelled(self, entity: Entity, kinds: frozenset[str]) -> Mention | None:
+        found = self.dictionary.find(entity.name, kinds)
+        whole = len(found) == 1 and (found[0].start, found[0].end) == (0, len(entity.name))
+        return found[0] if whole and found[0].method == "spelling" else None
 
 
 def _answer(text: str, options: LinkOptions, findings: _Findings, is_ordinary: Callable[[str], bool]) -> Linked:

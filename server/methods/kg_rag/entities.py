@@ -7,12 +7,21 @@ the replacement is reported wherever its statements are used.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from models.card import ModelCard
+from models.decoding.types import LoopUsage
+from models.engines.base import Engine
+from models.errors import ModelError
+from models.types import Delta, GenerateParams, Grammar
 from retrieval.errors import GRAPH_NODE_UNKNOWN, GraphError
+from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.types import Linked, Mention, Neighbourhood, Node
+from server.methods.base import AnswerRequest, plain_ids, usage_of, uses_chat_template
 from server.methods.kg_rag.prompts import ParsedQuestion
 
 MAX_ENTITIES: Final = 8
@@ -23,7 +32,12 @@ _NESTED: Final = frozenset({"disease", "phenotype", "phenotypicfeature", "effect
 class Linker(Protocol):
     """Find the nodes that a question names."""
 
-    async def link(self, question: str) -> Linked: ...
+    async def link(self, question: str, extractor: Extractor | None = None) -> Linked:
+        """Link the names that ``extractor`` finds with the model, or those that the dictionary finds.
+
+        Where extraction fails, the dictionary is used and a note is added.
+        """
+        ...
 
     async def broader(self, text: str, mention: Mention) -> Mention | None:
         """Return a node of the same kind whose name is a prefix or suffix of the mention's words."""
@@ -78,13 +92,17 @@ class EntityNeighbourhoods:
     stand_ins: Mapping[str, Node] = field(default_factory=dict)
 
 
-async def recognise(linker: Linker, question: ParsedQuestion) -> Recognised:
+async def recognise(linker: Linker, question: ParsedQuestion, extractor: Extractor | None) -> Recognised:
     """Link the question's names to nodes.
 
     Choices are searched for in the entities' statements; they become entities only where the question has none.
     """
-    linked = await linker.link(question.stem)
+    linked = await linker.link(question.stem, extractor)
     mentions, notes = linked.mentions or linked.options, linked.notes
+    if not mentions and extractor is not None:
+        linked = await linker.link(question.stem)
+        mentions = linked.mentions or linked.options
+        notes = (*notes, "the model named nothing that the graph has; the dictionary was used", *linked.notes)
     if not mentions and question.words != question.stem:
         again = await linker.link(question.words)
         mentions = again.mentions or again.options
@@ -148,3 +166,49 @@ async def _all_around(graph: Neighbourhoods, nodes: Sequence[Node]) -> list[Neig
         # If one request fails, the results of the others are not used.
         for task in tasks:
             task.cancel()
+
+
+# About twice the tokens of sixteen names with their kinds.
+MAX_TOKENS: Final = 512
+
+
+class EngineExtractor:
+    """Extract names for one answer.
+
+    ``usage`` is the token usage so far, also after a failure or a cancellation.
+    """
+
+    def __init__(self, engine: Engine, card: ModelCard, ask: AnswerRequest) -> None:
+        self._engine = engine
+        self._card = card
+        self._request_id = f"{ask.request_id}-names"
+        self._cache_salt = ask.cache_salt
+        self.usage = LoopUsage()
+
+    async def extract(self, system: str, user: str, schema: Mapping[str, Any]) -> str:
+        """Generate text under the schema as a grammar, at most 512 tokens.
+
+        Raises:
+            ModelError: the text does not end within the limit.
+            ArrowheadError: the engine failed.
+        """
+        prompt_ids = await asyncio.to_thread(self._prompt_ids, system, user)
+        grammar = Grammar("json_schema", json.dumps(schema))
+        params = GenerateParams(
+            max_tokens=MAX_TOKENS, grammar=grammar, cache_salt=self._cache_salt, stop_on_repetition=True
+        )
+        text, sampled, last = "", 0, Delta()
+        async with aclosing(self._engine.generate(prompt_ids, params, self._request_id)) as deltas:  # type: ignore[type-var]
+            async for last in deltas:
+                text += last.text
+                sampled += len(last.token_ids)
+                self.usage = usage_of(len(prompt_ids), sampled, last)
+        if last.finish_reason != "stop":
+            raise ModelError(f"its list of names was cut off after {sampled} tokens ({last.finish_reason})")
+        return text
+
+    def _prompt_ids(self, system: str, user: str) -> list[int]:
+        if uses_chat_template(self._engine, self._card):
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+            return self._engine.tokenizer.encode_chat(messages)
+        return plain_ids(self._engine, f"{system}\n\nQuestion: {user}\nNames as JSON:")

@@ -11,7 +11,7 @@ Bioinformatics 40(9), 2024. The steps are those of the paper's section 3:
 6. context and question become the prompt                     ``_prompt_ids``
 7. the model answers                                          ``_written``
 
-Differences from the published program: names are linked without a model; statements are embedded when the graph is
+Differences from the published program: linking calls a model only on request; statements are embedded when the graph is
 imported, those of the graph that ships at their first question; the context has a limit of tokens, not of statements;
 entities that the question names come first; an entity that the graph does not have is reported, and at most a broader
 one replaces it, reported as such; closed questions are answered under a grammar; sources are listed.
@@ -61,11 +61,12 @@ from server.methods.base import (
     uses_chat_template,
 )
 from server.methods.kg_rag import extractive, report
-from server.methods.kg_rag.entities import Linker, Neighbourhoods, neighbourhoods, recognise
+from server.methods.kg_rag.entities import EngineExtractor, Linker, Neighbourhoods, neighbourhoods, recognise
 from server.methods.kg_rag.extractive import Finding
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.reading import Reading
 from server.methods.kg_rag.report import Outcome, graph_name
+from server.methods.shared.options import refuse
 from server.methods.shared.reading.gate import Judge
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.types import EgressMode
@@ -144,7 +145,8 @@ class KgRag:
 
     def check(self, ask: AnswerRequest) -> None:
         options = parse_options(ask.options)
-        self._synthesis(options)
+        if self._synthesis(options) == "extractive" and options.linking == "model":
+            refuse("linking", "model needs a generated answer; this one is extractive")
         self._graphs.open(ask, options.egress)
         if ask.sampling.logprobs is not None and ask.prompt is None:
             raise OptionInvalid(
@@ -157,7 +159,8 @@ class KgRag:
         question = read_question(ask.question, options)
         engine = self._lifecycle.get()
         graph = self._graphs.open(ask, options.egress)
-        recognised = await recognise(self._linker, question)
+        extractor = EngineExtractor(engine, self._lifecycle.card, ask) if options.linking == "model" else None
+        recognised = await recognise(self._linker, question, extractor)
         for line in report.recognised(recognised):
             yield Step(line)
         around = await neighbourhoods(graph, self._linker, question, recognised)
@@ -185,6 +188,7 @@ class KgRag:
             stand_ins=around.stand_ins,
             graph=graph.name,
             release=graph.release,
+            linking_usage=None if extractor is None else extractor.usage,
         )
         async with aclosing(self._from_model(ask, outcome, engine)) as events:
             async for event in events:

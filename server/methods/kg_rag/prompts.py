@@ -20,10 +20,10 @@ from server.methods.shared.synthesis import Synthesis
 from server.types import EgressMode
 
 Form = Literal["general", "true_false", "multiple_choice"]
+Linking = Literal["dictionary", "model"]
 MAX_CONTEXT_TOKENS = 16_384
 _INSTEAD: Final = {
     "form": "a statement begins with True or false: and choices make a question one of multiple choice",
-    "linking": "names are found by their spellings; write them as the graph has them",
     "sentences": "an answer of statements has at most eight, the best first",
 }
 
@@ -33,6 +33,7 @@ class KgRagOptions:
     """Hold the options of a KG-RAG request.
 
     - ``choices``: those of a multiple-choice question; () reads them from it.
+    - ``linking``: "model" extracts names with the served model, "dictionary" finds them by spellings and vectors.
     - ``evidence``: add the attributes of statements to the context.
     - ``pruning``: how statements are chosen.
     - ``synthesis``: how the answer is made; None for the default of the model.
@@ -40,6 +41,7 @@ class KgRagOptions:
     """
 
     choices: Choices = ()
+    linking: Linking = "dictionary"
     evidence: Flag = False
     pruning: Pruning = "budget"
     references: Flag = True

@@ -23,6 +23,7 @@ from server.methods.base import (
     Step,
     TextDelta,
     TranscriptDelta,
+    add_usage,
 )
 from server.methods.kg_rag.entities import EntityNeighbourhoods, Recognised
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion
@@ -211,8 +212,8 @@ _MAX_LISTED = 5
 class Outcome:
     """Hold the state after the context is chosen.
 
-    ``stand_ins`` as in ``EntityNeighbourhoods``. ``unread_names``: names of the graph that the answer has and no
-    statement that was read.
+    ``stand_ins`` as in ``Around``. ``linking_usage`` is the usage of the model's linking call, None where there was
+    none. ``unread_names``: names of the graph that the answer has and no statement that was read.
     """
 
     question: ParsedQuestion
@@ -222,6 +223,7 @@ class Outcome:
     stand_ins: Mapping[str, Node]
     graph: str
     release: str
+    linking_usage: LoopUsage | None = None
     unread_names: tuple[str, ...] = ()
 
     @property
@@ -234,6 +236,9 @@ class Outcome:
     def entities_with_statements(self) -> list[Node]:
         """Return the entities that have statements of their own."""
         return [entity for entity in self.context.entities if entity.node_id not in self.stand_ins]
+
+    def usage(self, answer: LoopUsage) -> LoopUsage:
+        return answer if self.linking_usage is None else add_usage(self.linking_usage, answer)
 
 
 def recognised(found: Recognised) -> Iterator[str]:
@@ -317,10 +322,9 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
     if question.answers:
         details["answer_in_list"] = True
     answer = question.abstention or reason
+    usage = outcome.usage(LoopUsage())
     amounts_to: AnswerOutcome = "abstained" if context.entities and context.left_out else "not_found"
-    yield Done(
-        answer=answer, finish_reason="stop", stop_reason=None, usage=LoopUsage(), details=details, outcome=amounts_to
-    )
+    yield Done(answer=answer, finish_reason="stop", stop_reason=None, usage=usage, details=details, outcome=amounts_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +383,8 @@ def ending(outcome: Outcome, done: Done) -> Iterator[Event]:
         details["answer_in_list"] = bool(question.answer_in(done.answer))
         if not details["answer_in_list"]:
             yield Step("the answer is none of the choices")
-    yield replace(done, answer=answer or verdict.reason, details=details, outcome=verdict.outcome)
+    usage = outcome.usage(done.usage)
+    yield replace(done, answer=answer or verdict.reason, usage=usage, details=details, outcome=verdict.outcome)
 
 
 def _details(outcome: Outcome) -> dict[str, Any]:
@@ -393,6 +398,7 @@ def _details(outcome: Outcome) -> dict[str, Any]:
         "release": outcome.release,
         "mentions": [mention_record(mention) for mention in outcome.recognised.mentions],
         "linking_notes": list(outcome.recognised.notes),
+        "linking_tokens": outcome.linking_usage.sampled_tokens if outcome.linking_usage else 0,
         "unlinked": list(outcome.recognised.unlinked),
         "broader": [{"node": node_id, "used": node.node_id} for node_id, node in outcome.stand_ins.items()],
         "entities": [entity.node_id for entity in context.entities],

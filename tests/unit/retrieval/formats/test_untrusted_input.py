@@ -14,6 +14,7 @@ from retrieval.corpus.readers.registry import READERS
 from retrieval.formats.json_stream import JsonStream
 from retrieval.formats.sources import Source
 from retrieval.formats.untrusted_input import whole_characters
+from retrieval.graph.linking.model_extraction import parse
 from retrieval.graph.loaders.reading import json_object
 
 HALF = "x\ud800y\udc00"
@@ -51,7 +52,7 @@ def test_imported_documents_have_whole_characters(tmp_path: Path) -> None:
 
 
 def test_graphs_and_written_json_have_whole_characters(tmp_path: Path) -> None:
-    """Loaders' objects, and streamed members over chunk borders."""
+    """Loaders' objects, streamed members over chunk borders, and entities that a model wrote."""
     path = tmp_path / "h.json"
     path.write_text(json.dumps({"nodes": [HALF * 50], HALF: HALF}))
     source = Source(path, chunk=64)
@@ -61,3 +62,4 @@ def test_graphs_and_written_json_have_whole_characters(tmp_path: Path) -> None:
         _is_whole((name, value)) or name == "nodes" for _, name, value in JsonStream(source, source.chunks()).members()
     )
     assert all("\\ud" not in repr(value) for _, _, value in JsonStream(source, source.chunks()).members())
+    assert _is_whole(parse(json.dumps({"entities": [{"name": HALF, "kind": "Gene"}]}), ["Gene"]))

@@ -1,10 +1,11 @@
-"""The linker over the dictionary."""
+"""The linker over its two methods."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from graph_names import NamesStore, node, read_diseases, shipped_names
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.errors import ENGINE_FULL, ModelError
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 from retrieval.graph.linking.linker import Linker, free_runs
+from retrieval.graph.linking.model_extraction import MAX_ENTITIES, extract, parse, prompt, schema
 from retrieval.graph.types import Linked, LinkOptions, Mention
 
 STORE = NamesStore(
@@ -35,14 +38,35 @@ STORE = NamesStore(
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data"))
 
 
+class Scripted:
+    """A model that answers with what it is given, or raises it, or never answers."""
+
+    def __init__(self, reply: str | Exception | None) -> None:
+        self.reply = reply
+        self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
+
+    async def extract(self, system: str, user: str, schema: Mapping[str, Any]) -> str:
+        self.asked.append((system, user, schema))
+        if self.reply is None:
+            await asyncio.sleep(3_600)
+        if isinstance(self.reply, Exception):
+            raise self.reply
+        return str(self.reply)
+
+
+def entities(*pairs: tuple[str, str]) -> str:
+    return json.dumps({"entities": [{"name": name, "kind": kind} for name, kind in pairs]})
+
+
 @cache
 def dictionary() -> Dictionary:
     """Return the names of the store beside the shipped ones: made by the first test, and not when files are read."""
     return build_dictionary(STORE, names=shipped_names())
 
 
-async def link(question: str, **options: Any) -> Linked:
-    return await Linker(dictionary()).link(question, LinkOptions(**options))
+async def link(question: str, *, reply: str | Exception | None = "", **options: Any) -> Linked:
+    extractor = None if reply == "" else Scripted(reply)
+    return await Linker(dictionary(), extractor).link(question, LinkOptions(**options))
 
 
 async def test_several_entities_of_one_question_are_linked() -> None:
@@ -111,6 +135,89 @@ async def test_signs_that_nobody_sees_part_no_word(sign: str) -> None:
     assert (mention.node.name, mention.end - mention.start) == ("psoriasis", 10)
 
 
+async def test_the_model_finds_what_the_dictionary_holds() -> None:
+    """What it names is looked up, and what it makes up is dropped with a note."""
+    reply = entities(("PSORIASIS", "Disease"), ("measles", "Disease"), ("TERT", "Gene"))
+    linked = await link("Is tert linked to psoriasis?", reply=reply, method="model")
+
+    assert [(one.node.name, one.method) for one in linked.mentions] == [("TERT", "model"), ("psoriasis", "model")]
+    assert linked.notes == ("1 names that the model gave are not in the question",)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Sure! Here you go",
+        '```json\n{"entities": []}\n```',
+        '{"entities": [{"name": "psoriasis"}]}',
+        '{"entities": [{"name": "psoriasis", "kind": "Planet"}]}',
+        '{"entities": [{"name": 3, "kind": "Gene"}]}',
+        '{"entities": {}}',
+        "[" * 5_000,
+        "null",
+        ModelError("the queue is full", ENGINE_FULL),
+    ],
+)
+async def test_a_failing_model_falls_back_to_the_dictionary_and_says_so(reply: str | Exception) -> None:
+    """Prose, fences, other forms, other kinds, an engine's error."""
+    linked = await link("Is psoriasis rare?", reply=reply, method="model")
+
+    assert [(one.node.name, one.method) for one in linked.mentions] == [("psoriasis", "exact")]
+    assert linked.notes[0].startswith("the model") and linked.notes[0].endswith("the dictionary was used")
+
+
+async def test_a_silent_model_is_given_up() -> None:
+    """After its time."""
+    linked = await link("Is psoriasis rare?", reply=None, method="model", model_timeout_s=0.01)
+
+    assert [one.node.name for one in linked.mentions] == ["psoriasis"]
+    assert "0.01 s" in linked.notes[0]
+
+
+async def test_a_missing_method_falls_back_and_says_so() -> None:
+    """No model."""
+    linked = await link("psoriasis", method="model")
+    assert len(linked.mentions) == 1 and "no model is loaded" in linked.notes[0]
+
+
+async def test_auto_asks_the_model_only_where_nothing_was_found() -> None:
+    """One call for a question without a known name, none for one with."""
+    model = Scripted(entities())
+    linker = Linker(dictionary(), model)
+    await linker.link("Is psoriasis rare?")
+    assert model.asked == []
+    linked = await linker.link("Is measles rare?")
+
+    assert len(model.asked) == 1 and linked.mentions == ()
+    assert [span.text for span in linked.unlinked] == ["measles rare"]
+
+
+async def test_the_prompt_and_the_schema_name_the_kinds_of_the_graph() -> None:
+    """The grammar leaves no other."""
+    model = Scripted(entities(("x", "Gene")))
+    found = await extract(model, "x", ("Gene", "Disease"), 1.0)
+
+    assert [entity.name for entity in found.entities] == ["x"]
+    assert "Gene, Disease" in prompt(("Gene", "Disease")) and '{"entities"' in model.asked[0][0]
+    kind = schema(("Gene",))["properties"]["entities"]["items"]["properties"]["kind"]
+    assert kind == {"type": "string", "enum": ["Gene"]}
+
+
+def test_more_entities_than_allowed_are_refused() -> None:
+    """The answer is bounded."""
+    with pytest.raises(ValueError, match="more than"):
+        parse(entities(*[("x", "Gene")] * (MAX_ENTITIES + 1)), ["Gene"])
+
+
+@given(st.text(max_size=60))
+def test_no_answer_of_a_model_breaks_the_reading(reply: str) -> None:
+    """Entities or ValueError."""
+    try:
+        parse(reply, ["Gene"])
+    except ValueError:
+        return
+
+
 def test_runs_leave_taken_places() -> None:
     """Punctuation and words of grammar end them."""
     text = "Which drugs treat severe chronic plaque psoriasis, and why?"
@@ -120,14 +227,18 @@ def test_runs_leave_taken_places() -> None:
     assert free_runs("What is the?") == []
 
 
-_LINKER = Linker(build_dictionary(STORE))
+_LINKER = Linker(build_dictionary(STORE), Scripted(entities(("a", "Gene"))))
+_METHODS = st.sampled_from(["dictionary", "model", "auto"])
 
 
-@given(st.lists(st.one_of(st.text(max_size=12), st.sampled_from(["psoriasis", "HLA-B", "Options:", "½"])), max_size=8))
-def test_no_question_breaks_the_linker(pieces: list[str]) -> None:
-    """Valid places."""
+@given(
+    st.lists(st.one_of(st.text(max_size=12), st.sampled_from(["psoriasis", "HLA-B", "Options:", "½"])), max_size=8),
+    _METHODS,
+)
+def test_no_question_breaks_the_linker(pieces: list[str], method: Any) -> None:
+    """Valid places, whatever the method."""
     text = " ".join(pieces)
-    linked = asyncio.run(_LINKER.link(text, LinkOptions()))
+    linked = asyncio.run(_LINKER.link(text, LinkOptions(method=method)))
     places: list[Any] = [*linked.mentions, *linked.options, *linked.unlinked]
 
     assert all(0 <= one.start < one.end <= len(text) for one in places)
@@ -138,6 +249,8 @@ def test_impossible_options_are_refused() -> None:
     """At once, not in mid-question."""
     with pytest.raises(ValueError, match="max_entities"):
         LinkOptions(max_entities=0)
+    with pytest.raises(ValueError, match="model_timeout_s"):
+        LinkOptions(model_timeout_s=0)
 
 
 @pytest.mark.shared_data

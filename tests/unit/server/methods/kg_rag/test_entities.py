@@ -1,4 +1,4 @@
-"""What an answer is about: broader nodes for silent ones, and choices as entities."""
+"""What an answer is about: broader nodes for silent ones, choices as entities, and names read by the model."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
+import pytest
 from graph_doubles import GENES, PSORIASIS, STATEMENTS, ExactLinker, MemoryGraph, make_node, make_statement
 from lexical_verifier import LexicalJudge
 
 from models.card import ModelCard
 from models.engines.base import EngineOptions
-from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
+from models.engines.scripted_engine import ByteTokenizer, ScriptedBehaviour, ScriptedEngine
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker as GraphLinker
 from retrieval.graph.types import GraphStore, Linked, Mention
@@ -27,20 +28,26 @@ QUESTION = "Which genes has Fanconi anemia complementation group D2?"
 
 
 class Bench:
-    """The method over an engine that says ``answer``."""
+    """The method over an engine that says ``names`` where names are asked for, else ``answer``."""
 
     def __init__(
         self,
         *,
         graph: MemoryGraph | None = None,
         linker: Linker | None = None,
+        names: str = "",
         answer: str = " TNIP1",
+        behaviour: ScriptedBehaviour | None = None,
     ) -> None:
         self.graph = graph or MemoryGraph(KNOWN, (GROUP,))
         self.linker = linker or ExactLinker(self.graph)
         card = ModelCard(name="scripted", source="scripted", prompt_form="base")
         options = EngineOptions(max_model_len=20_000, block_size=16)
-        self.engine = ScriptedEngine(card, options, lambda _: answer, tokenizer=ByteTokenizer(()))
+
+        def script(prompt: str) -> str:
+            return names if prompt.endswith("Names as JSON:") else answer
+
+        self.engine = ScriptedEngine(card, options, script, tokenizer=ByteTokenizer(()), behaviour=behaviour)
         self.lifecycle = EngineLifecycle(card, lambda: self.engine)
 
     async def ask(self, question: str = QUESTION, **options: Any) -> list[Event]:
@@ -126,7 +133,7 @@ async def test_choices_are_entities_where_the_question_has_none() -> None:
     """Those that the linker keeps apart, and those that came beside the question."""
 
     class Apart:
-        async def link(self, question: str) -> Linked:
+        async def link(self, question: str, extractor: object = None) -> Linked:
             start = question.find("psoriasis")
             found = () if start < 0 else (Mention(node=PSORIASIS, start=start, end=start + 9, method="exact"),)
             return Linked(mentions=(), options=found)
@@ -146,7 +153,7 @@ async def test_notes_of_the_linker_are_steps() -> None:
     """An ambiguous name is told, not settled in silence."""
 
     class Unsure:
-        async def link(self, question: str) -> Linked:
+        async def link(self, question: str, extractor: object = None) -> Linked:
             mention = Mention(node=PSORIASIS, start=0, end=1, method="exact", margin=0.0)
             return Linked(mentions=(mention,), notes=('"p" names several nodes',))
 
@@ -165,8 +172,64 @@ async def test_a_misspelt_name_is_told_with_how_it_was_read() -> None:
 
 
 class Misspelt:
-    async def link(self, question: str) -> Linked:
+    async def link(self, question: str, extractor: object = None) -> Linked:
         return await GraphLinker(build_dictionary(cast(GraphStore, MemoryGraph()))).link(question)
 
     async def broader(self, text: str, mention: Mention) -> None:
         return None
+
+
+async def test_the_model_reads_the_names_under_a_grammar_and_a_bound() -> None:
+    """What it names is looked up; its tokens are counted into the answer's."""
+    names = listed(("psoriasis", "Disease"))
+    bench = Bench(names=names)
+    events = await bench.ask("Which drug treats psoriasis?", linking="model")
+    asked, answered = bench.engine.requests
+    assert asked.params.grammar is not None and asked.params.grammar.kind == "json_schema"
+    assert json.loads(asked.params.grammar.spec)["properties"]["entities"]["maxItems"] == 16
+    assert asked.params.max_tokens == 512 and asked.params.temperature == 0.0
+    assert steps(events)[0] == "in the question: Disease psoriasis (DOID:8893 by model)"
+    usage = events[-1].usage  # type: ignore[union-attr]
+    assert usage.prompt_tokens == len(asked.prompt) + len(answered.prompt) + 2
+    assert usage.sampled_tokens == len(names) + len(" TNIP1") + 2 and usage.segments == 2
+    assert details(events)["linking_tokens"] == len(names) + 1
+    assert details(events)["options"]["linking"] == "model"
+
+
+@pytest.mark.parametrize(
+    ("names", "note"),
+    [
+        ("I see psoriasis.", "the model's answer is not of the form asked for"),
+        ('{"entities": [' + ", ".join(f'"{n * n}"' for n in range(200)), "was cut off after 512 tokens (length)"),
+    ],
+)
+async def test_a_model_that_cannot_read_names_is_told_and_the_dictionary_used(names: str, note: str) -> None:
+    """Whatever it writes; what it took is counted."""
+    events = await Bench(names=names).ask("Which drug treats psoriasis?", linking="model")
+    assert note in steps(events)[1] and steps(events)[1].endswith("; the dictionary was used")
+    assert steps(events)[0] == "in the question: Disease psoriasis (DOID:8893)"
+    assert details(events)["linking_tokens"] == min(len(names) + 1, 512)
+
+
+@pytest.mark.parametrize("names", [listed(), listed(("measles", "Disease")), listed(("drug", "Disease"))])
+async def test_where_the_model_names_nothing_the_dictionary_is_asked(names: str) -> None:
+    """No name, one that the question does not have, one that the graph does not."""
+    events = await Bench(names=names).ask("Which drug treats psoriasis?", linking="model")
+    assert steps(events)[0] == "in the question: Disease psoriasis (DOID:8893)"
+    assert "the model named nothing that the graph has; the dictionary was used" in steps(events)
+
+
+async def test_an_engine_that_fails_on_names_fails_on_nothing_else() -> None:
+    """The dictionary's answer is an abstention here, so no second call is made; the tokens spent are in its usage."""
+    bench = Bench(names=listed(), behaviour=ScriptedBehaviour(fail_after_tokens=3))
+    events = await bench.ask("How do I cook pasta?", linking="model")
+    assert "the model gave no names: scripted failure" in steps(events)[1]
+    assert details(events)["abstained"]
+    assert events[-1].usage.sampled_tokens == 3  # type: ignore[union-attr]
+
+
+async def test_without_the_option_no_model_reads_names() -> None:
+    """One call, for the answer."""
+    bench = Bench()
+    await bench.ask("Which drug treats psoriasis?")
+    assert len(bench.engine.requests) == 1

@@ -250,7 +250,7 @@ async def test_more_entities_than_are_used_are_told() -> None:
     many = [make_node("Disease", f"D{number}") for number in range(12)]
 
     class Many:
-        async def link(self, question: str) -> Linked:
+        async def link(self, question: str, extractor: object = None) -> Linked:
             found = [Mention(node=node, start=0, end=1, method="nearest", score=0.9) for node in many]
             return Linked(mentions=tuple(found))
 

@@ -15,7 +15,7 @@ async def reading_of(text: str, asked: AskedRelation | None = None) -> Reading:
     graph, options = MemoryGraph(), parse_options({})
     linker = ExactLinker(graph, kinds=("Disease", "Compound", "Gene"))
     question = read_question(text, options)
-    recognised = await recognise(linker, question)
+    recognised = await recognise(linker, question, None)
     around = await neighbourhoods(graph, linker, question, recognised)
     gathered = gather(question.words, recognised.mentions, around.found, around.stand_ins)
     return Reading(question, options, recognised, gathered, "The graph", asked=asked)

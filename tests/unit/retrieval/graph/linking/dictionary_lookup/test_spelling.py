@@ -190,6 +190,18 @@ async def test_unknown_words_beyond_the_bound_are_told_of() -> None:
     assert linked.notes[-1] == "only the first 16 unknown words were looked at for slips of the pen"
 
 
+async def test_a_misspelt_name_that_the_model_gives_is_read() -> None:
+    """By the same rules."""
+
+    class Model:
+        async def extract(self, system: str, user: str, schema: object) -> str:
+            return '{"entities": [{"name": "rheumtaoid arthritis", "kind": "Disease"}]}'
+
+    linked = await Linker(dictionary(), Model()).link("rheumtaoid arthritis?", LinkOptions(method="model"))
+
+    assert [(mention.node.name, mention.method) for mention in linked.mentions] == [("rheumatoid arthritis", "model")]
+
+
 def test_every_name_is_read_as_itself() -> None:
     """No name of the graph is a slip of another's."""
     for one in (name.name for name in STORE.names()):
