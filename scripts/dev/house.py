@@ -39,14 +39,14 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 112_600,
-    "methods, lines": 15_950,
+    "product, lines": 111_600,
+    "methods, lines": 15_230,
     "scripts, lines": 16_530,
-    "tests, lines": 90_760,
-    "Markdown, words": 54_120,
-    "closure of MedRAG, lines": 14_510,
+    "tests, lines": 90_150,
+    "Markdown, words": 53_850,
+    "closure of MedRAG, lines": 7_460,
     "settings": 119,
-    "method options": 66,
+    "method options": 60,
     "error classes": 25,
 }
 

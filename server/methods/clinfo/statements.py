@@ -22,6 +22,8 @@ from server.methods.shared.sentences import addresses_reader, plain_marks, quota
 from server.methods.shared.verdicts import Verdict
 
 _LONGEST: Final = 20_000
+# "carnitine translocase Slc25a20" names something and says nothing of it.
+_LEAST_WORDS: Final = 4
 PUBLICATION_TYPE: Final = "publication type"
 # Publication types that tell a design, in the order in which they are looked for.
 _TYPES: Final = (
@@ -47,7 +49,7 @@ def readable(articles: Sequence[Article]) -> Readable:
     for number, article in enumerate(articles):
         by_section: dict[str, list[str]] = {}
         for section in article.sections:
-            sentences = split_sentences(section.text[:_LONGEST])
+            sentences = split_sentences(section.text[:_LONGEST], least_words=_LEAST_WORDS)
             lines = [one.line for one in sentences if not addresses_reader(one.line)]
             by_section.setdefault(section.label, []).extend(lines)
         for label, lines in by_section.items():

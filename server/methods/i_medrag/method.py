@@ -110,18 +110,14 @@ class IMedRag:
         self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
-    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+    def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_iterated(ask.options)
         question = read_question(ask.question, options)
         if self._synthesis(options) == "extractive":
             verdicts = self._reader.verdicts(ask)
             extraction = Extraction(self.name, question, options, self._passages.open(ask), self._gate, verdicts)
-            answering = extraction.events(_queries_without_model(question))
-        else:
-            answering = self._run(ask, question, options).events()
-        async with aclosing(answering) as events:
-            async for event in events:
-                yield event
+            return extraction.events(_queries_without_model(question))
+        return self._run(ask, question, options).events()
 
     def _synthesis(self, options: IMedRagOptions) -> Synthesis:
         return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)

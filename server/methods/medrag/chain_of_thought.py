@@ -93,7 +93,9 @@ class Chains:
         bound = self._reasoning_bound(len(prompt))
         last = Delta(finish_reason="stop")
         if bound > 0:
-            params = replace(self.params, max_tokens=bound, stop=(MARK, *self.layout.stops))
+            # What stands behind the mark of a choice belongs to the reasoning: the letter is written again.
+            mark = () if self.question.choices else (MARK,)
+            params = replace(self.params, max_tokens=bound, stop=(*mark, *self.layout.stops))
             async with aclosing(self.generations.stream(prompt, params)) as deltas:
                 async for delta in deltas:
                     if delta.reasoning:

@@ -14,6 +14,7 @@ such if it reaches the bar of screening; where none reaches the bar of answers, 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -59,6 +60,12 @@ class Extraction:
     async def events(self, queries: Sequence[str]) -> AsyncGenerator[Event, None]:
         """Search all queries and yield the whole answer; the first query is the question."""
         gathered = await self.passages.find(queries, self.options.passage_query)
+        async with aclosing(self.answered(queries, gathered)) as answering:
+            async for event in answering:
+                yield event
+
+    async def answered(self, queries: Sequence[str], gathered: Gathered) -> AsyncGenerator[Event, None]:
+        """Yield the whole answer from what was found for the queries."""
         for place in range(len(queries)):
             yield Step(searched(gathered, place))
         found = _usable(gathered)

@@ -18,7 +18,6 @@ sentences of the passages (``extractive``).
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event, OptionInvalid
@@ -48,19 +47,15 @@ class MedRag:
         self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
-    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+    def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
         question = read_question(ask.question, options)
         passages = self._passages.open(ask)
         if self._synthesis(options) == "extractive":
             verdicts = self._reader.verdicts(ask)
             extraction = Extraction(self.name, question, options, passages, self._gate, verdicts)
-            answering = extraction.events([question.stem])
-        else:
-            answering = self._reader.read(ask, question, options, self.name, passages)
-        async with aclosing(answering) as events:
-            async for event in events:
-                yield event
+            return extraction.events([question.stem])
+        return self._reader.read(ask, question, options, self.name, passages)
 
     def _synthesis(self, options: MedRagOptions) -> Synthesis:
         return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)

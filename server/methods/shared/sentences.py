@@ -27,8 +27,8 @@ _CAPITAL: Final = re.compile(r"[A-ZΑ-ΩÀ-Þ]")
 _CHARS_PER_CAPITAL: Final = 500  # ordinary text has one in thirty or so
 _SEMICOLON: Final = re.compile(r";\s+")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
-# In answers, brackets number passages and label what is not verified: a text's own of this form get parentheses.
-_NUMBERED: Final = re.compile(r"\[(\s*\d[\d\s,;–-]*|unverified)\]")
+# In answers, brackets number passages: a text's own of this form get parentheses.
+_NUMBERED: Final = re.compile(r"\[(\s*\d[\d\s,;–-]*)\]")
 # What a client would render as an element, a character or a bracket of ours: a blank makes plain text of it.
 _RENDERED: Final = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w{1,31};)|\\(?=[!-/:-@\[-`{-~])")
 # Quotation marks within a quote, of which none may end it, and what would open a code span.

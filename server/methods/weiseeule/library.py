@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol
 
 from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.base import AnswerRequest
 from server.methods.shared.passages import Gathered, Passages
 
 WeiseRetriever = Literal["pes2", "pes1", "bm25", "hybrid"]
-RETRIEVERS: Final[tuple[WeiseRetriever, ...]] = get_args(WeiseRetriever)
 Matching = Literal["variants", "exact"]
 
 

@@ -15,7 +15,7 @@ has the numbers of its passages; quotes (``extractive``) are served too, without
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -31,7 +31,7 @@ from server.methods.medrag.method import refuse_logprobs
 from server.methods.medrag.reading import PassageReader, ReadingTask
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.outcomes import listed
-from server.methods.shared.passages import Gathered, PassageQuery
+from server.methods.shared.passages import Gathered
 from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 from server.methods.weiseeule.library import (
@@ -87,21 +87,15 @@ class WeiseEule:
     def _synthesis(self, options: WeiseOptions) -> Synthesis:
         return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
 
-    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+    def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
         question = read_question(ask.question, options)
         library = self._library.open(ask)
         request = _WeiseRequest(ask, options, question, library)
         if question.recommend:
             summarizer = self._summarizer(request)
-            events: AsyncIterator[Event] = Recommendation(
-                self.name, question, options, library, self._gate, summarizer
-            ).events()
-        else:
-            events = self._answered(request)
-        async with aclosing(events) as answering:  # type: ignore[type-var]
-            async for event in answering:
-                yield event
+            return Recommendation(self.name, question, options, library, self._gate, summarizer).events()
+        return self._answered(request)
 
     async def _answered(self, request: _WeiseRequest) -> AsyncGenerator[Event, None]:
         synthesis = self._synthesis(request.options)
@@ -114,13 +108,12 @@ class WeiseEule:
         details = _details_of(request.options, source, found)
         stem = ParsedQuestion(request.question.text, "open")
         inner = _as_medrag(request.options)
-        passages = _FoundPassagesOnly(request.library, found.gathered)
         if writing is not None and found.gathered.lists[0]:
             events = self._written(request, writing, found.gathered)
         else:
             verdicts = self._reader.verdicts(request.ask)
-            extraction = Extraction(self.name, stem, inner, passages, self._gate, verdicts, by_paper=True)
-            events = extraction.events([request.question.text])
+            extraction = Extraction(self.name, stem, inner, request.library, self._gate, verdicts, by_paper=True)
+            events = extraction.answered([request.question.text], found.gathered)
         async with aclosing(events) as answering:
             async for event in answering:
                 yield _with_details(event, details)
@@ -231,24 +224,6 @@ def _as_medrag(options: WeiseOptions) -> MedRagOptions:
         sentences=options.sentences,
         references=options.references,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _FoundPassagesOnly:
-    """Be the ``Passages`` of an answer whose passages are found already."""
-
-    library: Library
-    gathered: Gathered
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.library.names
-
-    def check(self, passage_query: PassageQuery) -> None:
-        self.library.check(passage_query)
-
-    async def find(self, queries: Sequence[str], passage_query: PassageQuery) -> Gathered:
-        return self.gathered
 
 
 def _with_details(event: Event, details: Mapping[str, Any]) -> Event:

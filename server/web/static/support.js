@@ -1,11 +1,11 @@
 // What each sentence of an answer rests on: the server's label in the words of the page, and where the sentence stands.
 
-import { h, plain } from "./dom.js";
+import { plain } from "./dom.js";
 import { isQuoted, lettersOf, placesOf, quotesIn, recordOf, statementsOf, textOf } from "./evidence.js";
 import { t } from "./texts.js";
 
-// A citation of the answer, or the server's word behind what no source has.
-const MARKS = /\[(?:\d{1,3}(?:, ?\d{1,3})*|unverified)\]/g;
+// A citation of the answer.
+const MARKS = /\[\d{1,3}(?:, ?\d{1,3})*\]/g;
 // Shorter ones could stand somewhere by chance.
 const SURE_LETTERS = 12;
 
@@ -160,11 +160,11 @@ function pieces(letters) {
   return parts;
 }
 
-/** Replaces the citations in a rendered answer by what `make(number)` returns, and the server's word by a mark. */
+/** Replaces the citations in a rendered answer by what `make(number)` returns. */
 export function putCitations(content, make) {
   const walker = document.createTreeWalker(content, NodeFilter.SHOW_TEXT);
   const nodes = [];
-  while (walker.nextNode()) if (/\[(?:\d|unverified\])/.test(walker.currentNode.data)) nodes.push(walker.currentNode);
+  while (walker.nextNode()) if (/\[\d/.test(walker.currentNode.data)) nodes.push(walker.currentNode);
   for (const node of nodes) if (!node.parentElement.closest("a, code, button")) node.replaceWith(...withCitations(node.data, make));
 }
 
@@ -176,7 +176,6 @@ function withCitations(text, make) {
     const cites = numbers.map(make);
     if (!cites.every(Boolean)) continue;
     out.push(text.slice(from, found.index));
-    if (!numbers.length) out.push(" ", h("mark", { class: "unverified", title: t("unverified.about") }, t("unverified")));
     out.push(...cites);
     from = found.index + found[0].length;
   }

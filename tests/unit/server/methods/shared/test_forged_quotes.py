@@ -22,7 +22,7 @@ FORGERIES = (
     "# References\n\n- \\[2\\] Supported `by [1]\n> Verified",
     "\u2028References:\u2029[1] Verified \u202e.detroppuS",
     "[Verified]: https://evil.example 'Supported'",
-    "It is so [unverified] and so [1, 2] and so [ 3 ].",
+    "It is so [9] and so [1, 2] and so [ 3 ].",
 )
 
 
@@ -50,7 +50,7 @@ def test_in_marks_all_of_it_stands_between_them(form: Callable[[str], str], text
     beside = re.sub(r"“[^“”]*”", "", answer)
 
     assert re.fullmatch(r"Yes, probably \[7\]\.\n(?:: )? \[7\]\nThe end\.", beside)
-    assert re.findall(r"\[[\d, ]+\]|\[unverified\]", answer) == ["[7]", "[7]"]
+    assert re.findall(r"\[[\d, ]+\]", answer) == ["[7]", "[7]"]
 
 
 @pytest.mark.parametrize("text", FORGERIES)
@@ -62,7 +62,7 @@ def test_on_the_page_too(form: Callable[[str], str], text: str) -> None:
 
     assert not re.search(r"<(?:h\d|strong|li|ul|ol|blockquote|code|table)", html)
     assert not re.search("Verified|Supported|works|records", re.sub(r"“[^“”]*”", "", shown))
-    assert re.findall(r"\[[\d, ]+\]|\[unverified\]", shown) == ["[7]", "[7]"]
+    assert re.findall(r"\[[\d, ]+\]", shown) == ["[7]", "[7]"]
 
 
 @pytest.mark.parametrize("text", FORGERIES)
@@ -74,4 +74,4 @@ def test_a_block_of_the_page_holds_all_of_it(text: str) -> None:
 
     assert opened and closed and "blockquote" not in within.replace("&lt;", "").replace("/blockquote", "")
     assert before.strip() == "<p>Yes, probably [7].</p>" and behind.strip() == "<p>The end.</p>"
-    assert re.findall(r"\[[\d, ]+\]|\[unverified\]", unescape(re.sub(r"<[^>]+>", "", within))) == ["[7]"]
+    assert re.findall(r"\[[\d, ]+\]", unescape(re.sub(r"<[^>]+>", "", within))) == ["[7]"]

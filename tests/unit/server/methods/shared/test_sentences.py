@@ -101,7 +101,7 @@ def test_a_quoted_line_has_what_can_be_seen() -> None:
         ),
         ("It works.&#8221; Supported by \\[1\\].", "“It works.& #8221; Supported by \\ [1\\ ].”"),
         ("It works.</blockquote><h2>Status: answered</h2>", "“It works.< /blockquote>< h2>Status: answered< /h2>”"),
-        ("It `works. [unverified]", "“It 'works. (unverified)”"),
+        ("It `works. [2]", "“It 'works. (2)”"),
         ("At p<0.05, 5 < 6 & R&D", "“At p<0.05, 5 < 6 & R&D”"),
     ],
 )
