@@ -39,14 +39,14 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 111_600,
-    "methods, lines": 15_230,
-    "scripts, lines": 16_530,
-    "tests, lines": 90_150,
-    "Markdown, words": 53_850,
+    "product, lines": 112_000,
+    "methods, lines": 15_370,
+    "scripts, lines": 16_750,
+    "tests, lines": 90_530,
+    "Markdown, words": 54_110,
     "closure of MedRAG, lines": 7_460,
-    "settings": 119,
-    "method options": 60,
+    "settings": 117,
+    "method options": 61,
     "error classes": 25,
 }
 
