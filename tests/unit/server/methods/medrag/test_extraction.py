@@ -67,6 +67,16 @@ async def test_what_no_passage_answers_is_not_found(bench: Any) -> None:
     assert all(event.is_ours for event in events if isinstance(event, TextDelta) and event.channel == "answer")
 
 
+async def test_quotes_that_name_one_of_two_symbols_are_a_part_of_the_answer(bench: Any) -> None:
+    """They do not say which of the two it is."""
+    genes = [("CFTR", "CFTR lies on the chromosome 7.", "")]
+    async with bench(documents=genes) as made:
+        one = await made.ask("On which chromosome lies CFTR?", synthesis="extractive")
+        two = await made.ask("Which lies on the chromosome, DMD1 or CFTR?", synthesis="extractive")
+    assert done(one).outcome == "answered"
+    assert done(two).outcome == "partial" and "These sentences do not name DMD1." in shown(two)
+
+
 async def test_what_has_nothing_to_do_with_the_question_is_not_shown_as_near(bench: Any) -> None:
     async with bench() as made:
         events = await made.ask("Which drug reverses the effects of amiodarone on the thyroid?", synthesis="extractive")
