@@ -22,8 +22,8 @@ _BARS: Final = np.round(np.arange(0.02, 0.99, 0.01), 2)
 # A sentence may be labelled from a far smaller probability on.
 _LABEL_BARS: Final = np.concatenate([[0.001, 0.002, 0.005, 0.01], _BARS])
 # The error rates for which the points are chosen.
-QUOTED_WRONGLY: Final = 0.4
-ANSWERED_WRONGLY: Final = 0.15
+QUOTED_WRONGLY: Final = 0.3
+ANSWERED_WRONGLY: Final = 0.1
 WRONG_VERDICTS: Final = 0.08
 # Paraphrases are harder than the claims of the sets, so none of these may fail.
 FALSELY_LABELLED: Final = 0.0
