@@ -6,7 +6,7 @@
 3. the verifier judges them, and the likeliest to answer is the evidence; articles are not waited
    for where graph or passages are sure                                                             ``_searched``
    what only may answer stands behind statements that fit in part, and where the model cannot chat
-   behind a graph that has what is named and not the statement
+   behind a graph or a record that has what is named and not what is asked                          ``_before_doubtful``
 4. that method goes on to its answer; the others are closed, and offered with what they found
 
 Greetings, and what no source answers, go to the plain model where it chats. Otherwise the method that is nearest says
@@ -39,7 +39,7 @@ from server.methods.base import (
     Step,
     add_usage,
 )
-from server.methods.genegpt.questions import QuestionReader
+from server.methods.genegpt.questions import ParsedQuestion, QuestionReader
 from server.methods.shared.choices import listed_choices, one_line
 from server.methods.shared.conversation.notes import MessageReader
 from server.methods.shared.reading.evidence import EvidenceText
@@ -136,6 +136,11 @@ class Candidate:
     def has_no_statement(self) -> bool:
         """Return whether the graph has what is named, and no statement of what is asked."""
         return self._done is not None and bool(self._done.details.get("is_missing"))
+
+    def names(self, subject: str) -> bool:
+        """Return whether its evidence has the name that is asked about."""
+        texts = (text for one in self._sources for text in (one.title, one.text, *one.records))
+        return any(subject.casefold() in text.casefold() for text in texts)
 
     @property
     def states(self) -> bool:
@@ -290,22 +295,20 @@ class Auto:
         if not candidates or (reading is not None and reading.is_greeting):
             return Choice(DIRECT, "answered by the model alone: this asks for no evidence")
         genes = candidates.get("genegpt")
-        has_plan = genes is not None and bool(self._questions.read(ask.question).relation)
+        parsed = self._questions.read(ask.question)
+        has_plan = genes is not None and bool(parsed.relation)
         if genes is not None and has_plan:
             await genes.look_up()
             if genes.found:
                 return Choice(genes.name, "answered by genegpt: it found NCBI's records of what is asked", genes)
         rest = [one for one in candidates.values() if one is not genes]
         best = await self._searched(ask, rest)
+        if best is not None and has_plan and not best.names(parsed.subject):
+            best = None
         if best is not None and best.answering == "maybe":
-            graph = candidates.get("kg-rag")
-            if graph is not None and graph.states:
-                return Choice(graph.name, "answered by kg-rag: statements fit, and nothing else surely answers", graph)
-            if graph is not None and graph.has_no_statement and not can_chat:
-                why = (
-                    "answered by kg-rag: the graph has what is named and does not state it; nothing else surely answers"
-                )
-                return Choice(graph.name, why, graph)
+            better = _before_doubtful(candidates, parsed, can_chat=can_chat)
+            if better is not None:
+                return Choice(better.name, f"answered by {better.name}: nothing that was found surely answers", better)
         if best is not None:
             return Choice(best.name, _why(best), best)
         fault = next((one.fault for one in rest if one.fault), "")
@@ -339,6 +342,20 @@ class Auto:
             await asyncio.gather(*tasks, return_exceptions=True)
         best = max(candidates, key=_likelihood, default=None)
         return None if best is None or best.answering == "no" else best
+
+
+def _before_doubtful(
+    candidates: Mapping[str, Candidate], parsed: ParsedQuestion, *, can_chat: bool
+) -> Candidate | None:
+    """Return the method that is heard before evidence that only may answer, None where there is none.
+
+    Statements of the graph that fit in part are. Where the model cannot chat, so is the word that there is no such
+    statement, and that no more is read of a gene than its record has.
+    """
+    graph, genes = candidates.get("kg-rag"), candidates.get("genegpt")
+    if graph is not None and (graph.states or (graph.has_no_statement and not can_chat)):
+        return graph
+    return genes if parsed.unread and not can_chat else None
 
 
 def _likelihood(one: Candidate) -> tuple[bool, float]:

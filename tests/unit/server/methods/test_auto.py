@@ -175,6 +175,26 @@ async def test_what_only_may_answer_stands_behind_a_graph_that_knows_what_is_nam
     assert done.details["answered_by"] == answers
 
 
+@pytest.mark.parametrize(
+    ("evidence", "answers"),
+    [("Neither of the variants is in the gene.", "genegpt"), ("The variant rs99 is in the gene.", "clinfo")],
+)
+async def test_what_was_looked_up_in_vain_is_answered_by_what_names_it(evidence: str, answers: str) -> None:
+    """Sentences about another variant answer another question."""
+    sure = Small("clinfo", evidence, "answered", {"best": 0.9, "bar": 0.5})
+    nothing = {"genegpt": Small("genegpt", outcome="not_found"), "medrag": Small("medrag", OTHER), "clinfo": sure}
+    _, done = await _answered(_methods() | nothing, "Which gene is SNP rs99 associated with?")
+    assert done.details["answered_by"] == answers
+
+
+async def test_what_no_record_says_of_a_gene_is_not_answered_by_what_only_may() -> None:
+    """GeneGPT says what it does not read; a model that chats is heard as ever."""
+    maybe = Small("clinfo", OTHER, "partial", {"best": 0.3, "bar": 0.5})
+    methods = _methods(genegpt=Small("genegpt", outcome="abstained"), medrag=Small("medrag", OTHER), clinfo=maybe)
+    _, done = await _answered(methods, "How many exons does BRCA1 have?")
+    assert done.details["answered_by"] == "genegpt"
+
+
 async def test_a_look_up_with_records_answers() -> None:
     """And one that finds nothing leaves the question to the others, or says so where they have nothing either."""
     methods = _methods()
