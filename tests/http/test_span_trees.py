@@ -136,7 +136,7 @@ def test_an_answer_from_the_graph_has_its_linking_and_lookups(collector: SpanCol
     assert sorted(names) == ["encode", "generate", "link", "lookup", "lookup", "ncbi"]
     assert names[0] == "link" and names[-1] == "generate"
     (link,) = answer.all("link")
-    assert link.attributes == {"arrowhead.found": 2}
+    assert link.attributes == {"arrowhead.extraction": "dictionary", "arrowhead.found": 2}
     assert {lookup.attributes["arrowhead.source"] for lookup in answer.all("lookup")} == {"here"}
     assert all(lookup.attributes["arrowhead.found"] > 0 for lookup in answer.all("lookup"))
 

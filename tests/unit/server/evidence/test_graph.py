@@ -161,7 +161,7 @@ async def test_a_lookup_tells_whose_statements_it_found(world: World) -> None:
     here = await world.open("local-first").neighbourhood(node)
 
     assert kept.told == [
-        ("link", {"found": 1}),
+        ("link", {"extraction": "dictionary", "found": 1}),
         ("lookup", {"source": "spoke", "found": 1}),
         ("lookup", {"source": "here", "found": len(here.statements)}),
     ]
