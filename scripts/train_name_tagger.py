@@ -147,21 +147,21 @@ def rows_of(questions: Sequence[Tagged], known: frozenset[str], names: frozenset
     return csr_matrix((values, columns, bounds), shape=(len(kinds), BUCKETS)), np.array(kinds)
 
 
-def trained(questions: Sequence[Tagged]) -> NameTagger:
+def trained(questions: Sequence[Tagged], names: frozenset[str]) -> NameTagger:
+    """Fit the tagger; ``names`` in small letters are no words that ask."""
     known = known_words()
-    names = frozenset(name.casefold() for name in (*gene_names(), *disease_names())) - known
-    inputs, kinds = rows_of(questions, known, names)
+    inputs, kinds = rows_of(questions, known, names - known)
     model = LogisticRegression(C=10.0, max_iter=100, tol=1e-3).fit(inputs, kinds)
     places = [list(model.classes_).index(kind) for kind in KINDS]
     weights, bias = model.coef_.T[:, places], model.intercept_[places]
     return NameTagger(KINDS, known, weights.astype(np.float32), bias.astype(np.float32))
 
 
-def report(questions: Sequence[Tagged]) -> str:
+def report(questions: Sequence[Tagged], names: frozenset[str]) -> str:
     """Return the share of questions whose name is found whole and of its kind, by kind."""
     right: dict[str, list[bool]] = {kind: [] for kind in KINDS}
     for fold in range(FOLDS):
-        tagger = trained([one for one in questions if one.fold != fold])
+        tagger = trained([one for one in questions if one.fold != fold], names)
         for one in (one for one in questions if one.fold == fold):
             found = tagger.find(one.text)
             is_right = (
@@ -193,8 +193,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=NAME_TAGGER_DIR)
     arguments = parser.parse_args()
     questions = list(tagged(random.Random(7)))
-    save(arguments.out, trained(questions))
-    print(report(questions))
+    names = frozenset(name.casefold() for name in (*gene_names(), *disease_names()))
+    save(arguments.out, trained(questions, names))
+    print(report(questions, names))
 
 
 if __name__ == "__main__":
