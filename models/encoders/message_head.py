@@ -11,9 +11,10 @@ import json
 import re
 import unicodedata
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -35,6 +36,7 @@ _SIGN_BIT: Final = 31
 # Greetings in four languages reach it; of 1,155 questions of BioASQ and 108 as people put them none does, though the
 # likeliest kind of 36 of them ("What is Nextflow?") is a greeting.
 _SURE: Final = 0.97
+_Trained = TypeVar("_Trained")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,30 +97,42 @@ def load_head(folder: Path = HEAD_DIR) -> MessageHead:
     Raises:
         ModelNotFound: its files are missing or do not fit one another.
     """
+    head = read_trained(
+        folder,
+        lambda config, weights: MessageHead(
+            kinds=tuple(config["kinds"]),
+            languages=tuple(config["languages"]),
+            kind_weights=weights["kinds"],
+            language_weights=weights["languages"],
+            idf=weights["idf"],
+            threshold=float(config["threshold"]),
+            gram_weight=float(config["gram_weight"]),
+        ),
+    )
+    named = (head.kind_weights.shape[1], *head.language_weights.shape)
+    if named != (len(head.kinds), len(head.idf) + 1, len(head.languages)):
+        raise unfitting(folder)
+    return head
+
+
+def read_trained(folder: Path, build: Callable[[Mapping[str, Any], Mapping[str, Floats]], _Trained]) -> _Trained:
+    """Build what was trained from the configuration and the weights (float32) of a folder.
+
+    Raises:
+        ModelNotFound: a file is missing or cannot be read, or lacks what ``build`` takes from it.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     try:
         config = json.loads((folder / CONFIG).read_text("utf-8"))
-        tensors = load_file(folder / WEIGHTS)
-        kind_weights, language_weights, idf = (
-            tensors[name].astype(np.float32) for name in ("kinds", "languages", "idf")
-        )
-        head = MessageHead(
-            kinds=tuple(config["kinds"]),
-            languages=tuple(config["languages"]),
-            kind_weights=kind_weights,
-            language_weights=language_weights,
-            idf=idf,
-            threshold=float(config["threshold"]),
-            gram_weight=float(config["gram_weight"]),
-        )
+        return build(config, {name: tensor.astype(np.float32) for name, tensor in load_file(folder / WEIGHTS).items()})
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise ModelNotFound(f"no usable head in {folder}: {type(error).__name__}: {error}") from error
-    named = (kind_weights.shape[1], *language_weights.shape)
-    if named != (len(head.kinds), len(idf) + 1, len(head.languages)):
-        raise ModelNotFound(f"the weights in {folder} do not fit the names of its {CONFIG}")
-    return head
+        raise ModelNotFound(f"no usable weights in {folder}: {type(error).__name__}: {error}") from error
+
+
+def unfitting(folder: Path) -> ModelNotFound:
+    return ModelNotFound(f"the weights in {folder} do not fit the names of its {CONFIG}")
 
 
 def shortened(message: str) -> str:

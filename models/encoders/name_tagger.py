@@ -5,7 +5,6 @@ Needs numpy alone; ``scripts/train_name_tagger.py`` trains it.
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 import zlib
@@ -17,8 +16,7 @@ from typing import Final
 import numpy as np
 
 from models.encoders.base import Floats
-from models.encoders.message_head import CONFIG, WEIGHTS, softmax
-from models.errors import ModelNotFound
+from models.encoders.message_head import read_trained, softmax, unfitting
 
 NAME_TAGGER_DIR: Final = Path(__file__).parents[1] / "embedded" / "name-tagger"
 GENE: Final = "gene"
@@ -29,6 +27,8 @@ _WORD: Final = re.compile(r"[^\W_](?:[\w'’./,+-]*[\w'’+])?")
 _GRAM_SIZES: Final = (3, 4)
 _AFFIX: Final = 3
 _AROUND: Final = 2
+# The questions that it was trained on are shorter.
+MAX_WORDS: Final = 60
 # Words of a name at most, and the odds (natural logarithm) from which on a word beside it is one of another name.
 _LONGEST: Final = 8
 _SURE: Final = 3.0
@@ -60,23 +60,15 @@ class NameTagger:
     bias: Floats
 
     def find(self, question: str) -> NamedInWords | None:
-        """Return the one name of a question, None where it has none or several."""
+        """Return the one name of a question, None where it has none or several, or more than ``MAX_WORDS`` words."""
         places = words_of(question)
-        if not places:
+        if not 0 < len(places) <= MAX_WORDS:
             return None
         none = self.kinds.index(NO_NAME)
         scores = np.stack([self._scores(codes) for codes in coded([question[a:b] for a, b in places], self.known)])
         # How much likelier each word is within a name of each kind than outside of one.
         odds = scores - scores[:, [none]]
-        first, last, kind = max(
-            (
-                (first, last, kind)
-                for kind in range(len(self.kinds))
-                if kind != none
-                for first, last in _runs(len(odds))
-            ),
-            key=lambda run: float(odds[run[0] : run[1] + 1, run[2]].sum()),
-        )
+        first, last, kind = self._best_run(odds)
         others = np.delete(odds, np.s_[first : last + 1], axis=0)
         if odds[first : last + 1, kind].sum() <= 0 or (others > _SURE).any():
             return None
@@ -88,6 +80,13 @@ class NameTagger:
         of_kinds = odds[first : last + 1].sum(axis=0)
         of_kinds[none] = -np.inf
         return NamedInWords(question[start:end], self.kinds[kind], float(softmax(of_kinds)[kind]), start, end)
+
+    def _best_run(self, odds: Floats) -> tuple[int, int, int]:
+        """Return the first and last place, and the kind, of the run of words that is likeliest a name."""
+        until = np.vstack([np.zeros(len(self.kinds)), odds.cumsum(axis=0)])
+        kinds = [kind for kind, name in enumerate(self.kinds) if name != NO_NAME]
+        runs = [(first, last, kind) for first, last in _runs(len(odds)) for kind in kinds]
+        return max(runs, key=lambda run: until[run[1] + 1, run[2]] - until[run[0], run[2]])
 
     def _scores(self, codes: Sequence[int]) -> Floats:
         buckets = np.fromiter((code % len(self.weights) for code in codes), np.int64)
@@ -146,16 +145,14 @@ def load_name_tagger(folder: Path = NAME_TAGGER_DIR) -> NameTagger:
     Raises:
         ModelNotFound: its files are missing or do not fit one another.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
-        kinds, known = tuple(config["kinds"]), frozenset(config["known"])
-        tensors = load_file(folder / WEIGHTS)
-        weights, bias = (tensors[name].astype(np.float32) for name in ("weights", "bias"))
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise ModelNotFound(f"no usable tagger in {folder}: {type(error).__name__}: {error}") from error
-    if weights.ndim != 2 or weights.shape[1:] != bias.shape or bias.shape != (len(kinds),) or NO_NAME not in kinds:
-        raise ModelNotFound(f"the weights in {folder} do not fit the kinds of its {CONFIG}")
-    return NameTagger(kinds, known, weights, bias)
+    tagger = read_trained(
+        folder,
+        lambda config, weights: NameTagger(
+            tuple(config["kinds"]), frozenset(config["known"]), weights["weights"], weights["bias"]
+        ),
+    )
+    num_kinds = len(tagger.kinds)
+    shapes = (tagger.weights.shape[1:], tagger.bias.shape)
+    if shapes != ((num_kinds,), (num_kinds,)) or NO_NAME not in tagger.kinds:
+        raise unfitting(folder)
+    return tagger

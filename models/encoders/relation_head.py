@@ -8,7 +8,6 @@ The names in the question are replaced by their kinds first, so that the heads r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,7 @@ from typing import Final
 import numpy as np
 
 from models.encoders.base import Floats
-from models.encoders.message_head import CONFIG, WEIGHTS, hashed_grams, softmax
-from models.errors import ModelNotFound
+from models.encoders.message_head import hashed_grams, read_trained, softmax, unfitting
 
 RELATION_HEAD_DIR: Final = Path(__file__).parents[1] / "embedded" / "relation-head"
 # What is asked of a gene or a variant; it reads n-grams alone.
@@ -75,25 +73,19 @@ def load_relation_head(folder: Path = RELATION_HEAD_DIR) -> RelationHead:
     Raises:
         ModelNotFound: its files are missing or do not fit one another.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
-        tensors = {name: tensor.astype(np.float32) for name, tensor in load_file(folder / WEIGHTS).items()}
-        words = {name: frozenset(of_one) for name, of_one in config["words"].items()}
-        head = RelationHead(
-            words=words,
+    head = read_trained(
+        folder,
+        lambda config, weights: RelationHead(
+            words={name: frozenset(words) for name, words in config["words"].items()},
             denials=tuple(config["denials"]),
-            weights=tensors["relation"],
-            denial_weights=tensors.get("denial", np.zeros((len(tensors["relation"]), 1), np.float32)),
-            idf=tensors["idf"],
+            weights=weights["relation"],
+            denial_weights=weights.get("denial", np.zeros((len(weights["relation"]), 1), np.float32)),
+            idf=weights["idf"],
             gram_weight=float(config["gram_weight"]),
             sure=float(config["sure"]),
-        )
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise ModelNotFound(f"no usable head in {folder}: {type(error).__name__}: {error}") from error
+        ),
+    )
     classes = (head.weights.shape[1], head.denial_weights.shape[1])
-    if classes != (len(words), len(head.denials)) or len(head.weights) <= len(head.idf):
-        raise ModelNotFound(f"the weights in {folder} do not fit the names of its {CONFIG}")
+    if classes != (len(head.words), len(head.denials)) or len(head.weights) <= len(head.idf):
+        raise unfitting(folder)
     return head

@@ -127,6 +127,11 @@ class Candidate:
     async def close(self) -> None:
         await self._events.aclose()
 
+    def has_name(self, subject: str) -> bool:
+        """Return whether its evidence has the name that is asked about."""
+        texts = (text for one in self._sources for text in (one.title, one.text, *one.records))
+        return any(subject.casefold() in text.casefold() for text in texts)
+
     @property
     def is_exact(self) -> bool:
         """Return whether its statements are of just the relation that is asked for, which no verifier has to judge."""
@@ -136,11 +141,6 @@ class Candidate:
     def has_no_statement(self) -> bool:
         """Return whether the graph has what is named, and no statement of what is asked."""
         return self._done is not None and bool(self._done.details.get("is_missing"))
-
-    def names(self, subject: str) -> bool:
-        """Return whether its evidence has the name that is asked about."""
-        texts = (text for one in self._sources for text in (one.title, one.text, *one.records))
-        return any(subject.casefold() in text.casefold() for text in texts)
 
     @property
     def states(self) -> bool:
@@ -303,7 +303,7 @@ class Auto:
                 return Choice(genes.name, "answered by genegpt: it found NCBI's records of what is asked", genes)
         rest = [one for one in candidates.values() if one is not genes]
         best = await self._searched(ask, rest)
-        if best is not None and has_plan and not best.names(parsed.subject):
+        if best is not None and has_plan and not best.has_name(parsed.subject):
             best = None
         if best is not None and best.answering == "maybe":
             better = _before_doubtful(candidates, parsed, can_chat=can_chat)

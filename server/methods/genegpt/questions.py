@@ -23,6 +23,8 @@ from server.methods.shared.identifiers import EVERYDAY, identifiers_in
 Relation = Literal[
     "", "symbol", "name", "aliases", "coding", "function", "location", "snp_gene", "snp_location", "genes_of"
 ]
+# Of a message with more, none is the one that asks.
+_MOST_QUESTIONS: Final = 8
 _SENTENCE: Final = re.compile(r"(?<=[.?!])[\"'”’)]*\s+")
 _SEQUENCE: Final = re.compile(r"(?<![A-Za-z])[ACGTN]{20,}(?![A-Za-z])", re.IGNORECASE)
 _WORD: Final = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
@@ -120,7 +122,8 @@ class QuestionReader:
         bare = re.sub("|".join(map(re.escape, named)), " ", text.replace(ABOUT, "("))
         unread = self._unread(bare)
         if len(named) > 1 or len(_organisms(bare)) > 1:
-            num_questions = sum(self._is_in_scope(one) for one in _SENTENCE.split(text) if one.endswith("?"))
+            asked = [one for one in _SENTENCE.split(text) if one.endswith("?")]
+            num_questions = sum(self._is_in_scope(one) for one in asked[:_MOST_QUESTIONS])
             is_read = self._relation(text, named[0]) == "genes_of"
             return ParsedQuestion(text, unread=() if is_read else unread, num_questions=max(1, num_questions))
         subject = named[0]
@@ -147,6 +150,8 @@ class QuestionReader:
             return text
         sentences = _SENTENCE.split(text)
         places = [place for place, one in enumerate(sentences) if one.endswith("?")]
+        if len(places) > _MOST_QUESTIONS:
+            return text
         if len(places) > 1:
             places = [place for place in places if self._is_in_scope(sentences[place])]
         if len(places) != 1 or len(sentences) == 1:

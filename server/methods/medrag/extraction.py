@@ -27,7 +27,7 @@ from server.methods.medrag.report import NO_USAGE, abstention, retrieved, search
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.empty_states import NO_COLLECTION
-from server.methods.shared.identifiers import identifiers_in, tokens_of
+from server.methods.shared.identifiers import IdentifierIndex, identifiers_in
 from server.methods.shared.outcomes import counted, listed, notice
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.reading.evidence import EvidenceText
@@ -265,9 +265,9 @@ class Extract:
 
 def _unnamed(question: str, quotes: Sequence[JudgedSentence]) -> list[str]:
     """Return those of several symbols of a question that stand in none of the quotes: "DMD or CFTR?"."""
-    symbols = list(dict.fromkeys(one.text for one in identifiers_in(question) if one.kind == "symbol"))
-    quoted = {word for one in quotes for word in tokens_of(one.evidence.in_context)}
-    return [one for one in symbols if not quoted.issuperset(tokens_of(one))] if len(symbols) > 1 else []
+    symbols = {one.text: one for one in identifiers_in(question) if one.kind == "symbol"}
+    quoted = IdentifierIndex("\n".join(one.evidence.in_context for one in quotes))
+    return [text for text, one in symbols.items() if not quoted.has(one)] if len(symbols) > 1 else []
 
 
 def _about(one: JudgedSentence) -> str:

@@ -91,7 +91,7 @@ def test_the_threshold_alone_decides_what_is_noted() -> None:
 
 def test_a_folder_without_a_usable_head_is_refused(tmp_path: Path) -> None:
     """No file, and names that do not fit the weights."""
-    with pytest.raises(ModelNotFound, match="no usable head"):
+    with pytest.raises(ModelNotFound, match="no usable weights"):
         load_head(tmp_path)
     (tmp_path / WEIGHTS).write_bytes((HEAD_DIR / WEIGHTS).read_bytes())
     config = json.loads((HEAD_DIR / CONFIG).read_text("utf-8"))

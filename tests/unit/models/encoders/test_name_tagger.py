@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.encoders.message_head import CONFIG, WEIGHTS
-from models.encoders.name_tagger import DISEASE, GENE, NAME_TAGGER_DIR, NO_NAME, load_name_tagger
+from models.encoders.name_tagger import DISEASE, GENE, MAX_WORDS, NAME_TAGGER_DIR, NO_NAME, load_name_tagger
 from models.errors import ModelNotFound
 
 TAGGER = load_name_tagger()
@@ -37,6 +37,13 @@ def test_a_question_without_a_name_has_none(question: str) -> None:
     assert TAGGER.find(question) is None
 
 
+def test_a_long_message_is_not_read() -> None:
+    """It would keep every other request waiting; no question of the training is as long."""
+    asked = "Which genes cause cystic fibrosis?"
+    assert TAGGER.find(f"{'so ' * (MAX_WORDS - 5)}{asked}") is not None
+    assert TAGGER.find(f"{'so ' * MAX_WORDS}{asked}") is None
+
+
 def test_the_tagger_that_ships_is_small() -> None:
     assert TAGGER.kinds == (DISEASE, GENE, NO_NAME) and "gene" in TAGGER.known
     assert (NAME_TAGGER_DIR / WEIGHTS).stat().st_size < 150_000
@@ -44,7 +51,7 @@ def test_the_tagger_that_ships_is_small() -> None:
 
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     """The folder is named."""
-    with pytest.raises(ModelNotFound, match="no usable tagger"):
+    with pytest.raises(ModelNotFound, match="no usable weights"):
         load_name_tagger(tmp_path)
     shutil.copy(NAME_TAGGER_DIR / WEIGHTS, tmp_path)
     (tmp_path / CONFIG).write_text(json.dumps({"kinds": [GENE, NO_NAME], "known": []}), "utf-8")

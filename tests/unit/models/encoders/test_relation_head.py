@@ -98,5 +98,5 @@ def test_the_most_likely_relation_is_read_with_its_words() -> None:
 
 
 def test_a_folder_without_a_head_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFound, match="no usable head in"):
+    with pytest.raises(ModelNotFound, match="no usable weights in"):
         load_relation_head(tmp_path)
