@@ -43,7 +43,7 @@ BOUNDS: Final = {
     "methods, lines": 15_370,
     "scripts, lines": 16_750,
     "tests, lines": 90_530,
-    "Markdown, words": 54_120,
+    "Markdown, words": 54_130,
     "closure of MedRAG, lines": 7_460,
     "settings": 117,
     "method options": 61,

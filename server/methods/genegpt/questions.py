@@ -166,7 +166,9 @@ class QuestionReader:
         """Read a question of a gene or a disease that is named in words."""
         found = self.tagger.find(text)
         if found is None:
-            return ParsedQuestion(text, is_in_scope=has_identifier(text))
+            # "That SNP" is no name, and the question is one for this method all the same.
+            asks = self.relations.read(text, _NO_VECTOR).name != OTHER
+            return ParsedQuestion(text, is_in_scope=asks or has_identifier(text))
         name, bare = found.text, f"{text[: found.start]} {text[found.end :]}"
         asked = self._asked(text, name)
         # A name alone asks for nothing.
