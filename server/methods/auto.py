@@ -42,6 +42,7 @@ from server.methods.base import (
 from server.methods.genegpt.questions import ParsedQuestion, QuestionReader
 from server.methods.shared.choices import listed_choices, one_line
 from server.methods.shared.conversation.notes import MessageReader
+from server.methods.shared.identifiers import Identifier, IdentifierIndex, identifiers_in, is_common
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import Gate, remember
 from server.methods.shared.synthesis import served_syntheses
@@ -127,10 +128,10 @@ class Candidate:
     async def close(self) -> None:
         await self._events.aclose()
 
-    def has_name(self, subject: str) -> bool:
-        """Return whether its evidence has the name that is asked about."""
+    def has_one_of(self, names: Sequence[Identifier]) -> bool:
+        """Return whether its evidence has one of the names; True where there are none."""
         texts = (text for one in self._sources for text in (one.title, one.text, *one.records))
-        return any(subject.casefold() in text.casefold() for text in texts)
+        return not names or any(map(IdentifierIndex("\n".join(texts)).has, names))
 
     @property
     def is_exact(self) -> bool:
@@ -302,9 +303,8 @@ class Auto:
             if genes.found:
                 return Choice(genes.name, "answered by genegpt: it found NCBI's records of what is asked", genes)
         rest = [one for one in candidates.values() if one is not genes]
-        best = await self._searched(ask, rest)
-        if best is not None and has_plan and not best.has_name(parsed.subject):
-            best = None
+        names = _asked_names(parsed, has_plan, _stem(ask))
+        best = await self._searched(ask, rest, names)
         if best is not None and best.answering == "maybe":
             better = _before_doubtful(candidates, parsed, can_chat=can_chat)
             if better is not None:
@@ -316,16 +316,22 @@ class Auto:
         if can_chat and not fault:
             return Choice(DIRECT, f"answered by the model alone: {why}")
         read = [one for one in rest if one.fault] or rest
-        nearest = genes if genes is not None and has_plan else max(read, key=_likelihood, default=genes)
+        nearest = genes if genes is not None and names else max(read, key=_likelihood, default=genes)
         name = nearest.name if nearest else DIRECT
         return Choice(name, f"answered by {name}: {why}", nearest)
 
-    async def _searched(self, ask: AnswerRequest, candidates: Sequence[Candidate]) -> Candidate | None:
-        """Return the candidate whose evidence answers best, None where none may.
+    async def _searched(
+        self, ask: AnswerRequest, candidates: Sequence[Candidate], names: Sequence[Identifier]
+    ) -> Candidate | None:
+        """Return the candidate whose evidence answers best, None where none may, or none has one of the names.
 
         They are waited for in their order, whichever is first, so that the same question has the same choice.
         """
         question = _stem(ask)
+
+        def fits(one: Candidate) -> bool:
+            return one.is_exact or one.has_one_of(names)
+
         tasks: list[asyncio.Task[None]] = []
         try:
             for one in candidates:
@@ -334,13 +340,15 @@ class Auto:
                     await asyncio.wait(tasks, timeout=_HEAD_START_S)
             for one, task in zip(candidates, tasks, strict=True):
                 await task
-                if one.is_exact or (one.name != "kg-rag" and any(other.answering == "sure" for other in candidates)):
+                if one.is_exact or (
+                    one.name != "kg-rag" and any(other.answering == "sure" and fits(other) for other in candidates)
+                ):
                     break
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        best = max(candidates, key=_likelihood, default=None)
+        best = max(filter(fits, candidates), key=_likelihood, default=None)
         return None if best is None or best.answering == "no" else best
 
 
@@ -367,6 +375,13 @@ def _why(one: Candidate) -> str:
     what = _SOURCES[one.name]
     known = "" if one.probability is None else f", with a probability of {one.probability:.2f}"
     return f"answered by {one.name}: of what was found, evidence of {what} {does} the question{known}"
+
+
+def _asked_names(parsed: ParsedQuestion, has_plan: bool, question: str) -> list[Identifier]:
+    """Return what is looked up for the question, else its identifiers, without abbreviations that texts spell out."""
+    if has_plan:
+        return [Identifier(parsed.subject, "symbol", 0, 0)]
+    return [one for one in identifiers_in(question) if not is_common(one)]
 
 
 def _stem(ask: AnswerRequest) -> str:

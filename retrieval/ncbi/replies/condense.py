@@ -48,6 +48,8 @@ _MAX_NAMED: Final = 10
 _MIN_LONG: Final = 200
 _OTHER_FIELDS: Final = 250
 _BRACKETS: Final = str.maketrans("[]", "()")
+# Behind the type of a gene, where that is all that is known of what it does.
+NO_SUMMARY: Final = ", no summary"
 _COMMON_WORDS = frozenset(
     {"of", "the", "a", "an", "and", "or", "due", "to", "with", "without", "in", "by", "type", "from", "for", "related"}
 )
@@ -359,7 +361,7 @@ def _summary(gene: GeneRecord, part: SummaryPart) -> str:
     if part == "none":
         return ""
     if part == "lead" and not gene.summary:
-        return f"{gene.gene_type}, no summary"
+        return f"{gene.gene_type}{NO_SUMMARY}"
     whole = re.sub(r"\s*\[(?:supplied|provided) by [^\]]*\]\.?", "", gene.summary).strip()
     return _SENTENCE_END.split(whole, maxsplit=1)[0] if part == "lead" else whole
 

@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from models.decoding.types import LoopDone, LoopFinish
+from retrieval.ncbi.replies.condense import NO_SUMMARY
 from server.methods.base import Event, TextDelta
 from server.methods.genegpt.fields import GENE_TYPE, HUMAN_GENE, field_of, place_of_clone
 from server.methods.genegpt.lookups import Lookup, Transcript, Verdict, looked_up
 from server.methods.genegpt.questions import ParsedQuestion
 from server.methods.genegpt.report import Ended, Ledger
 from server.methods.shared.call_lines import collect, records_read
-from server.methods.shared.identifiers import identifiers_in
+from server.methods.shared.identifiers import IdentifierIndex, identifiers_in
 from server.methods.shared.outcomes import YES_NO, why_cut
 
 _NOT_FOUND: Final = re.compile(
@@ -33,6 +34,7 @@ _OF_CLONE: Final = (
     "No record is named “{}”, which is a name after the clone {}. The human genes that NCBI finds by it ({}) are on "
     "{}, and so is the clone."
 )
+_NO_SUMMARY: Final = "NCBI's record has no summary of what the gene does; all that it says of it is the type, {}."
 # What full names of genes have and people leave out.
 _NAME_FILLING: Final = frozenset(("subunit", "chain", "protein", "molecule", "signaling", "gene"))
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
@@ -77,6 +79,8 @@ class ReadingLedger(Ledger):
         return [*before, *self._ended(ended)]
 
     def _verdict(self, answer: str, finish: LoopFinish, stop_reason: str | int | None) -> Verdict:
+        if answer.endswith(NO_SUMMARY):
+            return Verdict("not_found", _NO_SUMMARY.format(answer.removesuffix(NO_SUMMARY)), is_shown=False)
         made_from = replace(self._transcript, asking=self._parsed.asking, is_in_scope=self._parsed.is_in_scope)
         verdict = judge(answer, finish, made_from, stop_reason=stop_reason)
         return _unless_misread(verdict, self._parsed) if verdict.outcome == "answered" else verdict
@@ -131,6 +135,9 @@ def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason
         )
     if not _is_copied(answer, made_from.read):
         reason = f"The model read {_counted(made_from.lookups)}, but wrote no answer that stands in them."
+        return Verdict("abstained", reason, is_shown=False)
+    if _is_asked(answer, made_from.question):
+        reason = f"The model wrote {answer}, which does not say which of the genes that the question names is meant."
         return Verdict("abstained", reason, is_shown=False)
     if reason := _namesakes(made_from):
         return Verdict("partial", reason)
@@ -281,6 +288,13 @@ def _lines_naming(made_from: Transcript) -> str:
         return made_from.read
     named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
     return "\n".join(line for line in made_from.read.splitlines() if named.search(line))
+
+
+def _is_asked(answer: str, question: str) -> bool:
+    """Return whether an answer is a place that stands in a question on several genes: one of these is asked for."""
+    places = [one for one in identifiers_in(answer) if one.kind in ("position", "band")]
+    genes = {one.text for one in identifiers_in(question) if one.kind == "symbol"}
+    return bool(places) and len(genes) > 1 and all(map(IdentifierIndex(question).has, places))
 
 
 def _is_copied(answer: str, read: str) -> bool:

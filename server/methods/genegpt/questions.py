@@ -30,6 +30,8 @@ _SEQUENCE: Final = re.compile(r"(?<![A-Za-z])[ACGTN]{20,}(?![A-Za-z])", re.IGNOR
 _WORD: Final = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _ENSEMBL: Final = re.compile(r"\bENSG\d{11}\b", re.IGNORECASE)
 _RS: Final = re.compile(r"rs\d+", re.IGNORECASE)
+# The number of a variant, apart from its letters.
+_APART: Final = re.compile(r"\brs[ -](?=\d{3,12}\b)", re.IGNORECASE)
 _ORGANISMS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("mouse", "mice", "maus", "ratón", "raton", "souris"), "mouse"),
     **dict.fromkeys(("rat", "rats", "ratte", "rata"), "rat"),
@@ -109,7 +111,7 @@ class QuestionReader:
 
     def read(self, question: str) -> ParsedQuestion:
         """Return the question in a form that the model was trained on, its own words where none fits."""
-        parsed = self._read(self.asking_part(question))
+        parsed = self._read(self.asking_part(_APART.sub("rs", question)))
         asking = self.known - _words(parsed.subject) - _STAND_INS
         return replace(parsed, asking=asking.intersection(_words(parsed.text)))
 

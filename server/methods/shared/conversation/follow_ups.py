@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from models.card import ModelCard
 from models.engines.base import Engine
 from models.errors import ModelError
+from models.function_words import FUNCTION_WORDS
 from models.types import GenerateParams
 from server.methods.base import Message, uses_chat_template
 from server.methods.shared.generation import Generations, PromptFormatter
@@ -34,6 +35,7 @@ _SYSTEM: Final = (
 )
 _BEGINS: Final = "Question:"
 _UNIT: Final = r"(?:%|[kmcdnpµμ]?(?:g|l|m|mol)|mcg|iu|kda|bp|kb|mb|h|min|s)(?:/(?:kg|dl|ml|l|h|d|day|m2))?(?!\w)"
+_WORD: Final = re.compile(r"[^\W_]+")
 _CODE: Final = re.compile(rf"\d+(?:[.,]\d+)*\s?{_UNIT}|[^\W_]+(?:[-.:/>*][^\W_]+)*", re.IGNORECASE)
 _SYMBOL: Final = re.compile(r"(?<![\w-])[^\W\d_][\w*.>:-]+[^\W_]")
 _CAPITALS: Final = re.compile(r"[^\W\d_a-zß-ÿ].*[^\W\d_a-zß-ÿ]")
@@ -98,13 +100,29 @@ def symbols_in(text: str) -> Iterator[re.Match[str]]:
 async def with_names(question: str, earlier: Sequence[str], finder: NameFinder) -> str:
     """Return the question with the names of the latest turn that has some, unless it has one itself.
 
-    ``earlier``: the user's turns before it, oldest first. The words of the question stay as they are.
+    ``earlier``: the user's turns before it, oldest first. The words of the question stay as they are. "And BRCA2?" asks
+    nothing beside its name: it is the question before it with this name.
     """
-    if await finder.names_in(question):
-        return question
+    if named := await finder.names_in(question):
+        return question if _asks(question, named) else await _asked_again(question, named, earlier, finder)
     for turn in reversed(earlier[-_MAX_TURNS:]):
         if names := await finder.names_in(turn):
             return about(question, names)
+    return question
+
+
+def _asks(question: str, names: Sequence[str]) -> bool:
+    """Return whether a question has words beside its names that are no English function words."""
+    bare = re.sub("|".join(map(re.escape, names)), " ", question)
+    return any(word.casefold() not in FUNCTION_WORDS for word in _WORD.findall(bare))
+
+
+async def _asked_again(question: str, names: Sequence[str], earlier: Sequence[str], finder: NameFinder) -> str:
+    """Return the latest turn that asks something with the one name in place of its own; as it is where these differ."""
+    for turn in reversed(earlier[-_MAX_TURNS:]):
+        before = await finder.names_in(turn)
+        if before and _asks(turn, before):
+            return turn.replace(before[0], names[0]) if len(names) == len(before) == 1 else question
     return question
 
 

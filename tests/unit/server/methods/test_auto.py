@@ -187,6 +187,19 @@ async def test_what_was_looked_up_in_vain_is_answered_by_what_names_it(evidence:
     assert done.details["answered_by"] == answers
 
 
+async def test_evidence_about_another_identifier_answers_nothing() -> None:
+    """Of a question without a plan too; what spells an abbreviation out is read as ever."""
+    lost = {"genegpt": Small("genegpt", outcome="not_found"), "clinfo": Small("clinfo", OTHER, "not_found")}
+    about_it = Small("medrag", "The drug protamine reverses LMP10 in bleeding patients.")
+    for question, evidence, answers in (
+        ("Which drug reverses LMP10 in bleeding patients?", about_it, "medrag"),
+        ("Which drug reverses LMP11 in bleeding patients?", about_it, "genegpt"),
+        ("Which drug reverses LMWH in bleeding patients?", Small("medrag", ANSWERING), "medrag"),
+    ):
+        _, done = await _answered(_methods() | lost | {"medrag": evidence}, question)
+        assert done.details["answered_by"] == answers, question
+
+
 async def test_what_no_record_says_of_a_gene_is_not_answered_by_what_only_may() -> None:
     """GeneGPT says what it does not read; a model that chats is heard as ever."""
     maybe = Small("clinfo", OTHER, "partial", {"best": 0.3, "bar": 0.5})

@@ -20,6 +20,7 @@ LOCATED = "Which chromosome is {} gene located on human genome?"
         ("¿En qué cromosoma está el gen CFTR?", LOCATED.format("CFTR")),
         ("Quel est le symbole officiel du gène LMP10 ?", "What is the official gene symbol of LMP10?"),
         ("Zu welchem Gen gehört der SNP rs4680?", "Which gene is SNP rs4680 associated with?"),
+        ("Zu welchem Gen gehört der SNP rs 4680?", "Which gene is SNP rs4680 associated with?"),
         ("What is the function of VKORC1?", "What does the gene VKORC1 do?"),
         ("Which aliases does ERBB2 have?", "What is the official gene symbol of ERBB2?"),
         ("On which chromosome is ABC1 in the mouse?", "Which chromosome is ABC1 gene located in mouse?"),

@@ -125,6 +125,18 @@ def test_an_answer_to_a_question_that_was_not_read_is_withheld() -> None:
         assert ("chr17" in text) == (outcome == "partial")
 
 
+def test_a_record_without_a_summary_does_not_say_what_a_gene_does() -> None:
+    ledger = ReadingLedger(ParsedQuestion("What does the gene OR4F5 do?", "function", "OR4F5"))
+    read = "[1 gene record, 1 human named OR4F5\n1. protein-coding, no summary; OR4F5 (human) chr1; id 79501]"
+    ledger.add(CallFinished(Call(URL, 0), CallReply(read, "ok", RECORD), read, 20, 0.1))
+    ledger.shown(TextDelta("protein-coding, no summary"))
+    text, done, _ = ending(ledger, "protein-coding, no summary")
+    assert done.outcome == "not_found"
+    assert text.startswith(
+        "NCBI's record has no summary of what the gene does; all that it says of it is the type, protein"
+    )
+
+
 def test_a_copied_answer_is_completed_from_its_record() -> None:
     """With its mark; what the model wrote is in the trace."""
     ledger = ReadingLedger(ParsedQuestion("What is BRCA1?", "aliases", "BRCA1"))

@@ -155,6 +155,23 @@ async def test_names_of_the_latest_turn_that_has_some_stand_behind(
     assert await with_names(question, earlier, Words("heparin", "asthma")) == expected
 
 
+@pytest.mark.parametrize(
+    ("earlier", "question", "expected"),
+    [
+        (["Which genes cause asthma?"], "And heparin?", "Which genes cause heparin?"),
+        (["Which genes cause asthma?", "and asthma"], "heparin?", "Which genes cause heparin?"),
+        (["Does heparin help in asthma?"], "And asthma?", "And asthma?"),
+        (["Which genes cause asthma?"], "heparin dose?", "heparin dose?"),
+        (["hello"], "And heparin?", "And heparin?"),
+    ],
+)
+async def test_a_name_that_nothing_is_asked_of_is_asked_what_was_asked_before(
+    earlier: list[str], question: str, expected: str
+) -> None:
+    """Where one name stands for one."""
+    assert await with_names(question, earlier, Words("heparin", "asthma")) == expected
+
+
 @given(st.text(max_size=80), st.lists(st.text(min_size=1, max_size=10), max_size=5))
 def test_the_words_of_a_question_are_never_changed(question: str, names: list[str]) -> None:
     """Names stand behind them, whatever they are."""
