@@ -7,7 +7,7 @@ Without files, the 138 questions and 38 passages of scripts/evals/questions. Eac
 is right: ``must`` and ``must_not`` (patterns), ``yes_no``, ``letter``, ``not_in_data``. The passages are put into a
 namespace that is made for the run and removed after it.
 
-An answer is *right*; *refused* where its outcome is abstained or not_found, rightly if ``not_in_data``; *undecided*
+An answer is *right*; *refused* where its outcome is abstained, not_found or out_of_scope, rightly if ``not_in_data``; *undecided*
 where a yes or no is wanted and none is given; else wrong: *hedged* with the outcome partial, *sure* without.
 
 ``--auto`` asks Auto in place of the methods. It *chose right* where it took a method that reads the source of the
@@ -43,7 +43,7 @@ PASSAGES: Final = _SHIPPED / "natural_passages.jsonl"
 OF_NAMESPACES: Final = frozenset({"medrag", "i-medrag", "weiseeule", "clinfo"})
 # Clinfo.ai reads no shipped notes.
 OF_NOTES: Final = OF_NAMESPACES - {"clinfo"}
-REFUSED: Final = frozenset({"abstained", "not_found"})
+REFUSED: Final = frozenset({"abstained", "not_found", "out_of_scope"})
 _JOB_S: Final = 60
 _TIMEOUT_S: Final = 60.0
 _YES_NO: Final = re.compile(r"(?:TL;DR:)?\W*(yes|no|true|false)\b", re.IGNORECASE)

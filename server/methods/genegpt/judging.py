@@ -81,9 +81,15 @@ class ReadingLedger(Ledger):
     def _verdict(self, answer: str, finish: LoopFinish, stop_reason: str | int | None) -> Verdict:
         if answer.endswith(NO_SUMMARY):
             return Verdict("not_found", _NO_SUMMARY.format(answer.removesuffix(NO_SUMMARY)), is_shown=False)
-        made_from = replace(self._transcript, asking=self._parsed.asking, is_in_scope=self._parsed.is_in_scope)
+        parsed = self._parsed
+        made_from = replace(self._transcript, asking=parsed.asking, is_in_scope=parsed.is_in_scope)
         verdict = judge(answer, finish, made_from, stop_reason=stop_reason)
-        return _unless_misread(verdict, self._parsed) if verdict.outcome == "answered" else verdict
+        if verdict.outcome != "answered":
+            return verdict
+        if parsed.organism and not _is_copied(answer, _of_organism(parsed.organism, self._read)):
+            reason = f"The records that were read do not state this of the {parsed.organism}."
+            return Verdict("abstained", f"{reason} {looked_up(made_from.lookups)}", is_shown=False)
+        return _unless_misread(verdict, parsed)
 
     def _placed(self, answer: str, verdict: Verdict) -> tuple[str, Verdict]:
         """Return answer and outcome, others where a gene without a record is named after a clone that has a place."""
@@ -288,6 +294,13 @@ def _lines_naming(made_from: Transcript) -> str:
         return made_from.read
     named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
     return "\n".join(line for line in made_from.read.splitlines() if named.search(line))
+
+
+def _of_organism(organism: str, read: str) -> str:
+    """Return the records of an organism's genes of what was read, and those that are of no gene."""
+    records = read.split("\n")
+    genes = {place: found["organism"] for place, one in enumerate(records) if (found := GENE_TYPE.search(one))}
+    return "\n".join(one for place, one in enumerate(records) if genes.get(place, organism) == organism)
 
 
 def _is_asked(answer: str, question: str) -> bool:

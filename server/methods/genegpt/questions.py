@@ -16,6 +16,7 @@ import numpy as np
 
 from models.encoders.name_tagger import DISEASE, NameTagger, load_name_tagger
 from models.encoders.relation_head import GENE_HEAD_DIR, OTHER, AskedRelation, RelationHead, load_relation_head
+from retrieval.ncbi.calls.parameter_classes import organism_in
 from server.methods.genegpt.prompt import COT_TRIGGER, one_line
 from server.methods.shared.conversation.follow_ups import ABOUT, about
 from server.methods.shared.identifiers import EVERYDAY, identifiers_in
@@ -69,7 +70,8 @@ class ParsedQuestion:
 
     ``unread`` are words of a question on a name that stand in no question that the head of relations was trained on:
     the model answers as if they were not there. ``asking`` are its words that name nothing. ``is_in_scope``: it has a
-    sequence or an identifier, or asks what is looked up of a gene or a disease.
+    sequence or an identifier, or asks what is looked up of a gene or a disease. ``organism``: the one that is asked
+    about, by its common name, "" where the question has none.
     """
 
     text: str
@@ -79,6 +81,7 @@ class ParsedQuestion:
     num_questions: int = 1
     asking: frozenset[str] = frozenset()
     is_in_scope: bool = True
+    organism: str = ""
 
     @property
     def database(self) -> str:
@@ -113,7 +116,9 @@ class QuestionReader:
         """Return the question in a form that the model was trained on, its own words where none fits."""
         parsed = self._read(self.asking_part(_APART.sub("rs", question)))
         asking = self.known - _words(parsed.subject) - _STAND_INS
-        return replace(parsed, asking=asking.intersection(_words(parsed.text)))
+        named = _organisms(re.sub("|".join(map(re.escape, _symbols(question))) or "$", " ", question))
+        organism = named.pop() if len(named) == 1 else ""
+        return replace(parsed, asking=asking.intersection(_words(parsed.text)), organism=organism)
 
     def _read(self, text: str) -> ParsedQuestion:
         if COT_TRIGGER in text or _SEQUENCE.search(text):
@@ -218,8 +223,8 @@ def _words(text: str) -> Set[str]:
     return {word.casefold() for word in _WORD.findall(text)} - {"s"}
 
 
-def _organisms(text: str) -> Set[str]:
-    return {_ORGANISMS[word] for word in _words(text) if word in _ORGANISMS}
+def _organisms(text: str) -> set[str]:
+    return {_ORGANISMS[word] for word in _words(text) if word in _ORGANISMS} | ({organism_in(text)} - {"", "human"})
 
 
 def _symbols(text: str) -> list[str]:

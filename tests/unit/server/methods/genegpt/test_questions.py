@@ -150,6 +150,15 @@ def test_an_ensembl_number_is_converted_unless_more_is_asked(question: str, text
     assert READER.read(question).text == text
 
 
+@pytest.mark.parametrize(
+    ("question", "organism"),
+    [("On which chromosome is VKORC1 in sheep?", "sheep"), ("Wo liegt ACTN3 bei der Maus?", "mouse"),
+     ("Where is CAT?", ""), ("Where is CAT in humans?", "")],
+)  # fmt: skip
+def test_the_organism_is_read_and_a_symbol_is_none(question: str, organism: str) -> None:
+    assert READER.read(question).organism == organism
+
+
 def test_words_that_the_model_does_not_read_are_told() -> None:
     """It would answer as if they were not there; names of diseases are copied and need no reading."""
     assert READER.read("Where is EGFR expressed?").unread == ("expressed",)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from models.decoding.types import Call, CallFinished, CallReply, LoopDone, LoopFinish, LoopUsage
 from server.methods.base import Done, Event, Evidence, Step, TextDelta
 from server.methods.genegpt.judging import ReadingLedger
@@ -123,6 +125,15 @@ def test_an_answer_to_a_question_that_was_not_read_is_withheld() -> None:
         text, done, _ = ending(ledger, "chr17")
         assert done.outcome == outcome
         assert ("chr17" in text) == (outcome == "partial")
+
+
+@pytest.mark.parametrize(("organism", "outcome"), [("mouse", "abstained"), ("human", "answered"), ("", "answered")])
+def test_a_record_of_another_organism_is_no_answer(organism: str, outcome: str) -> None:
+    ledger = ReadingLedger(ParsedQuestion("Where is ACTN3?", organism=organism))
+    read = "[1 gene record\n1. chr11 11q13 ACTN3 (human) protein-coding; actinin alpha 3; id 89]"
+    ledger.add(CallFinished(Call(URL, 0), CallReply(read, "ok", RECORD), read, 20, 0.1))
+    ledger.shown(TextDelta("chr11"))
+    assert ending(ledger, "chr11")[1].outcome == outcome
 
 
 def test_a_record_without_a_summary_does_not_say_what_a_gene_does() -> None:
