@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import threading
@@ -96,10 +97,14 @@ async def test_a_job_that_only_a_dead_process_could_do_says_so(tmp_path: Path) -
     """It is shown as failed, with what to do; one whose cancellation was asked for is cancelled."""
     first = Process(tmp_path, JobLimits(running=2))
     closure = await first.queue.submit(SPEC, lambda job: first.perform(job, WorkOrder({"waits": True})))
-    deaf = threading.Event()
-    cancelled = await first.queue.submit(
-        JobSpec("file", "other", "me"), OrderedWork(WorkOrder({}), lambda job, _: Outcome({"at": deaf.wait(LONG)}))
-    )
+    begun, deaf = threading.Event(), threading.Event()
+
+    def wait_deaf(job: Job, _: WorkOrder) -> Outcome:
+        begun.set()
+        return Outcome({"at": deaf.wait(LONG)})
+
+    cancelled = await first.queue.submit(JobSpec("file", "other", "me"), OrderedWork(WorkOrder({}), wait_deaf))
+    assert await asyncio.to_thread(begun.wait, LONG)
     await first.begins(closure.id)
     assert (await first.queue.cancel(cancelled.id, "me")).cancelling
     after = first.next()
