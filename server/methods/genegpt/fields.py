@@ -53,9 +53,11 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     record = records[0] if records else ""
     if parsed.relation == "coding":
         typed = GENE_TYPE.search(record)
+        if typed is None:
+            return answer
         # Of a type of locus that says nothing of a protein, the type is all that the record states.
-        said = {"protein-coding": "Yes", "pseudogene": "No", "ncRNA": "No"}
-        return answer if typed is None else said.get(typed["type"], typed["locus"] or NO_FIELD)
+        said = {"protein-coding": "Yes: ", "pseudogene": "No: ", "ncRNA": "No: "}.get(typed["type"])
+        return f"{said}{typed['type']}" if said else typed["locus"] or NO_FIELD
     if parsed.relation in ("name", "aliases"):
         found = (_FULL_NAME if parsed.relation == "name" else _ALIASES).search(record)
         if found and GENE_TYPE.search(found[1]):

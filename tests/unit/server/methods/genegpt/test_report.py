@@ -100,7 +100,7 @@ def test_a_yes_cites_the_record_of_a_gene_that_is_named_in_words() -> None:
     ledger = ReadingLedger(ParsedQuestion("Is breast cancer one a protein-coding gene?", "coding", "breast cancer one"))
     ledger.add(CallFinished(Call(URL, 0), CallReply(read, "ok", record), read, 20, 0.1))
     ledger.shown(TextDelta("Yes"))
-    assert ending(ledger, "Yes")[0].startswith("Yes [1]")
+    assert ending(ledger, "Yes")[0].startswith("Yes: protein-coding [1]")
 
 
 def test_an_answer_without_a_record_is_told_to_come_from_memory() -> None:
