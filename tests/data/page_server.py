@@ -113,7 +113,6 @@ def scripted_environment(home: Path, ncbi: str) -> dict[str, str]:
         "ARROWHEAD_MODEL__SCRIPT": str(home / "script.json"),
         "ARROWHEAD_NCBI__EUTILS_URL": ncbi,
         "ARROWHEAD_NCBI__BLAST_URL": ncbi,
-        "ARROWHEAD_SERVER__KEEPALIVE_S": "0.2",
         "ARROWHEAD_SERVER__DRAIN_NOTICE_S": "0",
     }
 

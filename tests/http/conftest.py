@@ -126,9 +126,8 @@ def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "ARROWHEAD_NCBI__EUTILS_URL": ncbi,
         "ARROWHEAD_NCBI__BLAST_URL": ncbi,
         # It needs no weights; a test of the default encoder names it.
-        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
+        "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
         "ARROWHEAD_GATEWAY__HUMAN_GENES": "false",  # seconds at each start that few tests need
-        "ARROWHEAD_SERVER__KEEPALIVE_S": "0.2",
         "ARROWHEAD_SERVER__MAX_BODY_BYTES": "65536",
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "16",
         "ARROWHEAD_SERVER__MAX_WAITING": "0",
@@ -160,7 +159,7 @@ def embedded_settings() -> dict[str, str | None]:
         "ARROWHEAD_MODEL__NAME": EMBEDDED_NAME,
         "ARROWHEAD_NCBI__EUTILS_URL": None,
         "ARROWHEAD_NCBI__BLAST_URL": None,
-        "ARROWHEAD_RETRIEVAL__ENCODER": None,
+        "ARROWHEAD_RETRIEVAL__ENCODERS": None,
         "ARROWHEAD_VERIFIER__MODEL": None,
     }
 

@@ -1,4 +1,4 @@
-"""Streams over time: keep-alives, clients that leave, limits, loading, the end of the process."""
+"""Streams over time: clients that leave, limits, loading, the end of the process."""
 
 from __future__ import annotations
 
@@ -60,20 +60,6 @@ def _wait_for(url: str, number: int) -> int:
     while (found := _in_flight(url)) != number and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
-
-
-def test_a_waiting_stream_carries_comments(running: Any) -> None:
-    """While a call is slow the stream is not silent, and it ends with [DONE]."""
-    connection = _post(running.url, "slow", stream=True)
-    received = b""
-    while b"[DONE]" not in received:
-        piece = connection.recv(65536)
-        assert piece, received
-        received += piece
-    connection.close()
-
-    assert received.count(b": waiting\n\n") >= 2
-    assert received.index(b": waiting") < received.index(b"not found")
 
 
 @pytest.mark.parametrize("path", ["chat/completions", "responses"])

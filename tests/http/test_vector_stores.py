@@ -73,7 +73,7 @@ def _services(folder: Path) -> Services:
     settings = Settings.model_validate(
         {
             "server": {"api_keys": (OPERATOR, OTHER_OPERATOR), "keys_file": str(folder / "keys.json")},
-            "retrieval": {"encoder": "hashing", "max_upload_bytes": 4096},
+            "retrieval": {"encoders": "hashing", "max_upload_bytes": 4096},
         }
     )
     lifecycle = EngineLifecycle(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), [Rule("", "plain")]))

@@ -80,7 +80,7 @@ def _services(folder: Path, verifier: VerifierService) -> Services:
     settings = Settings.model_validate(
         {
             "server": {"api_keys": (OPERATOR,), "keys_file": str(folder / "keys.json")},
-            "retrieval": {"encoder": "hashing"},
+            "retrieval": {"encoders": "hashing"},
         }
     )
     lifecycle = EngineLifecycle(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), [Rule("", "plain")]))

@@ -63,7 +63,7 @@ def _services(folder: Path, settings: Settings, adapters: tuple[str, ...] = ("no
 
 async def test_the_salt_of_a_key_is_its_own_unless_keys_share_a_cache(tmp_path: Path) -> None:
     """What an organisation's keys share is one salt; with "none" there is none."""
-    shared = {"organisation": ServerSettings(cache_salt="organisation", organisation="lab"),
+    shared = {"organisation": ServerSettings(cache_salt="organisation:lab"),
               "none": ServerSettings(cache_salt="none"), "key": ServerSettings()}  # fmt: skip
     salts = {}
     for name, chosen in shared.items():
