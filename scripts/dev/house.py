@@ -39,10 +39,10 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 112_000,
+    "product, lines": 111_990,
     "methods, lines": 15_370,
-    "scripts, lines": 16_750,
-    "tests, lines": 90_530,
+    "scripts, lines": 16_720,
+    "tests, lines": 90_100,
     "Markdown, words": 54_130,
     "closure of MedRAG, lines": 7_460,
     "settings": 110,

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +16,7 @@ import openai
 import pytest
 from graph_names import give_graph
 from hosted_server import host
+from loopback import listening
 from server_process import Running, Served, serve
 
 from models.catalog import EMBEDDED_DIR, EMBEDDED_NAME, has_weights
@@ -99,13 +100,9 @@ def _summary() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def ncbi() -> Iterator[str]:
     """Address of the loopback NCBI."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Ncbi)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    _ended.set()
-    server.shutdown()
-    server.server_close()
+    with listening(_Ncbi) as url:
+        yield url
+        _ended.set()
 
 
 @pytest.fixture(scope="session")

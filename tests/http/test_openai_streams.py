@@ -19,6 +19,7 @@ import httpx
 import numpy as np
 import openai
 import pytest
+from bare_services import bare_services
 from simulated_card import card_without_room
 
 from models.card import ModelCard
@@ -30,9 +31,7 @@ from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event
 from server.methods.direct import Direct
 from server.settings.schema import Settings
-from server.traces import MemoryTraceStore
-from server.wiring.retrieval import build_retrieval
-from server.wiring.services import Components, Services
+from server.wiring.services import Services
 
 
 def _post(url: str, question: str, *, stream: bool, path: str = "chat/completions") -> socket.socket:
@@ -131,7 +130,6 @@ class _Broken(Direct):
 
 def _services(build: threading.Event, failure: Exception | None = None) -> Services:
     card = ModelCard(name="slow", source=".")
-    settings = Settings()
 
     def load() -> Engine:
         build.wait(30)
@@ -144,15 +142,7 @@ def _services(build: threading.Event, failure: Exception | None = None) -> Servi
 
     lifecycle = EngineLifecycle(card, load)
     methods = {"direct": Direct(lifecycle), "broken": _Broken(lifecycle)}
-    return Services(
-        Components(
-            settings=settings,
-            lifecycle=lifecycle,
-            methods=methods,
-            traces=MemoryTraceStore(max_traces=1, max_bytes=1),
-            retrieval=build_retrieval(settings.retrieval, Path("nowhere")),
-        )
-    )
+    return bare_services(Settings(), lifecycle, Path("nowhere"), methods=methods)
 
 
 def _http(services: Services) -> httpx.AsyncClient:
