@@ -39,10 +39,10 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 111_990,
+    "product, lines": 111_980,
     "methods, lines": 15_370,
     "scripts, lines": 16_720,
-    "tests, lines": 90_200,
+    "tests, lines": 90_010,
     "Markdown, words": 52_740,
     "closure of MedRAG, lines": 7_460,
     "settings": 110,
