@@ -42,7 +42,7 @@ BOUNDS: Final = {
     "product, lines": 111_980,
     "methods, lines": 15_370,
     "scripts, lines": 16_720,
-    "tests, lines": 90_010,
+    "tests, lines": 89_990,
     "Markdown, words": 52_630,
     "closure of MedRAG, lines": 7_460,
     "settings": 110,
