@@ -28,14 +28,15 @@ class ModelCard:
     ``weights_sha256`` maps file name to hex digest; an empty map disables the check. ``adapter`` is the folder
     of a LoRA adapter in PEFT's format with which the model answers; ``adapter_sha256`` are the digests of its files.
     ``prompt_form`` says whether methods write plain text or use the chat template; with None they use it where the
-    loaded tokenizer has one. ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim`` or
-    six digits 0/1 in the order Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is the default of GeneGPT's option of that name:
-    ``full``, or ``lead`` for a model whose context is too short to use more than a first sentence. ``trained_for``
-    names the methods whose answers a model was trained to write, and ``chat`` where it chats, () for none; None for a
-    general model, which is taken to write all. ``dtype`` applies where the options leave the choice open, for a model
-    whose accuracy depends on it. ``context_tokens`` is how much evidence methods give it by default, for a model that
-    reads slowly or loses its way in long texts; None for as much as its context holds. ``verdicts`` weighs what
-    a model says that was trained to read yes, no or unclear from a sentence of the verifier's choice; None for others.
+    loaded tokenizer has one. ``genegpt_mask`` is the default choice of GeneGPT's prompt parts: ``full``, ``slim``
+    or six digits 0/1 in the order Dc.1, Dc.2, Dm.1-Dm.4. ``summaries`` is how much of a gene's prose summary
+    GeneGPT's replies contain: ``full``, or ``lead`` for a model whose context is too short for more than a first
+    sentence. ``trained_for`` names the methods whose answers a model was trained to write, and ``chat`` where it
+    chats, () for none; None for a general model, which is taken to write all. ``dtype`` applies where the options
+    leave the choice open, for a model whose accuracy depends on it. ``context_tokens`` is how much evidence methods
+    give it by default, for a model that reads slowly or loses its way in long texts; None for as much as its
+    context holds. ``verdicts`` weighs what a model says that was trained to read yes, no or unclear from a sentence
+    of the verifier's choice; None for others.
     ``allow_download`` lets an engine fetch a hub id; otherwise only local files are used.
     """
 

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 from models.errors import ModelNotFound
 from models.files import CARD_FILE, check_room, first_line, locked, sha256_of, write_json
 
-DEFAULT_HUB: Final = "https://huggingface.co"
 SUMS_FILE: Final = "SHA256SUMS"
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FETCHED: Final = (

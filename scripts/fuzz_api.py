@@ -32,7 +32,7 @@ EXPECTED: Final = ("2xx", "3xx", "4xx", "502", "503", "504", "507")
 OTHER_PROTOCOL: Final = "/mcp"
 _SETTINGS: Final = {
     "MODEL__ENGINE": "scripted",
-    "RETRIEVAL__ENCODER": "hashing",
+    "RETRIEVAL__ENCODERS": "hashing",
     "RETRIEVAL__CROSS_ENCODER": "overlap",
     "SERVER__DRAIN_NOTICE_S": "0",
 }

@@ -110,7 +110,7 @@ def _add_middleware(app: Application, services: Services, kept: KeptReplies) -> 
     app.add_middleware(KeepAnswers, replies=kept)
     server = services.settings.server
     access_control = AccessControl(server, services.key_lookup, services.rates, services.first_key)
-    app.add_middleware(SecurityMiddleware, access_control=access_control, body_timeout_s=server.body_timeout_s)
+    app.add_middleware(SecurityMiddleware, access_control=access_control, body_timeout_s=server.slow_client_s)
 
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:

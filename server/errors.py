@@ -17,7 +17,7 @@ MAX_RETRY_AFTER_S: Final = 120
 
 BODY_TOO_LARGE: Final = Fault(413, "request_too_large", "server.max_body_bytes sets the limit")
 UPLOAD_TOO_LARGE: Final = Fault(413, "request_too_large", "retrieval.max_upload_bytes sets the limit")
-BODY_TOO_SLOW: Final = Fault(408, "request_timeout", "server.body_timeout_s sets the time")
+BODY_TOO_SLOW: Final = Fault(408, "request_timeout", "server.slow_client_s sets the time")
 HEAD_TOO_LARGE: Final = Fault(431, "request_head_too_large")
 # A content type that a form of another site can send.
 FORM_OF_ANOTHER_SITE: Final = Fault(403, "forbidden")
@@ -73,7 +73,7 @@ SCOPE_INVALID: Final = Fault(422, "invalid_scope")
 ENCODER_UNKNOWN: Final = Fault(
     404,
     "model_not_found",
-    "GET /v1/models lists them; retrieval.encoder, retrieval.encoders and retrieval.cross_encoder add others",
+    "GET /v1/models lists them; retrieval.encoders and retrieval.cross_encoder add others",
 )
 # The client disconnected before the reply.
 CLIENT_GONE: Final = Fault(499, "client_gone")

@@ -39,14 +39,14 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 112_000,
+    "product, lines": 111_980,
     "methods, lines": 15_370,
-    "scripts, lines": 16_750,
-    "tests, lines": 90_530,
-    "Markdown, words": 54_130,
+    "scripts, lines": 16_720,
+    "tests, lines": 89_990,
+    "Markdown, words": 52_630,
     "closure of MedRAG, lines": 7_460,
-    "settings": 117,
-    "method options": 61,
+    "settings": 110,
+    "method options": 60,
     "error classes": 25,
 }
 

@@ -250,7 +250,7 @@ def report(retrieval: Retrieval, args: argparse.Namespace, sets: dict[str, list[
 
 
 def run(args: argparse.Namespace, work: Path) -> dict[str, Any]:
-    retrieval = build_retrieval(RetrievalSettings(encoder=args.encoder, cross_encoder=args.cross_encoder), work)
+    retrieval = build_retrieval(RetrievalSettings(encoders=(args.encoder,), cross_encoder=args.cross_encoder), work)
     try:
         questions = in_half(read_questions(args.folder), args.half)
         fill(retrieval.namespaces, args.encoder, list(corpus(args.folder)))

@@ -81,7 +81,7 @@ def documents(rows: Sequence[Row]) -> Iterator[ParsedDocument]:
 
 async def measure(rows: Sequence[Row], questions: Sequence[Question], encoder: str, folder: Path) -> str:
     """``encoder``: "" for none. Returns a Markdown table."""
-    settings = RetrievalSettings(encoder=encoder or "minilm")
+    settings = RetrievalSettings(encoders=(encoder or "minilm",))
     retrieval = build_retrieval(settings, folder)
     if _NAME not in retrieval.namespaces.names():
         retrieval.namespaces.create(_NAME, NamespaceSettings(encoder=encoder, words="tantivy", keywords=True))

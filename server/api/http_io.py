@@ -264,6 +264,8 @@ class KeepAlive:
 DONE = b"data: [DONE]\n\n"
 # A comment line: SSE clients ignore it, and it prevents idle timeouts of proxies.
 KEEPALIVE = b": waiting\n\n"
+# Proxies close connections that are silent for longer.
+KEEPALIVE_S: Final = 10.0
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -338,7 +340,11 @@ class _EventStream(StreamingResponse):
 
 
 async def stream_reply(
-    request: Request, answers: AdmissionState, chunks: _Chunks, framing: Framing = CHUNKS
+    request: Request,
+    answers: AdmissionState,
+    chunks: _Chunks,
+    framing: Framing = CHUNKS,
+    keepalive_s: float = KEEPALIVE_S,
 ) -> StreamingResponse:
     """Return the streaming reply; errors before the first chunk are raised, so that they get their HTTP status.
 
@@ -347,8 +353,6 @@ async def stream_reply(
     Raises:
         CLIENT_GONE: the client disconnected while waiting.
     """
-    services: Services = request.app.state.services
-    keepalive_s = services.settings.server.keepalive_s
     opening = asyncio.ensure_future(_first(chunks))
     try:
         async with cancel_on_disconnect(request.receive):

@@ -60,7 +60,7 @@ def import_files(
     release: Annotated[
         str, typer.Option(help="the graph's own word for its version; default: a digest", show_default=False)
     ] = "",
-    encoder: Annotated[str, typer.Option(help="default: retrieval.encoder", show_default=False)] = "",
+    encoder: Annotated[str, typer.Option(help="default: the first of retrieval.encoders", show_default=False)] = "",
     config: ConfigFile = None,
     data: DataFolder = None,
 ) -> int:

@@ -103,7 +103,9 @@ def _import_numpy_without_threads() -> None:
 @app.command(help="make an empty one")
 def create(
     name: Name,
-    encoder: Annotated[str | None, typer.Option(help="default: retrieval.encoder; 'none' for words alone")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="default: the first of retrieval.encoders; 'none' for words alone")
+    ] = None,
     words: Annotated[Words, typer.Option(help="index of words (BM25)")] = "tantivy",
     no_keywords: Annotated[
         bool, typer.Option("--no-keywords", help="without the index for keyword frequency (PES2)")

@@ -28,8 +28,8 @@ MAX_DELAY_S: Final = 60.0
 class RestartPolicy:
     """Limit the restarts of an engine, with exponential backoff.
 
-    At most ``tries`` within ``window_s`` seconds; 0 disables restarts. The first one waits ``backoff_s`` seconds, each
-    further one of the window twice as long as the one before, up to ``MAX_DELAY_S``.
+    At most ``tries`` within ``window_s`` seconds. The first one waits ``backoff_s`` seconds, each further one of it
+    twice as long as the one before, up to ``MAX_DELAY_S``.
     """
 
     tries: int = 3
@@ -93,9 +93,9 @@ class EngineLifecycle:
 
     @property
     def state(self) -> State:
-        """Return the state; ``restarting`` or ``failed`` from the moment in which a loaded engine dies."""
+        """Return the state; ``restarting`` from the moment in which a loaded engine dies."""
         if self._state == "ready" and not self._is_alive():
-            return "restarting" if self.restarts.tries else "failed"
+            return "restarting"
         return self._state
 
     @property

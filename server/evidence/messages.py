@@ -99,7 +99,7 @@ def message_kinds(settings: RetrievalSettings) -> MessageKinds:
 
     def load() -> Encoder:
         if set(settings.encoder_names) == {HASHING}:
-            raise ModelNotFound(f"retrieval.encoder is {HASHING}, and no encoder with weights is loaded beside it")
+            raise ModelNotFound(f"retrieval.encoders is {HASHING}, and no encoder with weights is loaded beside it")
         return create_encoder(DEFAULT_ENCODER, EncoderOptions(device="cpu", dtype="float32", threads=1))
 
     return MessageKinds(load)

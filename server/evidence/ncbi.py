@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from models.card import Summaries
 from models.decoding.types import CallHandler
 from retrieval.errors import NcbiError
 from retrieval.ncbi.calls.parameter_classes import organism_in
@@ -81,7 +82,7 @@ class NcbiSessions:
         fetch, site = self.egress.fetch_for(context), self.egress.site_of(context.mode)
         return NcbiSession(fetch, site, max_chars=self.max_chars, tracer=self.parts)
 
-    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> CallHandler:
+    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions, summaries: Summaries) -> CallHandler:
         """Open the session of one answer.
 
         ``question``: in the wording of the method.
@@ -92,6 +93,6 @@ class NcbiSessions:
         context = admitted(self.egress, ask, options.egress)
         fetch, site = through_tape(self.egress.fetch_for(context), context.mode), self.egress.site_of(context.mode)
         organism = organism_in(question) or "human"
-        summary = "none" if asks_for_a_field(question) else options.summaries
+        summary = "none" if asks_for_a_field(question) else summaries
         about = Focus(organism=organism, summary=summary, places=asks_for_places(question))
         return NcbiSession(fetch, site, about=about, max_chars=self.max_chars, tracer=self.parts)

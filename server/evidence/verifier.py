@@ -234,11 +234,13 @@ def load_shipped(device: str = "auto") -> Verifier:
     return verifier
 
 
-def verifier_service(settings: VerifierSettings, observer: RetrievalObserver | None = None) -> VerifierService:
+def verifier_service(
+    settings: VerifierSettings, device: str, observer: RetrievalObserver | None = None
+) -> VerifierService:
     """Return the service over the model of the settings, or the one that ships; loads nothing."""
     source = settings.model
     if source is None:
-        return VerifierService(SHIPPED, lambda: load_shipped(settings.device), observer)
+        return VerifierService(SHIPPED, lambda: load_shipped(device), observer)
     name = Path(source).name
 
     def load() -> Verifier:
@@ -246,6 +248,6 @@ def verifier_service(settings: VerifierSettings, observer: RetrievalObserver | N
         folder = locate(source, revision=None, allow_download=False)
         from models.verifiers.hub_model import DEFAULT_BAR, HubVerifier
 
-        return HubVerifier(folder, name, EncoderOptions(device=settings.device), settings.bar or DEFAULT_BAR)
+        return HubVerifier(folder, name, EncoderOptions(device=device), settings.bar or DEFAULT_BAR)
 
     return VerifierService(name, load, observer)

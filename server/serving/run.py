@@ -152,7 +152,7 @@ def listen(server: ServerSettings) -> socket.socket:
         name = variable_name("server", "port")
         message = f"{name} (--port): cannot listen on {server.host}:{server.port}: {error.strerror}"
         raise SettingsInvalid(message) from error
-    configure_listener(listener, server.slow_reader_s)
+    configure_listener(listener, server.slow_client_s)
     return listener
 
 
@@ -187,7 +187,7 @@ def http_config(services: Services) -> uvicorn.Config:
     )
     config.load()
     config.http_protocol_class = with_slow_client_limits(
-        config.http_protocol_class, server.slow_reader_s, server.body_timeout_s
+        config.http_protocol_class, server.slow_client_s, server.slow_client_s
     )
     return config
 

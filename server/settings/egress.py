@@ -44,8 +44,7 @@ class NcbiSettings(SettingsGroup):
     rate_per_s: float | None = Field(
         default=None, gt=0, le=10_000, description="unset: NCBI's rule; no limit on loopback"
     )
-    total_timeout_s: Seconds = Field(default=85.0, description="one E-utilities call with its retries")
-    retries: int = Field(default=3, ge=0, le=10)
+    total_timeout_s: Seconds = Field(default=85.0, description="one E-utilities call with its retries, three at most")
     cache_path: Path | None = Field(default=None, description="SQLite file; unset: XDG cache folder")
 
     @field_validator("eutils_url")

@@ -9,7 +9,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -19,6 +19,18 @@ from models.errors import ArrowheadError, Fault
 from server.settings.schema import Settings
 
 ENV_PREFIX = "ARROWHEAD_"
+# What serves in place of settings of earlier versions.
+_INSTEAD: Final = {
+    "model.restarts": "a dead engine is brought back three times, then the process ends with status 1",
+    "model.urls": "there is one address now, model.url: of a vLLM server, or of a router before several",
+    "ncbi.retries": "ncbi.total_timeout_s says how long a call may take with its retries, three at most",
+    "retrieval.encoder": "name it first in retrieval.encoders",
+    "server.body_timeout_s": "server.slow_client_s is the time for requests and for replies",
+    "server.keepalive_s": "a silent stream carries a comment every 10 s",
+    "server.organisation": "write server.cache_salt as organisation:NAME",
+    "server.slow_reader_s": "server.slow_client_s is the time for requests and for replies",
+    "verifier.device": "retrieval.device is of encoders and verifier",
+}
 
 
 class SettingsInvalid(ArrowheadError):
@@ -87,7 +99,7 @@ def _line(detail: ErrorDetails) -> str:
         if rest:
             path, message = [*path, *field.split(".")], rest
     if detail["type"] == "extra_forbidden":
-        message = "there is no such setting"
+        message = _INSTEAD.get(".".join(path), "there is no such setting")
     return f"{variable_name(*path)} ({'.'.join(path)}): {message}"
 
 

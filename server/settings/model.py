@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
@@ -64,7 +64,6 @@ class ModelSettings(SettingsGroup):
     batch_invariant: bool = Field(
         default=False, description="on vLLM: answers that do not depend on what runs beside them, slower; needs a GPU"
     )
-    restarts: int = Field(default=3, ge=0, le=100, description="tries to bring a dead engine back, in a window")
     tool_call_parser: str | None = Field(default=None, description="vLLM's name for how the model writes tool calls")
     reasoning_parser: str | None = Field(default=None, description="vLLM's name for how the model writes thoughts")
     chat_template: Path | None = Field(default=None, description="Jinja file in place of the model's own (vLLM)")
@@ -97,15 +96,6 @@ class ModelSettings(SettingsGroup):
         """Return the folder of each LoRA adapter by its name."""
         pairs = (one.partition("=") for one in self.lora_adapters)
         return {name: Path(folder).expanduser() for name, _, folder in pairs}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_urls(cls, given: Any) -> Any:
-        if isinstance(given, dict) and "urls" in given:
-            raise ValueError(
-                "urls: there is one address now, model.url: of a vLLM server, or of a router before several"
-            )
-        return given
 
     @model_validator(mode="after")
     def _url_fits_engine(self) -> Self:

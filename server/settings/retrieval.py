@@ -40,16 +40,17 @@ class GraphSettings(SettingsGroup):
 class RetrievalSettings(SettingsGroup):
     """Configure encoders, indices and namespaces."""
 
-    encoder: str = Field(default="minilm", description="encoder of new namespaces; a name, hub id or directory")
     encoders: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
-        default=(), description="further encoders that may be used; a,b"
+        default=("minilm",),
+        min_length=1,
+        description="encoders that may be used, first that of new namespaces: names, hub ids, directories; a,b",
     )
     encoder_urls: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="encoders whose vectors a server computes (vLLM); name=url,name=url"
     )
     encoder_api_key: SecretStr | None = Field(default=None, description="key of these servers (vllm serve --api-key)")
     cross_encoder: str | None = Field(default=None, description="re-ranks hits and answers /v1/rerank")
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of the encoders")
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of encoders and verifier")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     allow_download: bool = Field(default=False, description="fetch hub ids that are not here yet")
     data_dir: Path | None = Field(default=None, description="folder of the namespaces; unset: XDG data folder")
@@ -108,7 +109,7 @@ class RetrievalSettings(SettingsGroup):
     def _urls_fit_encoders(self) -> Self:
         for name, url in self.remote_encoders.items():
             if name not in self.encoder_names:
-                raise ValueError(f"encoder_urls: {name!r} is not among retrieval.encoder and retrieval.encoders")
+                raise ValueError(f"encoder_urls: {name!r} is not among retrieval.encoders")
             if name == "hashing":
                 raise ValueError("encoder_urls: 'hashing' has no weights, so no server computes its vectors")
             if is_unencrypted_to_public(url):
@@ -122,9 +123,14 @@ class RetrievalSettings(SettingsGroup):
         return {name: url.rstrip("/") for name, _, url in pairs}
 
     @property
+    def encoder(self) -> str:
+        """Return the encoder of new namespaces."""
+        return self.encoders[0]
+
+    @property
     def encoder_names(self) -> tuple[str, ...]:
-        """Return all encoders that may be used, the default first."""
-        return tuple(dict.fromkeys((self.encoder, *self.encoders)))
+        """Return each encoder that may be used once, that of new namespaces first."""
+        return tuple(dict.fromkeys(self.encoders))
 
     @property
     def local_encoders(self) -> tuple[str, ...]:

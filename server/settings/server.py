@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
 from server.settings.base import COMMA_LIST, Seconds, SettingsGroup, web_address
@@ -59,11 +59,10 @@ class ServerSettings(SettingsGroup):
         default=(), description="clients must send one of them as a bearer token"
     )
     keys_file: Path | None = Field(default=None, description="keys of `arrowhead key`; unset: XDG data folder")
-    cache_salt: Literal["key", "organisation", "none"] = Field(
-        default="key", description="who shares a prefix cache; but for key, times reveal what others asked"
-    )
-    organisation: str = Field(
-        default="", max_length=100, description="its name in the salt, equal on all servers that share replicas"
+    cache_salt: str = Field(
+        default="key",
+        pattern=r"^(key|none|organisation:.{1,100})$",
+        description="who shares a prefix cache: key, organisation:NAME or none; but for key, times reveal questions",
     )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode, COMMA_LIST] = Field(
         default=(), description="further Host header names to accept on a loopback bind"
@@ -72,8 +71,10 @@ class ServerSettings(SettingsGroup):
         default=(), description="web pages that may ask, as https://lab.example; a,b"
     )
     max_body_bytes: int = Field(default=1_048_576, ge=1024, description="largest request body")
-    body_timeout_s: Seconds = Field(
-        default=30.0, description="a request must be here after so long, and a second for each 16 KiB of its body"
+    slow_client_s: Seconds = Field(
+        default=30.0,
+        description="a request must be here after so long, and a second for each 16 KiB of its body; a client that "
+        "takes nothing for so long is cut off",
     )
     max_in_flight: int | None = Field(
         default=None, ge=1, description="requests answered at once; unset: twice the engine's sequences"
@@ -81,11 +82,9 @@ class ServerSettings(SettingsGroup):
     max_in_flight_per_key: int | None = Field(default=None, ge=1, description="of one API key; unset: no bound")
     max_waiting: int = Field(default=192, ge=0, description="requests that wait for a place; more get 429")
     request_timeout_s: Seconds = Field(default=1800.0, description="one answer with its wait; then 504")
-    slow_reader_s: Seconds = Field(default=30.0, description="a client that takes nothing for so long is cut off")
     region: Region | Literal["off"] = Field(
         default="eu", description="whose emergency numbers; eu: 112 or the local number; off: none are told"
     )
-    keepalive_s: Seconds = Field(default=10.0, description="a silent stream carries a comment this often")
     drain_notice_s: float = Field(
         default=3.0, ge=0, le=3600, description="after SIGTERM, new requests still get a 503 for so long"
     )
@@ -103,25 +102,13 @@ class ServerSettings(SettingsGroup):
     def _origins_are_named(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(origin_of(text) for text in origins)
 
-    @model_validator(mode="after")
-    def _organisation_is_named(self) -> Self:
-        if self.cache_salt == "organisation" and not self.organisation:
-            raise ValueError("cache_salt: organisation needs its name: set server.organisation")
-        return self
-
     @property
     def shared_salt(self) -> str | None:
         """Return the salt of the prefix cache that all keys share, "" for no salt, None where each key has its own.
 
         With a shared cache, the time to first token reveals how earlier prompts of other keys began.
         """
-        match self.cache_salt:
-            case "key":
-                return None
-            case "organisation":
-                return f"organisation:{self.organisation}"
-            case "none":
-                return ""
+        return {"key": None, "none": ""}.get(self.cache_salt, self.cache_salt)
 
 
 class StateSettings(SettingsGroup):

@@ -15,7 +15,6 @@ class VerifierSettings(SettingsGroup):
     model: str | None = Field(
         default=None, description="hub id or directory of a sequence classifier (an NLI); unset: the one that ships"
     )
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="of this model")
     bar: float | None = Field(
         default=None, gt=0, le=1, description="probability from which evidence counts for verifier.model; unset: 0.5"
     )

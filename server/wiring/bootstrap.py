@@ -21,7 +21,7 @@ from retrieval.graph.spoke.source import BeforeSend, OutboundCall, SpokeOptions,
 from retrieval.ncbi.client.transport import HttpSender
 from retrieval.observer import Tracer
 from server.auth.authentication import ApiKeyLookup
-from server.engine.lifecycle import EngineLifecycle, RestartPolicy
+from server.engine.lifecycle import EngineLifecycle
 from server.evidence.article_vectors import ArticleFinder
 from server.evidence.encoders import EncoderPool
 from server.evidence.graph import GraphLocation, GraphService, Spoke
@@ -147,7 +147,7 @@ def _options(settings: Settings, namespaces: Namespaces | None) -> EngineOptions
 
 
 def _lifecycle(settings: Settings, card: ModelCard, build: Callable[[], Engine]) -> EngineLifecycle:
-    lifecycle = EngineLifecycle(card, build, RestartPolicy(tries=settings.model.restarts))
+    lifecycle = EngineLifecycle(card, build)
     lifecycle.when_loaded(_build_layer)
     return lifecycle
 
@@ -203,7 +203,7 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
         names,
         article_finder(settings, retrieval.encoders, retrieval.card),
         message_kinds(settings.retrieval),
-        verifier_service(settings.verifier, observer),
+        verifier_service(settings.verifier, settings.retrieval.device, observer),
         observer,
         site_tools(settings.mcp, ncbi.egress),
     )

@@ -122,20 +122,17 @@ def engine_reserve(settings: Settings, namespaces: Namespaces | None = None) -> 
     for those that come. 0 where they are elsewhere. An encoder whose files are not here counts as 0: its loading
     reports why. ``namespaces``: those whose vectors are on a card, None for none.
     """
-    reserve = _verifier_bytes(settings) if _shares_device(settings, settings.verifier.device) else 0
-    if _shares_device(settings, settings.retrieval.device):
-        reserve += _encoder_bytes(settings.retrieval)
-        if namespaces is not None:
-            reserve += SCRATCH_BYTES + growth_bytes(settings.retrieval, namespaces)
+    if not _shares_device(settings):
+        return 0
+    reserve = _verifier_bytes(settings) + _encoder_bytes(settings.retrieval)
+    if namespaces is not None:
+        reserve += SCRATCH_BYTES + growth_bytes(settings.retrieval, namespaces)
     return reserve
 
 
 def card_reserve(settings: Settings) -> int:
     """Return the bytes of the card of the vectors that none of them may take: for scratch, encoders and verifier."""
-    chosen = settings.retrieval
-    shares = settings.verifier.device.replace("auto", _CARD) == chosen.device.replace("auto", _CARD)
-    others = _encoder_bytes(chosen) + (_verifier_bytes(settings) if shares else 0)
-    return SCRATCH_BYTES + others
+    return SCRATCH_BYTES + _encoder_bytes(settings.retrieval) + _verifier_bytes(settings)
 
 
 def growth_bytes(settings: RetrievalSettings, namespaces: Namespaces) -> int:
@@ -194,8 +191,9 @@ class _CrossEncoder:
         return self.pool.cross_encoder().score(query, passages)
 
 
-def _shares_device(settings: Settings, device: str) -> bool:
-    """Return whether what runs on ``device`` takes memory of a GPU of the engine."""
+def _shares_device(settings: Settings) -> bool:
+    """Return whether encoders and verifier take memory of a GPU of the engine."""
+    device = settings.retrieval.device
     _, _, number = device.partition(":")
     if not is_on_card(device) or settings.model.engine == "remote":
         return False

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import page_screens
-import pytest
 import server_process
 
 from server.web.files import INDEX, PageFiles
@@ -17,7 +16,6 @@ from server.web.files import TEXTS as TEXTS_FILE
 
 STATIC = server_process.ROOT / "server/web/static"
 TEXTS = json.loads((STATIC / "en.json").read_text(encoding="utf-8"))
-SCREENS = ("", "literature", "articles", "library", "status")
 
 
 def test_all_words_are_in_the_catalogue_and_all_of_the_catalogue_is_used() -> None:
@@ -97,18 +95,6 @@ def test_a_chat_of_two_thousand_turns_opens_at_once(scripted: Any, page: Any) ->
     page.get_by_role("button", name="Show 20 earlier questions").click()
     page.locator(".turn h2", has_text="Question 1960").wait_for()
     assert page.locator(".turn").count() == 40
-
-
-@pytest.mark.parametrize("width", [320, 390, 768, 1024, 1440, 1920])
-def test_every_screen_fits_the_width(scripted: Any, page: Any, width: int) -> None:
-    """Nothing is cut off at the side."""
-    page.set_viewport_size({"width": width, "height": 800})
-    for screen in SCREENS:
-        page.goto(f"{scripted.url}/#/{screen}")
-        page.wait_for_selector("main h1", state="attached")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, screen
-        wide = "[...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > innerWidth"
-        assert page.evaluate(f"{wide} + 1 && !one.closest('.scroll, .unseen')).map((one) => one.className)") == []
 
 
 def test_the_keyboard_alone_is_enough(scripted: Any, page: Any) -> None:

@@ -147,10 +147,10 @@ class ClinfoBench:
         lifecycle = EngineLifecycle(card, lambda: self.engine)
         await lifecycle.load()
         settings = Settings(
-            ncbi=NcbiSettings(eutils_url=f"{self.server.url}/entrez/eutils", retries=0, email="a@example.org"),
+            ncbi=NcbiSettings(eutils_url=f"{self.server.url}/entrez/eutils", email="a@example.org"),
             egress=EgressSettings(mode=self._mode),
         )
-        retrieval = RetrievalSettings(encoder="hashing")
+        retrieval = RetrievalSettings(encoders=("hashing",))
         self.ncbi = build_ncbi(settings)
         self.retrieval = build_retrieval(retrieval, self._folder)
         self.passages = PassageService(self.retrieval, retrieval)

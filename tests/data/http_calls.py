@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 JSON = "application/json"
 # Encoders that need no weights.
-SETTINGS = {"ARROWHEAD_RETRIEVAL__ENCODER": "hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
+SETTINGS = {"ARROWHEAD_RETRIEVAL__ENCODERS": "hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
 
 
 def namespace_settings(data_dir: Path) -> dict[str, str]:

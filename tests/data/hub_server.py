@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from loopback import listening
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -106,13 +107,5 @@ def allow_library(monkeypatch: Any) -> None:
 @contextmanager
 def serve_hub(hub: Hub) -> Iterator[Hub]:
     """Serve ``hub`` at its ``address`` until the block ends."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
-    hub.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with listening(type("Handler", (_Handler,), {"hub": hub})) as hub.address:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

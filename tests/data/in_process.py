@@ -70,7 +70,7 @@ async def served(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> Asy
         "model": {"engine": "scripted", "script": str(folder / "script.json"), "data_dir": str(folder / "models")},
         "ncbi": {"eutils_url": "http://127.0.0.1:9", "cache_path": str(folder / "cache.sqlite")},
         "audit": {"path": str(folder / "audit.jsonl")},
-        "retrieval": {"encoder": "hashing", "data_dir": str(folder / "namespaces")},
+        "retrieval": {"encoders": "hashing", "data_dir": str(folder / "namespaces")},
         "gateway": {"data_dir": str(folder / "gateway")},
         "graph": {"data_dir": str(folder / "graphs")},
     }

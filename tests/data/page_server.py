@@ -6,12 +6,13 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from graph_names import give_graph
+from loopback import listening
 
 EUTILS: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 # What sets ``window.hacked`` in a page that runs any of it.
@@ -74,13 +75,9 @@ def _summary() -> dict[str, Any]:
 @contextmanager
 def hostile_ncbi() -> Iterator[str]:
     """Its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Ncbi)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    _ended.set()
-    server.shutdown()
-    server.server_close()
+    with listening(_Ncbi) as url:
+        yield url
+        _ended.set()
 
 
 def _table() -> str:
@@ -113,7 +110,6 @@ def scripted_environment(home: Path, ncbi: str) -> dict[str, str]:
         "ARROWHEAD_MODEL__SCRIPT": str(home / "script.json"),
         "ARROWHEAD_NCBI__EUTILS_URL": ncbi,
         "ARROWHEAD_NCBI__BLAST_URL": ncbi,
-        "ARROWHEAD_SERVER__KEEPALIVE_S": "0.2",
         "ARROWHEAD_SERVER__DRAIN_NOTICE_S": "0",
     }
 

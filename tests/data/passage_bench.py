@@ -69,7 +69,7 @@ class PassageBench:
         self._max_model_len = max_model_len
         self._behaviour = behaviour
         self._facts = {"prompt_form": prompt_form, **(facts or {})}
-        self._settings = RetrievalSettings(encoder="hashing", cross_encoder=cross_encoder)
+        self._settings = RetrievalSettings(encoders=("hashing",), cross_encoder=cross_encoder)
         self._names = names
 
     async def __aenter__(self) -> PassageBench:

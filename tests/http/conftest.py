@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +16,7 @@ import openai
 import pytest
 from graph_names import give_graph
 from hosted_server import host
+from loopback import listening
 from server_process import Running, Served, serve
 
 from models.catalog import EMBEDDED_DIR, EMBEDDED_NAME, has_weights
@@ -99,13 +100,9 @@ def _summary() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def ncbi() -> Iterator[str]:
     """Address of the loopback NCBI."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Ncbi)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    _ended.set()
-    server.shutdown()
-    server.server_close()
+    with listening(_Ncbi) as url:
+        yield url
+        _ended.set()
 
 
 @pytest.fixture(scope="session")
@@ -126,9 +123,8 @@ def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "ARROWHEAD_NCBI__EUTILS_URL": ncbi,
         "ARROWHEAD_NCBI__BLAST_URL": ncbi,
         # It needs no weights; a test of the default encoder names it.
-        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
+        "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
         "ARROWHEAD_GATEWAY__HUMAN_GENES": "false",  # seconds at each start that few tests need
-        "ARROWHEAD_SERVER__KEEPALIVE_S": "0.2",
         "ARROWHEAD_SERVER__MAX_BODY_BYTES": "65536",
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "16",
         "ARROWHEAD_SERVER__MAX_WAITING": "0",
@@ -160,7 +156,7 @@ def embedded_settings() -> dict[str, str | None]:
         "ARROWHEAD_MODEL__NAME": EMBEDDED_NAME,
         "ARROWHEAD_NCBI__EUTILS_URL": None,
         "ARROWHEAD_NCBI__BLAST_URL": None,
-        "ARROWHEAD_RETRIEVAL__ENCODER": None,
+        "ARROWHEAD_RETRIEVAL__ENCODERS": None,
         "ARROWHEAD_VERIFIER__MODEL": None,
     }
 

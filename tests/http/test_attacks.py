@@ -107,7 +107,7 @@ def target(
         "XDG_DATA_HOME": str(folder / "data"),
         "ARROWHEAD_MODEL__SCRIPT": str(folder / "script.json"),
         "ARROWHEAD_LOG__LEVEL": "INFO",
-        "ARROWHEAD_SERVER__BODY_TIMEOUT_S": "1",
+        "ARROWHEAD_SERVER__SLOW_CLIENT_S": "1",
     }
     with serve_with(settings) as running:
         made = Target(running)

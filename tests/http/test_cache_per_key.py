@@ -49,7 +49,7 @@ def test_keys_of_one_organisation_share_what_was_computed(
     host_with: Callable[..., AbstractContextManager[Any]], settings: dict[str, str]
 ) -> None:
     """Where the operator chooses so: the second key finds the first one's question in the cache."""
-    shared = {"ARROWHEAD_SERVER__CACHE_SALT": "organisation", "ARROWHEAD_SERVER__ORGANISATION": "lab"}
+    shared = {"ARROWHEAD_SERVER__CACHE_SALT": "organisation:lab"}
     with host_with(settings | shared) as server:
         fresh = _cached(server, KEYS[0], "scripted:genegpt")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from bare_services import bare_services
 from waiting import until
 
 from models.catalog import ModelRequest, card_from_request
@@ -21,29 +22,17 @@ from models.engines.transformers_engine.engine import TransformersEngine
 from models.types import EngineStats
 from scripts.benchmarks.serving.streams import Target
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.direct import Direct
 from server.serving.run import http_config
 from server.settings.schema import Settings
-from server.traces import MemoryTraceStore
-from server.wiring.retrieval import build_retrieval
-from server.wiring.services import Components, Services
+from server.wiring.services import Services
 
 
 @asynccontextmanager
 async def _served(model: Path, nowhere: Path) -> AsyncIterator[tuple[Services, str]]:
-    settings = Settings()
     # As a model that chats: what it writes does not matter here.
     card = replace(card_from_request(ModelRequest(source=str(model), served_name="small")), trained_for=None)
     lifecycle = EngineLifecycle(card, lambda: TransformersEngine(card, EngineOptions(device="cpu", max_num_seqs=4)))
-    services = Services(
-        Components(
-            settings=settings,
-            lifecycle=lifecycle,
-            methods={"direct": Direct(lifecycle)},
-            traces=MemoryTraceStore(max_traces=1, max_bytes=1),
-            retrieval=build_retrieval(settings.retrieval, nowhere),
-        )
-    )
+    services = bare_services(Settings(), lifecycle, nowhere)
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(http_config(services))
     serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -52,7 +52,6 @@ class Verdict(BaseModel):
 
 LOOK: Any = openai.pydantic_function_tool(Lookup, name="look")
 STOP: Any = {"type": "function", "function": {"name": "stop_here"}}
-STRICT_STOP = {"type": "object", "properties": {"why": {"enum": ["done"]}}, "required": ["why"]}
 NAMED: Any = {"type": "function", "function": {"name": "look"}}
 
 

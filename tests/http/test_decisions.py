@@ -12,35 +12,23 @@ import httpx2
 import openai
 import pytest
 import pytest_asyncio
+from bare_services import OPERATOR, bare_services, keyed_settings, plain_lifecycle, reached, sdk
 from jsonschema import Draft202012Validator
 from lexical_verifier import LexicalVerifier
 from server_process import Served
 
-from models.card import ModelCard
-from models.engines.base import EngineOptions
-from models.engines.scripted_engine import Rule, ScriptedEngine
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.passages import Document
-from server.app import create_app
 from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey, Scopes
-from server.engine.lifecycle import EngineLifecycle
 from server.evidence.verifier import VerifierService
-from server.methods.direct import Direct
-from server.settings.schema import Settings
-from server.traces import MemoryTraceStore
-from server.wiring.retrieval import build_retrieval
-from server.wiring.services import Components, Services
-from server.wiring.state import open_key_lookup
 
 PAGE = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text(encoding="utf-8")
-CARD = ModelCard(name="base", source="-", prompt_form="base")
 CLAIM = "Aspirin lowers the risk of stroke."
 YES = "Aspirin lowers the risk of stroke in men."
 NO = "Aspirin never lowers the risk of stroke."
-OPERATOR = "an-operators-key"
 PREDICATE = {"type": "predicate", "instructions": CLAIM}
 
 
@@ -54,50 +42,26 @@ class Site:
     async def decide(
         self, input_: Any, *questions: dict[str, Any], who: str = "operator", **evidence: Any
     ) -> list[Any]:
-        client = openai.AsyncOpenAI(
-            base_url="http://127.0.0.1:8000/v1", api_key=self.keys[who], http_client=self.http, max_retries=0
-        )
+        client = sdk(self.http, self.keys[who])
         body = {"arrowhead": evidence} if evidence else None
         made = await client.decisions.create(model="lexical", input=input_, questions=questions, extra_body=body)  # type: ignore[arg-type]
         assert made.model == "lexical" and made.usage.total_tokens == 0
         return list(made.answers)
 
 
-def _services(folder: Path) -> Services:
-    settings = Settings.model_validate(
-        {
-            "server": {"api_keys": (OPERATOR,), "keys_file": str(folder / "keys.json")},
-            "retrieval": {"encoder": "hashing"},
-        }
-    )
-    lifecycle = EngineLifecycle(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), [Rule("", "plain")]))
-    return Services(
-        Components(
-            settings=settings,
-            lifecycle=lifecycle,
-            methods={"direct": Direct(lifecycle)},
-            traces=MemoryTraceStore(max_traces=1, max_bytes=1),
-            retrieval=build_retrieval(settings.retrieval, folder / "namespaces"),
-            key_lookup=open_key_lookup(settings, None),
-            verifier=VerifierService("lexical", LexicalVerifier),
-        )
-    )
-
-
 @pytest_asyncio.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     wish = NewKey(name="ben", scopes=Scopes(namespaces=("other",)))
     keys = {"operator": OPERATOR, "ben": FileKeyStore(tmp_path / "keys.json").create(wish)[0]}
-    services = _services(tmp_path)
+    verifier = VerifierService("lexical", LexicalVerifier)
+    services = bare_services(keyed_settings(tmp_path), plain_lifecycle(), tmp_path, verifier=verifier)
     for name in ("papers", "other"):
         services.retrieval.namespaces.create(name, NamespaceSettings(encoder="hashing"))
     document = Document(document_id="PMID:1", title="Trial", url="https://example.org/1")
     item = ParsedDocument(document, YES, (Span(0, len(YES)),), whole=True)
     add_items(services.retrieval.namespaces, "papers", [item])
-    transport = httpx2.ASGITransport(create_app(services))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
+    async with reached(services) as http:
         yield Site(http, keys)
-    await services.close()
 
 
 @pytest.mark.parametrize(

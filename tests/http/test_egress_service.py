@@ -15,12 +15,13 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from loopback import listening
 from waiting import wait_until
 
 from retrieval.errors import EGRESS_REFUSED, EGRESS_SERVICE_UNAVAILABLE, NcbiError
@@ -76,13 +77,9 @@ def outside() -> Iterator[Ncbi]:
             except OSError:
                 return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    ncbi.port = server.server_port
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield ncbi
-    server.shutdown()
-    server.server_close()
+    with listening(Handler) as url:
+        ncbi.port = urlsplit(url).port or 0
+        yield ncbi
 
 
 class Authority:

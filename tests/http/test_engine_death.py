@@ -24,11 +24,11 @@ def _chat(question: str, **fields: Any) -> dict[str, Any]:
     return {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": question}], **fields}
 
 
-def _settings(folder: Path, restarts: int) -> dict[str, str]:
+def _settings(folder: Path) -> dict[str, str]:
     script = folder / "script.json"
     behaviour = {"token_delay_s": 0.01, "die_after_tokens": 50}
     script.write_text(json.dumps({"rules": RULES, "behaviour": behaviour}))
-    return {"ARROWHEAD_MODEL__SCRIPT": str(script), "ARROWHEAD_MODEL__RESTARTS": str(restarts)}
+    return {"ARROWHEAD_MODEL__SCRIPT": str(script)}
 
 
 async def _until_ready(url: str) -> dict[str, Any]:
@@ -42,7 +42,7 @@ async def _until_ready(url: str) -> dict[str, Any]:
 
 async def test_a_dead_engine_is_brought_back(serve_with: Serve, tmp_path: Path) -> None:
     """Its answers end with an error, later ones are 503 until the next engine is there; the process lives on."""
-    with serve_with(_settings(tmp_path, 2)) as server:
+    with serve_with(_settings(tmp_path)) as server:
         target = Target(server.url)
         fatal, plain = await asyncio.gather(target.ask(_chat("fatal")), target.ask(_chat("fatal", stream=False)))
         refused = await target.ask(_chat("short"))
@@ -59,9 +59,12 @@ async def test_a_dead_engine_is_brought_back(serve_with: Serve, tmp_path: Path) 
     assert (alive, ready["restarts"], again.text) == ((200, {"status": "ok"}), 1, "a few words")
 
 
-async def test_an_engine_that_is_not_brought_back_ends_the_process(serve_with: Serve, tmp_path: Path) -> None:
+async def test_an_engine_that_dies_a_fourth_time_ends_the_process(serve_with: Serve, tmp_path: Path) -> None:
     """Status 1: whoever started the process is told to start it anew."""
-    with serve_with(_settings(tmp_path, 0)) as server:
+    with serve_with(_settings(tmp_path)) as server:
+        for _ in range(3):
+            await Target(server.url).ask(_chat("fatal"))
+            await _until_ready(server.url)
         fatal = await Target(server.url).ask(_chat("fatal"))
         status = await asyncio.to_thread(server.process.wait, 30)
         log = server.log()

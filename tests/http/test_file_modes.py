@@ -43,7 +43,7 @@ class Machine:
             # Where it is without this variable; tests that leave it out get a folder of namespaces elsewhere.
             "XDG_DATA_HOME": str(home / ".local" / "share"),
             "XDG_CONFIG_HOME": str(inputs / "config"),
-            "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
+            "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
             "ARROWHEAD_TRACES__DIR": str(home / "traces"),
             "ARROWHEAD_AUDIT__PATH": str(home / "logs" / "audit.jsonl"),
             "ARROWHEAD_NCBI__CACHE_PATH": str(home / "replies" / "ncbi.sqlite"),

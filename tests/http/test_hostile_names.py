@@ -90,7 +90,7 @@ def test_hostile_names_leave_no_word_in_the_log(
         "ARROWHEAD_LOG__LEVEL": level,
         "ARROWHEAD_SERVER__MAX_BODY_BYTES": str(2**23),
         "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path / "namespaces"),
-        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
+        "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
     }
     with serve_with(settings) as server:
         connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)

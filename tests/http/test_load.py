@@ -184,7 +184,7 @@ async def test_clients_that_do_not_read_hold_little_and_not_for_long(serve_with:
     """50 of them: the server stops to generate for each when its buffers are full, and its answer ends when it is cut
     off. How fast the machine is decides when that is, but not how much is generated and held by then.
     """
-    settings = _settings(tmp_path, 0.0, max_in_flight="50", slow_reader_s="2")
+    settings = _settings(tmp_path, 0.0, max_in_flight="50", slow_client_s="2")
     with serve_with(settings) as server:
         # What as many answers need is not held by clients, nor what is imported and allocated for the first ones.
         await asyncio.gather(*(Target(server.url).ask(_chat("words")) for _ in range(50)))

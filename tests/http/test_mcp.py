@@ -196,7 +196,7 @@ def _command(folder: Path, *words: str) -> StdioServerParameters:
     environment = own_environment(folder) | {
         "PYTHONPATH": str(ROOT),
         "ARROWHEAD_MODEL__ENGINE": "scripted",
-        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
+        "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
         "ARROWHEAD_RETRIEVAL__DATA_DIR": str(folder / "namespaces"),
     }
     (folder / "script.json").write_text("[]")

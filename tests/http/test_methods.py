@@ -44,7 +44,7 @@ def server(
         "HOME": str(folder),
         "XDG_DATA_HOME": str(folder / "data"),
         "ARROWHEAD_MODEL__SCRIPT": str(folder / "script.json"),
-        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
+        "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
     }
     with host_with(settings) as running:
         yield running

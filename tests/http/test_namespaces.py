@@ -17,7 +17,7 @@ from ncbi_files import pubmed_record, pubmed_set
 from pubmed_server import Pubmed, serve_pubmed
 from waiting import wait_until
 
-SETTINGS = {"ARROWHEAD_RETRIEVAL__ENCODER": "hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
+SETTINGS = {"ARROWHEAD_RETRIEVAL__ENCODERS": "hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
 Serve = Callable[..., AbstractContextManager[Any]]
 
 
@@ -36,7 +36,6 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def running(host_with: Serve, pubmed: Pubmed, data_dir: Path) -> Iterator[Any]:
     settings = SETTINGS | {
         "ARROWHEAD_NCBI__EUTILS_URL": pubmed.url,
-        "ARROWHEAD_NCBI__RETRIES": "0",
         "ARROWHEAD_RETRIEVAL__DATA_DIR": str(data_dir),
         "ARROWHEAD_RETRIEVAL__MAX_UPLOAD_BYTES": "4000000",
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.weights
 @pytest.fixture(scope="module")
 def server(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
     settings = {
-        "ARROWHEAD_RETRIEVAL__ENCODER": "minilm",
-        "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
+        "ARROWHEAD_RETRIEVAL__ENCODERS": "minilm,hashing",
         "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap",
     }
     with host_with(settings) as running:
@@ -32,7 +31,7 @@ def server(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[An
 @pytest.fixture(scope="module")
 def fresh(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
     """A server whose settings name no encoder and no re-ranker."""
-    with host_with({"ARROWHEAD_RETRIEVAL__ENCODER": None}) as running:
+    with host_with({"ARROWHEAD_RETRIEVAL__ENCODERS": None}) as running:
         yield running
 
 

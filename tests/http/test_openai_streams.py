@@ -1,4 +1,4 @@
-"""Streams over time: keep-alives, clients that leave, limits, loading, the end of the process."""
+"""Streams over time: clients that leave, limits, loading, the end of the process."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import httpx
 import numpy as np
 import openai
 import pytest
+from bare_services import bare_services
 from simulated_card import card_without_room
 
 from models.card import ModelCard
@@ -30,9 +31,7 @@ from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event
 from server.methods.direct import Direct
 from server.settings.schema import Settings
-from server.traces import MemoryTraceStore
-from server.wiring.retrieval import build_retrieval
-from server.wiring.services import Components, Services
+from server.wiring.services import Services
 
 
 def _post(url: str, question: str, *, stream: bool, path: str = "chat/completions") -> socket.socket:
@@ -60,20 +59,6 @@ def _wait_for(url: str, number: int) -> int:
     while (found := _in_flight(url)) != number and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
-
-
-def test_a_waiting_stream_carries_comments(running: Any) -> None:
-    """While a call is slow the stream is not silent, and it ends with [DONE]."""
-    connection = _post(running.url, "slow", stream=True)
-    received = b""
-    while b"[DONE]" not in received:
-        piece = connection.recv(65536)
-        assert piece, received
-        received += piece
-    connection.close()
-
-    assert received.count(b": waiting\n\n") >= 2
-    assert received.index(b": waiting") < received.index(b"not found")
 
 
 @pytest.mark.parametrize("path", ["chat/completions", "responses"])
@@ -145,7 +130,6 @@ class _Broken(Direct):
 
 def _services(build: threading.Event, failure: Exception | None = None) -> Services:
     card = ModelCard(name="slow", source=".")
-    settings = Settings()
 
     def load() -> Engine:
         build.wait(30)
@@ -158,15 +142,7 @@ def _services(build: threading.Event, failure: Exception | None = None) -> Servi
 
     lifecycle = EngineLifecycle(card, load)
     methods = {"direct": Direct(lifecycle), "broken": _Broken(lifecycle)}
-    return Services(
-        Components(
-            settings=settings,
-            lifecycle=lifecycle,
-            methods=methods,
-            traces=MemoryTraceStore(max_traces=1, max_bytes=1),
-            retrieval=build_retrieval(settings.retrieval, Path("nowhere")),
-        )
-    )
+    return bare_services(Settings(), lifecycle, Path("nowhere"), methods=methods)
 
 
 def _http(services: Services) -> httpx.AsyncClient:

@@ -57,7 +57,7 @@ def site(
     encoder: Path,
 ) -> Iterator[Site]:
     settings = {
-        "ARROWHEAD_RETRIEVAL__ENCODER": str(encoder),
+        "ARROWHEAD_RETRIEVAL__ENCODERS": str(encoder),
         "ARROWHEAD_RETRIEVAL__ENCODER_URLS": f"{encoder}={pooling.running.url}",
         "ARROWHEAD_RETRIEVAL__ENCODER_API_KEY": KEY,
         "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path_factory.mktemp("corpora")),

@@ -110,7 +110,6 @@ def both_servers(
         "ARROWHEAD_SERVER__API_KEYS": KEY,
         "ARROWHEAD_SERVER__DRAIN_NOTICE_S": "3",
         "ARROWHEAD_SERVER__SHUTDOWN_GRACE_S": "20",
-        "ARROWHEAD_SERVER__KEEPALIVE_S": "10",
     }
     with ExitStack() as stack:
 

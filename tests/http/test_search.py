@@ -33,8 +33,7 @@ def site(
     host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     settings = {
-        "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
-        "ARROWHEAD_RETRIEVAL__ENCODERS": "minilm",
+        "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing,minilm",
         "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap",
         "ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path_factory.mktemp("corpora")),
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",

@@ -80,7 +80,7 @@ def collector(
             "HOME": str(folder),
             "XDG_DATA_HOME": str(folder / "data"),
             "ARROWHEAD_MODEL__SCRIPT": str(folder / "script.json"),
-            "ARROWHEAD_RETRIEVAL__ENCODER": "hashing",
+            "ARROWHEAD_RETRIEVAL__ENCODERS": "hashing",
             "ARROWHEAD_SERVER__API_KEYS": KEY,
             "ARROWHEAD_TRACING__ENDPOINT": made.url,
         }

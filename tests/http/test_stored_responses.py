@@ -15,29 +15,23 @@ import httpx2
 import openai
 import pytest
 import pytest_asyncio
+from bare_services import CARD, OPERATOR, bare_services, keyed_settings, reached, sdk
 from cryptography.fernet import Fernet
 from server_process import Served
 
-from models.card import ModelCard
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ScriptedEngine
 from retrieval.storage.records import Records, SqliteDatabase
-from server.app import create_app
 from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event, Method
 from server.methods.direct import Direct
-from server.settings.schema import Settings
 from server.state.responses import StoredResponses, read_seal
-from server.traces import MemoryTraceStore
 from server.wiring.retrieval import build_retrieval
-from server.wiring.services import Components, Services
-from server.wiring.state import open_key_lookup
+from server.wiring.services import Services
 
 PAGE = (Path(__file__).parents[2] / "docs" / "stored-responses.md").read_text(encoding="utf-8")
-CARD = ModelCard(name="base", source="-", prompt_form="base")
-OPERATOR = "an-operators-key"
 
 
 class Waiting:
@@ -78,35 +72,25 @@ class Site:
     clients: list[openai.AsyncOpenAI] = field(default_factory=list)
 
     def client(self, who: str = "operator") -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(
-            base_url="http://127.0.0.1:8000/v1", api_key=self.keys[who], http_client=self.http, max_retries=0
-        )
+        return sdk(self.http, self.keys[who])
 
 
 def _services(folder: Path, method: Callable[[EngineLifecycle], Waiting]) -> tuple[Services, Waiting]:
-    settings = Settings.model_validate(
-        {
-            "server": {"api_keys": (OPERATOR,), "keys_file": str(folder / "keys.json")},
-            "retrieval": {"encoder": "hashing"},
-        }
-    )
+    settings = keyed_settings(folder)
     lifecycle = EngineLifecycle(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), _answer))
     waiting = method(lifecycle)
     retrieval = build_retrieval(settings.retrieval, folder / "namespaces")
     key_file = folder / "responses.key"
     if not key_file.exists():
         key_file.write_bytes(Fernet.generate_key())
-    services = Services(
-        Components(
-            settings=settings,
-            lifecycle=lifecycle,
-            methods={"direct": waiting},  # type: ignore[dict-item]
-            traces=MemoryTraceStore(max_traces=9),
-            retrieval=retrieval,
-            responses=StoredResponses(Records(SqliteDatabase(folder / "responses.sqlite")), read_seal(key_file)),
-            key_lookup=open_key_lookup(settings, None),
-            closers=(retrieval.close,),
-        )
+    services = bare_services(
+        settings,
+        lifecycle,
+        folder,
+        methods={"direct": waiting},
+        retrieval=retrieval,
+        responses=StoredResponses(Records(SqliteDatabase(folder / "responses.sqlite")), read_seal(key_file)),
+        closers=(retrieval.close,),
     )
     return services, waiting
 
@@ -115,13 +99,7 @@ async def _site(folder: Path) -> AsyncIterator[Site]:
     name = f"ben-{uuid.uuid4().hex}"
     keys = {"operator": OPERATOR, "ben": FileKeyStore(folder / "keys.json").create(NewKey(name=name))[0]}
     services, method = _services(folder, lambda lifecycle: Waiting(Direct(lifecycle)))
-    app = create_app(services)
-    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http,
-    ):
-        await services.loaded()
+    async with reached(services) as http:
         yield Site(http, keys, method, folder)
 
 

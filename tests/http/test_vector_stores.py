@@ -14,6 +14,7 @@ import httpx2
 import openai
 import pytest
 import pytest_asyncio
+from bare_services import OPERATOR, bare_services, keyed_settings, plain_lifecycle, reached, sdk
 from corpus_files import pdf
 from lexical_verifier import LexicalVerifier
 from mcp import Client
@@ -21,34 +22,23 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from server_process import Served
 
-from models.card import ModelCard
-from models.engines.base import EngineOptions
-from models.engines.scripted_engine import Rule, ScriptedEngine
 from retrieval.corpus.ingest.add import add_items
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.passages import Document
-from server.app import create_app
 from server.auth.authentication import FileKeyStore, Principal
 from server.auth.keys import NewKey, Scopes
-from server.engine.lifecycle import EngineLifecycle
 from server.evidence.passages import PassageService
 from server.evidence.verifier import VerifierService
 from server.jobs.queue import Job, JobSpec, WorkOrder
 from server.jobs.vector_stores import JOB_KIND
-from server.methods.base import Method
 from server.methods.direct import Direct
 from server.methods.medrag.method import MedRag
 from server.methods.shared.reading.gate import Gate
-from server.settings.schema import Settings
-from server.traces import MemoryTraceStore
 from server.wiring.retrieval import build_retrieval
-from server.wiring.services import Components, Services
-from server.wiring.state import open_key_lookup
+from server.wiring.services import Services
 
 PAGE = (Path(__file__).parents[2] / "docs" / "files.md").read_text(encoding="utf-8")
-CARD = ModelCard(name="base", source="-", prompt_form="base")
-OPERATOR = "an-operators-key"
 OTHER_OPERATOR = "another-operators-key"
 HEPARIN = b"Protamine reverses heparin. It is given slowly into a vein, and the dose follows that of heparin."
 DRUGS = b"Warfarin is reversed by vitamin K. In an emergency prothrombin complex is given as well."
@@ -64,37 +54,18 @@ class Site:
     keys: dict[str, str]
 
     def client(self, who: str = "operator") -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(
-            base_url="http://127.0.0.1:8000/v1", api_key=self.keys[who], http_client=self.http, max_retries=0
-        )
+        return sdk(self.http, self.keys[who])
 
 
 def _services(folder: Path) -> Services:
-    settings = Settings.model_validate(
-        {
-            "server": {"api_keys": (OPERATOR, OTHER_OPERATOR), "keys_file": str(folder / "keys.json")},
-            "retrieval": {"encoder": "hashing", "max_upload_bytes": 4096},
-        }
-    )
-    lifecycle = EngineLifecycle(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), [Rule("", "plain")]))
+    settings = keyed_settings(folder, OPERATOR, OTHER_OPERATOR, max_upload_bytes=4096)
+    lifecycle = plain_lifecycle()
     retrieval = build_retrieval(settings.retrieval, folder / "namespaces")
     passages = PassageService(retrieval, settings.retrieval)
     verifier = VerifierService("lexical", LexicalVerifier)
-    medrag = MedRag(lifecycle, passages, Gate(verifier), 256)
-    methods: dict[str, Method] = {"direct": Direct(lifecycle), "medrag": medrag}
-    return Services(
-        Components(
-            settings=settings,
-            lifecycle=lifecycle,
-            methods=methods,
-            traces=MemoryTraceStore(max_traces=9),
-            retrieval=retrieval,
-            passages=passages,
-            verifier=verifier,
-            key_lookup=open_key_lookup(settings, None),
-            closers=(retrieval.close,),
-        )
-    )
+    methods = {"direct": Direct(lifecycle), "medrag": MedRag(lifecycle, passages, Gate(verifier), 256)}
+    parts = {"retrieval": retrieval, "passages": passages, "verifier": verifier, "closers": (retrieval.close,)}
+    return bare_services(settings, lifecycle, folder, methods=methods, **parts)
 
 
 @pytest_asyncio.fixture
@@ -104,13 +75,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     for name, may_change in (("writer", True), ("reader", False)):
         keys[name] = store.create(NewKey(name=name, scopes=Scopes(may_change=may_change)))[0]
     services = _services(tmp_path)
-    app = create_app(services)
-    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http,
-    ):
-        await services.loaded()
+    async with reached(services) as http:
         yield Site(http, services, keys)
 
 

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import pytest_asyncio
+from bare_services import OPERATOR, bare_services, keyed_settings, plain_lifecycle, reached
 from jsonschema import Draft202012Validator
 from lexical_verifier import LexicalVerifier
 
-from models.card import ModelCard
-from models.engines.base import EngineOptions
-from models.engines.scripted_engine import Rule, ScriptedEngine
 from models.errors import ModelNotFound
 from models.verifiers.base import Judgement, Pair
 from retrieval.corpus.ingest.add import add_items
@@ -26,23 +24,14 @@ from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.search.searcher import SearchOptions
 from retrieval.passages import Document
 from server.api.retrieval.verify import MAX_CHARS, MAX_QUERY
-from server.app import create_app
 from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey, Scopes
-from server.engine.lifecycle import EngineLifecycle
 from server.evidence.verifier import VerifierService
-from server.methods.direct import Direct
-from server.settings.schema import Settings
-from server.traces import MemoryTraceStore
-from server.wiring.retrieval import build_retrieval
-from server.wiring.services import Components, Services
-from server.wiring.state import open_key_lookup
+from server.wiring.services import Services
 
-CARD = ModelCard(name="base", source="-", prompt_form="base")
 CLAIM = "Aspirin lowers the risk of stroke."
 YES = "Aspirin lowers the risk of stroke in men."
 NO = "Aspirin never lowers the risk of stroke."
-OPERATOR = "an-operators-key"
 
 
 class Slow(LexicalVerifier):
@@ -63,7 +52,7 @@ class Slow(LexicalVerifier):
 class Site:
     """The application, its keys by name, and what judges."""
 
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     services: Services
     keys: dict[str, str]
     verifier: Slow
@@ -76,44 +65,22 @@ class Site:
         return reply.status_code, reply.json()
 
 
-def _services(folder: Path, verifier: VerifierService) -> Services:
-    settings = Settings.model_validate(
-        {
-            "server": {"api_keys": (OPERATOR,), "keys_file": str(folder / "keys.json")},
-            "retrieval": {"encoder": "hashing"},
-        }
-    )
-    lifecycle = EngineLifecycle(CARD, lambda: ScriptedEngine(CARD, EngineOptions(), [Rule("", "plain")]))
-    return Services(
-        Components(
-            settings=settings,
-            lifecycle=lifecycle,
-            methods={"direct": Direct(lifecycle)},
-            traces=MemoryTraceStore(max_traces=1, max_bytes=1),
-            retrieval=build_retrieval(settings.retrieval, folder / "namespaces"),
-            key_lookup=open_key_lookup(settings, None),
-            verifier=verifier,
-        )
-    )
-
-
 @pytest_asyncio.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     store = FileKeyStore(tmp_path / "keys.json")
     wishes = [NewKey(name="anna"), NewKey(name="ben", scopes=Scopes(namespaces=("other",)))]
     keys = {"operator": OPERATOR} | {wish.name: store.create(wish)[0] for wish in wishes}
     verifier = Slow()
-    services = _services(tmp_path, VerifierService("lexical", lambda: verifier))
+    service = VerifierService("lexical", lambda: verifier)
+    services = bare_services(keyed_settings(tmp_path), plain_lifecycle(), tmp_path, verifier=service)
     namespaces = services.retrieval.namespaces
     for name in ("papers", "other"):
         namespaces.create(name, NamespaceSettings(encoder="hashing"))
     document = Document(document_id="PMID:1", title="Aspirin")
     add_items(namespaces, "papers", [ParsedDocument(document, YES, (Span(0, len(YES)),), whole=True)])
     (hit,) = services.retrieval.searcher.search("aspirin", ["papers"], SearchOptions(k=1))
-    transport = httpx.ASGITransport(create_app(services))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
+    async with reached(services) as http:
         yield Site(http, services, keys, verifier, str(hit.passage.passage_id))
-    await services.close()
 
 
 async def test_each_piece_has_a_result_and_the_surest_decides(site: Site) -> None:
@@ -242,9 +209,9 @@ async def test_a_model_that_cannot_be_loaded_is_a_clear_503(tmp_path: Path) -> N
     def load() -> LexicalVerifier:
         raise ModelNotFound("/srv/nli is not here")
 
-    services = _services(tmp_path, VerifierService("nli", load))
-    transport = httpx.ASGITransport(create_app(services))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
+    service = VerifierService("nli", load)
+    services = bare_services(keyed_settings(tmp_path), plain_lifecycle(), tmp_path, verifier=service)
+    async with reached(services) as http:
         http.headers["Authorization"] = f"Bearer {OPERATOR}"
         reply = await http.post("/v1/verify", json={"claim": CLAIM, "evidence": [YES]})
         error = reply.json()["error"]
@@ -254,4 +221,3 @@ async def test_a_model_that_cannot_be_loaded_is_a_clear_503(tmp_path: Path) -> N
         assert reply.headers["Retry-After"]
         models = (await http.get("/v1/models")).json()["data"]
         assert [one["id"] for one in models if one["arrowhead"]["routes"][:1] == ["/v1/verify"]] == ["nli"]
-    await services.close()

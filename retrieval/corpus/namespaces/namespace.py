@@ -19,7 +19,6 @@ from retrieval.corpus.namespaces.settings import (
     VECTORS,
     Backends,
     TextIndex,
-    has_replaced_words,
     settings_of,
 )
 from retrieval.corpus.store.base import JournalEntry, PassageStore, PassageWriter, Target, log_name
@@ -43,8 +42,8 @@ Done = Callable[[int], bool]
 class Namespace:
     """Hold the store and the indices of one namespace.
 
-    Thread-safe. Encoder and indices are opened on first use. ``outdated``: indices of a back end that was removed, or
-    of an earlier tokenizer; they are not read, and count as missing until ``discard_outdated``.
+    Thread-safe. Encoder and indices are opened on first use. ``outdated``: indices of an earlier tokenizer, which
+    are not read, and count as missing until ``discard_outdated``.
     """
 
     def __init__(self, folder: Path, store: PassageStore, backends: Backends, *, write: bool = False) -> None:
@@ -67,9 +66,8 @@ class Namespace:
         self._keywords: TextIndex | None = None
         try:
             self._indexed = self.store.meta("indexed")
-            text = self.store.meta("settings")
-            self.settings = settings_of(text)
-            self.outdated = self._outdated(text)
+            self.settings = settings_of(self.store.meta("settings"))
+            self.outdated = self._outdated()
         except NamespaceDamaged:
             self.store.close()
             raise
@@ -215,12 +213,9 @@ class Namespace:
         """Return a writer of the store; requires the namespace's lock."""
         return self.store.writer(Chunker(self.settings.chunking), self.settings.targets)
 
-    def _outdated(self, settings: str) -> tuple[Target, ...]:
-        found: list[Target] = ["words"] if has_replaced_words(settings) else []
-        for target in TEXTS:
-            if target in self.settings.targets and target not in found and is_outdated(self.folder / target):
-                found.append(target)
-        return tuple(found)
+    def _outdated(self) -> tuple[Target, ...]:
+        made = (target for target in TEXTS if target in self.settings.targets)
+        return tuple(target for target in made if is_outdated(self.folder / target))
 
     def discard_outdated(self, writer: PassageWriter) -> None:
         """Remove the outdated indices and mark them for a rebuild.
@@ -230,9 +225,6 @@ class Namespace:
         """
         for target in self.outdated:
             self.discard(writer, target, "an earlier version made")
-        if has_replaced_words(self.store.meta("settings")):
-            with writer.transaction():
-                writer.set_meta("settings", self.settings.as_text())
         self.outdated = ()
 
     def discard(self, writer: PassageWriter, target: Target, fault: str) -> None:

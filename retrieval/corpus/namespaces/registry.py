@@ -182,7 +182,7 @@ class Namespaces:
     def using(self, name: str) -> Iterator[Namespace]:
         """Open a namespace for reading and searching, including changes of other processes since its last use.
 
-        An index of a removed back end or an earlier tokenizer is built again first, and one of words or keywords whose
+        An index of an earlier tokenizer is built again first, and one of words or keywords whose
         damage ended the use before. This server's own indices of a shared namespace follow its changes: a few of them
         first, many in the background.
 

@@ -24,8 +24,6 @@ _BACKEND: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _MAX_ENCODER: Final = 500
 _MAX_ENCODERS: Final = 8
 NO_WORDS: Final = "none"
-# Back ends of words that were removed, and the one that takes over their namespaces.
-_REPLACED_WORDS: Final = {"fts5": "tantivy"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +150,7 @@ class Backends:
 
 
 def settings_of(text: str) -> NamespaceSettings:
-    """Parse settings from the output of ``as_text``; a lexical back end that was removed is replaced by today's.
+    """Parse settings from the output of ``as_text``.
 
     Raises:
         NamespaceInvalid: any other text.
@@ -169,7 +167,7 @@ def settings_of(text: str) -> NamespaceSettings:
         return NamespaceSettings(
             encoder=str(fields["encoder"]),
             encoders=tuple(map(str, fields.get("encoders", ()))),
-            words=_REPLACED_WORDS.get(str(fields["words"]), str(fields["words"])),
+            words=str(fields["words"]),
             keywords=fields["keywords"],
             tokens=tokens,
             chunking=Chunking(size=sizes["size"], overlap=sizes["overlap"], by_section=chunking["by_section"]),
@@ -180,11 +178,6 @@ def settings_of(text: str) -> NamespaceSettings:
 
 def _is_id(encoder: str) -> bool:
     return encoder.isprintable() and 0 < len(encoder) <= _MAX_ENCODER and encoder == encoder.strip()
-
-
-def has_replaced_words(text: str) -> bool:
-    """Return whether valid settings name a lexical back end that was removed."""
-    return json.loads(text)["words"] in _REPLACED_WORDS
 
 
 def with_tokens(text: str) -> str:

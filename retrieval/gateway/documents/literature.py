@@ -210,7 +210,6 @@ _PROCESSING: Final = (
     "<restricted-by>pmc</restricted-by></processing-meta>"
 )
 _TYPES: Final = {"review-article": "Review", "correction": "Published Erratum", "case-report": "Case Reports"}
-_ISSN_KINDS: Final = {"ppub": "Print", "epub": "Electronic", "print": "Print", "electronic": "Electronic"}
 _LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 
 

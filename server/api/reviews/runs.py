@@ -26,7 +26,6 @@ from server.wiring.services import ServedModel, Services
 RUN: Final = "review"
 FILL: Final = "review_columns"
 _AT_ONCE: Final = 8
-_Missing = Sequence[tuple[Column, EvidenceRow]]
 
 
 @dataclass(slots=True)

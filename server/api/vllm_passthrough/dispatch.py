@@ -23,6 +23,7 @@ from server.admission import CHARS_PER_TOKEN, CancelScope, Ticket, estimated_tok
 from server.api.answers.session import TIMEOUT_HEADER, Account, AnswerSession, deadline_of
 from server.api.http_io import (
     DONE,
+    KEEPALIVE_S,
     MAX_CHOICES,
     KeepAlive,
     cancel_on_disconnect,
@@ -74,7 +75,6 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
     services.find(body["model"], principal)
     services.admission.check()
     deadline = deadline_of(services, request.headers.get(TIMEOUT_HEADER))
-    chosen = services.settings.server
     checked = check_plain(body, MAX_CHOICES)
     if request.scope["path"] == _RESPONSES:
         checked = readable_history(checked)
@@ -89,7 +89,6 @@ async def dispatch_plain(request: Request, body: object) -> Response | None:
         principal=principal,
         ticket=Ticket(principal.key_id, _tokens(services, body)),
         deadline=deadline,
-        keepalive_s=chosen.keepalive_s,
         choices=0 if request.scope["path"].endswith("/count_tokens") else _choices(body),
     )
     return PassthroughResponse(services, passthrough)
@@ -225,8 +224,7 @@ def outcome_of(status: int, reading: ReplyReading) -> str:
 class PassthroughCall:
     """Hold one request for the engine's OpenAI layer.
 
-    ``deadline`` is in the event loop's time. ``choices`` 0 marks a token count, which is no answer. A stream that is
-    idle for ``keepalive_s`` sends a comment: the layer's own mechanism costs two tasks for each piece.
+    ``deadline`` is in the event loop's time. ``choices`` 0 marks a token count, which is no answer.
     """
 
     layer: OpenAiLayer
@@ -234,7 +232,6 @@ class PassthroughCall:
     principal: Principal
     ticket: Ticket
     deadline: float
-    keepalive_s: float
     choices: int = 1
 
 
@@ -248,7 +245,8 @@ class PassthroughResponse(Response):
 
     async def __call__(self, scope: Any, receive: _Receive, send: _Send) -> None:
         wire, code = _Wire(self._passthrough.call.path), ""
-        keepalive = KeepAlive(send, self._passthrough.keepalive_s, scope["state"].get("send_piece"), wire.observe)
+        # The layer's own mechanism costs two tasks for each piece.
+        keepalive = KeepAlive(send, KEEPALIVE_S, scope["state"].get("send_piece"), wire.observe)
         try:
             async with (
                 cancel_on_disconnect(receive, lambda: wire.ended),

@@ -98,7 +98,6 @@ class GeneGptOptions:
 
     - ``mask``: six digits.
     - ``grammar``: ``calls`` allows only well-formed calls, ``grounded`` also only sequences that occur in the question.
-    - ``summaries``: how much of the genes' prose summaries replies contain, where the question leaves room for prose.
     - ``egress``: None for the mode of the request's key.
     """
 
@@ -106,7 +105,6 @@ class GeneGptOptions:
     max_calls: Annotated[int, Field(strict=True, ge=0)]
     grammar: GrammarMode = "grounded"
     references: Flag = True
-    summaries: Summaries = "full"
     egress: EgressMode | None = None
 
 
@@ -119,7 +117,7 @@ def parse_options(values: Mapping[str, Any], *, card: ModelCard, max_calls: int)
         OptionInvalid: ``param`` names the key.
     """
     mask = resolve_mask(card.genegpt_mask) or "001001"
-    usual = {"mask": mask, "max_calls": max_calls, "summaries": card.summaries}
+    usual = {"mask": mask, "max_calls": max_calls}
     options = validated(GeneGptOptions, usual | dict(values))
     if options.max_calls > max_calls:
         refuse("max_calls", f"must be a number from 0 to {max_calls}")
@@ -140,7 +138,11 @@ class Lookups(Protocol):
             ArrowheadError: the request exceeds the permissions of its key.
         """
 
-    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> CallHandler: ...
+    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions, summaries: Summaries) -> CallHandler:
+        """Return the session of one answer.
+
+        ``summaries``: how much of the genes' prose summaries replies contain, where the question leaves room for prose.
+        """
 
 
 class GeneGpt:
@@ -192,7 +194,7 @@ class GeneGpt:
             yield Step(f"the model is asked: {question}")
         engine = self._lifecycle.get()
         request = await asyncio.to_thread(self._request, ask, options, parsed, engine)
-        session = self._lookups.open(ask, question, options)
+        session = self._lookups.open(ask, question, options, self._lifecycle.card.summaries)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
         shows = options.references
         ledger = ReadingLedger(parsed, with_references=shows) if only_reads else Ledger(question, with_references=shows)

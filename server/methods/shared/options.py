@@ -39,6 +39,7 @@ _INSTEAD: Final = {
     "order": "passages are always in the library's order, for the prefix cache",
     "retrieval": "the plain model answers without passages",
     "samples": "send the question several times with temperature and seed, and count the letters",
+    "summaries": "the card of the model says how much of a gene's summary it reads",
     "species": "send queries with SPECIES[mh]",
     "without_context": "the plain model answers without the graph",
     "without_passages": "the plain model answers without passages",

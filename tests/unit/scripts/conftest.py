@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
+from loopback import listening
 
 
 @dataclass
@@ -75,13 +75,9 @@ def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     made = Endpoint()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(made))
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    made.url = f"http://127.0.0.1:{server.server_port}/v1"
-    yield made
-    server.shutdown()
-    server.server_close()
+    with listening(_handler(made)) as url:
+        made.url = f"{url}/v1"
+        yield made
 
 
 @pytest.fixture

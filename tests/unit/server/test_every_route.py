@@ -38,7 +38,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
             "model": {"engine": "scripted", "script": str(folder / "script.json")},
             "ncbi": {"eutils_url": "http://127.0.0.1:9", "cache_path": str(folder / "cache.sqlite")},
             "audit": {"path": str(folder / "audit.jsonl")},
-            "retrieval": {"encoder": "hashing", "data_dir": str(folder / "namespaces")},
+            "retrieval": {"encoders": "hashing", "data_dir": str(folder / "namespaces")},
             "graph": {"data_dir": str(folder / "graphs")},
         }
     )

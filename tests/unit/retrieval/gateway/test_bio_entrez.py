@@ -19,7 +19,7 @@ import pytest
 import uvicorn
 from Bio import Entrez, Medline, SeqIO
 from Bio.Entrez.Parser import DataHandler
-from gateway_records import ARTICLES, make_store
+from gateway_records import ARTICLES
 
 from retrieval.formats.records import DATABASES, Database
 from retrieval.gateway.app import answer, create_gateway_app
@@ -33,13 +33,6 @@ UIDS: dict[Database, str] = {
     "pmc": "9000001", "clinvar": "12374", "taxonomy": "9606", "medgen": "9000",
 }  # fmt: skip
 PMIDS = ",".join(str(article.pmid) for article in ARTICLES)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStore]:
-    opened = make_store(tmp_path_factory.mktemp("gateway"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")

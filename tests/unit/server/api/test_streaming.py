@@ -107,6 +107,32 @@ async def test_pieces_take_the_shorter_way() -> None:
     assert past.got[0] == COMMENT and [one for one in past.got if one != COMMENT] == [PIECE, END]
 
 
+async def _late(first: asyncio.Event) -> AsyncGenerator[dict[str, int], None]:
+    await first.wait()
+    yield {"number": 1}
+
+
+async def test_a_reply_begins_with_comments_while_its_first_piece_is_awaited() -> None:
+    """Its place is given, and what it looks up is slow."""
+    client, first = _Client(), asyncio.Event()
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise NotImplementedError
+
+    scope = {"type": "http", "state": {}}
+    answers: Any = SimpleNamespace(is_admitted=True)
+    reply = await stream_reply(Request(scope, receive), answers, _late(first), keepalive_s=0.01)
+    sent = asyncio.create_task(reply(scope, receive, client.send))
+    await client.until(4)
+    first.set()
+    await sent
+
+    assert client.got[0]["headers"] and client.got[1:4] == [COMMENT] * 3
+    pieces = [one["body"] for one in client.got[4:] if one != COMMENT]
+    assert pieces == [b'data: {"number":1}\n\n', b"data: [DONE]\n\n", b""]
+
+
 async def _always_ready(most: int, made: list[int]) -> AsyncGenerator[dict[str, int], None]:
     """Chunks that another task makes, the next one always made when the last one was taken."""
     queue: asyncio.Queue[int] = asyncio.Queue(maxsize=64)
@@ -138,8 +164,7 @@ async def test_a_stream_that_is_always_ready_ends_with_its_client() -> None:
         if len(made) >= 100:
             gone.set()
 
-    server = SimpleNamespace(settings=SimpleNamespace(server=SimpleNamespace(keepalive_s=60.0)))
-    scope = {"type": "http", "app": SimpleNamespace(state=SimpleNamespace(services=server)), "state": {}}
+    scope = {"type": "http", "state": {}}
     answers: Any = SimpleNamespace(is_admitted=True)
     reply = await stream_reply(Request(scope, receive), answers, _always_ready(most, made))
     await reply(scope, receive, send)

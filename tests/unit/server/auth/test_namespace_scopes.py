@@ -23,7 +23,7 @@ LIMITED = Principal(owner="c" * 64, scopes=Scopes(namespaces=("trials",)))
 
 @pytest.fixture
 def namespaces(tmp_path: Path) -> Iterator[Namespaces]:
-    built = build_retrieval(RetrievalSettings(encoder="hashing"), tmp_path / "namespaces")
+    built = build_retrieval(RetrievalSettings(encoders=("hashing",)), tmp_path / "namespaces")
     yield built.namespaces
     built.namespaces.close()
 

@@ -43,8 +43,8 @@ def test_a_second_encoder_with_weights_is_added_fused_and_removed(
     second = str(_with_cls_pooling(tmp_path / "cls"))
     config = tmp_path / "config.toml"
     data = tmp_path / "namespaces"
-    config.write_text(f'[retrieval]\nencoders = ["{second}"]\ndata_dir = "{data}"\ndevice = "cpu"\n')
-    retrieval = build_retrieval(RetrievalSettings(encoders=(second,), device="cpu"), data)
+    config.write_text(f'[retrieval]\nencoders = ["minilm", "{second}"]\ndata_dir = "{data}"\ndevice = "cpu"\n')
+    retrieval = build_retrieval(RetrievalSettings(encoders=("minilm", second), device="cpu"), data)
     try:
         retrieval.namespaces.create("ns", NamespaceSettings(encoder="minilm"))
         documents = [Document(document_id=f"PMID:{n}", title="") for n in range(len(TEXTS))]

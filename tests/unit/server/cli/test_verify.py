@@ -23,7 +23,7 @@ from server.settings.schema import Settings
 from server.wiring.retrieval import build_retrieval
 
 ANSWER = "Aspirin lowers the risk of stroke [1]. Heparin lowers the risk of stroke [2, 3]. Aspirin treats gout."
-SETTINGS = Settings(retrieval=RetrievalSettings(encoder="hashing"))
+SETTINGS = Settings(retrieval=RetrievalSettings(encoders=("hashing",)))
 PAPER = """# Results
 
 Aspirin lowers the risk of stroke in men.
@@ -138,8 +138,8 @@ def run(home: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[in
     config = home / "config.toml"
     if not config.exists():
         folder = build_bert(home / "nli", names=("contradiction", "entailment", "neutral"))
-        lines = ["[verifier]", f'model = "{folder}"', 'device = "cpu"', "bar = 0.001", "[retrieval]"]
-        lines += ['encoder = "hashing"', f'data_dir = "{home / "namespaces"}"']
+        lines = ["[verifier]", f'model = "{folder}"', "bar = 0.001", "[retrieval]", 'device = "cpu"']
+        lines += ['encoders = ["hashing"]', f'data_dir = "{home / "namespaces"}"']
         config.write_text("\n".join(lines))
     status = main(["verify", *words, "--json", "--config", str(config)])
     return status, json.loads(capsys.readouterr().out or "{}")
@@ -175,7 +175,7 @@ def test_a_model_that_is_not_there_is_one_clear_line(
     tmp_path: Path, paper: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "config.toml"
-    config.write_text(f'[verifier]\nmodel = "{tmp_path / "none"}"\n[retrieval]\nencoder = "hashing"\n')
+    config.write_text(f'[verifier]\nmodel = "{tmp_path / "none"}"\n[retrieval]\nencoders = ["hashing"]\n')
     assert main(["verify", "--claim", "Aspirin treats gout.", "-e", str(paper), "--config", str(config)]) == 1
     told = capsys.readouterr().err
     assert "the verifier none cannot be loaded" in told

@@ -56,7 +56,7 @@ async def test_no_written_address_reaches_another_place(tmp_path: Path) -> None:
     async with _trap() as (trap, reached), NcbiServer(_answer_with_redirects(trap)) as ncbi:  # type: ignore[arg-type]
         settings = Settings(
             model=ModelSettings(engine="scripted", script=script),
-            ncbi=NcbiSettings(eutils_url=ncbi.url, blast_url=ncbi.url, retries=0),
+            ncbi=NcbiSettings(eutils_url=ncbi.url, blast_url=ncbi.url),
         )
         services = build_services(settings)
         assert services.egress is not None
@@ -64,7 +64,7 @@ async def test_no_written_address_reaches_another_place(tmp_path: Path) -> None:
         options = GeneGptOptions(mask="000000", max_calls=10)
         statuses: dict[str, int] = {}
         for number, url in enumerate(urls(trap, MANY, seed=20)):
-            session = access.open(AnswerRequest(request_id=f"r{number}", prompt="q"), "q", options)
+            session = access.open(AnswerRequest(request_id=f"r{number}", prompt="q"), "q", options, "full")
             reply = await session(Call(url, 0))
             statuses[reply.status] = statuses.get(reply.status, 0) + 1
         await services.close()

@@ -132,16 +132,3 @@ async def test_a_cause_names_no_folders() -> None:
     lifecycle = EngineLifecycle(card, lambda: ScriptedEngine(card, EngineOptions(), []))
     lifecycle.failure = EngineUnavailable("/srv/My Models/llama 3: '/etc/a/b.json', http://host/v1/x and/or 1/2")
     assert lifecycle.cause == "llama: 'b.json', http://host/v1/x and/or 1/2"
-
-
-async def test_without_restarts_the_first_death_is_the_last() -> None:
-    """Zero tries: no other engine is built."""
-    lifecycle, built = _dying(RestartPolicy(tries=0))
-    await lifecycle.load()
-    await built[0].close()
-
-    assert lifecycle.state == "failed"
-    async with asyncio.timeout(120):
-        await lifecycle.permanently_failed.wait()
-    assert len(built) == 1
-    await lifecycle.close()

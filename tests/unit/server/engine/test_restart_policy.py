@@ -18,8 +18,3 @@ def test_tries_come_back_when_the_window_has_passed() -> None:
 
     assert [restarts.next_delay(now) for now in (0, 50, 99, 120, 121)] == [1, 2, None, 2, None]
     assert restarts.total == 3
-
-
-def test_zero_tries_are_none() -> None:
-    """The process ends with the first death."""
-    assert RestartPolicy(tries=0).next_delay(0) is None

@@ -31,7 +31,7 @@ RECORDS = (
 
 @pytest.fixture
 async def pool() -> AsyncIterator[EncoderPool]:
-    encoders = EncoderPool(RetrievalSettings(encoder="hashing"))
+    encoders = EncoderPool(RetrievalSettings(encoders=("hashing",)))
     yield encoders
     await encoders.close()
 

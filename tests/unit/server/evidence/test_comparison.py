@@ -22,7 +22,7 @@ async def pools() -> AsyncIterator[Pools]:
     made: list[EncoderPool] = []
 
     def pool(encoder: str = "minilm", cross_encoder: str | None = None) -> EncoderPool:
-        made.append(EncoderPool(RetrievalSettings(encoder=encoder, cross_encoder=cross_encoder)))
+        made.append(EncoderPool(RetrievalSettings(encoders=(encoder,), cross_encoder=cross_encoder)))
         return made[-1]
 
     yield pool

@@ -45,7 +45,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[RemoteEn
 
 
 def pool(**settings: object) -> EncoderPool:
-    given = {"encoder": "minilm", "encoders": "hashing", "encoder_urls": "minilm=http://10.0.0.1:8100", **settings}
+    given = {"encoders": "minilm,hashing", "encoder_urls": "minilm=http://10.0.0.1:8100", **settings}
     return EncoderPool(RetrievalSettings.model_validate(given))
 
 

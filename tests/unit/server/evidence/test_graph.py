@@ -70,7 +70,7 @@ class World:
         self.log = tmp_path / "audit.jsonl"
         self.server = server
         self.dead = self.hanging = self.asked = asyncio.Event()
-        self.pool = EncoderPool(RetrievalSettings(encoder="hashing"))
+        self.pool = EncoderPool(RetrievalSettings(encoders=("hashing",)))
         self.auditor = AuditRecorder(AuditLog(self.log, level="request", max_bytes=10**6), "refuse")
         policy = EgressPolicy.of(EgressSettings(**({"mode": "ncbi"} | settings)))
         self.egress = Egress(policy, Destinations(None, None, None), self.auditor)  # type: ignore[arg-type]  # no NCBI here
@@ -289,7 +289,7 @@ async def test_a_graph_is_opened_once_though_the_first_asker_goes_away(
 
 async def test_a_graph_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> None:
     """An import may have been made since."""
-    pool = EncoderPool(RetrievalSettings(encoder="hashing"))
+    pool = EncoderPool(RetrievalSettings(encoders=("hashing",)))
     service = GraphService(GraphLocation(tmp_path, "own", "hashing"), pool, egress=None)  # type: ignore[arg-type]
     for _ in range(2):
         with pytest.raises(GraphError, match="there is no graph 'own'"):

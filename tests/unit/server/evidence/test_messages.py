@@ -71,7 +71,7 @@ async def test_a_reading_that_fails_is_none_and_the_next_is_tried() -> None:
 
 async def test_settings_without_weights_load_none() -> None:
     """Where only the hashing encoder is named."""
-    kinds = message_kinds(RetrievalSettings(encoder="hashing"))
+    kinds = message_kinds(RetrievalSettings(encoders=("hashing",)))
     assert await kinds.read("I can't breathe") is None
     await kinds.close()
 

@@ -19,7 +19,7 @@ from server.methods.shared.passages import PassageQuery
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.retrieval import build_retrieval
 
-SETTINGS = RetrievalSettings(encoder="hashing")
+SETTINGS = RetrievalSettings(encoders=("hashing",))
 TRIALS, BOTH = frozenset({"trials"}), frozenset({"trials", "notes-of-anna"})
 
 

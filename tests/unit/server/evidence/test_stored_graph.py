@@ -41,7 +41,7 @@ class Store:
 
 @pytest_asyncio.fixture
 async def pool() -> AsyncIterator[EncoderPool]:
-    made = EncoderPool(RetrievalSettings(encoder="hashing"))
+    made = EncoderPool(RetrievalSettings(encoders=("hashing",)))
     yield made
     await made.close()
 
@@ -75,7 +75,7 @@ async def test_every_server_offers_the_method(tmp_path: Path) -> None:
         # An address of this machine: the built-in gateway, which unpacks its sample, is not needed here.
         "ncbi": {"eutils_url": "http://127.0.0.1:9", "cache_path": str(tmp_path / "cache.sqlite")},
         "audit": {"path": str(tmp_path / "audit.jsonl")},
-        "retrieval": {"encoder": "hashing", "data_dir": str(tmp_path / "data")},
+        "retrieval": {"encoders": "hashing", "data_dir": str(tmp_path / "data")},
         "graph": {"data_dir": str(tmp_path / "graphs")},
     }
     services = build_services(Settings.model_validate(fields))
@@ -94,12 +94,12 @@ async def test_retractions_are_looked_up_on_this_machine(tmp_path: Path) -> None
         "audit": {"path": str(tmp_path / "audit.jsonl")},
         "egress": {"mode": "ncbi"},
         "gateway": {"data_dir": str(tmp_path / "gateway")},
-        "retrieval": {"encoder": "hashing", "data_dir": str(tmp_path / "data")},
+        "retrieval": {"encoders": "hashing", "data_dir": str(tmp_path / "data")},
         "graph": {"data_dir": str(tmp_path / "graphs")},
     }
     services = build_services(Settings.model_validate(fields))
     assert services.egress is not None
-    pool = EncoderPool(RetrievalSettings(encoder="hashing"))
+    pool = EncoderPool(RetrievalSettings(encoders=("hashing",)))
     service = GraphService(GraphLocation(tmp_path / "graphs", "small", "hashing"), pool, services.egress)
     graph = service.open(AnswerRequest(request_id="r", messages=(Message("user", "x"),)), None)
     articles = [str(number) for number in range(10000001, 10000041)]

@@ -223,17 +223,17 @@ async def test_pairs_are_counted_and_timed() -> None:
 
 async def test_the_settings_name_the_model(tmp_path: Path) -> None:
     """By the last part of its path or id; what is no model is told when it is first asked."""
-    service = verifier_service(VerifierSettings(model=str(tmp_path / "my-nli"), device="cpu"))
+    service = verifier_service(VerifierSettings(model=str(tmp_path / "my-nli")), "cpu")
     assert service.name == "my-nli"
     with pytest.raises(RequestError, match="my-nli cannot be loaded", check=VERIFIER_UNAVAILABLE.is_of):
         await service.judge(pairs(1))
-    assert verifier_service(VerifierSettings()).name == "arrowhead-verifier"
+    assert verifier_service(VerifierSettings(), "cpu").name == "arrowhead-verifier"
     await service.close()
 
 
 async def test_a_hub_id_is_not_fetched_unless_that_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
     """The log has the remedy."""
-    service = verifier_service(VerifierSettings(model="nobody/has-this"))
+    service = verifier_service(VerifierSettings(model="nobody/has-this"), "cpu")
     with caplog.at_level(logging.WARNING), pytest.raises(RequestError, check=VERIFIER_UNAVAILABLE.is_of):
         await service.judge(pairs(1))
     assert "nobody/has-this (main) is not on this machine" in caplog.text

@@ -75,7 +75,7 @@ async def test_a_continuation_that_is_given_up_is_told_as_aborted(kept: _Kept) -
 
 def test_encoders_of_the_pool_are_watched(kept: _Kept) -> None:
     """Queries and passages apart; the vectors are the encoder's."""
-    pool = EncoderPool(RetrievalSettings(encoder="hashing"), kept)
+    pool = EncoderPool(RetrievalSettings(encoders=("hashing",)), kept)
     encoder = pool.encoder()
     vectors = encoder.encode_queries(["a", "b"])
     encoder.encode_passages([PassageText("t", "x")])

@@ -10,7 +10,10 @@ from server.settings.retrieval import RetrievalSettings
 
 def test_names_and_addresses_are_read_from_one_line() -> None:
     settings = RetrievalSettings.model_validate(
-        {"encoders": "contriever", "encoder_urls": "minilm=http://10.0.0.1:8100/, contriever=https://gpu.example"}
+        {
+            "encoders": "minilm,contriever",
+            "encoder_urls": "minilm=http://10.0.0.1:8100/, contriever=https://gpu.example",
+        }
     )
 
     assert settings.remote_encoders == {"minilm": "http://10.0.0.1:8100", "contriever": "https://gpu.example"}
@@ -30,7 +33,7 @@ def test_names_and_addresses_are_read_from_one_line() -> None:
 )
 def test_wrong_addresses_are_refused(urls: str, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        RetrievalSettings.model_validate({"encoders": "hashing", "encoder_urls": urls})
+        RetrievalSettings.model_validate({"encoders": "minilm,hashing", "encoder_urls": urls})
 
 
 def test_the_key_is_not_shown() -> None:

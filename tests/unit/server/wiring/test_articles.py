@@ -18,7 +18,7 @@ from server.settings.retrieval import RetrievalSettings
 from server.settings.schema import Settings
 from server.wiring.articles import article_finder
 
-HASHING = RetrievalSettings(encoder="hashing")
+HASHING = RetrievalSettings(encoders=("hashing",))
 
 
 async def test_another_gateway_on_this_machine_has_no_vectors_here(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import concurrent.futures
 import gzip
 import json
-import threading
 from collections.abc import AsyncIterator, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from in_process import OPERATOR, Site, served
+from loopback import listening
 
 from retrieval.gateway.store.open import open_store
 from retrieval.graph.store.catalog import SHIPPED_FILES
@@ -45,11 +45,8 @@ class _Files(BaseHTTPRequestHandler):
 @pytest.fixture
 def files() -> Iterator[tuple[str, list[str]]]:
     asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Files", (_Files,), {"asked": asked}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/quolls.txt", asked
-    server.shutdown()
-    server.server_close()
+    with listening(type("Files", (_Files,), {"asked": asked})) as url:
+        yield f"{url}/quolls.txt", asked
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def hashing(name: str) -> Encoder:
 
 
 def added(root: Path) -> Namespaces:
-    namespaces = build_namespaces(RetrievalSettings(encoder="hashing", backend="faiss"), root, hashing)
+    namespaces = build_namespaces(RetrievalSettings(encoders=("hashing",), backend="faiss"), root, hashing)
     namespaces.create("notes", NamespaceSettings(encoder="hashing"))
     document = Document(document_id="note:1", title="Cytokines")
     add_items(namespaces, "notes", [ParsedDocument(document, TEXT, (Span(0, len(TEXT)),))])
@@ -40,7 +40,7 @@ def test_a_namespace_is_described_without_its_encoder(tmp_path: Path) -> None:
         raise AssertionError(f"{name} is not needed")
 
     added(tmp_path).close()
-    namespaces = build_namespaces(RetrievalSettings(encoder="hashing", backend="faiss"), tmp_path, none)
+    namespaces = build_namespaces(RetrievalSettings(encoders=("hashing",), backend="faiss"), tmp_path, none)
 
     found = namespaces.describe("notes")
 
@@ -51,7 +51,7 @@ def test_a_namespace_is_described_without_its_encoder(tmp_path: Path) -> None:
 
 
 def test_an_unknown_back_end_of_words_is_refused_by_name(tmp_path: Path) -> None:
-    namespaces = build_namespaces(RetrievalSettings(encoder="hashing"), tmp_path, hashing)
+    namespaces = build_namespaces(RetrievalSettings(encoders=("hashing",)), tmp_path, hashing)
     with pytest.raises(NamespaceInvalid, match="no lexical back end 'lucene'"):
         namespaces.backends.words(tmp_path / "words", "lucene", False)
     namespaces.close()

@@ -31,7 +31,7 @@ TEXT = "IL-6 drives the acute phase."
 
 @pytest.fixture
 def retrieval(tmp_path: Path) -> Iterator[Retrieval]:
-    made = build_retrieval(RetrievalSettings(encoder="hashing"), tmp_path)
+    made = build_retrieval(RetrievalSettings(encoders=("hashing",)), tmp_path)
     made.namespaces.create("notes", NamespaceSettings(encoder="hashing"))
     document = Document(document_id="note:1", title="Cytokines")
     add_items(made.namespaces, "notes", [ParsedDocument(document, TEXT, (Span(0, len(TEXT)),))])
@@ -48,7 +48,7 @@ def test_preloading_opens_indices_and_encoders(retrieval: Retrieval) -> None:
 
 def test_an_encoder_that_is_not_here_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Requests for it say why."""
-    made = build_retrieval(RetrievalSettings(encoder="hashing", encoders=("nobody/has-this",)), tmp_path)
+    made = build_retrieval(RetrievalSettings(encoders=("hashing", "nobody/has-this")), tmp_path)
     preload(made)
     assert "encoder not loaded: name=nobody/has-this" in caplog.text
     with pytest.raises(ModelError):
@@ -60,10 +60,9 @@ def test_the_engine_leaves_free_what_encoders_allocate_at_work() -> None:
     """Where they share a GPU; a cross-encoder with its weights, as it is loaded after the engine."""
 
     def reserve(device: str, engine: str = "auto", gpus: int = 1, cross_encoder: str | None = None) -> int:
-        retrieval = RetrievalSettings(encoder="minilm", device=device, cross_encoder=cross_encoder)
+        retrieval = RetrievalSettings(encoders=("minilm",), device=device, cross_encoder=cross_encoder)
         model = ModelSettings(device=engine, tensor_parallel_size=gpus)
-        elsewhere = VerifierSettings(device="cpu")
-        return engine_reserve(Settings(retrieval=retrieval, model=model, verifier=elsewhere))
+        return engine_reserve(Settings(retrieval=retrieval, model=model))
 
     shared = reserve("cuda")
     assert shared > 100 * 2**20
@@ -77,11 +76,9 @@ def test_the_engine_leaves_room_for_vectors_that_come(retrieval: Retrieval) -> N
     """By what is there, or as much as is set; with a search's scratch, and only where they share a GPU."""
 
     def reserve(device: str = "cuda", growth_gib: float | None = None) -> int:
-        of_vectors = RetrievalSettings(encoder="hashing", device="cuda", backend="torch", growth_gib=growth_gib)
-        verifier = VerifierSettings(device="cpu")
-        served = Settings(retrieval=of_vectors, model=ModelSettings(device=device), verifier=verifier)
-        assert engine_reserve(served) == 0
-        return engine_reserve(served, retrieval.namespaces)
+        of_vectors = RetrievalSettings(encoders=("hashing",), device="cuda", backend="torch", growth_gib=growth_gib)
+        served = Settings(retrieval=of_vectors, model=ModelSettings(device=device))
+        return engine_reserve(served, retrieval.namespaces) - engine_reserve(served)
 
     assert GIB + 2**28 < reserve() < GIB + 2**28 + 2**20
     assert reserve("cpu") == 0
@@ -89,14 +86,15 @@ def test_the_engine_leaves_room_for_vectors_that_come(retrieval: Retrieval) -> N
 
 
 def test_vectors_leave_free_what_others_on_their_card_need() -> None:
-    """The scratch of a search, encoders at work and, on the same card, the verifier."""
+    """The scratch of a search, encoders at work and the verifier with its weights."""
 
-    def kept(device: str) -> int:
-        chosen = RetrievalSettings(encoder="minilm", device="cuda")
-        return card_reserve(Settings(retrieval=chosen, verifier=VerifierSettings(device=device)))
+    def kept(verifier: str | None) -> int:
+        chosen = RetrievalSettings(encoders=("minilm",), device="cuda")
+        return card_reserve(Settings(retrieval=chosen, verifier=VerifierSettings(model=verifier)))
 
-    assert kept("cpu") > GIB + 100 * 2**20
-    assert kept("cuda") > kept("cpu") + 50 * 2**20
+    # Not here: its loading says so.
+    assert kept("nobody/has-this") > GIB + 100 * 2**20
+    assert kept(None) > kept("nobody/has-this") + 50 * 2**20
 
 
 def test_a_card_that_cannot_be_searched_on_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -105,7 +103,7 @@ def test_a_card_that_cannot_be_searched_on_costs_a_warning(tmp_path: Path, caplo
     def none() -> Backend:
         raise IndexFault("no driver", BACKEND_UNAVAILABLE)
 
-    made = build_retrieval(RetrievalSettings(encoder="hashing"), tmp_path)
+    made = build_retrieval(RetrievalSettings(encoders=("hashing",)), tmp_path)
     preload(replace(made, card=Card(none, FaissCpuBackend(), lambda: 0)))
     assert "the card cannot be searched on: cause=IndexFault" in caplog.text
     asyncio.run(made.close())
@@ -114,12 +112,9 @@ def test_a_card_that_cannot_be_searched_on_costs_a_warning(tmp_path: Path, caplo
 def test_the_engine_leaves_free_what_the_verifier_needs() -> None:
     """With its weights, as it is loaded after the engine; one that is not here says so when it is loaded."""
 
-    def reserve(**fields: str) -> int:
-        retrieval = RetrievalSettings(encoder="hashing", device="cpu")
-        model = ModelSettings(device="auto")
-        return engine_reserve(
-            Settings(retrieval=retrieval, model=model, verifier=VerifierSettings.model_validate(fields))
-        )
+    def reserve(device: str, model: str | None = None) -> int:
+        retrieval = RetrievalSettings(encoders=("hashing",), device=device)
+        return engine_reserve(Settings(retrieval=retrieval, verifier=VerifierSettings(model=model)))
 
-    assert reserve(device="cuda") > 100 * 2**20
-    assert reserve(device="cpu") == reserve(device="cuda", model="nobody/has-this") == 0
+    assert reserve("cuda") > 100 * 2**20
+    assert reserve("cpu") == reserve("cuda", "nobody/has-this") == 0

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
+from bare_services import CARD, bare_services
 
-from models.card import ModelCard
 from models.engines.base import AsgiSend, EngineOptions, LayerCall, OpenAiLayer, ServesOpenAi
 from models.engines.scripted_engine import Rule, ScriptedEngine
 from server.app import create_app
@@ -19,16 +19,12 @@ from server.auth.authentication import OPERATOR
 from server.engine.lifecycle import EngineLifecycle
 from server.errors import RequestError
 from server.methods.base import AnswerRequest
-from server.methods.direct import Direct, LoraAdapterMethod
+from server.methods.direct import LoraAdapterMethod
 from server.settings.loading import SettingsInvalid
 from server.settings.model import ModelSettings
 from server.settings.schema import Settings
 from server.settings.server import ServerSettings
-from server.traces import MemoryTraceStore
-from server.wiring.retrieval import build_retrieval
-from server.wiring.services import Components, Services
-
-CARD = ModelCard(name="base", source="-", prompt_form="base")
+from server.wiring.services import Services
 
 
 class LayeredEngine(ScriptedEngine, ServesOpenAi):
@@ -49,21 +45,13 @@ class LayeredEngine(ScriptedEngine, ServesOpenAi):
 def _services(folder: Path, settings: Settings, adapters: tuple[str, ...] = ("notes",)) -> Services:
     options = EngineOptions(max_num_seqs=settings.model.max_num_seqs)
     lifecycle = EngineLifecycle(CARD, lambda: LayeredEngine(CARD, options, [Rule("", "plain")]))
-    return Services(
-        Components(
-            settings=settings,
-            lifecycle=lifecycle,
-            methods={"direct": Direct(lifecycle)},
-            adapters={name: LoraAdapterMethod(name, CARD) for name in adapters},
-            traces=MemoryTraceStore(max_traces=1, max_bytes=1),
-            retrieval=build_retrieval(settings.retrieval, folder),
-        )
-    )
+    named = {name: LoraAdapterMethod(name, CARD) for name in adapters}
+    return bare_services(settings, lifecycle, folder, adapters=named)
 
 
 async def test_the_salt_of_a_key_is_its_own_unless_keys_share_a_cache(tmp_path: Path) -> None:
     """What an organisation's keys share is one salt; with "none" there is none."""
-    shared = {"organisation": ServerSettings(cache_salt="organisation", organisation="lab"),
+    shared = {"organisation": ServerSettings(cache_salt="organisation:lab"),
               "none": ServerSettings(cache_salt="none"), "key": ServerSettings()}  # fmt: skip
     salts = {}
     for name, chosen in shared.items():

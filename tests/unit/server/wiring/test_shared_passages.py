@@ -53,7 +53,7 @@ from server.state.database import PassageDatabase
 from server.wiring.retrieval import build_retrieval
 
 database = PassageDatabase(Database(sys.argv[1]))
-made = build_retrieval(RetrievalSettings(encoder="hashing"), Path(sys.argv[2]), database=database)
+made = build_retrieval(RetrievalSettings(encoders=("hashing",)), Path(sys.argv[2]), database=database)
 add._DOCUMENTS = 10
 
 import retrieval.corpus.store.postgres_writer as writers
@@ -80,7 +80,7 @@ def server(url: str, tmp_path: Path) -> Iterator[Callable[[str], Retrieval]]:
 
     def build(name: str) -> Retrieval:
         database = PassageDatabase(Database(url, timeout_s=2.0), connections=4)
-        settings = RetrievalSettings(encoder="hashing")
+        settings = RetrievalSettings(encoders=("hashing",))
         made.append(build_retrieval(settings, tmp_path / name, database=database))
         return made[-1]
 
@@ -253,7 +253,7 @@ async def test_a_method_searches_the_namespaces_that_there_are_now(servers: Serv
     """Made by one server and read by the other; a name that was deleted since the request began is left out."""
     one, other = servers
     add_items(one.namespaces, "ns", documents("kept", range(3)))
-    service = PassageService(other, RetrievalSettings(encoder="hashing"))
+    service = PassageService(other, RetrievalSettings(encoders=("hashing",)))
     gathered = await service.find(["kept1"], PassageQuery(k=3), frozenset({"ns", "deleted"}))
 
     assert gathered.namespaces == ("ns",)

@@ -13,7 +13,6 @@ from models.engines.transformers_engine.sampling import Draw, LogitChanges, leas
 from models.types import GenerateParams
 
 LOGITS = torch.tensor([2.0, -1.0, 0.5, float("-inf"), 3.0])
-PENALTIES = GenerateParams(max_tokens=1, frequency_penalty=0.5, presence_penalty=0.25, repetition_penalty=2.0)
 has_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
 

@@ -62,23 +62,6 @@ def test_an_end_token_has_an_id_and_no_text() -> None:
     )
 
 
-def test_withheld_text_is_released_at_the_end() -> None:
-    """Half a stop string is text after all when max_tokens comes first."""
-    running = stream(stop=("->",))
-
-    assert running.advance(output(ids("a-"))).text == "a"
-    assert running.advance(output(ids("-"), "length")).text == "--"
-
-
-def test_a_character_split_over_steps_is_held_until_whole() -> None:
-    """No replacement character appears in the middle of a stream."""
-    head, tail = ids("é")[:1], ids("é")[1:]
-    running = stream()
-
-    assert running.advance(output(head)).text == ""
-    assert running.advance(output(tail)).text == "é"
-
-
 def test_an_abort_by_vllm_releases_what_was_withheld() -> None:
     """The last delta of an aborted request has no token but the rest of the text."""
     running = stream(stop=("->",))

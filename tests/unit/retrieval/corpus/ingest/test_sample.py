@@ -21,7 +21,7 @@ NUMBER = 98
 
 @pytest.fixture
 def backends(tmp_path: Path) -> Iterator[Backends]:
-    yield build_retrieval(RetrievalSettings(encoder="hashing"), tmp_path / "unused").namespaces.backends
+    yield build_retrieval(RetrievalSettings(encoders=("hashing",)), tmp_path / "unused").namespaces.backends
 
 
 def test_notes_are_short_passages_with_a_title_each() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import resource
@@ -11,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +39,6 @@ from retrieval.errors import (
     NamespaceInvalid,
     NamespaceUnknown,
 )
-from retrieval.lexical.tantivy_index import open_tantivy
 
 SETTINGS = NamespaceSettings(encoder="words")
 CHILD = Path(__file__).parents[4] / "data" / "corpus_child.py"
@@ -343,36 +340,6 @@ def test_a_damaged_store_is_described_as_such(namespaces: Namespaces) -> None:
     assert "not a store" in namespaces.describe("ns").damage
 
 
-@pytest.fixture
-def of_fts5(namespaces: Namespaces) -> Namespaces:
-    """A namespace of three documents as it was when SQLite's FTS5 was a back end of words."""
-    add_items(namespaces, "ns", [reading(f"PMID:{number}", f"asthma {number}") for number in (1, 2, 3)])
-    folder = namespaces.root / "ns"
-    namespaces.note("ns", "settings", json.dumps(json.loads(SETTINGS.as_text()) | {"words": "fts5"}, sort_keys=True))
-    shutil.rmtree(folder / "words")
-    (folder / "words").mkdir()
-    (folder / "words" / "lexical.sqlite").write_bytes(b"SQLite format 3\0")
-    (folder / "words" / "writer.lock").touch()
-    namespaces.close()
-    return Namespaces(namespaces.root, replace(namespaces.backends, words=lambda folder, name, _: open_tantivy(folder)))
-
-
-def test_a_namespace_of_fts5_is_searched_with_tantivy(of_fts5: Namespaces, caplog: pytest.LogCaptureFixture) -> None:
-    """Its first use builds the index of words again from the store, once, and says so in the log."""
-    with caplog.at_level(logging.WARNING), contextlib.closing(of_fts5):
-        assert of_fts5.describe("ns").settings == SETTINGS
-        assert not caplog.records
-        for _ in range(2):
-            with of_fts5.using("ns") as found:
-                assert len(found.words.search("asthma", 10)) == 3
-                assert found.settings == SETTINGS
-    assert [record.getMessage() for record in caplog.records] == [
-        f"namespace={log_name('ns')}: an earlier version made its index of words, which is built again: passages=3"
-    ]
-    assert not (of_fts5.root / "ns" / "words" / "lexical.sqlite").exists()
-    _whole(of_fts5)
-
-
 @pytest.mark.parametrize("target", ["words", "keywords"])
 def test_an_index_of_an_earlier_tokenizer_is_built_again(
     namespaces: Namespaces, target: Target, caplog: pytest.LogCaptureFixture
@@ -392,26 +359,20 @@ def test_an_index_of_an_earlier_tokenizer_is_built_again(
         assert manifest.exists()
 
 
-def test_a_change_of_a_namespace_of_fts5_moves_it_to_tantivy(of_fts5: Namespaces) -> None:
-    """The change's own catch-up fills the new index, also with what was there before."""
-    with contextlib.closing(of_fts5):
-        add_items(of_fts5, "ns", [reading("PMID:4", "asthma 4")])
-        with of_fts5.using("ns") as found:
-            assert len(found.words.search("asthma", 10)) == 4
-    _whole(of_fts5)
-
-
-def test_a_namespace_of_fts5_waits_while_another_process_changes_it(
-    of_fts5: Namespaces, caplog: pytest.LogCaptureFixture
+def test_an_outdated_index_waits_while_another_process_changes_the_namespace(
+    namespaces: Namespaces, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What needs no words goes on, the index counts as missing, and the next use builds it."""
-    with contextlib.closing(of_fts5):
-        with of_fts5.writer_lock("ns"), of_fts5.using("ns") as found:
+    add_items(namespaces, "ns", [reading("PMID:1", "asthma 1")])
+    (namespaces.root / "ns" / "words" / "manifest.json").write_text('{"tokenizer": 1}')
+    reopened = Namespaces(namespaces.root, namespaces.backends)
+    with contextlib.closing(reopened):
+        with reopened.writer_lock("ns"), reopened.using("ns") as found:
             assert not found.has("words")
-            assert found.store.counts().documents == 3
+            assert found.store.counts().documents == 1
         assert "cannot be built again now" in caplog.text
-        with of_fts5.using("ns") as found:
-            assert found.rows("words") == 3
+        with reopened.using("ns") as found:
+            assert found.rows("words") == 1
 
 
 def test_a_file_is_removed_by_its_name(namespaces: Namespaces, tmp_path: Path) -> None:

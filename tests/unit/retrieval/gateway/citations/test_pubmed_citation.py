@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from gateway_records import ARTICLES, BARE, CHAPTER, NOTICE, RETRACTED, STRUCTURED, call, make_store, summary
+from gateway_records import ARTICLES, BARE, CHAPTER, NOTICE, RETRACTED, STRUCTURED, call, summary
 
 from retrieval.errors import GatewayDataError
 from retrieval.gateway.citations.citation import Citation, abstract_text, issue_line, notice_name, source_line
@@ -26,13 +25,6 @@ PUBMED_KEYS = [
     "availablefromurl", "locationlabel", "doccontriblist", "docdate", "bookname", "chapter", "sortpubdate",
     "sortfirstauthor", "vernaculartitle",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStore]:
-    opened = make_store(tmp_path_factory.mktemp("gateway"))
-    yield opened
-    opened.close()
 
 
 def citation(xml: str) -> Citation:

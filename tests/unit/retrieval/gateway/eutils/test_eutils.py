@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from Bio import Entrez
 
-from retrieval.formats.records import DATABASES, SequenceSegment
+from retrieval.formats.records import SequenceSegment
 from retrieval.gateway.app import answer
 from retrieval.gateway.http_reply import Reply
 from retrieval.gateway.store.open import open_store
@@ -234,12 +234,6 @@ def test_biopython_reads_gene_summaries(store: GatewayStore) -> None:
     assert documents[0]["GenomicInfo"][0]["ChrStart"] == "67936849"
 
 
-def test_biopython_reads_omim_summaries(store: GatewayStore) -> None:
-    """OMIM has the older DocSum layout in XML."""
-    (entry,) = as_entrez(call(store, "esummary", db="omim", id="219700"))
-    assert (entry["Id"], entry["Oid"], entry["Title"]) == ("219700", "#219700", "CYSTIC FIBROSIS; CF")
-
-
 def test_version_two_of_einfo_tells_truncatable_and_rangable_fields(store: GatewayStore) -> None:
     """Only when asked for in XML, always in JSON; what a search does with the fields is what it says."""
     plain, newer = (call(store, "einfo", db="pubmed", **more).body for more in ({}, {"version": "2.0"}))
@@ -251,15 +245,6 @@ def test_version_two_of_einfo_tells_truncatable_and_rangable_fields(store: Gatew
     for name, expected in {"TITL": ("Y", "N"), "PDAT": ("N", "Y"), "UID": ("N", "N"), "AUTH": ("N", "N")}.items():
         assert (fields[name]["IsTruncatable"], fields[name]["IsRangable"]) == expected
         assert (listed[name]["istruncatable"], listed[name]["israngable"]) == expected
-
-
-def test_biopython_reads_einfo_and_elink(store: GatewayStore) -> None:
-    """Lists of databases, one database, and links satisfy their DTDs."""
-    assert list(as_entrez(call(store, "einfo"))["DbList"]) == list(DATABASES)
-    info = as_entrez(call(store, "einfo", db="gene"))["DbInfo"][0]
-    assert int(info["Count"]) >= 300
-    (linkset,) = as_entrez(call(store, "elink", dbfrom="gene", db="omim", id="1080"))
-    assert [link["Id"] for link in linkset["LinkSetDb"][0]["Link"]] == ["602421"]
 
 
 @pytest.mark.parametrize(

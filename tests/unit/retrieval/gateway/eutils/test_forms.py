@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,6 @@ from retrieval.gateway.app import answer, create_gateway_app
 from retrieval.gateway.eutils.history import History
 from retrieval.gateway.store.reader import GatewayStore
 from retrieval.gateway.store.writer import StoreWriter
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStore]:
-    opened = make_store(tmp_path_factory.mktemp("gateway"))
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize(

@@ -172,8 +172,8 @@ class Site:
     def __post_init__(self) -> None:
         root = Path(self.folder.name)
         self.card = card_of(self.memory, keep=self.keep)
-        on_card = RetrievalSettings(encoder="hashing", backend="torch", device="cuda")
-        plain = RetrievalSettings(encoder="hashing", backend="faiss", device="cpu")
+        on_card = RetrievalSettings(encoders=("hashing",), backend="torch", device="cuda")
+        plain = RetrievalSettings(encoders=("hashing",), backend="faiss", device="cpu")
         self.served = build_namespaces(on_card, root, _encoder, card=self.card)
         self.plain = build_namespaces(plain, root, _encoder)
         self.served.create(NAME, NamespaceSettings(encoder="hashing", words="none", keywords=False))

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping
 
 import pytest
+from step_clock import StepClock
 
 from retrieval.errors import BLAST_FAILED, NCBI_MALFORMED, NCBI_TIMEOUT, NcbiError
 from retrieval.ncbi.client.blast import BlastRunner, BlastTiming
@@ -18,21 +19,6 @@ RESULT = (
 )
 SUBMITTED = "<!--QBlastInfoBegin\n    RID = 52V2HPJ2013  \n    RTOE = 31  \nQBlastInfoEnd\n-->"
 WEB_PAGE = "<!DOCTYPE html><html><!--\nQBlastInfoBegin\n\tStatus=READY\nQBlastInfoEnd\n--></html>"
-
-
-class StepClock:
-    """Time that passes only by sleeping."""
-
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def now(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        until = self.time + seconds
-        await asyncio.sleep(0)
-        self.time = max(self.time, until)
 
 
 class Blast:
@@ -70,7 +56,7 @@ def runner(blast: Blast, **timing: float) -> BlastRunner:
 
 async def test_a_put_comes_back_as_its_result() -> None:
     """Submit, first look after RTOE, then a look a minute, then the result, in Text."""
-    blast = Blast(StepClock(), looks=2)
+    blast = Blast(StepClock(100.0), looks=2)
 
     reply = await runner(blast).run(PUT, "k")
 
@@ -82,7 +68,7 @@ async def test_a_put_comes_back_as_its_result() -> None:
 
 async def test_the_same_search_is_not_submitted_twice() -> None:
     """A second call with the same key uses the first one's RID, within the pace of that RID."""
-    blast = Blast(StepClock())
+    blast = Blast(StepClock(100.0))
     blasts = runner(blast)
     await blasts.run(PUT, "k")
     await blasts.run(PUT, "k")
@@ -93,7 +79,7 @@ async def test_the_same_search_is_not_submitted_twice() -> None:
 
 async def test_a_search_given_up_is_taken_up_again() -> None:
     """A caller cancelled while it waited leaves the RID; the next caller does not submit again."""
-    blast = Blast(StepClock(), looks=10**6)
+    blast = Blast(StepClock(100.0), looks=10**6)
     blasts = runner(blast, total_timeout_s=1e9)
     caller = asyncio.create_task(blasts.run(PUT, "k"))
     while len(blast.sent) < 3:  # noqa: ASYNC110 - the double has no event to wait for
@@ -108,7 +94,7 @@ async def test_a_search_given_up_is_taken_up_again() -> None:
 
 async def test_an_expired_rid_is_submitted_again() -> None:
     """When NCBI has forgotten a remembered RID, the search starts over instead of failing."""
-    blast = Blast(StepClock())
+    blast = Blast(StepClock(100.0))
     blasts = runner(blast)
     await blasts.run(PUT, "k")
     blast.status = "UNKNOWN"
@@ -123,7 +109,7 @@ async def test_an_expired_rid_is_submitted_again() -> None:
 @pytest.mark.parametrize(("status", "message"), [("UNKNOWN", "expired"), ("FAILED", "failed"), ("ERROR", "failed")])
 async def test_a_search_that_ends_badly_is_typed(status: str, message: str) -> None:
     """UNKNOWN and FAILED end the call at once, and are not remembered as a search."""
-    blast = Blast(StepClock(), status=status)
+    blast = Blast(StepClock(100.0), status=status)
     blasts = runner(blast)
     with pytest.raises(NcbiError, match=message, check=BLAST_FAILED.is_of):
         await blasts.run(PUT, "k")
@@ -135,7 +121,7 @@ async def test_a_search_that_ends_badly_is_typed(status: str, message: str) -> N
 
 async def test_a_search_that_never_ends_times_out() -> None:
     """The total time bounds the wait; no look is made past it."""
-    blast = Blast(StepClock(), looks=10**6)
+    blast = Blast(StepClock(100.0), looks=10**6)
 
     with pytest.raises(NcbiError, match="not ready after 300 s", check=NCBI_TIMEOUT.is_of):
         await runner(blast, total_timeout_s=300).run(PUT, "k")
@@ -145,7 +131,7 @@ async def test_a_search_that_never_ends_times_out() -> None:
 
 async def test_a_refused_query_says_why() -> None:
     """A Put page without RID is an error with NCBI's own reason."""
-    blast = Blast(StepClock())
+    blast = Blast(StepClock(100.0))
     blast.submitted = '<html><p class="error">Message ID#32 Error: Query contains no data: &quot;x&quot;</p></html>'
 
     with pytest.raises(NcbiError, match='Query contains no data: "x"', check=BLAST_FAILED.is_of):
@@ -155,7 +141,7 @@ async def test_a_refused_query_says_why() -> None:
 @pytest.mark.parametrize("submitted", ["<html>RID = \nRTOE = \n</html>", "", "RID = a b c"])
 async def test_an_empty_rid_is_an_error(submitted: str) -> None:
     """NCBI answers some queries with an empty RID; that is a failure, not a search."""
-    blast = Blast(StepClock())
+    blast = Blast(StepClock(100.0))
     blast.submitted = submitted
 
     with pytest.raises(NcbiError, match="no request id", check=BLAST_FAILED.is_of):
@@ -164,7 +150,7 @@ async def test_an_empty_rid_is_an_error(submitted: str) -> None:
 
 async def test_a_web_page_is_asked_for_once_more_in_the_other_format() -> None:
     """A result page in HTML leads to one more request; XML is then taken."""
-    blast = Blast(StepClock())
+    blast = Blast(StepClock(100.0))
     blast.results = lambda params: "<?xml version='1.0'?><BlastOutput/>" if params["FORMAT_TYPE"] == "XML" else WEB_PAGE
 
     reply = await runner(blast).run(PUT, "k")
@@ -174,7 +160,7 @@ async def test_a_web_page_is_asked_for_once_more_in_the_other_format() -> None:
 
 async def test_only_web_pages_are_an_error() -> None:
     """Two web pages and the call ends, typed."""
-    blast = Blast(StepClock())
+    blast = Blast(StepClock(100.0))
     blast.results = lambda _: WEB_PAGE
 
     with pytest.raises(NcbiError, match="web page", check=NCBI_MALFORMED.is_of):
@@ -183,7 +169,7 @@ async def test_only_web_pages_are_an_error() -> None:
 
 async def test_a_result_page_that_still_waits_is_waited_for() -> None:
     """READY from SearchInfo and WAITING from the result itself: the result is asked for again, a minute later."""
-    blast = Blast(StepClock())
+    blast = Blast(StepClock(100.0))
     pages = iter(["<!--\nQBlastInfoBegin\n\tStatus=WAITING\nQBlastInfoEnd\n-->", RESULT])
     blast.results = lambda _: next(pages)
 
@@ -193,7 +179,7 @@ async def test_a_result_page_that_still_waits_is_waited_for() -> None:
 
 async def test_a_status_page_without_status_is_malformed() -> None:
     """A page that says nothing is not taken for WAITING for ever."""
-    blast = Blast(StepClock(), status="")
+    blast = Blast(StepClock(100.0), status="")
 
     with pytest.raises(NcbiError, match="no status", check=NCBI_MALFORMED.is_of):
         await runner(blast).run(PUT, "k")
@@ -201,7 +187,7 @@ async def test_a_status_page_without_status_is_malformed() -> None:
 
 async def test_a_written_get_waits_and_fetches() -> None:
     """A Get with a RID looks before it fetches; its format and size are ours, so that the result can be read."""
-    blast = Blast(StepClock(), looks=1)
+    blast = Blast(StepClock(100.0), looks=1)
     asked: list[Mapping[str, str]] = []
 
     def result(params: Mapping[str, str]) -> str:
@@ -218,7 +204,7 @@ async def test_a_written_get_waits_and_fetches() -> None:
 
 async def test_callers_of_one_rid_share_its_pace() -> None:
     """Two calls that wait for one RID do not look twice as often."""
-    blast = Blast(StepClock(), looks=3)
+    blast = Blast(StepClock(100.0), looks=3)
     blasts = runner(blast)
     get = NcbiCall("blast_get", "", {"RID": "52V2HPJ2013"})
     await asyncio.gather(blasts.run(get, "a"), blasts.run(get, "b"))

@@ -16,21 +16,6 @@ from retrieval.types import RawReply
 REPLY = RawReply(200, "application/json", '{"α": 1}', 9)
 
 
-class StepClock:
-    """Time that passes only by sleeping; the shortest sleeper wakes first."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        until = self.time + seconds
-        await asyncio.sleep(0)
-        self.time = max(self.time, until)
-
-
 async def test_a_reply_survives_a_restart(tmp_path: Path) -> None:
     """A second cache on the file of a closed one has its replies, and says that they come from the cache."""
     first = ReplyCache(tmp_path / "sub" / "c.sqlite")

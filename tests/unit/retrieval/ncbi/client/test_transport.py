@@ -6,23 +6,9 @@ import asyncio
 import itertools
 
 import pytest
+from step_clock import StepClock
 
 from retrieval.ncbi.client.transport import RateLimiter, interval_for
-
-
-class StepClock:
-    """Time that passes only by sleeping; the shortest sleeper wakes first."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        until = self.time + seconds
-        await asyncio.sleep(0)
-        self.time = max(self.time, until)
 
 
 async def test_turns_are_spaced_and_first_come_first_served() -> None:

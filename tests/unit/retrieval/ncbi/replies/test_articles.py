@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
-from gateway_records import ARTICLES, make_store
+from gateway_records import ARTICLES
 from gateway_records import call as gateway_call
 
 from retrieval.gateway.store.reader import GatewayStore
@@ -20,13 +20,6 @@ FORMS: Mapping[str, Mapping[str, str]] = {
     "abstract": {"rettype": "abstract", "retmode": "text"},
     "docsum": {"rettype": "docsum", "retmode": "text"},
 }
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStore]:
-    opened = make_store(tmp_path_factory.mktemp("gateway"))
-    yield opened
-    opened.close()
 
 
 def read(body: str, ids: str = "") -> RecordList:

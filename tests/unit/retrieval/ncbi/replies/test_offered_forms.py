@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 from gateway_records import call as gateway_call
-from gateway_records import make_store
 
 from retrieval.errors import CALL_REJECTED, NcbiError
 from retrieval.gateway.store.reader import GatewayStore
@@ -25,13 +23,6 @@ IDS = {
 }  # fmt: skip
 # The gateway has no proteins; their forms are those of nuccore, and read from recorded replies.
 LOCAL = tuple(db for db in DATABASES if db in IDS)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStore]:
-    opened = make_store(tmp_path_factory.mktemp("gateway"))
-    yield opened
-    opened.close()
 
 
 def url(endpoint: str, **params: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from bare_services import bare_services
 from lexical_verifier import lexical_gate
 from loop_scripts import Replies, make_engine, make_request
 from slow_database import SlowDatabase
@@ -28,9 +29,9 @@ from server.methods.base import AnswerRequest, Done, Event, Message, Sampling, S
 from server.methods.direct import Direct
 from server.methods.medrag.method import MedRag
 from server.settings.schema import Settings
-from server.traces import MemoryTraceStore, TraceHead
+from server.traces import TraceHead
 from server.wiring.retrieval import build_retrieval
-from server.wiring.services import Components, Services
+from server.wiring.services import Services
 
 
 class _Talker:
@@ -165,16 +166,8 @@ def _services(folder: Path, database: SlowDatabase) -> Services:
     lifecycle = EngineLifecycle(card, lambda: engine)
     retrieval = build_retrieval(settings.retrieval, folder, database=database)
     passages = PassageService(retrieval, settings.retrieval)
-    return Services(
-        Components(
-            settings=settings,
-            lifecycle=lifecycle,
-            methods={"direct": Direct(lifecycle), "medrag": MedRag(lifecycle, passages, lexical_gate(), 100)},
-            traces=MemoryTraceStore(max_traces=9, max_bytes=1_000_000),
-            retrieval=retrieval,
-            passages=passages,
-        )
-    )
+    methods = {"direct": Direct(lifecycle), "medrag": MedRag(lifecycle, passages, lexical_gate(), 100)}
+    return bare_services(settings, lifecycle, folder, methods=methods, retrieval=retrieval, passages=passages)
 
 
 def _answers(services: Services, model: str, **options: Any) -> Answers:

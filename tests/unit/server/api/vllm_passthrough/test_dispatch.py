@@ -101,7 +101,6 @@ class _Site:
             principal=Principal(owner="me"),
             ticket=Ticket("k"),
             deadline=deadline,
-            keepalive_s=30,
             choices=choices,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from passage_bench import PassageBench, done
 
-from models.card import ModelCard
+from models.card import ModelCard, Summaries
 from models.decoding.types import Call, CallHandler, CallReply, CallStatus, LoopLimits
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, OptionInvalid, TranscriptDelta
@@ -26,7 +26,7 @@ def test_defaults_are_the_cards_and_the_servers_limit() -> None:
     """Nothing given: the model card and the settings decide."""
     options = parse_options({}, card=CARD, max_calls=10)
 
-    assert (options.mask, options.summaries, options.max_calls) == ("001001", "lead", 10)
+    assert (options.mask, options.max_calls) == ("001001", 10)
     assert (options.grammar, options.references) == ("grounded", True)
 
 
@@ -37,7 +37,6 @@ def test_every_option_is_taken() -> None:
         "max_calls": 0,
         "grammar": "off",
         "references": False,
-        "summaries": "full",
     }
     options = parse_options(given, card=CARD, max_calls=10)
 
@@ -58,8 +57,7 @@ def test_every_option_is_taken() -> None:
         ("grammar", "json"),
         ("grammar", ["calls"]),
         ("organism", "mouse"),
-        ("summaries", "none"),
-        ("summaries", ["lead"]),
+        ("summaries", "full"),
         ("masks", "full"),
     ],
 )
@@ -176,7 +174,7 @@ class _Unused:
     def check(self, ask: AnswerRequest, options: GeneGptOptions) -> None:
         pass
 
-    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions) -> CallHandler:
+    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions, summaries: Summaries) -> CallHandler:
         async def handler(call: Call) -> CallReply:
             raise NotImplementedError
 
