@@ -109,9 +109,9 @@ class GrammarCompiler:
             raise ModelError(
                 f"the grammar is longer than {_MAX_SPEC_CHARS} characters", GRAMMAR_INVALID, param=grammar.param
             )
-        if grammar.kind == "lark":
-            return self._lark.compile(grammar)
-        lark = self._calls_as_lark(grammar)
+        if not self._tokenizer.eos_token_ids:
+            raise UnsupportedParam("a grammar needs a model with an end token", param="grammar")
+        lark = grammar if grammar.kind == "lark" else self._calls_as_lark(grammar)
         if lark is not None:
             return self._lark.compile(lark)
         with self._lock:
@@ -120,13 +120,7 @@ class GrammarCompiler:
         # Outside the lock: a slow grammar must not hold up the others.
         compiler = self._compiler
         try:
-            match grammar.kind:
-                case "structural_tag":
-                    return _CompiledXgrammar(compiler.compile_structural_tag(grammar.spec))
-                case "regex":
-                    return _CompiledXgrammar(compiler.compile_regex(grammar.spec))
-                case "json_schema":
-                    return _CompiledXgrammar(compiler.compile_json_schema(grammar.spec))
+            return _CompiledXgrammar(getattr(compiler, f"compile_{grammar.kind}")(grammar.spec))
         except (ValueError, RuntimeError, TypeError) as error:
             reason = _SOURCE.sub("", (str(error).strip().splitlines() or [type(error).__name__])[-1])
             raise ModelError(
@@ -142,8 +136,6 @@ class GrammarCompiler:
         return None if lark is None else Grammar("lark", lark, param=grammar.param)
 
     def _make_compiler(self) -> xgr.GrammarCompiler:
-        if not self._tokenizer.eos_token_ids:
-            raise UnsupportedParam("a grammar needs a model with an end token", param="grammar")
         info = xgr.TokenizerInfo.from_huggingface(
             self._tokenizer.fast, vocab_size=self._vocab_size, stop_token_ids=sorted(self._tokenizer.eos_token_ids)
         )
@@ -284,7 +276,6 @@ class LarkCompiler:
 
         Raises:
             ModelError: the grammar does not compile.
-            UnsupportedParam: the model has no end token to close a grammar with.
         """
         from llguidance import LLMatcher
 
@@ -309,8 +300,6 @@ class LarkCompiler:
         return compiled
 
     def _shared_tokenizer(self) -> Any:
-        if not self._tokenizer.eos_token_ids:
-            raise UnsupportedParam("a grammar needs a model with an end token", param="grammar")
         with self._lock:
             if self._library_tokenizer is None:
                 self._library_tokenizer = library_tokenizer(self._tokenizer, self._vocab_size)
