@@ -67,7 +67,6 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/store/postgres_writer.py",
     ),
     "tests/contract/test_vector_index_contract.py": (
-        "retrieval/index/backends/faiss_cpu.py",
         "retrieval/index/base.py",
         "retrieval/index/pgvector/index.py",
         "retrieval/index/pgvector/indices.py",

@@ -1,19 +1,17 @@
 """Turn grammars into logits masks: JSON, patterns and tools with xgrammar, calls and Lark with llguidance.
 
 Owns compiled grammars and the state of one sequence inside its grammar. llguidance computes masks as they are needed,
-where xgrammar computes them all beforehand: a grammar that is used once, as that of quotes from one question's passages
-or of calls about one sequence, is ready in milliseconds whatever the vocabulary. So the grammar of free text with
-calls, a structural tag of xgrammar, is rewritten as Lark.
+where xgrammar computes them all beforehand: a grammar that is used once, as that of calls about one sequence, is ready
+in milliseconds whatever the vocabulary. So the grammar of free text with calls is rewritten as Lark.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -24,18 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.engines.tokenizer import HfTokenizer
+from models.engines.transformers_engine.call_lark import calls_as_lark
 from models.engines.transformers_engine.library_tokenizer import library_tokenizer
 from models.errors import GRAMMAR_INVALID, ModelError, UnsupportedParam
 from models.types import Grammar
 
 _MOST_CACHED = 32
-_RULES: Final = """%llguidance {{}}
-start: {first}(opened)* TEXT
-opened: head CALL {end}
-head[lazy]: TEXT {opener}
-TEXT: /(.|\\n)*/
-CALL: /{call}/
-"""
 _CACHE_BYTES = 256 * 2**20
 _MAX_SPEC_CHARS = 1_000_000
 _BITS = 32
@@ -50,7 +42,7 @@ _SOURCE = re.compile(r"^\[[0-9:]+\] \S+: ")
 
 
 class Matcher(Protocol):
-    """Track the position of one sequence in its grammar."""
+    """Track the position of one sequence in its grammar; what else a library may know of it is not known at first."""
 
     @property
     def is_complete(self) -> bool:
@@ -67,20 +59,20 @@ class Matcher(Protocol):
 
     def forced(self) -> Sequence[int]:
         """Return the tokens that must come next, as far as they are certain: those of the text that must come next."""
-        ...
+        return ()
 
     @property
     def may_end(self) -> bool:
         """Return whether the text may end here, as free text may, and a call or a quote may not."""
-        ...
+        return True
 
     def count_allowed(self, token_ids: list[int]) -> int:
         """Return how many of the tokens may follow in turn; 0 where that cannot be said. Does not advance."""
-        ...
+        return 0
 
     def surely_allows(self, token_id: int) -> bool:
         """Return whether the mask has the token, as far as that is known without the mask. Does not advance."""
-        ...
+        return False
 
 
 class CompiledGrammar(Protocol):
@@ -117,9 +109,9 @@ class GrammarCompiler:
             raise ModelError(
                 f"the grammar is longer than {_MAX_SPEC_CHARS} characters", GRAMMAR_INVALID, param=grammar.param
             )
-        if grammar.kind == "lark":
-            return self._lark.compile(grammar)
-        lark = self._calls_as_lark(grammar)
+        if not self._tokenizer.eos_token_ids:
+            raise UnsupportedParam("a grammar needs a model with an end token", param="grammar")
+        lark = grammar if grammar.kind == "lark" else self._calls_as_lark(grammar)
         if lark is not None:
             return self._lark.compile(lark)
         with self._lock:
@@ -128,13 +120,7 @@ class GrammarCompiler:
         # Outside the lock: a slow grammar must not hold up the others.
         compiler = self._compiler
         try:
-            match grammar.kind:
-                case "structural_tag":
-                    return _CompiledXgrammar(compiler.compile_structural_tag(grammar.spec))
-                case "regex":
-                    return _CompiledXgrammar(compiler.compile_regex(grammar.spec))
-                case "json_schema":
-                    return _CompiledXgrammar(compiler.compile_json_schema(grammar.spec))
+            return _CompiledXgrammar(getattr(compiler, f"compile_{grammar.kind}")(grammar.spec))
         except (ValueError, RuntimeError, TypeError) as error:
             reason = _SOURCE.sub("", (str(error).strip().splitlines() or [type(error).__name__])[-1])
             raise ModelError(
@@ -150,8 +136,6 @@ class GrammarCompiler:
         return None if lark is None else Grammar("lark", lark, param=grammar.param)
 
     def _make_compiler(self) -> xgr.GrammarCompiler:
-        if not self._tokenizer.eos_token_ids:
-            raise UnsupportedParam("a grammar needs a model with an end token", param="grammar")
         info = xgr.TokenizerInfo.from_huggingface(
             self._tokenizer.fast, vocab_size=self._vocab_size, stop_token_ids=sorted(self._tokenizer.eos_token_ids)
         )
@@ -256,7 +240,7 @@ class _CompiledXgrammar:
 
 
 @dataclass(frozen=True, slots=True)
-class _XgrammarMatcher:
+class _XgrammarMatcher(Matcher):
     matcher: xgr.GrammarMatcher
 
     @property
@@ -268,19 +252,6 @@ class _XgrammarMatcher:
 
     def accept(self, token_id: int) -> bool:
         return bool(self.matcher.accept_token(token_id))
-
-    def forced(self) -> Sequence[int]:
-        return ()
-
-    @property
-    def may_end(self) -> bool:
-        return True
-
-    def count_allowed(self, token_ids: list[int]) -> int:
-        return 0
-
-    def surely_allows(self, token_id: int) -> bool:
-        return False
 
 
 class LarkCompiler:
@@ -305,7 +276,6 @@ class LarkCompiler:
 
         Raises:
             ModelError: the grammar does not compile.
-            UnsupportedParam: the model has no end token to close a grammar with.
         """
         from llguidance import LLMatcher
 
@@ -330,8 +300,6 @@ class LarkCompiler:
         return compiled
 
     def _shared_tokenizer(self) -> Any:
-        if not self._tokenizer.eos_token_ids:
-            raise UnsupportedParam("a grammar needs a model with an end token", param="grammar")
         with self._lock:
             if self._library_tokenizer is None:
                 self._library_tokenizer = library_tokenizer(self._tokenizer, self._vocab_size)
@@ -392,53 +360,6 @@ class LarkMatcher:
         if self._matcher.is_stopped():
             return self.is_complete
         return bool(self._matcher.consume_token(token_id))
-
-
-def calls_as_lark(spec: str) -> str | None:
-    """Return the Lark of a structural tag that ``models.decoding.grammar`` builds for calls, None for any other."""
-    try:
-        tag, is_first = _call_tag(json.loads(spec)["format"])
-        return None if tag is None else _rules(tag, is_first)
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None  # xgrammar says what is wrong with it
-
-
-def _rules(tag: Mapping[str, Any], is_first: bool) -> str:
-    opener, end = json.dumps(tag["begin"]), _end(tag["end"])
-    return _RULES.format(
-        first=f"{opener} CALL {end} " if is_first else "",
-        end=end,
-        opener=opener,
-        call=_in_slashes(tag["content"]["pattern"]),
-    )
-
-
-def _call_tag(form: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, bool]:
-    """Return the tag of a call, and whether the output must begin with one."""
-    if form.get("type") == "sequence" and len(form["elements"]) == 2:
-        first, free = form["elements"]
-        tag, _ = _call_tag(free)
-        return (tag, True) if tag == first else (None, False)
-    if form.get("type") != "triggered_tags" or form.keys() != {"type", "triggers", "tags"} or len(form["tags"]) != 1:
-        return None, False
-    tag = form["tags"][0]
-    is_call = tag["content"]["type"] == "regex" and form["triggers"] == [tag["begin"]]
-    return (tag if is_call else None), False
-
-
-def _end(end: Any) -> str:
-    return json.dumps(end) if isinstance(end, str) else f"<[{end['token']}]>"
-
-
-def _in_slashes(pattern: str) -> str:
-    """Escape the slashes of a regular expression that are not escaped yet."""
-    out, position = [], 0
-    while position < len(pattern):
-        width = 2 if pattern[position] == "\\" else 1
-        part = pattern[position : position + width]
-        out.append("\\/" if part == "/" else part)
-        position += width
-    return "".join(out)
 
 
 @dataclass(frozen=True, slots=True)

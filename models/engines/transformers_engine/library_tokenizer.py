@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from models.engines.tokenizer import HfTokenizer
+from models.engines.transformers_engine.call_lark import slices
 
 
 def library_tokenizer(tokenizer: HfTokenizer, vocab_size: int) -> Any:
@@ -24,8 +25,8 @@ def library_tokenizer(tokenizer: HfTokenizer, vocab_size: int) -> Any:
     ends = sorted(tokenizer.eos_token_ids)
     tokens = byte_level_tokens(tokenizer.backend)
     if tokens is None or max(tokens, default=0) >= vocab_size:
-        return from_tokenizer(tokenizer.fast, n_vocab=vocab_size, eos_token=ends)
-    return LLTokenizer(_Tokens(tokenizer, tokens, vocab_size), n_vocab=vocab_size, eos_token=ends)
+        return from_tokenizer(tokenizer.fast, n_vocab=vocab_size, eos_token=ends, slices=slices())
+    return LLTokenizer(_Tokens(tokenizer, tokens, vocab_size), n_vocab=vocab_size, eos_token=ends, slices=slices())
 
 
 def byte_level_tokens(backend: Any) -> dict[int, bytes] | None:

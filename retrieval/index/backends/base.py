@@ -1,8 +1,8 @@
 """Define the interface of back ends, which search one immutable segment, and compute exact scores with numpy.
 
 Durable files and exactness are the caller's concern: it checks every returned row against the mask and rescores it
-unless the searcher is ``exact``. Sums are taken in float64 and rounded to float32 once, so that equal vectors have
-equal scores at any position.
+unless the searcher is ``exact``. Sums are taken in float64 and rounded to float32 once, or all in one order, so that
+equal vectors have equal scores at any position.
 """
 
 from __future__ import annotations
@@ -115,10 +115,11 @@ def no_hits(queries: int, k: int) -> Candidates:
 def best(ids: Ids, scores: Floats, k: int) -> Candidates:
     """Return the k best of each row, ties by id.
 
-    Entries without a hit are last; rows shorter than k are padded.
+    Entries without a hit are last, whatever their scores; rows shorter than k are padded.
     """
-    missing, ties = ids == NO_ID, ids
-    if missing.any():
+    ties = ids
+    if ids.min(initial=0) == NO_ID:
+        missing = ids == NO_ID
         scores, ties = np.where(missing, np.float32(-np.inf), scores), np.where(missing, _LAST, ids)
     elif ids.shape[1] >= k and _is_ordered(scores):
         return ids[:, :k], scores[:, :k].astype(np.float32, copy=False)
@@ -147,18 +148,15 @@ def _is_ordered(scores: Floats) -> bool:
 
 
 def rescore(metric: Metric, queries: Floats, vectors: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
-    """Compute the scores of ``rows`` [n, k] (NO_ID allowed) from the vectors themselves."""
+    """Compute the scores of ``rows`` [n, k] from the vectors themselves; those of NO_ID mean nothing."""
     scores = np.empty(rows.shape, np.float64)
     for line, query in enumerate(queries.astype(np.float64)):
-        # Of an entry without a hit, whose row is -1, it is the last row's score until the end.
         found = as_floats(vectors[rows[line]])
         if metric == "l2":
             apart = found - query
             scores[line] = -np.einsum("ij,ij->i", apart, apart)
         else:
             scores[line] = found @ query
-    if rows.min(initial=0) == NO_ID:
-        scores[rows == NO_ID] = -np.inf
     with np.errstate(over="ignore"):
         return scores.astype(np.float32)
 

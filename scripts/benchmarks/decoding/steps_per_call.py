@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -29,16 +28,9 @@ QUESTIONS: Final = tuple(f"What is the official gene symbol of {name}?" for name
 MASKS: Final = {"without demonstrations": "000000", "with demonstrations": "001001"}
 
 
-@dataclass(slots=True)
-class Count:
-    """Tokens of all calls, and the steps that they took."""
-
-    tokens: int = 0
-    steps: int = 0
-
-
-async def count(engine: Engine, mask: str) -> Count:
-    grammar, found = forced_call_grammar(call_regex(), engine.tokenizer), Count()
+async def count(engine: Engine, mask: str) -> tuple[int, int]:
+    """Return the tokens of all calls, and the steps that they took."""
+    grammar, all_tokens, steps = forced_call_grammar(call_regex(), engine.tokenizer), 0, 0
     for number, question in enumerate(QUESTIONS):
         prompt = engine.tokenizer.encode_start(Prompt.load().base_form(mask, question))
         params = GenerateParams(max_tokens=96, grammar=grammar, stop=("]->",))
@@ -47,9 +39,9 @@ async def count(engine: Engine, mask: str) -> Count:
         after = engine.stats()
         tokens = sum(len(delta.token_ids) for delta in deltas)
         free = after.tokens_forced - before.tokens_forced + after.tokens_drafted - before.tokens_drafted
-        found.tokens += tokens
-        found.steps += tokens - free if free else sum(1 for delta in deltas if delta.token_ids)
-    return found
+        all_tokens += tokens
+        steps += tokens - free if free else sum(1 for delta in deltas if delta.token_ids)
+    return all_tokens, steps
 
 
 async def measure(arguments: argparse.Namespace) -> None:
@@ -62,13 +54,9 @@ async def measure(arguments: argparse.Namespace) -> None:
         await engine.start()
         try:
             for name, mask in MASKS.items():
-                found = await count(engine, mask)
-                calls = len(QUESTIONS)
-                print(
-                    f"| {arguments.engine} | {most} | {name} | {found.tokens / calls:.1f} | {found.steps / calls:.1f} "
-                    f"| {found.steps / found.tokens:.2f} |",
-                    flush=True,
-                )
+                tokens, steps = await count(engine, mask)
+                each = f"{tokens / len(QUESTIONS):.1f} | {steps / len(QUESTIONS):.1f} | {steps / tokens:.2f}"
+                print(f"| {arguments.engine} | {most} | {name} | {each} |", flush=True)
         finally:
             await engine.close()
 

@@ -18,27 +18,21 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-from retrieval.index.backends.base import exact_top_k, merge_hits
-from retrieval.index.base import Ids, RowFilter, Rows
+from retrieval.index.base import Mask, RowFilter, Rows
 from retrieval.index.open import create_index, open_index
-from retrieval.index.segments.index import SegmentedIndex
 from retrieval.index.segments.manifest import OpenOptions
 from retrieval.index.spec import KINDS, FilteredSearch, IndexSpec, Kind
-from scripts.benchmarks.retrieval.vector_index import Data, K
+from scripts.benchmarks.retrieval.vector_index import Data, K, least_ms, recall, truth
 
 _DAYS: Final = 10_000
-_WAYS: Final[dict[str, FilteredSearch | None]] = {
-    "gather": "gather",
-    "scan": "scan",
-    "structure": "structure",
-    "rule": None,
-}
+_WAYS: Final[tuple[FilteredSearch | None, ...]] = ("gather", "scan", "structure", None)
 
 
 def dated(data: Data) -> Iterator[Rows]:
@@ -52,33 +46,9 @@ def filter_for(share: float) -> RowFilter:
     return RowFilter(date_from=1, date_to=max(1, round(share * _DAYS)))
 
 
-def truth(data: Data, queries: np.ndarray, where: RowFilter) -> tuple[Ids, int]:
-    """Return the nearest rows that pass, by a scan of every block, and how many pass."""
-    parts, count = [], 0
-    for block in dated(data):
-        assert block.dates is not None
-        rows = np.flatnonzero((block.dates >= where.date_from) & (block.dates <= where.date_to))
-        count += len(rows)
-        if len(rows):
-            found, scores = exact_top_k("inner_product", queries, block.vectors, rows, K)
-            parts.append((np.where(found < 0, -1, block.ids[found]), scores))
-    return merge_hits(parts, len(queries), K).ids, count
-
-
-def recall(found: Ids, true: Ids) -> float:
-    """Return the mean share of the true rows that were found; a place without a row counts as one."""
-    pairs = [(set(f.tolist()), set(t.tolist())) for f, t in zip(found, true, strict=True)]
-    return float(np.mean([len(some & wanted) / len(wanted) for some, wanted in pairs]))
-
-
-def least_ms(index: SegmentedIndex, queries: np.ndarray, where: RowFilter, repeats: int) -> float:
-    times: list[float] = []
-    for _ in range(repeats):
-        started = time.process_time()
-        for query in range(len(queries)):
-            index.search(queries[query : query + 1], K, where)
-        times.append(time.process_time() - started)
-    return min(times) * 1_000 / len(queries)
+def passes(where: RowFilter, rows: Rows) -> Mask:
+    assert rows.dates is not None
+    return (rows.dates >= where.date_from) & (rows.dates <= where.date_to)
 
 
 def measure(data: Data, kind: Kind, arguments: argparse.Namespace, folder: Path) -> None:
@@ -90,15 +60,18 @@ def measure(data: Data, kind: Kind, arguments: argparse.Namespace, folder: Path)
     index.commit()
     index.close()
     queries = data.queries(arguments.queries)
-    truths = {share: truth(data, queries, filter_for(share)) for share in arguments.shares}
+    truths = {
+        share: truth(dated(data), queries, "inner_product", partial(passes, filter_for(share)))
+        for share in arguments.shares
+    }
     results: dict[float, list[str]] = {share: [] for share in arguments.shares}
-    for way in _WAYS.values():
+    for way in _WAYS:
         index = open_index(folder, spec, replace(options, filtered=way))
         for share in arguments.shares:
             where, true = filter_for(share), truths[share][0]
             # One at a time as in the timing: for many at once the rule prefers to gather.
             found = np.concatenate([index.search(queries[at : at + 1], K, where).ids for at in range(len(queries))])
-            ms = least_ms(index, queries, where, arguments.repeats)
+            ms = least_ms(partial(index.search, k=K, where=where), queries, 1, arguments, time.process_time)
             results[share].append(f"{recall(found, true):.3f} | {ms:.2f}")
         index.close()
     for share in arguments.shares:
@@ -119,7 +92,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--spread", type=float, default=2.0, help="distance from a centre over that between centres")
     arguments = parser.parse_args()
-    ways = " | ".join(f"recall, {way} | ms, {way}" for way in _WAYS)
+    ways = " | ".join(f"recall, {way or 'rule'} | ms, {way or 'rule'}" for way in _WAYS)
     print(f"| rows | type | share | pass | {ways} |\n|{'---|' * (4 + 2 * len(_WAYS))}")
     for rows in arguments.rows:
         for kind in arguments.kinds:

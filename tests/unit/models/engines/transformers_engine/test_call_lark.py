@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from models.decoding.grammar import call_grammar, forced_call_grammar, json_grammar
 from models.engines.tokenizer import HfTokenizer
-from models.engines.transformers_engine.grammar_mask import GrammarCompiler, LarkMatcher, Matcher, calls_as_lark
+from models.engines.transformers_engine.call_lark import calls_as_lark
+from models.engines.transformers_engine.grammar_mask import GrammarCompiler, LarkMatcher, Matcher
 from models.types import Grammar
 
 CALLS = r"https://ncbi\.gov/(a|b\?term=[A-Za-z\[\]/+.]{1,9})"
@@ -52,6 +55,9 @@ def takes(tokenizer: HfTokenizer, grammar: Grammar, text: str) -> bool:
         ("see [https://ncbi.gov/a]-> and [https://ncbi.gov/b?term=X/[sym]]->\nAnswer", True, False),
         ("[https://ncbi.gov/a]-> ok [https://ncbi.gov/a]->", True, True),
         ("[http://anything] ->", True, False),
+        ("[h [[https:/[ht [https:x é[https", True, False),
+        ("[[https://ncbi.gov/a]-> [", True, False),
+        ("[https[https://ncbi.gov/a", False, False),
         ("[https://ncbi.gov/c]->", False, False),
         ("[https://ncbixgov/a]->", False, False),
         ("[https://ncbi.gov/a", False, False),
@@ -62,6 +68,21 @@ def takes(tokenizer: HfTokenizer, grammar: Grammar, text: str) -> bool:
 def test_text_is_free_and_calls_are_not(tokenizer: HfTokenizer, text: str, free: bool, forced: bool) -> None:
     assert takes(tokenizer, call_grammar(CALLS, tokenizer), text) is free
     assert takes(tokenizer, forced_call_grammar(CALLS, tokenizer), text) is forced
+
+
+@pytest.mark.parametrize("text", ["a[[h é[https", "]-> [https:x", f"x {START}b?term=LMP[", f"{START}a]-> ["])
+def test_a_mask_has_the_tokens_that_may_follow(tokenizer: HfTokenizer, text: str) -> None:
+    """All that surely may, those too that the library takes in as a slice of the vocabulary, and no other."""
+    matcher, size = start(tokenizer, call_grammar(CALLS, tokenizer)), tokenizer.vocab_size
+    words = torch.zeros((1, -(-size // 32)), dtype=torch.int32)
+    for token in tokenizer.encode(text):
+        matcher.fill(words)
+        bits = np.unpackbits(words[0].numpy().view(np.uint8), bitorder="little")[:size]
+        ordinary = set(range(size)) - tokenizer.control_ids - tokenizer.eos_token_ids
+        masked = {i for i in ordinary if bits[i]}
+        assert {i for i in ordinary if matcher.surely_allows(i)} <= masked
+        assert masked <= {i for i in ordinary if matcher.count_allowed([i])}
+        assert matcher.accept(token)
 
 
 def written(matcher: Matcher, tokenizer: HfTokenizer, choose: Callable[[str], str]) -> tuple[str, int]:
@@ -105,6 +126,10 @@ def test_a_token_that_could_go_on_is_not_forced(tokenizer: HfTokenizer) -> None:
 def test_other_tags_are_left_to_xgrammar(form: dict[str, object]) -> None:
     assert calls_as_lark(json.dumps({"type": "structural_tag", "format": form})) is None
     assert calls_as_lark(json_grammar({"type": "object"}, "x").spec) is None
+
+
+def test_another_opener_is_left_to_xgrammar(tokenizer: HfTokenizer) -> None:
+    assert calls_as_lark(call_grammar("<<a", tokenizer, opener="<<").spec) is None
 
 
 @pytest.mark.parametrize("spec", ["{", "[]", "{}", '{"format": 1}', '{"format": {"type": "triggered_tags"}}'])
