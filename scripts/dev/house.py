@@ -41,7 +41,7 @@ GOALS: Final = {
 BOUNDS: Final = {
     "product, lines": 111_980,
     "methods, lines": 15_370,
-    "scripts, lines": 16_720,
+    "scripts, lines": 16_750,
     "tests, lines": 89_990,
     "Markdown, words": 52_630,
     "closure of MedRAG, lines": 7_460,

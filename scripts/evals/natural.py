@@ -7,8 +7,8 @@ Without files, the 138 questions and 38 passages of scripts/evals/questions. Eac
 is right: ``must`` and ``must_not`` (patterns), ``yes_no``, ``letter``, ``not_in_data``. The passages are put into a
 namespace that is made for the run and removed after it.
 
-An answer is *right*; *refused* where its outcome is abstained, not_found or out_of_scope, rightly if ``not_in_data``; *undecided*
-where a yes or no is wanted and none is given; else wrong: *hedged* with the outcome partial, *sure* without.
+An answer is *right*; *refused* where its outcome is abstained, not_found or out_of_scope, rightly if ``not_in_data``;
+*undecided* where a yes or no is wanted and none is given; else wrong: *hedged* with the outcome partial, or *sure*.
 
 ``--auto`` asks Auto in place of the methods. It *chose right* where it took a method that reads the source of the
 question's own one: a namespace has several. What the data do not have is no method's: refusing it is right.
