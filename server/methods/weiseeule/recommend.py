@@ -171,8 +171,6 @@ class Recommendation:
         records = [_record(number, one) for number, one in enumerate(articles, 1)]
         yield Done(
             answer=text,
-            finish_reason="stop",
-            stop_reason=None,
             usage=self.summarizer.chains.generations.usage if self.summarizer else NO_USAGE,
             details={
                 **details,
