@@ -258,12 +258,7 @@ class Namespaces:
             NamespaceBusy: another process, or another thread, changes it.
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
         """
-        self.require(name)
-        with (
-            self.writer_lock(name),
-            contextlib.closing(self._open(name, write=True)) as namespace,
-            contextlib.closing(namespace.writer()) as writer,
-        ):
+        with self._changing(name) as (namespace, writer):
             self._remove_orphans(namespace)
             for target in namespace.settings.targets:
                 counts = namespace.store.counts()
@@ -271,6 +266,16 @@ class Namespaces:
                 if _rows_of(namespace, target, writer) < sure:
                     with writer.transaction():
                         writer.mark_all_pending(target)
+            yield namespace, writer
+
+    @contextlib.contextmanager
+    def _changing(self, name: str) -> Iterator[tuple[Namespace, PassageWriter]]:
+        self.require(name)
+        with (
+            self.writer_lock(name),
+            contextlib.closing(self._open(name, write=True)) as namespace,
+            contextlib.closing(namespace.writer()) as writer,
+        ):
             yield namespace, writer
 
     @contextlib.contextmanager
@@ -331,12 +336,7 @@ class Namespaces:
         Raises:
             NamespaceInvalid: the encoder of these vectors gives no token vectors; nothing is removed.
         """
-        self.require(name)
-        with (
-            self.writer_lock(name),
-            contextlib.closing(self._open(name, write=True)) as namespace,
-            contextlib.closing(namespace.writer()) as writer,
-        ):
+        with self._changing(name) as (namespace, writer):
             if target == VECTORS:
                 self._require_tokens(name, namespace.store.meta("settings"))
             with writer.transaction():
@@ -355,12 +355,7 @@ class Namespaces:
             NamespaceInvalid: not a valid id, too many encoders, or the first one gives no token vectors and the
                 namespace is to store them.
         """
-        self.require(name)
-        with (
-            self.writer_lock(name),
-            contextlib.closing(self._open(name, write=True)) as namespace,
-            contextlib.closing(namespace.writer()) as writer,
-        ):
+        with self._changing(name) as (namespace, writer):
             known = namespace.settings.encoder_ids
             if encoder not in known:
                 text = with_encoders(namespace.store.meta("settings"), (*known, encoder))
@@ -382,12 +377,7 @@ class Namespaces:
             NamespaceInvalid: the namespace does not have it, it is the first of several, or nothing would be left by
                 which passages could be found.
         """
-        self.require(name)
-        with (
-            self.writer_lock(name),
-            contextlib.closing(self._open(name, write=True)) as namespace,
-            contextlib.closing(namespace.writer()) as writer,
-        ):
+        with self._changing(name) as (namespace, writer):
             settings = namespace.settings
             target, rest = settings.target_of(encoder), tuple(one for one in settings.encoder_ids if one != encoder)
             _check_removal(name, encoder, settings)
