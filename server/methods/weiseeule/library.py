@@ -15,7 +15,7 @@ WeiseRetriever = Literal["pes2", "pes1", "bm25", "hybrid"]
 Matching = Literal["variants", "exact"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Restriction:
     """Restrict a search to some documents; every condition must be met.
 

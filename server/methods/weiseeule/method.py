@@ -41,7 +41,6 @@ from server.methods.weiseeule.library import (
     KeywordsRanked,
     Library,
     LibrarySource,
-    TextSearch,
 )
 from server.methods.weiseeule.recommend import Recommendation, Summarizer
 from server.methods.weiseeule.request import (
@@ -185,13 +184,7 @@ async def _found(request: _WeiseRequest, keywords: Sequence[Keyword]) -> _FoundP
         rows = tuple(row.found for row in ranked.rows)
         gathered = Gathered(namespaces=ranked.namespaces, retriever="pes2", lists=(rows,), seconds=ranked.seconds)
     else:
-        search = TextSearch(
-            query=request.question.text,
-            retriever=options.retriever,
-            namespaces=options.namespaces,
-            k=options.k,
-            where=options.where,
-        )
+        search = options.text_search(request.question.text, options.retriever, options.k)
         gathered = await request.library.search(search)
     return _FoundPassages(gathered, ranked, "" if lack is None else lack.message)
 

@@ -34,6 +34,7 @@ from server.methods.shared.synthesis import Synthesis
 from server.methods.weiseeule.library import (
     Matching,
     Restriction,
+    TextSearch,
     WeiseRetriever,
 )
 
@@ -129,12 +130,11 @@ class WeiseOptions:
 
     @property
     def where(self) -> Restriction:
-        return Restriction(
-            date_from=self.date_from,
-            date_to=self.date_to,
-            types=self.types,
-            papers=self.articles,
-        )
+        return Restriction(self.date_from, self.date_to, self.types, self.articles)
+
+    def text_search(self, query: str, retriever: WeiseRetriever, k: int) -> TextSearch:
+        """Return the search of a text within the limits of the request."""
+        return TextSearch(query=query, retriever=retriever, namespaces=self.namespaces, k=k, where=self.where)
 
     @property
     def passage_query(self) -> PassageQuery:
