@@ -57,6 +57,28 @@ class EncoderFingerprint:
         return asdict(self)
 
 
+class Fingerprinted:
+    """Tell what an encoder is by its fingerprint."""
+
+    _fingerprint: EncoderFingerprint
+
+    @property
+    def name(self) -> str:
+        return self._fingerprint.encoder_id
+
+    @property
+    def dim(self) -> int:
+        return self._fingerprint.dim
+
+    @property
+    def metric(self) -> Metric:
+        return self._fingerprint.metric
+
+    @property
+    def fingerprint(self) -> EncoderFingerprint:
+        return self._fingerprint
+
+
 class Encoder(Protocol):
     """Encode texts as vectors, with loaded weights.
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from models.encoders.base import EncoderFingerprint, Floats, Metric, PassageText, Progress, join_title
+from models.encoders.base import EncoderFingerprint, Fingerprinted, Floats, PassageText, Progress, join_title
 from models.encoders.specs import HASHING, OVERLAP
 
 _WORD: Final = re.compile(r"\w+")
@@ -27,7 +27,7 @@ _SIGN_BIT: Final = 1 << 31
 _NOTHING: Final = "\0"
 
 
-class HashingEncoder:
+class HashingEncoder(Fingerprinted):
     """Hash words and word pairs to a dimension and a sign, weighted 1 + ln(count), scaled to length 1."""
 
     def __init__(self, dim: int = 256) -> None:
@@ -45,22 +45,6 @@ class HashingEncoder:
             max_passage=_MAX_WORDS,
             pairs=False,
         )
-
-    @property
-    def name(self) -> str:
-        return self._fingerprint.encoder_id
-
-    @property
-    def dim(self) -> int:
-        return self._fingerprint.dim
-
-    @property
-    def metric(self) -> Metric:
-        return self._fingerprint.metric
-
-    @property
-    def fingerprint(self) -> EncoderFingerprint:
-        return self._fingerprint
 
     def encode_queries(self, texts: Sequence[str], *, progress: Progress | None = None) -> Floats:
         vectors = np.zeros((len(texts), self.dim), np.float32)

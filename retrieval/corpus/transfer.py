@@ -12,7 +12,7 @@ import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
@@ -94,13 +94,10 @@ class _Head:
     documents: int
 
 
-def import_namespace(
-    namespaces: Namespaces, source: Path, name: str = "", settings: NamespaceSettings | None = None
-) -> str:
+def import_namespace(namespaces: Namespaces, source: Path, name: str = "") -> str:
     """Import an export and return the name of the new namespace.
 
-    ``name`` replaces the name in the export. ``settings`` may choose other back ends than the exported ones; passages
-    keep their boundaries. The indices are empty: ``adding.catch_up`` fills them.
+    ``name`` replaces the name in the export. The indices are empty: ``adding.catch_up`` fills them.
 
     Raises:
         DocumentUnreadable: not an export, of another version, or damaged.
@@ -110,9 +107,9 @@ def import_namespace(
         with gzip.open(source) as file, ExitStack() as stack:
             head = _read_head(source, file)
             target = checked_name(name or head.name)
-            chosen = replace(settings or head.settings, chunking=head.settings.chunking)
-            meta = {"settings": chosen.as_text(), "created": head.created}
-            creating = namespaces.stores.creating(target, meta, Chunker(chosen.chunking), chosen.targets)
+            meta = {"settings": head.settings.as_text(), "created": head.created}
+            chunker = Chunker(head.settings.chunking)
+            creating = namespaces.stores.creating(target, meta, chunker, head.settings.targets)
             writer = stack.enter_context(creating)
             found = 0
             documents = _documents(source, file)

@@ -113,15 +113,6 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
     return manifest
 
 
-def is_outdated(folder: Path) -> bool:
-    """Return whether an earlier tokenizer made the index of a folder: its passages have to be indexed again."""
-    try:
-        made = json.loads((folder / MANIFEST).read_text("utf-8"))["tokenizer"]
-        return isinstance(made, int) and made < TOKENIZER_VERSION
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
 def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Create the folder of a new index atomically from the files that ``fill`` makes.
 

@@ -21,44 +21,32 @@ SEED_WEIGHTS: Final = (0.6, 0.4)
 EVEN: Final = 0.5
 
 
-def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[Hit]], *, rank_constant: int = RRF_K, weights: Sequence[float] | None = None
-) -> list[Hit]:
-    """Fuse rankings by the sum of weight / (rank_constant + rank) over those that have the passage.
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[Hit]], *, rank_constant: int = RRF_K) -> list[Hit]:
+    """Fuse rankings by the sum of 1 / (rank_constant + rank) over those that have the passage.
 
     Ranks start at 1; rankings are best first. A passage that occurs twice in one ranking counts once, at its better
     rank, and the passages after it move up. Equal sums: the better rank in any ranking first, then the earlier ranking,
     then the smaller id.
-
-    Raises:
-        ValueError: not one weight for each ranking, a negative or not finite one, or a constant below 0.
     """
-    if rank_constant < 0:
-        raise ValueError("rank_constant is below 0")
     sums: dict[int, float] = {}
     best_ranks: dict[int, tuple[int, int]] = {}
-    for number, (ranking, weight) in enumerate(zip(rankings, _weights(weights, len(rankings)), strict=True)):
+    for number, ranking in enumerate(rankings):
         for rank, passage_id in enumerate(dict.fromkeys(hit.passage_id for hit in ranking), 1):
-            sums[passage_id] = sums.get(passage_id, 0.0) + weight / (rank_constant + rank)
+            sums[passage_id] = sums.get(passage_id, 0.0) + 1 / (rank_constant + rank)
             best_ranks[passage_id] = min(best_ranks.get(passage_id, (rank, number)), (rank, number))
     return _sorted(sums, best_ranks)
 
 
-def normalised_fusion(
-    rankings: Sequence[Sequence[Hit]], weights: Sequence[float] | None = None, depth: int | None = None
-) -> list[Hit]:
+def normalised_fusion(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> list[Hit]:
     """Fuse rankings by the weighted sum of scores, each ranking's shifted and scaled to mean 0 and deviation 1.
 
-    Preserves the distances between hits, which ranks lose. The statistics are those of each ranking's first ``depth``
-    hits, all by default, so that they need no knowledge of the index or the encoder. A passage that a ranking does not
-    have gets that ranking's lowest score. Ties and errors as in ``reciprocal_rank_fusion``.
+    Preserves the distances between hits, which ranks lose. The statistics are those of each ranking, so that they need
+    no knowledge of the index or the encoder. A passage that a ranking does not have gets that ranking's lowest score.
+    Ties as in ``reciprocal_rank_fusion``.
     """
     sums: dict[int, float] = {}
     best_ranks: dict[int, tuple[int, int]] = {}
-    parts = [
-        (_normalised(ranking[:depth]), weight)
-        for ranking, weight in zip(rankings, _weights(weights, len(rankings)), strict=True)
-    ]
+    parts = [(_normalised(ranking), weight) for ranking, weight in zip(rankings, weights, strict=True)]
     for number, (scores, _) in enumerate(parts):
         for rank, passage_id in enumerate(scores, 1):
             best_ranks[passage_id] = min(best_ranks.get(passage_id, (rank, number)), (rank, number))
@@ -170,14 +158,6 @@ def distinct_texts(passages: Iterable[Passage]) -> list[Passage]:
     for passage in passages:
         out.setdefault(" ".join(normalise(passage.text).text.split()), passage)
     return list(out.values())
-
-
-def _weights(weights: Sequence[float] | None, count: int) -> Sequence[float]:
-    if weights is None:
-        return [1.0] * count
-    if len(weights) != count or not all(math.isfinite(weight) and weight >= 0 for weight in weights):
-        raise ValueError(f"{count} rankings need as many weights, each 0 or more")
-    return weights
 
 
 def _sorted(sums: dict[int, float], best_ranks: dict[int, tuple[int, int]]) -> list[Hit]:

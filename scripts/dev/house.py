@@ -39,12 +39,12 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 111_980,
-    "methods, lines": 15_370,
+    "product, lines": 111_760,
+    "methods, lines": 15_270,
     "scripts, lines": 16_750,
-    "tests, lines": 89_990,
-    "Markdown, words": 52_630,
-    "closure of MedRAG, lines": 7_460,
+    "tests, lines": 89_960,
+    "Markdown, words": 52_800,
+    "closure of MedRAG, lines": 7_440,
     "settings": 110,
     "method options": 60,
     "error classes": 25,

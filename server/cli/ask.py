@@ -146,8 +146,8 @@ def _choice_of(trace: Mapping[str, Any], number: int) -> dict[str, Any]:
     record: dict[str, Any] = choices[number]
     if not record.get("request") or not record.get("evidence"):
         raise RequestError(
-            "the trace has no recorded evidence: it is of an earlier version, of a request with tools or a grammar of "
-            "its client, or of an answer that read more than is recorded"
+            "the trace has no recorded evidence: it is of a request with tools or a grammar of its client, or of an "
+            "answer that read more than is recorded"
         )
     return record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -48,7 +48,6 @@ from server.methods.weiseeule.library import (
     KeywordSearch,
     KeywordsRanked,
     Matching,
-    QuestionKeyword,
     Restriction,
     TextSearch,
 )
@@ -96,12 +95,11 @@ class KeywordService:
         return replace(ranked, seconds=time.monotonic() - began)
 
     def _ranked(self, namespaces: Namespaces, names: Sequence[str], search: KeywordSearch) -> KeywordsRanked:
-        keywords = [Keyword(one.text, one.fixed) for one in search.keywords]
-        distinct = distinct_keywords(keywords) if search.matching == "variants" else _as_written(keywords)
+        distinct = (distinct_keywords if search.matching == "variants" else _as_written)(search.keywords)
         with ExitStack() as stack:
             opened = [stack.enter_context(namespaces.using(name)) for name in names]
             counting = _Counting(opened, distinct, search.matching, self._orders, self._genes)
-            tables = [counting.table(namespace, _filter_of(namespace, search.where)) for namespace in opened]
+            tables = [counting.table(namespace, _joined_filter([namespace], search.where)) for namespace in opened]
             ranking = _ranking_of(tables, distinct, search)
             rows = tuple(_rows(ranking, opened, counting.spellings))[: search.k]
             counted = tuple(replace(one, written=_written(rows, at)) for at, one in enumerate(counting.counted()))
@@ -132,14 +130,13 @@ class KeywordService:
         options = SearchOptions(k=search.k, retriever=_RETRIEVERS[search.retriever], where=where)
         return self._retrieval.searcher.search(search.query, names, options)
 
-    @taped("suggested", tuple[QuestionKeyword, ...], lambda _, question, names, __: (question, names), RetrievalError)
+    @taped("suggested", tuple[Keyword, ...], lambda _, question, names, __: (question, names), RetrievalError)
     async def suggest(
         self, question: str, requested: Sequence[str], allowed: frozenset[str] | None
-    ) -> tuple[QuestionKeyword, ...]:
+    ) -> tuple[Keyword, ...]:
         names = await self._passages.check_now(PassageQuery(namespaces=tuple(requested)), allowed)
         namespaces = self._retrieval.namespaces
-        found = await self._retrieval.run(lambda: self._suggested(namespaces, names, question))
-        return tuple(QuestionKeyword(one.text, one.fixed) for one in found)
+        return await self._retrieval.run(lambda: self._suggested(namespaces, names, question))
 
     def _suggested(self, namespaces: Namespaces, names: Sequence[str], question: str) -> tuple[Keyword, ...]:
         with ExitStack() as stack:
@@ -357,21 +354,11 @@ def _written(rows: Sequence[KeywordPassage], keyword: int) -> tuple[tuple[str, i
     return tuple(ways.most_common(_MAX_WAYS))
 
 
-def _filter_of(namespace: Namespace, where: Restriction) -> PassageFilter:
-    return _joined_filter([namespace], where)
-
-
 def _joined_filter(opened: Sequence[Namespace], where: Restriction) -> PassageFilter:
     """Return the filter of a restriction; a paper's documents are its record and its full text."""
     papers = [f"PMID:{pmid}" for pmid in where.papers]
-    find: Callable[[Namespace], list[str]] = lambda one: one.store.documents_of(papers)  # noqa: E731
-    documents = frozenset(number for one in opened for number in find(one)) if papers else None
-    return PassageFilter(
-        date_from=where.date_from,
-        date_to=where.date_to,
-        types=where.types,
-        documents=documents,
-    )
+    documents = frozenset(number for one in opened for number in one.store.documents_of(papers)) if papers else None
+    return PassageFilter(date_from=where.date_from, date_to=where.date_to, types=where.types, documents=documents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,5 +385,5 @@ class AllowedLibrary:
     async def search(self, search: TextSearch) -> Gathered:
         return await self.service.search(search, self.allowed)
 
-    async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[QuestionKeyword, ...]:
+    async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[Keyword, ...]:
         return await self.service.suggest(question, namespaces, self.allowed)

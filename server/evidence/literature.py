@@ -53,8 +53,8 @@ from server.methods.clinfo.literature import Article, Fetched, Hear, Hits, Secti
 from server.methods.clinfo.options import MAX_ARTICLES, ClinfoOptions, SourceName
 from server.methods.clinfo.queries import limits_of
 from server.methods.clinfo.screening import is_within_limits, text_of
-from server.methods.clinfo.stages import finished
 from server.methods.shared.call_lines import summary
+from server.methods.shared.generation import finished
 from server.methods.shared.passages import SentenceScores
 from server.tape import is_replaying, taped
 from server.types import EgressMode

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -135,7 +135,7 @@ class _NoNodes:
 
     release = graph = "none"
 
-    def names(self, kinds: Iterable[str] | None = None) -> Iterator[NameOf]:
+    def names(self) -> Iterator[NameOf]:
         return iter(())
 
     def node(self, node_id: str) -> Node | None:

@@ -6,7 +6,8 @@ Knows nothing of HTTP, OpenAI's formats or how an answer is rendered.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from operator import add
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from models.card import ModelCard
@@ -382,8 +383,8 @@ class Done:
     """
 
     answer: str
-    finish_reason: LoopFinish
-    stop_reason: str | int | None
+    finish_reason: LoopFinish = "stop"
+    stop_reason: str | int | None = None
     usage: LoopUsage
     details: Mapping[str, Any] = field(default_factory=dict)
     outcome: AnswerOutcome | None = None
@@ -475,9 +476,8 @@ def answer_logprobs(delta: Delta) -> tuple[TokenLogprob, ...] | None:
     return None if delta.logprobs is None else delta.logprobs[delta.num_reasoning_tokens :]
 
 
-def usage_of(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
-    """Return the token usage of an answer generated in one piece; ``last`` is its final delta."""
-    cached = last.num_cached_tokens
+def usage_of(prompt_tokens: int, sampled: int, cached: int) -> LoopUsage:
+    """Return the token usage of what was generated in one piece; ``cached`` of the prompt's tokens were computed."""
     return LoopUsage(
         prompt_tokens=prompt_tokens,
         sampled_tokens=sampled,
@@ -489,11 +489,4 @@ def usage_of(prompt_tokens: int, sampled: int, last: Delta) -> LoopUsage:
 
 def add_usage(one: LoopUsage, other: LoopUsage) -> LoopUsage:
     """Return the sum of the usages of two calls for one answer."""
-    return LoopUsage(
-        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
-        sampled_tokens=one.sampled_tokens + other.sampled_tokens,
-        injected_tokens=one.injected_tokens + other.injected_tokens,
-        cached_tokens=one.cached_tokens + other.cached_tokens,
-        computed_tokens=one.computed_tokens + other.computed_tokens,
-        segments=one.segments + other.segments,
-    )
+    return LoopUsage(*map(add, astuple(one), astuple(other)))

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
+from typing import NoReturn
 
 from models.card import ModelCard
 from models.decoding.tool_calls import ToolCallReader, ToolFormat, tool_format, tool_grammar
@@ -97,7 +98,7 @@ class Direct:
                 for event in (TextDelta(text, logprobs=logprobs),) if reading is None else reading.of(delta):
                     yield event
                 last = delta
-        usage = usage_of(len(prompt_ids), sampled, last)
+        usage = usage_of(len(prompt_ids), sampled, last.num_cached_tokens)
         reason = last.finish_reason or "stop"
         yield Done(answer=written.strip(), finish_reason=reason, stop_reason=last.stop_reason, usage=usage)
 
@@ -151,7 +152,7 @@ class LoraAdapterMethod:
         self._adapter = adapter
         self.description = f"LoRA adapter over {card.name}"
 
-    def check(self, ask: AnswerRequest) -> None:
+    def check(self, ask: AnswerRequest) -> NoReturn:
         """Refuse a request that did not go to the layer, which the base model's weights would answer."""
         raise RequestError(
             f"model: the adapter {self._adapter} takes requests as vllm serve does, without the field arrowhead; over "
@@ -159,11 +160,8 @@ class LoraAdapterMethod:
             param="model",
         )
 
-    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+    def answer(self, ask: AnswerRequest) -> NoReturn:
         self.check(ask)
-        nothing: tuple[Event, ...] = ()
-        for event in nothing:
-            yield event
 
 
 def _stops(ask: AnswerRequest, engine: Engine, card: ModelCard) -> tuple[str, ...]:

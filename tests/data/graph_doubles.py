@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -97,13 +97,11 @@ class MemoryGraph:
     def release(self) -> str:
         return "2026-01"
 
-    def names(self, kinds: Iterable[str] | None = None) -> Iterator[NameOf]:
-        wanted = None if kinds is None else set(kinds)
+    def names(self) -> Iterator[NameOf]:
         for node in self._nodes.values():
-            if wanted is None or node.kind in wanted:
-                yield NameOf(node.name, node.node_id, node.kind, False)
-                for synonym in node.synonyms:
-                    yield NameOf(synonym, node.node_id, node.kind, True)
+            yield NameOf(node.name, node.node_id, node.kind, False)
+            for synonym in node.synonyms:
+                yield NameOf(synonym, node.node_id, node.kind, True)
 
     def node(self, node_id: str) -> Node | None:
         return self._nodes.get(node_id)
@@ -140,7 +138,8 @@ class ExactLinker:
     def __init__(self, graph: MemoryGraph, kinds: Sequence[str] = ("Disease",)) -> None:
         self._graph = graph
         self._kinds = frozenset(kinds)
-        self._names = sorted(graph.names(kinds), key=lambda name: -len(name.name))
+        named = (name for name in graph.names() if name.kind in kinds)
+        self._names = sorted(named, key=lambda name: -len(name.name))
         self._linker = linking.Linker(build_dictionary(cast(GraphStore, graph)))
 
     async def link(self, question: str, extractor: Extractor | None = None) -> Linked:

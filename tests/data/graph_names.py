@@ -35,13 +35,11 @@ class NamesStore:
     def graph(self) -> str:
         return "names"
 
-    def names(self, kinds: Iterable[str] | None = None) -> Iterator[NameOf]:
-        wanted = None if kinds is None else set(kinds)
+    def names(self) -> Iterator[NameOf]:
         for node in self._nodes.values():
-            if wanted is None or node.kind in wanted:
-                yield NameOf(node.name, node.node_id, node.kind, False)
-                for synonym in node.synonyms:
-                    yield NameOf(synonym, node.node_id, node.kind, True)
+            yield NameOf(node.name, node.node_id, node.kind, False)
+            for synonym in node.synonyms:
+                yield NameOf(synonym, node.node_id, node.kind, True)
 
     def node(self, node_id: str) -> Node | None:
         return self._nodes.get(node_id)

@@ -123,7 +123,7 @@ def test_data_made_by_the_server_is_the_owners_alone(
     assert _open_to_others(here.home) == {}
 
 
-def test_data_of_earlier_versions_is_closed_at_the_start(
+def test_data_that_others_could_read_is_closed_at_the_start(
     machine: Callable[[int], Machine], serve_with: Callable[..., AbstractContextManager[Any]]
 ) -> None:
     """Folders with 0755 and files with 0644, wherever the settings put them; what lies beside them stays as it was."""

@@ -15,7 +15,7 @@ import pytest
 from metrics_text import OPENMETRICS, Sample, fetch, samples, scrape, total
 
 from models.decoding.types import CallStatus
-from retrieval.corpus.search.ranking import retriever_names
+from retrieval.corpus.search.ranking import RANKERS
 from retrieval.types import Endpoint
 from server.egress.recognition.terms import REASONS
 from server.engine.lifecycle import State
@@ -135,7 +135,7 @@ def test_label_values_are_of_closed_sets(watched: Any) -> None:
         "result": {"hit", "miss", "admitted", "refused", "pushed_out", "waited_too_long", "left"},
         "of": {"running", "running_per_key", "waiting", "tokens"},
         "unit": {"requests", "tokens"},
-        "retriever": {*retriever_names()},
+        "retriever": {*RANKERS},
         "namespaces": {"1", "2-4", "5+"},
         "kind": {"query", "passage", "pair"},
         "state": {*get_args(State), "running", "waiting"},

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from models.encoders.base import (
     SENTENCE,
-    EncoderFingerprint,
+    Fingerprinted,
     Floats,
-    Metric,
     PassageText,
     Progress,
     RemoteEncoderOptions,
@@ -54,7 +53,7 @@ MAX_LENGTH_ERROR: Final = 0.02
 _TINY: Final = 1e-12
 
 
-class RemoteEncoder:
+class RemoteEncoder(Fingerprinted):
     """Implement ``Encoder`` with a server; safe from many threads, which send their requests side by side.
 
     ``probes`` returns the local vectors of the probe texts and is called at first use.
@@ -87,22 +86,6 @@ class RemoteEncoder:
         self._expected: Floats | None = None
         self._is_checked = False
         self._marker: Ids = self._passage.rows(list(self._texts.passages(PROBES[:1])))[0].ids
-
-    @property
-    def name(self) -> str:
-        return self._fingerprint.encoder_id
-
-    @property
-    def dim(self) -> int:
-        return self._fingerprint.dim
-
-    @property
-    def metric(self) -> Metric:
-        return self._fingerprint.metric
-
-    @property
-    def fingerprint(self) -> EncoderFingerprint:
-        return self._fingerprint
 
     @property
     def url(self) -> str:

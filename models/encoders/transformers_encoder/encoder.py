@@ -21,10 +21,9 @@ from torch.nn import functional
 from models.encoders.base import (
     SENTENCE,
     Codes,
-    EncoderFingerprint,
     EncoderOptions,
+    Fingerprinted,
     Floats,
-    Metric,
     PassageText,
     Pooling,
     Progress,
@@ -219,7 +218,7 @@ def _padded(rows: Sequence[TokenRow], batch: Batch, pad_id: int) -> Inputs:
     return Inputs(torch.from_numpy(ids), torch.from_numpy(segments), torch.from_numpy(mask))
 
 
-class TransformersEncoder:
+class TransformersEncoder(Fingerprinted):
     """Encode texts with transformers models, blocking on construction until the weights are in memory.
 
     Safe from many threads: batches of all callers run one after another. Raises what ``load_transformer`` and ``place``
@@ -242,22 +241,6 @@ class TransformersEncoder:
                 ENCODER_UNUSABLE,
             )
         self._fingerprint = fingerprint_of(resolved, sha256, self._passage.dim)
-
-    @property
-    def name(self) -> str:
-        return self._spec.name
-
-    @property
-    def dim(self) -> int:
-        return self._fingerprint.dim
-
-    @property
-    def metric(self) -> Metric:
-        return self._spec.metric
-
-    @property
-    def fingerprint(self) -> EncoderFingerprint:
-        return self._fingerprint
 
     @property
     def placement(self) -> Placement:

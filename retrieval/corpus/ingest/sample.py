@@ -16,6 +16,7 @@ from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
 from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceDamaged
+from retrieval.lexical.tokens import TOKENIZER_VERSION
 from retrieval.passages import Document
 
 log = logging.getLogger(__name__)
@@ -103,8 +104,8 @@ class SampleNotes:
 def notes_namespaces(root: Path, backends: Backends, encoder: str) -> Namespaces:
     """Return namespaces that include the notes, which the first call creates.
 
-    ``encoder`` "" leaves vectors out. Each version of the notes and each encoder has a folder below ``root``. Blocks
-    during the creation; the next call completes one that was killed.
+    ``encoder`` "" leaves vectors out. Each encoder and each version of the notes and of the tokenizer has a folder
+    below ``root``. Blocks during the creation; the next call completes one that was killed.
 
     Raises:
         NamespaceBusy: another process has been creating it for two minutes.
@@ -112,7 +113,7 @@ def notes_namespaces(root: Path, backends: Backends, encoder: str) -> Namespaces
         ModelError, IndexFault: the encoder or an index failed.
     """
     text = NOTES_FILE.read_text(encoding="utf-8")
-    version = hashlib.sha256(f"{encoder}\0{text}".encode()).hexdigest()[:16]
+    version = hashlib.sha256(f"{encoder}\0{TOKENIZER_VERSION}\0{text}".encode()).hexdigest()[:16]
     namespaces = Namespaces(root / version, backends)
     deadline = time.monotonic() + _WAIT_S
     try:

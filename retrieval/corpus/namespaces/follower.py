@@ -95,7 +95,6 @@ class Follower:
                 contextlib.closing(self._open(name, write=True)) as namespace,
                 contextlib.closing(namespace.writer()) as writer,
             ):
-                namespace.discard_outdated(writer)
                 for target in namespace.settings.targets:
                     if target in self._stores.own_targets:
                         namespace.catch_up_index(writer, target, lambda _: self._closing.is_set())

@@ -25,7 +25,7 @@ from retrieval.corpus.store.base import JournalEntry, PassageStore, PassageWrite
 from retrieval.errors import IndexDamaged, IndexFault, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import Rows, VectorIndex
 from retrieval.index.token_store import TokenCodes
-from retrieval.lexical.base import LexicalIndex, is_outdated
+from retrieval.lexical.base import LexicalIndex
 from retrieval.passages import Passage, type_bits
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,7 @@ Done = Callable[[int], bool]
 class Namespace:
     """Hold the store and the indices of one namespace.
 
-    Thread-safe. Encoder and indices are opened on first use. ``outdated``: indices of an earlier tokenizer, which
-    are not read, and count as missing until ``discard_outdated``.
+    Thread-safe. Encoder and indices are opened on first use.
     """
 
     def __init__(self, folder: Path, store: PassageStore, backends: Backends, *, write: bool = False) -> None:
@@ -67,7 +66,6 @@ class Namespace:
         try:
             self._indexed = self.store.meta("indexed")
             self.settings = settings_of(self.store.meta("settings"))
-            self.outdated = self._outdated()
         except NamespaceDamaged:
             self.store.close()
             raise
@@ -156,8 +154,6 @@ class Namespace:
 
     def has(self, target: Target) -> bool:
         """Return whether an index has files; before the first passage it may have none."""
-        if target in self.outdated:
-            return False
         return self._backends.storage.exists(self.folder / folder_name(target))
 
     def rows(self, target: Target) -> int:
@@ -213,29 +209,15 @@ class Namespace:
         """Return a writer of the store; requires the namespace's lock."""
         return self.store.writer(Chunker(self.settings.chunking), self.settings.targets)
 
-    def _outdated(self) -> tuple[Target, ...]:
-        made = (target for target in TEXTS if target in self.settings.targets)
-        return tuple(target for target in made if is_outdated(self.folder / target))
-
-    def discard_outdated(self, writer: PassageWriter) -> None:
-        """Remove the outdated indices and mark them for a rebuild.
-
-        Raises:
-            NamespaceDamaged: an index cannot be removed.
-        """
-        for target in self.outdated:
-            self.discard(writer, target, "an earlier version made")
-        self.outdated = ()
-
-    def discard(self, writer: PassageWriter, target: Target, fault: str) -> None:
-        """Remove an index that the passages give again, and mark it for a rebuild; ``fault`` begins the log's sentence.
+    def discard(self, writer: PassageWriter, target: Target) -> None:
+        """Remove a damaged index that the passages give again, and mark it for a rebuild.
 
         What tells the fault goes last, so that a killed process leaves the rest to the next one.
 
         Raises:
             NamespaceDamaged: the index cannot be removed.
         """
-        message = f"namespace=%s: {fault} its index of %s, which is built again: passages=%d"
+        message = "namespace=%s: damage was found in its index of %s, which is built again: passages=%d"
         log.warning(message, log_name(self.name), target, self.store.counts().passages)
         with writer.transaction():
             writer.mark_all_pending(target)

@@ -26,7 +26,6 @@ from retrieval.corpus.namespaces.settings import (
     NamespaceSettings,
     settings_of,
     with_encoders,
-    with_tokens,
 )
 from retrieval.corpus.store.base import Counts, PassageWriter, Target, checked_name, log_name
 from retrieval.errors import (
@@ -39,7 +38,6 @@ from retrieval.errors import (
 )
 
 log = logging.getLogger(__name__)
-DAMAGE: Final = "damage was found in"
 # The value in a store that has the namespace's title.
 TITLE: Final = "title"
 
@@ -182,9 +180,8 @@ class Namespaces:
     def using(self, name: str) -> Iterator[Namespace]:
         """Open a namespace for reading and searching, including changes of other processes since its last use.
 
-        An index of an earlier tokenizer is built again first, and one of words or keywords whose
-        damage ended the use before. This server's own indices of a shared namespace follow its changes: a few of them
-        first, many in the background.
+        An index of words or keywords whose damage ended the use before is built again first. This server's own indices
+        of a shared namespace follow its changes: a few of them first, many in the background.
 
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
@@ -196,7 +193,7 @@ class Namespaces:
         self._follower.follow(checked_name(name))
         with contextlib.ExitStack() as stack:
             namespace = stack.enter_context(self._leased(name))
-            if namespace.outdated or name in self._damaged:
+            if name in self._damaged:
                 stack.close()
                 self._rebuild(name)
                 namespace = stack.enter_context(self._leased(name))
@@ -213,7 +210,7 @@ class Namespaces:
                     self._damaged[namespace.name] = targets
 
     def _rebuild(self, name: str) -> None:
-        """Build the outdated and the damaged indices again, unless the namespace cannot be changed now."""
+        """Build the damaged indices again, unless the namespace cannot be changed now."""
         with self._lock:
             damaged = self._damaged.pop(name, ())
         try:
@@ -222,11 +219,8 @@ class Namespaces:
                 contextlib.closing(self._open(name, write=True)) as namespace,
                 contextlib.closing(namespace.writer()) as writer,
             ):
-                targets = dict.fromkeys((*namespace.outdated, *damaged))
-                namespace.discard_outdated(writer)
                 for target in damaged:
-                    namespace.discard(writer, target, DAMAGE)
-                for target in targets:
+                    namespace.discard(writer, target)
                     namespace.catch_up_index(writer, target, lambda _: False)
             with self._lock:
                 self._retire(name)
@@ -264,13 +258,7 @@ class Namespaces:
             NamespaceBusy: another process, or another thread, changes it.
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
         """
-        self.require(name)
-        with (
-            self.writer_lock(name),
-            contextlib.closing(self._open(name, write=True)) as namespace,
-            contextlib.closing(namespace.writer()) as writer,
-        ):
-            namespace.discard_outdated(writer)
+        with self._changing(name) as (namespace, writer):
             self._remove_orphans(namespace)
             for target in namespace.settings.targets:
                 counts = namespace.store.counts()
@@ -278,6 +266,16 @@ class Namespaces:
                 if _rows_of(namespace, target, writer) < sure:
                     with writer.transaction():
                         writer.mark_all_pending(target)
+            yield namespace, writer
+
+    @contextlib.contextmanager
+    def _changing(self, name: str) -> Iterator[tuple[Namespace, PassageWriter]]:
+        self.require(name)
+        with (
+            self.writer_lock(name),
+            contextlib.closing(self._open(name, write=True)) as namespace,
+            contextlib.closing(namespace.writer()) as writer,
+        ):
             yield namespace, writer
 
     @contextlib.contextmanager
@@ -335,25 +333,16 @@ class Namespaces:
     def empty_index(self, name: str, target: Target) -> None:
         """Remove an index and mark it for a rebuild by the next change or ``catch_up``.
 
-        Vectors are built again with token vectors, also in a namespace of a version that had none.
-
         Raises:
             NamespaceInvalid: the encoder of these vectors gives no token vectors; nothing is removed.
         """
-        self.require(name)
-        with (
-            self.writer_lock(name),
-            contextlib.closing(self._open(name, write=True)) as namespace,
-            contextlib.closing(namespace.writer()) as writer,
-        ):
+        with self._changing(name) as (namespace, writer):
             if target == VECTORS:
-                self._require_tokens(name, with_tokens(namespace.store.meta("settings")))
+                self._require_tokens(name, namespace.store.meta("settings"))
             with writer.transaction():
                 writer.mark_all_pending(target)
                 if namespace.settings.encoder_of(target):
                     writer.set_meta(fingerprint_key(target), "")
-                if target == VECTORS:
-                    writer.set_meta("settings", with_tokens(namespace.store.meta("settings")))
             self._remove_files(name, target)
 
     def add_encoder(self, name: str, encoder: str) -> Target:
@@ -366,12 +355,7 @@ class Namespaces:
             NamespaceInvalid: not a valid id, too many encoders, or the first one gives no token vectors and the
                 namespace is to store them.
         """
-        self.require(name)
-        with (
-            self.writer_lock(name),
-            contextlib.closing(self._open(name, write=True)) as namespace,
-            contextlib.closing(namespace.writer()) as writer,
-        ):
+        with self._changing(name) as (namespace, writer):
             known = namespace.settings.encoder_ids
             if encoder not in known:
                 text = with_encoders(namespace.store.meta("settings"), (*known, encoder))
@@ -393,12 +377,7 @@ class Namespaces:
             NamespaceInvalid: the namespace does not have it, it is the first of several, or nothing would be left by
                 which passages could be found.
         """
-        self.require(name)
-        with (
-            self.writer_lock(name),
-            contextlib.closing(self._open(name, write=True)) as namespace,
-            contextlib.closing(namespace.writer()) as writer,
-        ):
+        with self._changing(name) as (namespace, writer):
             settings = namespace.settings
             target, rest = settings.target_of(encoder), tuple(one for one in settings.encoder_ids if one != encoder)
             _check_removal(name, encoder, settings)
@@ -464,7 +443,7 @@ def _rows_of(namespace: Namespace, target: Target, writer: PassageWriter) -> int
     except IndexDamaged:
         if target not in TEXTS:
             raise
-        namespace.discard(writer, target, DAMAGE)
+        namespace.discard(writer, target)
         return 0
 
 

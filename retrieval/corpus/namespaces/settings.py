@@ -159,14 +159,13 @@ def settings_of(text: str) -> NamespaceSettings:
         fields: dict[str, Any] = json.loads(text)
         chunking = fields["chunking"]
         sizes = {name: chunking[name] for name in ("size", "overlap")}
-        # Namespaces of earlier versions have no token vectors until their vectors are built again.
-        tokens = fields.get("tokens", False)
+        tokens = fields["tokens"]
         flags = (chunking["by_section"], fields["keywords"], tokens)
         if not all(type(value) is int for value in sizes.values()) or not all(type(flag) is bool for flag in flags):
             raise TypeError("chunking")
         return NamespaceSettings(
             encoder=str(fields["encoder"]),
-            encoders=tuple(map(str, fields.get("encoders", ()))),
+            encoders=tuple(map(str, fields["encoders"])),
             words=str(fields["words"]),
             keywords=fields["keywords"],
             tokens=tokens,
@@ -178,11 +177,6 @@ def settings_of(text: str) -> NamespaceSettings:
 
 def _is_id(encoder: str) -> bool:
     return encoder.isprintable() and 0 < len(encoder) <= _MAX_ENCODER and encoder == encoder.strip()
-
-
-def with_tokens(text: str) -> str:
-    """Return valid settings with token vectors, unless they were chosen or refused when the namespace was created."""
-    return json.dumps({"tokens": True} | json.loads(text), sort_keys=True)
 
 
 def with_encoders(text: str, encoders: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
 from typing import Any, Final, Protocol
 
 from retrieval.errors import NamespaceInvalid
@@ -43,12 +42,6 @@ _SINGLE: Final = (DENSE, "bm25", "pes2")
 _JOINT: Final = re.compile(r"\+(?=(?:bm25|pes2|dense)(?:[:+]|$))")
 _MAX_LISTED: Final = 10
 MAX_K: Final = 1000
-
-
-def retriever_names() -> tuple[str, ...]:
-    """Return the names that ``rankers_of`` takes and that name no encoder: the single ones, then the lists."""
-    lists = ("+".join(names) for size in range(2, len(_SINGLE) + 1) for names in permutations(_SINGLE, size))
-    return (*RANKERS, *lists)
 
 
 class KeywordSearch(Protocol):

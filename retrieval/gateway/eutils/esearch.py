@@ -18,12 +18,10 @@ from retrieval.formats.edits import edit_distance, single_edits
 from retrieval.formats.records import Database
 from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.http_reply import Reply, is_json, json_reply, text_of, whole_number, xml_reply
-from retrieval.gateway.query.conditions import Condition, Known, heading_of, term_condition
+from retrieval.gateway.query.conditions import Condition, term_condition
 from retrieval.gateway.query.search import Hits, Page, organism_of, search
 from retrieval.gateway.query.syntax import (
-    AFFILIATION,
     ALL,
-    SUBHEADING,
     Node,
     Query,
     QueryTooComplexError,
@@ -76,7 +74,7 @@ def esearch(store: GatewayStore, db: Database, params: Mapping[str, str], histor
     if query.tree is None:
         return _nothing(params, query.ignored or (term,))
     count_only = params.get("rettype", "").lower() == "count"
-    hits = search(store, db, query.tree, _page(params, count_only=count_only), _dates(store, db, params))
+    hits = search(store, db, query.tree, _page(params, count_only=count_only), _dates(db, params))
     if count_only:
         return _count_only(params, hits.count)
     history_ref = ("", 0)
@@ -92,7 +90,7 @@ def found_uids(store: GatewayStore, stored_search: StoredSearch, start: int, siz
     query = _query_of(stored_search.params)
     if query.tree is None:
         return []
-    page, dates = Page(start, size, _sort(stored_search.params)), _dates(store, stored_search.db, stored_search.params)
+    page, dates = Page(start, size, _sort(stored_search.params)), _dates(stored_search.db, stored_search.params)
     return search(store, stored_search.db, query.tree, page, dates).uids
 
 
@@ -153,13 +151,13 @@ def _sort(params: Mapping[str, str]) -> str:
     return {"relevance": "relevance", "pub date": "pub_date", "date": "pub_date"}.get(order, "")
 
 
-def _dates(store: GatewayStore, db: Database, params: Mapping[str, str]) -> Condition | None:
+def _dates(db: Database, params: Mapping[str, str]) -> Condition | None:
     """Return mindate, maxdate and reldate (days back from today) as a condition on articles."""
     span = _span(params) if db in _DATED else ""
     field = field_of(db, "pdat")
     if not span or field is None:
         return None
-    return term_condition(db, Term(span, "pdat"), field, Known(electronic_dates=store.has_electronic_dates))
+    return term_condition(db, Term(span, "pdat"), field)
 
 
 def _span(params: Mapping[str, str]) -> str:
@@ -194,13 +192,6 @@ def _nothing(params: Mapping[str, str], ignored: Sequence[str]) -> Reply:
         "<OutputMessage>No items found.</OutputMessage></WarningList>"
     )
     return xml_reply("eSearchResult", _DOCTYPE, inner)
-
-
-def _needs_citations(db: Database, term: Term) -> bool:
-    field = field_of(db, term.tag)
-    return field in (SUBHEADING, AFFILIATION) or (
-        field is not None and field.lookup == "heading" and bool(heading_of(term))
-    )
 
 
 class _Page:
@@ -285,16 +276,7 @@ class _Page:
     @property
     def _messages(self) -> list[str]:
         """Return what is to be said of the whole search."""
-        return [*(["No items found."] if self._unfound else []), *self._unindexed()]
-
-    def _unindexed(self) -> Iterator[str]:
-        """Yield what of the terms cannot be found in articles that an earlier version imported."""
-        asked = [term for term in self._hits.counts if _needs_citations(self._db, term)]
-        indexed, whole = (self._store.num_with_subheadings, self._store.count("pubmed")) if asked else (0, 0)
-        for term in asked if indexed < whole else ():
-            what = term.text.partition("/")[2].strip() if heading_of(term) else term.text
-            known = "not indexed here" if not indexed else f"indexed of {indexed} of {whole} articles here"
-            yield f"Subheadings and affiliations are {known}: {what}"
+        return ["No items found."] if self._unfound else []
 
     def _missing(self) -> list[str]:
         return [term.written for term in self._hits.missing]

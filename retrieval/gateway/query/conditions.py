@@ -91,30 +91,19 @@ def combine(db: Database, operator: Operator, left: Condition, right: Condition)
     return UidSelect(sql, (*first.parameters, *second.parameters))
 
 
-def _no_tax_ids(_: str) -> Sequence[int]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Hold what the store knows of: organisms of a name, days of electronic publication, words of citations."""
-
-    tax_ids: Callable[[str], Sequence[int]] = _no_tax_ids
-    electronic_dates: bool = False
-    citations: bool = False
-
-
-def term_condition(db: Database, term: Term, field: SearchField, known: Known) -> Condition:
-    """Return the condition for one term of a query."""
+def term_condition(
+    db: Database, term: Term, field: SearchField, tax_ids: Callable[[str], Sequence[int]] = lambda _: ()
+) -> Condition:
+    """Return the condition for one term of a query; ``tax_ids`` tells the organisms of a name."""
     match field.lookup:
         case "uid":
             return _uids(db, term)
         case "number":
             return _numbers(db, term)
         case "day" | "electronic" | "print":
-            return _days(db, term.text, field.lookup, known)
+            return _days(db, term.text, field.lookup)
         case "organism":
-            return _organism(db, term, known.tax_ids)
+            return _organism(db, term, tax_ids)
     # A subheading's code may be a function word ("in").
     written = with_subheadings(term) if field is SUBHEADING else spellings(db, term)
     if not written:
@@ -128,18 +117,17 @@ def term_condition(db: Database, term: Term, field: SearchField, known: Known) -
     if field.lookup == "language" and (code := _CODES.get(term.text.strip().lower())):
         written = [*written, (code,)]
     if field.lookup == "citation":
-        return _in_citations(field.columns, written, term) if known.citations else MatchNone()
+        return _in_citations(field.columns, written, term)
     if field.lookup == "heading" and (heading := heading_of(term)) is not None:
-        plain = term_condition(db, heading, field, known)
         qualified = _in_citations(("qualified",), with_subheadings(term), term)
-        return combine(db, "AND", plain, qualified) if known.citations else plain
+        return combine(db, "AND", term_condition(db, heading, field), qualified)
     matches = [phrase(words, prefix=is_truncated(term)) for words in written]
     found: Condition = TextMatch(_in_columns(field.columns, any_of(matches)))
     if field is not ALL:
         return found
     # Entrez's automatic term mapping of a bare word: a number may be a UID, a name may be an organism's.
     found = combine(db, "OR", found, _uids(db, term)) if _UID_TEXT.fullmatch(term.text.strip()) else found
-    if not term.quoted and (ids := known.tax_ids(term.text)):
+    if not term.quoted and (ids := tax_ids(term.text)):
         found = combine(db, "OR", found, _tax_condition(db, ids))
     return found
 
@@ -234,7 +222,7 @@ def _numbers(db: Database, term: Term) -> Condition:
     return combine(db, "AND", inside, TextMatch(_in_columns(("chr",), whole([found[1].lower()]))))
 
 
-def _days(db: Database, text: str, lookup: str, known: Known) -> Condition:
+def _days(db: Database, text: str, lookup: str) -> Condition:
     """Return the condition for a year, month or day, a range of them with ':', or "last 5 years".
 
     Entrez's year 3000 means an open end. A date of publication is that of the issue or the electronic one.
@@ -249,8 +237,8 @@ def _days(db: Database, text: str, lookup: str, known: Known) -> Condition:
         return TextMatch(" OR ".join(words)) if years else MatchNone()
     edges = (_edge(low, "00", "00"), _edge(high, "99", "99"))
     of_issue = UidSelect(f"SELECT uid FROM {db} WHERE number BETWEEN ? AND ?", edges)
-    if lookup == "print" or db != "pubmed" or not known.electronic_dates:
-        return MatchNone() if lookup == "electronic" else of_issue
+    if lookup == "print" or db != "pubmed":
+        return of_issue
     electronic = UidSelect("SELECT uid FROM pubmed WHERE key BETWEEN ? AND ?", tuple(map(str, edges)))
     return electronic if lookup == "electronic" else combine(db, "OR", of_issue, electronic)
 

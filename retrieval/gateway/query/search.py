@@ -12,7 +12,6 @@ from typing import Final
 from retrieval.formats.records import Database
 from retrieval.gateway.query.conditions import (
     Condition,
-    Known,
     MatchAll,
     MatchNone,
     TextMatch,
@@ -96,8 +95,7 @@ def organism_of(store: GatewayStore, term: Term) -> str | None:
 def search(store: GatewayStore, db: Database, tree: Node, page: Page, extra: Condition | None = None) -> Hits:
     """Return one page of the records the query matches; ``extra`` narrows the search further (date limits)."""
     terms = list(dict.fromkeys(terms_of(tree)))
-    known = Known(store.tax_ids, store.has_electronic_dates, db == "pubmed" and store.has_subheadings)
-    conditions = {term: term_condition(db, term, field_of(db, term.tag) or ALL, known) for term in terms}
+    conditions = {term: term_condition(db, term, field_of(db, term.tag) or ALL, store.tax_ids) for term in terms}
     counts = {term: _count(store, db, condition) for term, condition in conditions.items()}
     found = _evaluate(db, tree, conditions, counts)
     if extra is not None:
@@ -234,7 +232,7 @@ def _term_scores(store: GatewayStore, db: Database, term: Term, found: _Found) -
         return {}
     scores: dict[int, int] = {}
     if search_field.lookup == "uid" or search_field is ALL:
-        scores |= _scored(store, db, term_condition(db, Term(term.text, "uid"), _uid_field(db), Known()), 100, found)
+        scores |= _scored(store, db, term_condition(db, Term(term.text, "uid"), _uid_field(db)), 100, found)
     columns = search_field.columns or COLUMNS[db]
     for score, names, expression in _tiers(columns, written, truncated=is_truncated(term)):
         condition = TextMatch(f"{{{' '.join(names)}}} : {expression}")

@@ -43,7 +43,7 @@ _LEVEL: Final = 3  # most of the gain for a third of the time of the default
 # Of a text that is not longer: a state of the compressor that is made in an eighth of the time of the default one.
 _SHORT: Final = 4096
 _WINDOW_BITS, _MEMORY_LEVEL = 12, 4
-SCHEMA_VERSION: Final = "3"
+SCHEMA_VERSION: Final = "4"
 # Searched text of each database. UIDs, days and positions are columns of the record, not words of the index.
 COLUMNS: Final[Mapping[Database, tuple[str, ...]]] = {
     "gene": (
@@ -77,8 +77,7 @@ CREATE TABLE imported (kind TEXT NOT NULL, sha256 TEXT NOT NULL, options TEXT NO
                        bytes INTEGER NOT NULL, entries INTEGER NOT NULL, bad INTEGER NOT NULL, finished TEXT NOT NULL,
                        PRIMARY KEY (kind, sha256, options)) WITHOUT ROWID;
 """
-ELECTRONIC_INDEX: Final = "CREATE INDEX IF NOT EXISTS pubmed_electronic ON pubmed (key) WHERE key IS NOT NULL"
-# Beside the index of pubmed, since stores of before have no words of these; one row for each article.
+# Beside the index of pubmed, as a bare word is not searched in these; one row for each article.
 CITATION_COLUMNS: Final = ("qualified", "subheading", "affiliation")
 _SEPARATORS: Final = re.compile(r"[\s\x00-\x1f\x7f,;:|/\\()\[\]{}\"<>=]+")
 _EDGES: Final = ".'-_*!?"
@@ -118,7 +117,9 @@ class GatewayStore:
             raise GatewayDataError(f"{path}: not a gateway store ({error})") from error
         if version != SCHEMA_VERSION:
             self.close()
-            raise GatewayDataError(f"{path}: schema {version or 'unknown'}, {SCHEMA_VERSION} needed")
+            raise GatewayDataError(
+                f"{path}: schema {version or 'unknown'}, {SCHEMA_VERSION} needed: delete it and import its files again"
+            )
 
     def close(self) -> None:
         self._pool.close()
@@ -159,22 +160,6 @@ class GatewayStore:
     def fingerprint(self) -> str:
         """Return the fingerprint of the sample that the store was built from."""
         return self.meta("fingerprint")
-
-    @property
-    def num_with_subheadings(self) -> int:
-        """Return of how many articles the subheadings and affiliations can be searched: those of later imports."""
-        return self.count_rows("SELECT id FROM pubmed_citation_docsize") if self.has_subheadings else 0
-
-    @property
-    def has_subheadings(self) -> bool:
-        """Return whether subheadings and affiliations can be searched, of some articles at least."""
-        is_there = bool(self.query("SELECT 1 FROM sqlite_master WHERE name = 'pubmed_citation'"))
-        return is_there and bool(self.query("SELECT 1 FROM pubmed_citation_docsize LIMIT 1"))
-
-    @property
-    def has_electronic_dates(self) -> bool:
-        """Return whether the days of electronic publication can be searched, which the store's last import decided."""
-        return bool(self.query("SELECT 1 FROM sqlite_master WHERE name = 'pubmed_electronic'"))
 
     def meta(self, key: str) -> str:
         rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
@@ -324,13 +309,8 @@ def create_tables(connection: sqlite3.Connection) -> None:
         connection.execute(f"CREATE INDEX {db}_number ON {db} (number) WHERE number IS NOT NULL")
         connection.execute(f"CREATE VIRTUAL TABLE {db}_index {_full_text(COLUMNS[db])}")
     connection.execute("CREATE UNIQUE INDEX nuccore_key ON nuccore (key)")
-    add_later_tables(connection)
-
-
-def add_later_tables(connection: sqlite3.Connection) -> None:
-    """Create what stores of before lack."""
-    connection.execute(ELECTRONIC_INDEX)
-    connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS pubmed_citation {_full_text(CITATION_COLUMNS)}")
+    connection.execute("CREATE INDEX pubmed_electronic ON pubmed (key) WHERE key IS NOT NULL")
+    connection.execute(f"CREATE VIRTUAL TABLE pubmed_citation {_full_text(CITATION_COLUMNS)}")
 
 
 def _full_text(columns: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -35,7 +35,6 @@ from retrieval.gateway.store.reader import (
     COLUMNS,
     EDGE,
     RankFeatures,
-    add_later_tables,
     decode,
     encode,
     phrase_of,
@@ -223,7 +222,6 @@ class StoreWriter:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        add_later_tables(connection)
 
     def put(self, entry: Entry) -> None:
         """Write an entry; a record replaces the one of its UID.
@@ -333,31 +331,19 @@ class StoreWriter:
 
         The index stores no text, so a deletion must pass the indexed words, which are computed from the record.
         """
-        found = self._connection.execute(f"SELECT body, key FROM {db} WHERE uid = ?", (uid,)).fetchone()
+        found = self._connection.execute(f"SELECT body FROM {db} WHERE uid = ?", (uid,)).fetchone()
         if found is None:
             return None
         record = decode(db, found[0])
-        indexed = record
-        if isinstance(record, Article) and found[1] is None:
-            # Written before electronic dates were indexed, which are read from the XML.
-            indexed = replace(record, xml="")
-        columns = indexing.columns_of(indexed)
-        names, marks = ", ".join(COLUMNS[db]), ", ".join("?" * len(columns))
-        sql = f"INSERT INTO {db}_index ({db}_index, rowid, {names}) VALUES ('delete', ?, {marks})"
-        self._connection.execute(sql, (uid, *columns))
+        self._remove_words(f"{db}_index", uid, COLUMNS[db], indexing.columns_of(record))
         if isinstance(record, Article):
-            self._remove_citation(record)
+            self._remove_words("pubmed_citation", uid, CITATION_COLUMNS, indexing.citation_columns_of(record))
         return record
 
-    def _remove_citation(self, article: Article) -> None:
-        """Delete an article's subheadings and affiliations, which one of an earlier import has not."""
-        uid = article.pmid
-        if self._connection.execute("SELECT 1 FROM pubmed_citation_docsize WHERE id = ?", (uid,)).fetchone():
-            self._connection.execute(
-                f"INSERT INTO pubmed_citation (pubmed_citation, rowid, {', '.join(CITATION_COLUMNS)}) "
-                "VALUES ('delete', ?, ?, ?, ?)",
-                (uid, *indexing.citation_columns_of(article)),
-            )
+    def _remove_words(self, table: str, uid: int, names: Sequence[str], texts: Sequence[str]) -> None:
+        marks = ", ".join("?" * len(texts))
+        sql = f"INSERT INTO {table} ({table}, rowid, {', '.join(names)}) VALUES ('delete', ?, {marks})"
+        self._connection.execute(sql, (uid, *texts))
 
     def _uid_of_key(self, key: str | None) -> int:
         found = self._connection.execute("SELECT uid FROM nuccore WHERE key = ?", (key,)).fetchone()

@@ -106,12 +106,11 @@ class LocalGraph:
     def close(self) -> None:
         self._pool.close()
 
-    def names(self, kinds: Iterable[str] | None = None) -> Iterator[NameOf]:
+    def names(self) -> Iterator[NameOf]:
         """Yield names by node, its own name first.
 
         Holds no connection between two batches.
         """
-        kind_set = None if kinds is None else frozenset(kinds)
         after = (-1, -1)
         query = (
             "SELECT name.node, name.place, name.name, node.node_id, kinds.text FROM name "
@@ -121,8 +120,7 @@ class LocalGraph:
         while True:
             batch = self._all(query, (*after, _BATCH))
             for _, place, name, node_id, kind in batch:
-                if kind_set is None or kind in kind_set:
-                    yield NameOf(name, node_id, kind, place > 0)
+                yield NameOf(name, node_id, kind, place > 0)
             if len(batch) < _BATCH:
                 return
             after = batch[-1][:2]

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 from models.engines.base import Engine
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, errors, with_unused
 from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_body, read_json
-from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, is_neutral
+from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, served_fields
 from server.auth.authentication import Principal
 from server.errors import UNSUPPORTED_FIELD, RequestError
 from server.methods.base import AnswerRequest, ids_of, plain_ids, uses_chat_template
@@ -212,12 +212,7 @@ async def detokenize(request: Request) -> Response:
 
 
 def _parse(data: object) -> TokenizeRequest:
-    if not isinstance(data, dict):
-        raise RequestError("the body must be a JSON object")
-    for name, neutral in NEUTRAL.items():
-        if name in data and not is_neutral(data[name], neutral):
-            raise RequestError(f"{name}: is not served; leave {name} out", UNSUPPORTED_FIELD, param=name)
-    body = parse_body(TokenizeRequest, {name: value for name, value in data.items() if name not in NEUTRAL})
+    body = parse_body(TokenizeRequest, served_fields(data, NEUTRAL, ()))
     if (body.prompt is None) == (body.messages is None):
         raise RequestError("prompt: send either prompt or messages", param="prompt")
     return body

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -439,14 +439,16 @@ def check_stream_options(request: _Request) -> _Request:
     return request
 
 
-def served_fields(body: object) -> dict[str, Any]:
+def served_fields(
+    body: object, unused: Mapping[str, tuple[Any, ...]] = NEUTRAL, ignored: Container[str] = IGNORED
+) -> dict[str, Any]:
     """Return the body without the fields that have no effect."""
     if not isinstance(body, dict):
         raise RequestError("the body must be a JSON object")
-    for name, neutral in NEUTRAL.items():
+    for name, neutral in unused.items():
         if name in body and not is_neutral(body[name], neutral):
             raise RequestError(f"{name}: is not served; leave {name} out", UNSUPPORTED_FIELD, param=name)
-    return {name: value for name, value in body.items() if name not in NEUTRAL and name not in IGNORED}
+    return {name: value for name, value in body.items() if name not in unused and name not in ignored}
 
 
 def is_neutral(value: object, neutral: Iterable[object]) -> bool:

@@ -17,9 +17,8 @@ from models.errors import ArrowheadError
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest
 from server.methods.clinfo.literature import Article
-from server.methods.clinfo.stages import finished
 from server.methods.clinfo.statements import Conclusion
-from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
+from server.methods.shared.generation import Generations, PromptFormatter, finished, prompt_text
 from server.methods.shared.sentences import addresses_reader, sanitize, split_sentences
 from server.methods.shared.verdicts import NO, YES, NumberedSentence, VerdictReader, probabilities_of
 

@@ -20,14 +20,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final, Protocol, TypeVar
 
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError, ModelError
-from models.types import GenerateParams
 from retrieval.graph.types import Linked
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import (
@@ -38,7 +36,6 @@ from server.methods.base import (
     Done,
     Event,
     EvidenceRead,
-    OptionInvalid,
     Retrieved,
     Step,
     TextDelta,
@@ -94,11 +91,13 @@ from server.methods.clinfo.search import (
     search_source,
     wanted,
 )
-from server.methods.clinfo.stages import Deadline, as_they_come, finished
+from server.methods.clinfo.stages import Deadline, as_they_come
 from server.methods.clinfo.statements import Conclusion
 from server.methods.clinfo.written import WrittenSynthesis, by_number, source_of
 from server.methods.shared.call_lines import call_line
 from server.methods.shared.choices import one_line
+from server.methods.shared.generation import finished, params_of
+from server.methods.shared.options import refuse_logprobs
 from server.methods.shared.outcomes import notice
 from server.methods.shared.passages import PassageQuery, PassageSource, SentenceScores
 from server.methods.shared.reading.gate import Gate
@@ -129,10 +128,9 @@ class Clinfo:
         self._library.literature.check(ask, options)
         if options.namespaces:
             self._library.passages.open(ask).check(PassageQuery(namespaces=options.namespaces))
-        if ask.sampling.logprobs is not None:
-            raise OptionInvalid("logprobs: an answer that is written in several pieces has none", param="logprobs")
+        refuse_logprobs(ask)
 
-    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+    def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
         options = parse_options(ask.options)
         synthesis = choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
         use = (
@@ -140,23 +138,13 @@ class Clinfo:
             if synthesis == "extractive"
             else ModelUse(synthesis, reader=self.reader_for(ask))
         )
-        review = Review(ask, options, use, self._library)
-        async with aclosing(review.events()) as events:
-            async for event in events:
-                yield event
+        return Review(ask, options, use, self._library).events()
 
     def reader_for(self, ask: AnswerRequest) -> Reader:
         """Return what reads articles with the model for one request."""
         engine = self._lifecycle.get()
         limit = answer_limit(ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
-        params = GenerateParams(
-            max_tokens=min(limit, engine.max_model_len // 2),
-            temperature=ask.sampling.temperature or 0.0,
-            stop=ask.sampling.stop,
-            cache_salt=ask.cache_salt,
-            stop_on_repetition=True,
-            **ask.sampling.shape,
-        )
+        params = params_of(ask, min(limit, engine.max_model_len // 2))
         return Reader(judge_of(self._lifecycle, ask, self._prompts), params)
 
 
@@ -231,7 +219,8 @@ class Review:
     async def _run(self) -> None:
         queries = await self._queries()
         self._tell(Step(queries_step(queries)))
-        merged, searched = await self._merged(await self._search(queries))
+        searched = await self._search(queries)
+        merged = self._merged(searched)
         self._tell(
             Step(found_step(self._flow), self._flow.known("found", "duplicates", "excluded_by_hand", "left_out"))
         )
@@ -327,13 +316,12 @@ class Review:
     def _tell_runs(self, found: Searched) -> None:
         self._tell(*(Step(searched_step(run)) for run in found.runs))
 
-    async def _merged(self, searched: Searched) -> tuple[Merged, Searched]:
-        excluded = frozenset(self._options.exclude_pmids)
-        merged = merge(searched, excluded)
+    def _merged(self, searched: Searched) -> Merged:
+        merged = merge(searched, frozenset(self._options.exclude_pmids))
         self._flow.found, self._flow.duplicates = merged.num_found, merged.num_duplicates
         self._flow.by_request = merged.num_found - merged.num_duplicates - len(merged.candidates)
         self._flow.left_out = max(0, len(merged.candidates) - self._options.max_articles)
-        return merged, searched
+        return merged
 
     @property
     def _sources(self) -> Sequence[ArticleSource]:
@@ -422,7 +410,6 @@ class Review:
         done = Done(
             answer=bare(conclusion.written) or conclusion.plain,
             finish_reason="length" if conclusion.limit else "stop",
-            stop_reason=None,
             usage=self._use.usage,
             details=replace(report, conclusion=conclusion).details | {"citations": citations_of(conclusion, articles)},
             outcome=self._outcome(conclusion),

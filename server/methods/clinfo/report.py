@@ -355,7 +355,7 @@ def abstention(report: Report, reason: str, outcome: AnswerOutcome, usage: LoopU
     yield TranscriptDelta(shown, "injected")
     yield notice(shown, "")
     details = report.details | {"abstained": True, "reason": reason}
-    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=details, outcome=outcome)
+    yield Done(answer=reason, usage=usage, details=details, outcome=outcome)
 
 
 def ending(report: Report, shown: str, cited: Mapping[int, Article], done: Done) -> Iterator[Event]:

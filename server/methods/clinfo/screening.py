@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeVar
 
 from server.methods.clinfo.literature import LEVELS, Article, Level
@@ -184,15 +184,8 @@ def _bm25(words: Mapping[str, int], weights: Mapping[str, float], mean_length: f
 
 
 def score_of(features: Features, use: Calibration) -> float:
-    logit = (
-        use.bias
-        + use.cosine * features.cosine
-        + use.below_best * features.below_best
-        + use.below_late * features.below_late
-        + use.covered * features.covered
-        + use.weight * features.weight
-    )
-    return _sigmoid(logit)
+    weighed = (getattr(use, name) * value for name, value in asdict(features).items())
+    return _sigmoid(sum(weighed, start=use.bias))
 
 
 def _sigmoid(value: float) -> float:

@@ -39,7 +39,6 @@ RANKED_WEIGHT: Final = 4.0
 PER_QUERY: Final = 100
 PASSAGES: Final = 100
 _MAX_REPAIRS: Final = 3
-# Citations of so many of the best candidates are followed, and so many of them taken.
 _PMID: Final = "PMID:"
 _DOI: Final = re.compile(r"(?<![\d.])10\.[0-9]{4,9}/[^\s?#&\"'<>]+")
 # What publishers write behind a DOI in the address of a page or file of the article.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any, Final
 
 from server.methods.base import Event
 
-_T = TypeVar("_T")
 # Shares of the time of an answer that a stage may take; what is left is for the synthesis.
 _SHARES: Final = {
     "linking": 0.05,
@@ -35,26 +34,10 @@ class Deadline:
         return max(_LEAST, min(part * self._whole, self._end - asyncio.get_running_loop().time()))
 
 
-async def finished(works: Sequence[Awaitable[_T]], seconds: float) -> list[_T | None]:
-    """Return the results of works that run side by side, None for those that have not ended by then.
-
-    These are cancelled. What a work raises is raised here.
-    """
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
-        return [task.result() if task.done() else None for task in tasks]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def as_they_come(
     work: Callable[[], Coroutine[Any, Any, None]], events: asyncio.Queue[Event | None]
 ) -> AsyncGenerator[Event, None]:
-    """Run a work and yield the events that it puts into ``told``, each at once; closing the iterator cancels the work.
+    """Run a work and yield the events that it puts there, each at once; closing the iterator cancels the work.
 
     What the work raises is raised here, behind its events.
     """

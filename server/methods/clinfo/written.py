@@ -92,7 +92,7 @@ class WrittenSynthesis:
 
     def _claims(self) -> tuple[Claim, ...]:
         """Return the sentences that cite an article that was read."""
-        sentences = [self.text[span.start : span.end] for span in sentence_spans(self.text)]
+        sentences = [one.text for one in sentence_spans(self.text)]
         cited = [(text, [n for n in numbers_in(text) if n in self.read]) for text in sentences]
         return tuple(
             Claim(bare(text), tuple(self.read[number].key for number in numbers), is_quote=False)

@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models.engines.base import Engine
@@ -45,7 +45,6 @@ from server.methods.i_medrag.rounds import (
     answer_step,
     history_text,
     lack_of,
-    outcome_of_lack,
     plan_grammar,
     plan_lengths,
     plan_record,
@@ -55,24 +54,21 @@ from server.methods.i_medrag.rounds import (
 from server.methods.i_medrag.sub_answers import Budget, CitedPassages, SubAnswer, SubAnswers, search_step, sub_record
 from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, Prompts
 from server.methods.medrag.context import evidence_of
-from server.methods.medrag.extraction import Extraction
-from server.methods.medrag.method import refuse_logprobs
-from server.methods.medrag.reading import ANSWER_TOKENS, SLACK, PassageReader, params_of
-from server.methods.medrag.report import Closing, abstention, closing_events, retrieved
+from server.methods.medrag.method import MedRag
+from server.methods.medrag.reading import ANSWER_TOKENS, SLACK
+from server.methods.medrag.report import Closing, abstention, closing_events, details_of, retrieved
 from server.methods.medrag.request import (
     MAX_QUERIES,
     IMedRagOptions,
     ParsedQuestion,
     parse_iterated,
-    read_question,
 )
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, params_of
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.reading.gate import Gate
-from server.methods.shared.synthesis import Synthesis, choose_synthesis
 
 
-class IMedRag:
+class IMedRag(MedRag):
     """Answer medical questions by rounds of follow-up queries to the server's namespaces."""
 
     name = "i-medrag"
@@ -86,13 +82,10 @@ class IMedRag:
         max_answer_tokens: int,
         parts: Tracer | None = None,
     ) -> None:
-        self._lifecycle = lifecycle
-        self._passages = passages
-        self._gate = gate
+        super().__init__(lifecycle, passages, gate, max_answer_tokens)
         self._parts = parts or NullObserver()
         self._max_answer_tokens = max_answer_tokens
         self._prompts = Prompts.load()
-        self._reader = PassageReader(lifecycle, max_answer_tokens)
 
     async def warm_up(self, engine: Engine) -> None:
         """Compile the grammar of plans, which takes seconds with a large vocabulary, for a model that writes plans."""
@@ -104,38 +97,29 @@ class IMedRag:
         prompt = engine.tokenizer.encode(PLAN_BEGINS)
         await Generations(engine, "warm-up-plan").write(prompt, GenerateParams(max_tokens=1, grammar=grammar))
 
-    def check(self, ask: AnswerRequest) -> None:
-        options = parse_iterated(ask.options)
-        self._synthesis(options)
-        self._passages.open(ask).check(options.passage_query)
-        refuse_logprobs(ask)
+    def _options(self, ask: AnswerRequest) -> IMedRagOptions:
+        return parse_iterated(ask.options)
 
-    def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        options = parse_iterated(ask.options)
-        question = read_question(ask.question, options)
-        if self._synthesis(options) == "extractive":
-            verdicts = self._reader.verdicts(ask)
-            extraction = Extraction(self.name, question, options, self._passages.open(ask), self._gate, verdicts)
-            return extraction.events(_queries_without_model(question))
-        return self._run(ask, question, options).events()
+    def _queries(self, question: ParsedQuestion) -> list[str]:
+        """Return the question, and with each of the first choices: follow-up questions are written by a model."""
+        return [question.stem, *(f"{question.stem} {choice}" for choice in question.choices[:MAX_QUERIES])]
 
-    def _synthesis(self, options: IMedRagOptions) -> Synthesis:
-        return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
-
-    def _run(self, ask: AnswerRequest, question: ParsedQuestion, options: IMedRagOptions) -> _Run:
+    def _written(self, ask: AnswerRequest, question: ParsedQuestion, passages: Passages) -> AsyncGenerator[Event, None]:
+        options = self._options(ask)
         engine = self._lifecycle.get()
         limit = answer_limit(ask.sampling.max_tokens, ANSWER_TOKENS, self._max_answer_tokens, engine)
         answer = min(limit, engine.max_model_len // 3)
-        return _Run(
+        run = _Run(
             question=question,
             options=options,
             params=params_of(ask, answer),
             generations=Generations(engine, ask.request_id),
             layout=PromptFormatter(engine, self._lifecycle.card, ask.instruction),
-            passages=self._passages.open(ask),
+            passages=passages,
             prompts=IteratedPrompts(self._prompts, question, options),
             parts=self._parts,
         )
+        return run.events()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,7 +148,8 @@ class _Run:
         self.rounds = Rounds(bounds, self.question.stem)
         self.lengths = plan_lengths(self._engine, options, self.params.max_tokens)
         self.budget = Budget(options.max_seconds)
-        self.details = _details_of(self.question, options)
+        self.details = details_of(IMedRag.name, "generated", self.question, options)
+        self.details |= {"namespaces": [], "retriever": "", "rounds": []}
 
     @property
     def _engine(self) -> Engine:
@@ -209,9 +194,8 @@ class _Run:
         else:
             yield Step(search_step(number, gathered))
             yield retrieved(plan.queries, [found for hits in gathered.lists for found in hits])
-            self.details |= {"namespaces": list(gathered.namespaces), "retriever": gathered.retriever}
-            self.details |= {"rankers": list(gathered.rankers), "missing_rankers": list(gathered.missing)}
-            self.details["rounds"][-1]["retrieval_s"] = round(gathered.seconds, 4)
+            self.details |= gathered.record
+            self.details["rounds"][-1]["retrieval_s"] = self.details.pop("retrieval_s")
             subs = []
             async with aclosing(asking.answers(plan.queries, gathered, self.library)) as answers:
                 async for sub in answers:
@@ -245,11 +229,10 @@ class _Run:
 
     async def _final(self) -> AsyncGenerator[Event, None]:
         history = await asyncio.to_thread(self._history, self.params.max_tokens)
-        lack = lack_of(self.passages.names, self.rounds, self.reason)
+        lack, outcome = lack_of(self.passages.names, self.rounds, self.reason)
         self.details |= {"stop_reason": self.reason, "unknown_sub_citations": self.library.unknown}
         if lack:
             self.details["calls"] = self.generations.num_started
-            outcome = outcome_of_lack(self.passages.names, self.rounds, self.reason)
             for final_event in abstention(lack, outcome, self.details, self.generations.usage):
                 yield final_event
             return
@@ -315,24 +298,3 @@ class _Run:
 
     def _length(self, inputs: PromptInputs) -> int:
         return len(self.layout.ids(inputs.system, inputs.user, PLAN_BEGINS))
-
-
-def _queries_without_model(question: ParsedQuestion) -> list[str]:
-    """Return the queries of an extractive answer: the question, and with each of the first choices.
-
-    Follow-up questions are written by a model.
-    """
-    return [question.stem, *(f"{question.stem} {choice}" for choice in question.choices[:MAX_QUERIES])]
-
-
-def _details_of(question: ParsedQuestion, options: IMedRagOptions) -> dict[str, Any]:
-    return {
-        "method": "i-medrag",
-        "synthesis": "generated",
-        "options": asdict(options),
-        "form": question.form,
-        "choices": list(question.choices),
-        "namespaces": [],
-        "retriever": "",
-        "rounds": [],
-    }

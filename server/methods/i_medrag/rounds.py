@@ -339,28 +339,23 @@ def stop_step(reason: StopReason, rounds: Rounds) -> str:
     return f"after {done} round{'' if done == 1 else 's'}: {_WHY[reason]}"
 
 
-def lack_of(names: Sequence[str], rounds: Rounds, reason: StopReason) -> str:
-    """Return the reason why there is nothing to answer from, "" where there is something."""
+def lack_of(names: Sequence[str], rounds: Rounds, reason: StopReason) -> tuple[str, AnswerOutcome]:
+    """Return the reason why there is nothing to answer from, "" where there is something, and how the answer ends.
+
+    It is ``not_found`` only where every query searched in vain.
+    """
     if not names:
-        return NO_COLLECTION
+        return NO_COLLECTION, "abstained"
     if rounds.evidence:
-        return ""
-    if not rounds.history:
-        return f"Nothing could be asked: {_WHY[reason]}."
+        return "", "answered"
     reasons = Counter(pair.reason for pair in rounds.history)
     why = "; ".join(f"{count} of {len(rounds.history)}: {reason}" for reason, count in reasons.items())
-    return f"No query got an answer from passages ({why})."
-
-
-def outcome_of_lack(names: Sequence[str], rounds: Rounds, reason: StopReason) -> AnswerOutcome:
-    """Return the outcome where ``lack`` has a reason: only where every query searched in vain is nothing there."""
-    if not names:
-        return "abstained"
+    lack = f"No query got an answer from passages ({why})." if why else f"Nothing could be asked: {_WHY[reason]}."
     if reason == "time":
-        return "cut"
-    if rounds.history and all(pair.status == "nothing_found" for pair in rounds.history):
-        return "not_found" if all(pair.reason == NO_PASSAGE for pair in rounds.history) else "abstained"
-    return "call_failed" if any(pair.status == "failed" for pair in rounds.history) else "abstained"
+        return lack, "cut"
+    if [*reasons] == [NO_PASSAGE]:
+        return lack, "not_found"
+    return lack, "call_failed" if any(pair.status == "failed" for pair in rounds.history) else "abstained"
 
 
 def plan_record(number: int, plan: Plan, written: str, prompt_tokens: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from models.types import REPETITION, GenerateParams
 from retrieval.corpus.search.ranking import RankedPassage
 from retrieval.errors import NamespaceInvalid, RetrievalError
 from server.methods.i_medrag.rounds import NO_PASSAGE, IteratedPrompts, Lengths, Pair
-from server.methods.medrag.context import Context, passage_record
+from server.methods.medrag.context import Context
 from server.methods.medrag.reading import SLACK, read_passages
 from server.methods.medrag.request import MARK
 from server.methods.shared.generation import Generations, PromptFormatter
@@ -173,7 +173,6 @@ def search_step(number: int, gathered: Gathered) -> str:
 def sub_record(sub: SubAnswer) -> dict[str, Any]:
     """Return the trace record of a sub-answer, with the passages by name: their texts are in the namespace."""
     context = sub.context
-    pairs = zip(context.ranks, context.passages, strict=True)
     return {
         "query": sub.pair.query,
         "status": sub.pair.status,
@@ -182,5 +181,5 @@ def sub_record(sub: SubAnswer) -> dict[str, Any]:
         **sub.record,
         "context_tokens": context.tokens,
         "left_out": context.left_out + context.too_long,
-        "passages": [passage_record(one, number=n, rank=rank) for n, (rank, one) in enumerate(pairs, 1)],
+        "passages": context.records,
     }

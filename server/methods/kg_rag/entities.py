@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -17,12 +16,13 @@ from models.card import ModelCard
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from models.errors import ModelError
-from models.types import Delta, GenerateParams, Grammar
+from models.types import GenerateParams, Grammar
 from retrieval.errors import GRAPH_NODE_UNKNOWN, GraphError
 from retrieval.graph.linking.model_extraction import Extractor
 from retrieval.graph.types import Linked, Mention, Neighbourhood, Node
-from server.methods.base import AnswerRequest, plain_ids, usage_of, uses_chat_template
+from server.methods.base import AnswerRequest
 from server.methods.kg_rag.prompts import ParsedQuestion
+from server.methods.shared.generation import Generations, PromptFormatter
 
 MAX_ENTITIES: Final = 8
 # Kinds in which a name inside a name is broader. "Insulin receptor" is not an insulin, "bone marrow" not a bone.
@@ -179,11 +179,13 @@ class EngineExtractor:
     """
 
     def __init__(self, engine: Engine, card: ModelCard, ask: AnswerRequest) -> None:
-        self._engine = engine
-        self._card = card
-        self._request_id = f"{ask.request_id}-names"
+        self._generations = Generations(engine, f"{ask.request_id}-names")
+        self._layout = PromptFormatter(engine, card)
         self._cache_salt = ask.cache_salt
-        self.usage = LoopUsage()
+
+    @property
+    def usage(self) -> LoopUsage:
+        return self._generations.usage
 
     async def extract(self, system: str, user: str, schema: Mapping[str, Any]) -> str:
         """Generate text under the schema as a grammar, at most 512 tokens.
@@ -192,23 +194,13 @@ class EngineExtractor:
             ModelError: the text does not end within the limit.
             ArrowheadError: the engine failed.
         """
-        prompt_ids = await asyncio.to_thread(self._prompt_ids, system, user)
+        asked, begins = (user, "") if self._layout.is_chat else (f"Question: {user}", "Names as JSON:")
+        prompt = await self._layout.prompt(system, asked, begins)
         grammar = Grammar("json_schema", json.dumps(schema))
         params = GenerateParams(
             max_tokens=MAX_TOKENS, grammar=grammar, cache_salt=self._cache_salt, stop_on_repetition=True
         )
-        text, sampled, last = "", 0, Delta()
-        async with aclosing(self._engine.generate(prompt_ids, params, self._request_id)) as deltas:  # type: ignore[type-var]
-            async for last in deltas:
-                text += last.text
-                sampled += len(last.token_ids)
-                self.usage = usage_of(len(prompt_ids), sampled, last)
-        if last.finish_reason != "stop":
-            raise ModelError(f"its list of names was cut off after {sampled} tokens ({last.finish_reason})")
-        return text
-
-    def _prompt_ids(self, system: str, user: str) -> list[int]:
-        if uses_chat_template(self._engine, self._card):
-            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-            return self._engine.tokenizer.encode_chat(messages)
-        return plain_ids(self._engine, f"{system}\n\nQuestion: {user}\nNames as JSON:")
+        written = await self._generations.write(prompt, params)
+        if written.finish_reason != "stop":
+            raise ModelError(f"its list of names was cut off after {written.sampled} tokens ({written.finish_reason})")
+        return written.text

@@ -297,11 +297,4 @@ def _done(reading: Reading, finding: Finding) -> Done:
     }
     if reading.question.answers:
         details["answer_in_list"] = True
-    return Done(
-        answer=answer,
-        finish_reason="stop",
-        stop_reason=None,
-        usage=LoopUsage(),
-        details=details,
-        outcome=finding.outcome,
-    )
+    return Done(answer=answer, usage=LoopUsage(), details=details, outcome=finding.outcome)

@@ -57,7 +57,6 @@ from server.methods.base import (
     answer_limit,
     answer_logprobs,
     plain_ids,
-    usage_of,
     uses_chat_template,
 )
 from server.methods.kg_rag import extractive, report
@@ -66,6 +65,7 @@ from server.methods.kg_rag.extractive import Finding
 from server.methods.kg_rag.prompts import KgRagOptions, ParsedQuestion, Prompts, parse_options, read_question
 from server.methods.kg_rag.reading import Reading
 from server.methods.kg_rag.report import Outcome, graph_name
+from server.methods.shared.generation import Generations, params_of
 from server.methods.shared.options import refuse
 from server.methods.shared.reading.gate import Judge
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
@@ -224,7 +224,7 @@ class KgRag:
         yield Step("the model answers from the graph")
         yield EvidenceRead(report.sources_of(outcome))
         params = self._params(ask, outcome.question, engine, len(prompt_ids))
-        async with aclosing(_written(engine, prompt_ids, params, ask.request_id)) as events:
+        async with aclosing(_written(Generations(engine, ask.request_id), prompt_ids, params)) as events:
             async for event in events:
                 if not isinstance(event, Done):
                     yield event
@@ -262,19 +262,13 @@ class KgRag:
     def _params(
         self, ask: AnswerRequest, question: ParsedQuestion, engine: Engine, prompt_tokens: int
     ) -> GenerateParams:
-        sampling = ask.sampling
-        limit = answer_limit(sampling.max_tokens, _ANSWER_TOKENS, self._max_answer_tokens, engine)
-        return GenerateParams(
+        limit = answer_limit(ask.sampling.max_tokens, _ANSWER_TOKENS, self._max_answer_tokens, engine)
+        return replace(
             # An engine that keeps no grammar may write more than the answer to a closed question, which is shown too.
-            max_tokens=max(1, min(limit, engine.max_model_len - prompt_tokens)),
-            # The paper sets temperature 0.
-            temperature=sampling.temperature or 0.0,
-            stop=(*sampling.stop, *(("\n",) if question.answers else ("\n\nQuestion:",))),
-            logprobs=sampling.logprobs,
+            params_of(ask, max(1, min(limit, engine.max_model_len - prompt_tokens))),
+            stop=(*ask.sampling.stop, *(("\n",) if question.answers else ("\n\nQuestion:",))),
+            logprobs=ask.sampling.logprobs,
             grammar=question.grammar(),
-            cache_salt=ask.cache_salt,
-            stop_on_repetition=True,
-            **sampling.shape,
         )
 
 
@@ -326,22 +320,20 @@ def _choosing(question: ParsedQuestion, options: KgRagOptions, room: int) -> Con
 
 
 async def _written(
-    engine: Engine, prompt_ids: Sequence[int], params: GenerateParams, request_id: str
+    generations: Generations, prompt_ids: Sequence[int], params: GenerateParams
 ) -> AsyncGenerator[Event, None]:
     """Yield the text as it is generated; the answer of ``Done`` is the raw text, before the method processes it."""
-    written, sampled = "", 0
-    last = Delta(finish_reason="abort")
-    async with aclosing(engine.generate(prompt_ids, params, request_id)) as deltas:  # type: ignore[type-var]
+    written, last = "", Delta(finish_reason="abort")
+    async with aclosing(generations.stream(prompt_ids, params)) as deltas:
         async for delta in deltas:
             # A base model's answer starts with the space after "Answer:".
             text = delta.text if written else delta.text.lstrip()
             written += text
-            sampled += len(delta.token_ids)
             if delta.reasoning:
                 yield TextDelta(delta.reasoning, "reasoning")
             yield TranscriptDelta(delta.text, logprobs=answer_logprobs(delta))
             if text:
                 yield TextDelta(text)
             last = delta
-    usage = usage_of(len(prompt_ids), sampled, last)
-    yield Done(answer=written, finish_reason=last.finish_reason or "stop", stop_reason=last.stop_reason, usage=usage)
+    reason, usage = last.finish_reason or "stop", generations.usage
+    yield Done(answer=written, finish_reason=reason, stop_reason=last.stop_reason, usage=usage)

@@ -324,7 +324,7 @@ def abstention(outcome: Outcome) -> Iterator[Event]:
     answer = question.abstention or reason
     usage = outcome.usage(LoopUsage())
     amounts_to: AnswerOutcome = "abstained" if context.entities and context.left_out else "not_found"
-    yield Done(answer=answer, finish_reason="stop", stop_reason=None, usage=usage, details=details, outcome=amounts_to)
+    yield Done(answer=answer, usage=usage, details=details, outcome=amounts_to)
 
 
 @dataclass(frozen=True, slots=True)

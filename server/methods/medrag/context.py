@@ -128,6 +128,12 @@ class Context:
         return dict(enumerate(self.passages, 1))
 
     @property
+    def records(self) -> list[dict[str, Any]]:
+        """Return the passages for the trace."""
+        pairs = zip(self.ranks, self.passages, strict=True)
+        return [passage_record(one, number=n, rank=rank) for n, (rank, one) in enumerate(pairs, 1)]
+
+    @property
     def best_first(self) -> list[int]:
         """Return the numbers of the passages, best rank first."""
         return sorted(range(1, len(self.passages) + 1), key=lambda number: self.ranks[number - 1])

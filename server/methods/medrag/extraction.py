@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from models.decoding.types import LoopUsage
@@ -23,7 +23,7 @@ from models.errors import ModelError
 from retrieval.corpus.search.ranking import RankedPassage
 from server.methods.base import AnswerOutcome, Done, Event, Evidence, EvidenceRead, Step, TextDelta, TranscriptDelta
 from server.methods.medrag.context import Numbered, distinct, evidence_of, passage_record, render
-from server.methods.medrag.report import NO_USAGE, abstention, retrieved, searched
+from server.methods.medrag.report import NO_USAGE, abstention, details_of, retrieved, searched
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
 from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.empty_states import NO_COLLECTION
@@ -170,26 +170,13 @@ class Extraction:
         details |= {"answer_letter": extract.letter} if self.question.choices else {}
         yield Done(
             answer=extract.plain,
-            finish_reason="stop",
-            stop_reason=None,
             usage=extract.usage,
             details=details,
             outcome=extract.outcome,
         )
 
     def _details(self, gathered: Gathered) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "synthesis": "extractive",
-            "options": asdict(self.options),
-            "form": self.question.form,
-            "choices": list(self.question.choices),
-            "namespaces": list(gathered.namespaces),
-            "retriever": gathered.retriever,
-            "rankers": list(gathered.rankers),
-            "missing_rankers": list(gathered.missing),
-            "retrieval_s": round(gathered.seconds, 4),
-        }
+        return details_of(self.method, "extractive", self.question, self.options) | gathered.record
 
 
 @dataclass(frozen=True, slots=True)

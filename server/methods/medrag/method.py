@@ -20,11 +20,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Event, OptionInvalid
+from server.methods.base import AnswerRequest, Event
 from server.methods.medrag.extraction import Extraction
 from server.methods.medrag.reading import PassageReader
-from server.methods.medrag.request import MedRagOptions, parse_options, read_question
-from server.methods.shared.passages import PassageSource
+from server.methods.medrag.request import MedRagOptions, ParsedQuestion, parse_options, read_question
+from server.methods.shared.options import refuse_logprobs
+from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
 
@@ -42,25 +43,30 @@ class MedRag:
         self._reader = PassageReader(lifecycle, max_answer_tokens)
 
     def check(self, ask: AnswerRequest) -> None:
-        options = parse_options(ask.options)
+        options = self._options(ask)
         self._synthesis(options)
         self._passages.open(ask).check(options.passage_query)
         refuse_logprobs(ask)
 
     def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        options = parse_options(ask.options)
+        options = self._options(ask)
         question = read_question(ask.question, options)
         passages = self._passages.open(ask)
         if self._synthesis(options) == "extractive":
             verdicts = self._reader.verdicts(ask)
             extraction = Extraction(self.name, question, options, passages, self._gate, verdicts)
-            return extraction.events([question.stem])
-        return self._reader.read(ask, question, options, self.name, passages)
+            return extraction.events(self._queries(question))
+        return self._written(ask, question, passages)
+
+    def _options(self, ask: AnswerRequest) -> MedRagOptions:
+        return parse_options(ask.options)
+
+    def _queries(self, question: ParsedQuestion) -> list[str]:
+        """Return the queries of an extractive answer."""
+        return [question.stem]
+
+    def _written(self, ask: AnswerRequest, question: ParsedQuestion, passages: Passages) -> AsyncGenerator[Event, None]:
+        return self._reader.read(ask, question, self._options(ask), self.name, passages)
 
     def _synthesis(self, options: MedRagOptions) -> Synthesis:
         return choose_synthesis(options.synthesis, self.name, self._lifecycle.card)
-
-
-def refuse_logprobs(ask: AnswerRequest) -> None:
-    if ask.sampling.logprobs is not None:
-        raise OptionInvalid("logprobs: an answer that is written in several pieces has none", param="logprobs")

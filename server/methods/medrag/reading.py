@@ -10,7 +10,6 @@ from itertools import count
 from typing import Any, Final
 
 from models.engines.base import Engine
-from models.types import GenerateParams
 from retrieval.corpus.search.ranking import RankedPassage
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Event, EvidenceRead, Step, answer_limit
@@ -19,7 +18,7 @@ from server.methods.medrag.chain_of_thought import Chain, Chains, PromptInputs, 
 from server.methods.medrag.context import Context, build_context, evidence_of
 from server.methods.medrag.report import Closing
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
-from server.methods.shared.generation import Generations, PromptFormatter
+from server.methods.shared.generation import Generations, PromptFormatter, params_of
 from server.methods.shared.passages import Gathered, Passages
 from server.methods.shared.verdicts import VerdictPrompt, VerdictReader, verdict_reader
 
@@ -63,7 +62,7 @@ class PassageReader:
         task = ReadingTask(
             prompt=lambda context: self._prompts.answering(question, options.reasoning, context),
             references=options.references,
-            details=report.details_of(method, question, options, gathered),
+            details=report.details_of(method, "generated", question, options) | gathered.record,
         )
         async with aclosing(self.written(chains, gathered, task)) as events:
             async for event in events:
@@ -125,16 +124,3 @@ async def read_passages(engine: Engine, found: Sequence[RankedPassage], room: in
     budget = max(0, room if limit is None else min(room, limit))
     tokenizer = engine.tokenizer
     return await asyncio.to_thread(build_context, found, lambda text: len(tokenizer.encode(text)), budget)
-
-
-def params_of(ask: AnswerRequest, max_tokens: int) -> GenerateParams:
-    """Return the sampling parameters; greedy where the request sets none, as the papers decode."""
-    sampling = ask.sampling
-    return GenerateParams(
-        max_tokens=max_tokens,
-        temperature=sampling.temperature or 0.0,
-        stop=sampling.stop,
-        cache_salt=ask.cache_salt,
-        stop_on_repetition=True,
-        **sampling.shape,
-    )

@@ -18,6 +18,7 @@ from server.methods.shared.empty_states import NO_COLLECTION
 from server.methods.shared.outcomes import counted, listed, notice, why_cut
 from server.methods.shared.passages import Gathered
 from server.methods.shared.sentences import numbers_in
+from server.methods.shared.synthesis import Synthesis
 
 NO_USAGE: Final = LoopUsage()
 _MAX_TITLES: Final = 3
@@ -86,7 +87,7 @@ def abstention(
     yield TranscriptDelta(reason, "injected")
     yield notice(reason, "")
     record = {**details, "abstained": True, "reason": reason}
-    yield Done(answer=reason, finish_reason="stop", stop_reason=None, usage=usage, details=record, outcome=outcome)
+    yield Done(answer=reason, usage=usage, details=record, outcome=outcome)
 
 
 async def closing_events(closing: Closing, chain: Chain, usage: LoopUsage) -> list[Event]:
@@ -173,27 +174,22 @@ def _cited(closing: Closing, support: Mapping[int, str]) -> dict[str, Any]:
     return {"citations": records, "cited": [*support]}
 
 
-def details_of(method: str, question: ParsedQuestion, options: MedRagOptions, gathered: Gathered) -> dict[str, Any]:
+def details_of(method: str, synthesis: Synthesis, question: ParsedQuestion, options: MedRagOptions) -> dict[str, Any]:
+    """Return what the record of an answer begins with."""
     return {
         "method": method,
-        "synthesis": "generated",
+        "synthesis": synthesis,
         "options": asdict(options),
         "form": question.form,
         "choices": list(question.choices),
-        "namespaces": list(gathered.namespaces),
-        "retriever": gathered.retriever,
-        "rankers": list(gathered.rankers),
-        "missing_rankers": list(gathered.missing),
-        "retrieval_s": round(gathered.seconds, 4),
     }
 
 
 def context_record(context: Context) -> dict[str, Any]:
-    pairs = zip(context.ranks, context.passages, strict=True)
     return {
         "context": context.text,
         "context_tokens": context.tokens,
-        "passages": [passage_record(one, number=n, rank=rank) for n, (rank, one) in enumerate(pairs, 1)],
+        "passages": context.records,
         "left_out": context.left_out,
         "too_long": context.too_long,
         "repeated": context.repeated,

@@ -167,17 +167,9 @@ class Review:
 
 
 def review_of(details: Mapping[str, Any]) -> Review | None:
-    """Return the review of a trace's ``details``, None where there is none.
-
-    Unknown keys are left out, missing ones have their defaults, so that traces of other versions can be read.
-    """
+    """Return the review of a trace's ``details``, None where there is none."""
     record = details.get(REVIEW)
-    rows = details.get(TABLE)
-    if not isinstance(record, Mapping) and not rows:
-        return None
-    known = record if isinstance(record, Mapping) else {}
-    kept = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list | tuple) else []
-    return _adapter().validate_python({**known, "rows": kept})
+    return _adapter().validate_python({**record, "rows": details[TABLE]}) if record else None
 
 
 @lru_cache(maxsize=1)

@@ -6,18 +6,19 @@ Each generation has its own id, and their tokens are added up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Final
+from typing import Final, TypeVar
 
 from models.card import ModelCard
 from models.decoding.types import LoopUsage
 from models.engines.base import Engine
 from models.types import Delta, FinishReason, GenerateParams
-from server.methods.base import plain_ids, uses_chat_template
+from server.methods.base import AnswerRequest, add_usage, plain_ids, usage_of, uses_chat_template
 
+_T = TypeVar("_T")
 _CLIENT_ASKS: Final = (
     "The client asks the following of the answer's language and style. Follow it where it does not contradict what "
     "stands above:"
@@ -66,7 +67,7 @@ class Generations:
                     cached = delta.num_cached_tokens or cached
                     yield delta
         finally:
-            self._add(len(prompt_ids), sampled, cached)
+            self._usage = add_usage(self._usage, usage_of(len(prompt_ids), sampled, cached))
 
     async def write(self, prompt_ids: Sequence[int], params: GenerateParams) -> GeneratedText:
         """Return the result of one generation that is not streamed."""
@@ -79,15 +80,34 @@ class Generations:
                 last = delta
         return GeneratedText(text, last.finish_reason or "stop", last.stop_reason, sampled)
 
-    def _add(self, prompt: int, sampled: int, cached: int) -> None:
-        so_far = self._usage
-        self._usage = LoopUsage(
-            prompt_tokens=so_far.prompt_tokens + prompt,
-            sampled_tokens=so_far.sampled_tokens + sampled,
-            cached_tokens=so_far.cached_tokens + cached,
-            computed_tokens=so_far.computed_tokens + prompt - cached + sampled,
-            segments=so_far.segments + 1,
-        )
+
+def params_of(ask: AnswerRequest, max_tokens: int) -> GenerateParams:
+    """Return the sampling parameters; greedy where the request sets none, as the papers decode."""
+    sampling = ask.sampling
+    return GenerateParams(
+        max_tokens=max_tokens,
+        temperature=sampling.temperature or 0.0,
+        stop=sampling.stop,
+        cache_salt=ask.cache_salt,
+        stop_on_repetition=True,
+        **sampling.shape,
+    )
+
+
+async def finished(works: Sequence[Awaitable[_T]], seconds: float) -> list[_T | None]:
+    """Return the results of works that run side by side, None for those that have not ended by then.
+
+    These are cancelled. What a work raises is raised here.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+        return [task.result() if task.done() else None for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def prompt_text(package: str, file: str) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar, cast
 from pydantic import AfterValidator, Field, StrictBool, TypeAdapter, ValidationError
 
 from retrieval.passages import is_namespace_name
-from server.methods.base import OptionInvalid
+from server.methods.base import AnswerRequest, OptionInvalid
 from server.methods.shared.choices import MAX_CHOICES, are_choices
 from server.methods.shared.reading.gate import MAX_SENTENCES
 
@@ -92,6 +92,11 @@ def validated(kind: type[_T], values: Mapping[str, Any], *, why_none: Mapping[st
 
 def refuse(key: str, why: str) -> NoReturn:
     raise OptionInvalid(f"arrowhead.{key}: {why}", param=f"arrowhead.{key}")
+
+
+def refuse_logprobs(ask: AnswerRequest) -> None:
+    if ask.sampling.logprobs is not None:
+        raise OptionInvalid("logprobs: an answer that is written in several pieces has none", param="logprobs")
 
 
 @lru_cache(maxsize=16)

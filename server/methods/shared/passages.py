@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from retrieval.corpus.search.ranking import RRF_4, RankedPassage, Retriever
 from server.methods.base import AnswerRequest
@@ -42,6 +42,17 @@ class Gathered:
     rankers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Return the fields of a trace that tell where was searched, and by what."""
+        return {
+            "namespaces": list(self.namespaces),
+            "retriever": self.retriever,
+            "rankers": list(self.rankers),
+            "missing_rankers": list(self.missing),
+            "retrieval_s": round(self.seconds, 4),
+        }
 
     @property
     def way(self) -> str:

@@ -6,11 +6,10 @@ chooses; a model that was trained for it reads yes or no from them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Final, Literal
+from typing import Final, Literal, NoReturn
 
 from models.card import CHAT, ModelCard
-from server.methods.base import AnswerRequest, Event, Method, OptionInvalid
+from server.methods.base import AnswerRequest, Method, OptionInvalid
 
 Synthesis = Literal["generated", "extractive"]
 # The methods that need no model that writes, and of these the ones that read passages.
@@ -73,13 +72,11 @@ class RefusedMethod:
         self.name = inner.name
         self.description = f"{inner.description} (not served: {unable(inner.name, card)})"
 
-    def check(self, ask: AnswerRequest) -> None:
-        choose_synthesis(None, self.name, self._card)
+    def check(self, ask: AnswerRequest) -> NoReturn:
+        raise OptionInvalid(unable(self.name, self._card), param="model")
 
-    async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
+    def answer(self, ask: AnswerRequest) -> NoReturn:
         self.check(ask)
-        return
-        yield  # the protocol wants a generator
 
 
 def for_model(method: Method, card: ModelCard) -> Method:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Protocol
 
 from retrieval.corpus.search.ranking import RankedPassage
+from retrieval.lexical.question_keywords import Keyword
 from server.methods.base import AnswerRequest
 from server.methods.shared.passages import Gathered, Passages
 
@@ -15,14 +16,6 @@ Matching = Literal["variants", "exact"]
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionKeyword:
-    """Hold a keyword; passages that have all ``fixed`` keywords come first."""
-
-    text: str
-    fixed: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
     """Restrict a search to some documents; every condition must be met.
 
@@ -42,7 +35,7 @@ OPEN: Final = Restriction()
 class KeywordSearch:
     """Describe a ranking by keywords; ``namespaces`` () means all that the request may read."""
 
-    keywords: tuple[QuestionKeyword, ...]
+    keywords: tuple[Keyword, ...]
     namespaces: tuple[str, ...] = ()
     only_fixed: bool = False
     matching: Matching = "variants"
@@ -104,9 +97,7 @@ class KeywordsRanked:
                 {
                     "text": one.text,
                     "fixed": one.fixed,
-                    "spellings": [
-                        {"text": way.text, "kind": way.kind, "occurrences": way.occurrences} for way in one.spellings
-                    ],
+                    "spellings": [asdict(way) for way in one.spellings],
                     "written": dict(one.written),
                 }
                 for one in self.keywords
@@ -143,7 +134,7 @@ class TextSearch:
     retriever: WeiseRetriever
     namespaces: tuple[str, ...] = ()
     k: int = 10
-    where: Restriction = field(default=OPEN)
+    where: Restriction = OPEN
 
 
 class Library(Passages, Protocol):
@@ -166,7 +157,7 @@ class Library(Passages, Protocol):
         """
         ...
 
-    async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[QuestionKeyword, ...]:
+    async def suggest(self, question: str, namespaces: Sequence[str]) -> tuple[Keyword, ...]:
         """Return keywords of a question, chosen by names that are known and the counts of the namespaces' words."""
         ...
 

@@ -22,14 +22,15 @@ from typing import Any, Final
 
 from models.errors import ArrowheadError
 from retrieval.errors import RetrievalError
+from retrieval.lexical.question_keywords import Keyword
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest, Done, Event, Step
 from server.methods.medrag.chain_of_thought import Chains, PromptInputs
 from server.methods.medrag.context import passage_record
 from server.methods.medrag.extraction import Extraction
-from server.methods.medrag.method import refuse_logprobs
 from server.methods.medrag.reading import PassageReader, ReadingTask
 from server.methods.medrag.request import MedRagOptions, ParsedQuestion
+from server.methods.shared.options import refuse_logprobs
 from server.methods.shared.outcomes import listed
 from server.methods.shared.passages import Gathered
 from server.methods.shared.reading.gate import Gate
@@ -40,8 +41,6 @@ from server.methods.weiseeule.library import (
     KeywordsRanked,
     Library,
     LibrarySource,
-    QuestionKeyword,
-    TextSearch,
 )
 from server.methods.weiseeule.recommend import Recommendation, Summarizer
 from server.methods.weiseeule.request import (
@@ -106,17 +105,16 @@ class WeiseEule:
         for line in found.steps:
             yield Step(line)
         details = _details_of(request.options, source, found)
-        stem = ParsedQuestion(request.question.text, "open")
-        inner = _as_medrag(request.options)
         if writing is not None and found.gathered.lists[0]:
             events = self._written(request, writing, found.gathered)
         else:
-            verdicts = self._reader.verdicts(request.ask)
-            extraction = Extraction(self.name, stem, inner, request.library, self._gate, verdicts, by_paper=True)
+            stem, verdicts = ParsedQuestion(request.question.text, "open"), self._reader.verdicts(request.ask)
+            shared = MedRagOptions(sentences=request.options.sentences, references=request.options.references)
+            extraction = Extraction(self.name, stem, shared, request.library, self._gate, verdicts, by_paper=True)
             events = extraction.answered([request.question.text], found.gathered)
         async with aclosing(events) as answering:
             async for event in answering:
-                yield _with_details(event, details)
+                yield replace(event, details={**event.details, **details}) if isinstance(event, Done) else event
 
     def _summarizer(self, request: _WeiseRequest) -> Summarizer | None:
         """Return what summarizes the articles that the request names, None where it names none or no model can."""
@@ -133,7 +131,7 @@ class WeiseEule:
         """
         return self._reader.chains(request.ask, ParsedQuestion(request.question.text, "open"), reasoned=False)
 
-    async def _keywords(self, request: _WeiseRequest) -> tuple[tuple[QuestionKeyword, ...], str, str]:
+    async def _keywords(self, request: _WeiseRequest) -> tuple[tuple[Keyword, ...], str, str]:
         """Return the keywords, who chose them, and the step that tells it."""
         given, fault = request.question, ""
         if given.keywords:
@@ -176,7 +174,7 @@ class _WeiseRequest:
     library: Library
 
 
-async def _found(request: _WeiseRequest, keywords: Sequence[QuestionKeyword]) -> _FoundPassages:
+async def _found(request: _WeiseRequest, keywords: Sequence[Keyword]) -> _FoundPassages:
     """Rank by the chosen retriever, and count the keywords."""
     options = request.options
     ranked, lack = await _ranked(request, keywords)
@@ -186,19 +184,13 @@ async def _found(request: _WeiseRequest, keywords: Sequence[QuestionKeyword]) ->
         rows = tuple(row.found for row in ranked.rows)
         gathered = Gathered(namespaces=ranked.namespaces, retriever="pes2", lists=(rows,), seconds=ranked.seconds)
     else:
-        search = TextSearch(
-            query=request.question.text,
-            retriever=options.retriever,
-            namespaces=options.namespaces,
-            k=options.k,
-            where=options.where,
-        )
+        search = options.text_search(request.question.text, options.retriever, options.k)
         gathered = await request.library.search(search)
     return _FoundPassages(gathered, ranked, "" if lack is None else lack.message)
 
 
 async def _ranked(
-    request: _WeiseRequest, keywords: Sequence[QuestionKeyword]
+    request: _WeiseRequest, keywords: Sequence[Keyword]
 ) -> tuple[KeywordsRanked | None, ArrowheadError | None]:
     """Return the ranking by keywords, or why there is none."""
     options = request.options
@@ -216,20 +208,6 @@ async def _ranked(
         if options.retriever == "pes2":
             raise
         return None, error
-
-
-def _as_medrag(options: WeiseOptions) -> MedRagOptions:
-    """Return the options that reading and quoting share with MedRAG."""
-    return MedRagOptions(
-        sentences=options.sentences,
-        references=options.references,
-    )
-
-
-def _with_details(event: Event, details: Mapping[str, Any]) -> Event:
-    if not isinstance(event, Done):
-        return event
-    return replace(event, details={**event.details, **details})
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +233,7 @@ class _FoundPassages:
         return lines
 
 
-def _keywords_line(keywords: Sequence[QuestionKeyword], source: str) -> str:
+def _keywords_line(keywords: Sequence[Keyword], source: str) -> str:
     shown = ", ".join(f"{one.text} (fixed)" if one.fixed else one.text for one in keywords)
     return f"keywords {_SOURCES[source]}: {shown or 'none'}"
 

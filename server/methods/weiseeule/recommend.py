@@ -24,7 +24,7 @@ from server.methods.shared.passages import Gathered
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import Gate, JudgedSentence
 from server.methods.shared.sentences import plain_marks, quotation
-from server.methods.weiseeule.library import Library, TextSearch, WeiseRetriever
+from server.methods.weiseeule.library import Library, WeiseRetriever
 from server.methods.weiseeule.request import PMIDS_OF_A_PART, KeywordQuestion, Prompts, WeiseOptions
 
 _MAX_TOKENS: Final = 400
@@ -125,23 +125,17 @@ class Recommendation:
         choices = _PREFERRED if asked == "pes2" else (asked,)
         for retriever in choices:
             try:
-                return await self.library.search(self._search(retriever)), retriever, tried
+                search = self.options.text_search(self.question.text, retriever, self._depth)
+                return await self.library.search(search), retriever, tried
             except ArrowheadError as error:
                 if retriever == choices[-1]:
                     raise
                 tried.append(f"not searched by {retriever}: {error.message}")
         raise AssertionError  # the last choice returns or raises
 
-    def _search(self, retriever: WeiseRetriever) -> TextSearch:
-        options = self.options
-        depth = MAX_K if self.question.part is not None else max(_DEPTH, options.k)
-        return TextSearch(
-            query=self.question.text,
-            retriever=retriever,
-            namespaces=options.namespaces,
-            k=depth,
-            where=options.where,
-        )
+    @property
+    def _depth(self) -> int:
+        return MAX_K if self.question.part is not None else max(_DEPTH, self.options.k)
 
     async def _read(self, article: Article) -> Article:
         """Return the article with its summary or its best sentences, more of them where the user has chosen it."""
@@ -171,8 +165,6 @@ class Recommendation:
         records = [_record(number, one) for number, one in enumerate(articles, 1)]
         yield Done(
             answer=text,
-            finish_reason="stop",
-            stop_reason=None,
             usage=self.summarizer.chains.generations.usage if self.summarizer else NO_USAGE,
             details={
                 **details,

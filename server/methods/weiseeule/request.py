@@ -18,7 +18,7 @@ from models.errors import ArrowheadError
 from models.types import GenerateParams, Grammar
 from retrieval.corpus.items import date_number
 from retrieval.corpus.search.ranking import MAX_K
-from retrieval.lexical.question_keywords import parse_marked
+from retrieval.lexical.question_keywords import Keyword, parse_marked
 from server.methods.base import OptionInvalid
 from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
 from server.methods.shared.options import (
@@ -33,8 +33,8 @@ from server.methods.shared.reading.gate import DEFAULT_SENTENCES
 from server.methods.shared.synthesis import Synthesis
 from server.methods.weiseeule.library import (
     Matching,
-    QuestionKeyword,
     Restriction,
+    TextSearch,
     WeiseRetriever,
 )
 
@@ -130,12 +130,11 @@ class WeiseOptions:
 
     @property
     def where(self) -> Restriction:
-        return Restriction(
-            date_from=self.date_from,
-            date_to=self.date_to,
-            types=self.types,
-            papers=self.articles,
-        )
+        return Restriction(self.date_from, self.date_to, self.types, self.articles)
+
+    def text_search(self, query: str, retriever: WeiseRetriever, k: int) -> TextSearch:
+        """Return the search of a text within the limits of the request."""
+        return TextSearch(query=query, retriever=retriever, namespaces=self.namespaces, k=k, where=self.where)
 
     @property
     def passage_query(self) -> PassageQuery:
@@ -164,7 +163,7 @@ class KeywordQuestion:
     """
 
     text: str
-    keywords: tuple[QuestionKeyword, ...] = ()
+    keywords: tuple[Keyword, ...] = ()
     source: str = ""
     only_fixed: bool = False
     recommend: bool = False
@@ -186,10 +185,10 @@ def read_question(text: str, options: WeiseOptions) -> KeywordQuestion:
     if not re.search(r"\w", question):
         raise OptionInvalid("the question has no words", param="messages")
     only_fixed = bool(marked and marked.only_fixed)
-    found = tuple(QuestionKeyword(one.text, one.fixed) for one in marked.keywords) if marked else ()
+    found = marked.keywords if marked else ()
     source = "marks" if found else ""
     if options.keywords:
-        found, source = tuple(QuestionKeyword(one) for one in dict.fromkeys(options.keywords)), "options"
+        found, source = tuple(Keyword(one) for one in dict.fromkeys(options.keywords)), "options"
     return KeywordQuestion(question, found, source, only_fixed)
 
 
@@ -197,7 +196,7 @@ def read_question(text: str, options: WeiseOptions) -> KeywordQuestion:
 class WrittenKeywords:
     """Hold what the model wrote; ``fault`` says why it cannot be used, "" where it can."""
 
-    keywords: tuple[QuestionKeyword, ...] = ()
+    keywords: tuple[Keyword, ...] = ()
     fault: str = ""
 
 
@@ -232,7 +231,7 @@ def read_keywords(written: str, question: str) -> WrittenKeywords:
     except (ValueError, KeyError, TypeError):
         return WrittenKeywords(fault="it wrote no list of keywords")
     asked = _bare(question)
-    kept = tuple(QuestionKeyword(one) for one in dict.fromkeys(words) if one and _bare(one) in asked)[:MAX_WRITTEN]
+    kept = tuple(Keyword(one) for one in dict.fromkeys(words) if one and _bare(one) in asked)[:MAX_WRITTEN]
     return WrittenKeywords(kept) if kept else WrittenKeywords(fault="it wrote no keyword of the question")
 
 

@@ -60,11 +60,10 @@ export function commonOptions({ method }, { grounded, egress, namespaces }) {
 }
 
 function kept() {
-  const written = localStorage.getItem(CHOSEN);
   try {
-    return JSON.parse(written) || {};
+    return JSON.parse(localStorage.getItem(CHOSEN)) || {};
   } catch {
-    return { model: written }; // as earlier versions kept it
+    return {}; // another program of this address has written it
   }
 }
 

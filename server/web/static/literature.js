@@ -9,7 +9,6 @@ import { JobItem, follow } from "./fetching.js";
 import { modelOf, session } from "./keys.js";
 import { evidenceTable } from "./review_table.js";
 import { SourcePanel } from "./sources.js";
-import { getTurns } from "./store.js";
 import { t, tn } from "./texts.js";
 
 const FLOW = ["found", "duplicates", "left_out", "missing", "screened", "excluded", "excluded_by_hand", "included", "cited"];
@@ -47,8 +46,7 @@ class Literature {
       return;
     }
     if (!id) this.showEmpty();
-    else if (id.startsWith("review_")) await this.load(id);
-    else await this.takeOver(id);
+    else await this.load(id);
     this.showOthers();
   }
 
@@ -90,17 +88,6 @@ class Literature {
     const found = data.filter((one) => one.id !== this.review?.id);
     const items = found.map((one) => h("li", {}, h("a", { href: `#/literature/${one.id}` }, foreign(one.question)), h("span", { class: "muted small" }, ` · ${day(one.updated * 1000)}`)));
     this.others.replaceChildren(...(items.length ? [h("h2", { class: "label" }, t("literature.earlier")), h("ul", { class: "plain-list" }, items)] : []));
-  }
-
-  /** Shows a review that an earlier version kept in this browser, with its question in the form. */
-  async takeOver(chat) {
-    const [turn] = await getTurns(chat);
-    if (!turn) {
-      this.showEmpty();
-      return;
-    }
-    this.field.value = turn.question;
-    this.out.replaceChildren(this.answerOf(turn).node);
   }
 
   // The document

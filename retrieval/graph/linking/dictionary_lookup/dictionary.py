@@ -238,16 +238,14 @@ class Dictionary:
                 yield _mention(one, self.names.node(concept))
 
 
-def build_dictionary(
-    store: GraphStore, kinds: Iterable[str] | None = None, names: TermNames | None = None
-) -> Dictionary:
+def build_dictionary(store: GraphStore, names: TermNames | None = None) -> Dictionary:
     """Build a dictionary from one streaming pass over ``store.names``, with ``names`` beside them.
 
     Costs about 25 µs and 60 bytes a name (see ``NameTable.nbytes``), and another 150 bytes a node while it builds.
     """
     builder = TableBuilder()
     words: set[str] = set()
-    for name in store.names(kinds):
+    for name in store.names():
         posting = _posting(builder, name)
         sequences = [*variants(name.name), *_without_kind(name)]
         words.update(word for tokens in sequences[:1] for word in tokens if is_indexable(word))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from server.methods.base import AnswerOutcome, SentenceSupport, Source, Support, SupportVerdict
 from server.methods.shared.reading.evidence import EvidenceText
-from server.methods.shared.sentences import MARK, bare, numbers_in, split_sentences
+from server.methods.shared.sentences import MARK, Sentence, bare, numbers_in, split_sentences
 from server.methods.shared.support.correspondence import Evidence
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.verifier import Claim, ClaimVerification
@@ -25,25 +25,18 @@ _NOWHERE: Final = frozenset({"number", "identifier"})
 _UNCITED: Final = "It cites none of what was read, and nothing in it could be looked up there."
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Hold the place of one sentence in an answer, its citation marks included."""
-
-    start: int
-    end: int
-
-
-def sentence_spans(answer: str) -> list[Span]:
-    """Return the sentences of an answer in order, fragments such as "PSMB10." included."""
-    spans: list[Span] = []
+def sentence_spans(answer: str) -> list[Sentence]:
+    """Return the sentences of an answer in order with their citation marks, fragments such as "PSMB10." included."""
+    spans: list[Sentence] = []
     for sentence in split_sentences(answer, least_words=0, longest=None):
         start = sentence.start
         if spans and (marks := _LEADING_MARKS.match(answer, spans[-1].end)) is not None:
-            spans[-1] = replace(spans[-1], end=min(marks.end(), sentence.end))
+            end = min(marks.end(), sentence.end)
+            spans[-1] = Sentence(answer[spans[-1].start : end], spans[-1].start, end)
             start = max(start, marks.end())
-        text = answer[start : sentence.end]
-        if text.strip():
-            spans.append(Span(sentence.end - len(text.lstrip()), sentence.end))
+        text = answer[start : sentence.end].lstrip()
+        if text:
+            spans.append(Sentence(text, sentence.end - len(text), sentence.end))
     return spans
 
 
@@ -86,7 +79,7 @@ class AnswerLabels:
         is_covered = any(cited[before:]) and not any(cited[:before])
         return one if is_covered else replace(one, verdict="unchecked", num_checked=0)
 
-    def _labelled(self, span: Span) -> SentenceSupport:
+    def _labelled(self, span: Sentence) -> SentenceSupport:
         text = self._text(span.start, span.end)
         checked = self._evidence.check(text, self._answer)
         is_against = bool(checked.mismatches or (self._is_strict and checked.notes))

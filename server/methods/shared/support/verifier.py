@@ -19,7 +19,7 @@ from models.errors import ArrowheadError
 from models.verifiers.base import Judgement, Pair
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import AnswerRequest
-from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
+from server.methods.shared.generation import Generations, PromptFormatter, finished, prompt_text
 from server.methods.shared.reading.evidence import EvidenceSentence, EvidenceText, nearest, sentences_of
 from server.methods.shared.reading.gate import Judge
 from server.methods.shared.support.sources import stems_of
@@ -211,11 +211,4 @@ class ModelVerifier:
                     return None
             return shares[0] if shares is not None else None
 
-        tasks = [asyncio.create_task(share(claim)) for claim in claims]
-        try:
-            await asyncio.wait(tasks, timeout=_TIMEOUT)
-            return [task.result() if task.done() else None for task in tasks]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return await finished([share(claim) for claim in claims], _TIMEOUT)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from passage_bench import done, shown
 from site_mcp_server import NOTE, shelf
 
 from models.card import ModelCard
@@ -20,7 +21,7 @@ from server.egress.router import Destinations, Egress
 from server.engine.lifecycle import EngineLifecycle
 from server.evidence.site_tools.client import McpToolServer
 from server.evidence.site_tools.look_ups import SiteServer, SiteTools
-from server.methods.base import AnswerRequest, CallReplied, Done, Event, Message, OptionInvalid, Sampling, TextDelta
+from server.methods.base import AnswerRequest, CallReplied, Event, Message, OptionInvalid, Sampling, TextDelta
 from server.methods.direct import Direct
 from server.methods.shared.generation import PromptFormatter
 from server.settings.egress import EgressSettings
@@ -37,15 +38,6 @@ async def asked(text: str, tokenizer: ByteTokenizer, sampling: Sampling | None =
     events = [event async for event in Direct(lifecycle).answer(ask)]
     await engine.close()
     return engine.requests[0].prompt, events
-
-
-def shown(events: list[Event], channel: str) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.channel == channel)
-
-
-def done(events: list[Event]) -> Done:
-    assert isinstance(events[-1], Done)
-    return events[-1]
 
 
 async def test_thinking_comes_as_reasoning_and_not_as_the_answer() -> None:

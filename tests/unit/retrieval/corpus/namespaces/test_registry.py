@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import resource
@@ -25,7 +24,7 @@ from retrieval.corpus.namespaces.originals import Originals
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
-from retrieval.corpus.store.base import Target, log_name
+from retrieval.corpus.store.base import log_name
 from retrieval.corpus.store.writer import SqlitePassageWriter
 from retrieval.errors import (
     DOCUMENT_UNKNOWN,
@@ -338,41 +337,6 @@ def test_a_damaged_store_is_described_as_such(namespaces: Namespaces) -> None:
     namespaces.close()
     (namespaces.root / "ns" / "passages.sqlite").write_bytes(b"x" * 5000)
     assert "not a store" in namespaces.describe("ns").damage
-
-
-@pytest.mark.parametrize("target", ["words", "keywords"])
-def test_an_index_of_an_earlier_tokenizer_is_built_again(
-    namespaces: Namespaces, target: Target, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its terms are others; one of a later version is not touched."""
-    add_items(namespaces, "ns", [reading("PMID:1", "asthma 1")])
-    manifest = namespaces.root / "ns" / target / "manifest.json"
-    manifest.write_text('{"tokenizer": 1}')
-    reopened = Namespaces(namespaces.root, namespaces.backends)
-    with contextlib.closing(reopened), reopened.using("ns") as found:
-        assert found.rows(target) == 1
-        assert not manifest.exists()
-    assert f"its index of {target}, which is built again: passages=1" in caplog.text
-    manifest.write_text('{"tokenizer": 99}')
-    later = Namespaces(namespaces.root, namespaces.backends)
-    with contextlib.closing(later), later.using("ns"):
-        assert manifest.exists()
-
-
-def test_an_outdated_index_waits_while_another_process_changes_the_namespace(
-    namespaces: Namespaces, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What needs no words goes on, the index counts as missing, and the next use builds it."""
-    add_items(namespaces, "ns", [reading("PMID:1", "asthma 1")])
-    (namespaces.root / "ns" / "words" / "manifest.json").write_text('{"tokenizer": 1}')
-    reopened = Namespaces(namespaces.root, namespaces.backends)
-    with contextlib.closing(reopened):
-        with reopened.writer_lock("ns"), reopened.using("ns") as found:
-            assert not found.has("words")
-            assert found.store.counts().documents == 1
-        assert "cannot be built again now" in caplog.text
-        with reopened.using("ns") as found:
-            assert found.rows("words") == 1
 
 
 def test_a_file_is_removed_by_its_name(namespaces: Namespaces, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 import threading
@@ -281,22 +280,3 @@ def test_token_vectors_follow_the_vectors(with_tokens: Namespaces) -> None:
     with_tokens.empty_index("one", "vectors")
     catch_up(with_tokens, "one")
     assert verify(with_tokens, "one").whole
-
-
-def test_a_namespace_of_a_version_without_token_vectors_is_searched_as_before(with_tokens: Namespaces) -> None:
-    """Its settings do not know them; when its vectors are built again, it gets them."""
-    old = json.loads(SETTINGS.as_text())
-    del old["tokens"]
-    with_tokens.note("one", "settings", json.dumps(old))
-    shutil.rmtree(with_tokens.root / "one" / "tokens")
-    namespaces = Namespaces(with_tokens.root, with_tokens.backends)
-    assert Searcher(namespaces).search("asthma", ["one"], SearchOptions(retriever="hybrid"))
-    add_items(namespaces, "one", [reading("PMID:5", "Asthma of rats.")])
-    with namespaces.using("one") as found:
-        assert found.tokens is None
-    assert verify(namespaces, "one").whole
-    namespaces.empty_index("one", "vectors")
-    catch_up(namespaces, "one")
-    with namespaces.using("one") as found:
-        assert found.tokens is not None
-        assert len(found.tokens) == 4

@@ -13,7 +13,7 @@ import pytest
 from retrieval.formats.records import Article, Entry, Gene, Organism, Removal
 from retrieval.gateway.app import answer
 from retrieval.gateway.eutils.history import History
-from retrieval.gateway.store.reader import CITATION_COLUMNS, SCHEMA_VERSION, SITE, GatewayStore, create_tables, encode
+from retrieval.gateway.store.reader import SCHEMA_VERSION, SITE, GatewayStore, create_tables
 from retrieval.gateway.store.writer import StoreWriter
 
 HUMAN = Organism(9606, "Homo sapiens", "human")
@@ -149,30 +149,6 @@ def test_a_date_of_publication_is_that_of_the_issue_or_the_electronic_one(
     """[epdat] and [ppdat] are one of them each."""
     assert found(store, "pubmed", term) == expected
     assert found(store, "pubmed", "all[filter]", mindate="2016/09/15", maxdate="2016/09/15") == ["2", "4"]
-
-
-def test_an_article_of_a_store_of_before_is_replaced_with_its_electronic_date(tmp_path: Path) -> None:
-    """Its words are taken out of the index as they were written, and the new ones found; the index stays whole."""
-    path = filled(tmp_path / "gateway.sqlite")
-    connection = sqlite3.connect(path)
-    with connection:
-        writer = StoreWriter(connection)
-        writer.put(article(4, "An electronic article at the turn of a year", date="2017-01-20"))
-        # As it was written then: the XML was there, its date was not read.
-        old = article(4, "An electronic article at the turn of a year", date="2017-01-20", xml=ELECTRONIC)
-        connection.execute("UPDATE pubmed SET body = ? WHERE uid = 4", (encode(old),))
-        connection.execute("DROP INDEX pubmed_electronic")
-    before = GatewayStore(path)
-    assert found(before, "pubmed", "2016[dp]") == ["2"] and found(before, "pubmed", "2016/09[dp]") == []
-    before.close()
-    with connection:
-        StoreWriter(connection).put(old)
-        connection.execute("INSERT INTO pubmed_index (pubmed_index) VALUES ('integrity-check')")
-    connection.close()
-
-    after = GatewayStore(path)
-    assert found(after, "pubmed", "2016[dp]") == found(after, "pubmed", "2016/09[dp]") == ["2", "4"]
-    after.close()
 
 
 def test_earlier_searches_are_parts_of_a_term(store: GatewayStore) -> None:
@@ -312,43 +288,6 @@ def test_words_of_a_replaced_or_removed_article_are_gone(cited: GatewayStore) ->
     assert (found(cited, "pubmed", "drug therapy[sh]"), found(cited, "pubmed", "asthma/surgery[mh]")) == ([], ["11"])
     _put(cited.path, Removal("pubmed", "11"))
     assert found(cited, "pubmed", "surgery[sh]") == [] and found(cited, "pubmed", "geneve[ad]") == []
-
-
-@pytest.mark.parametrize("retmode", ["json", "xml"])
-def test_what_an_earlier_import_did_not_index_is_told(cited: GatewayStore, retmode: str) -> None:
-    """A store of before finds the heading; one of both says of how many articles it knows more."""
-    params = {"db": "pubmed", "term": "asthma/drug therapy[mesh]", "retmode": retmode}
-    assert "Subheadings" not in answer(cited, "esearch", params).body
-    columns = ", ".join(CITATION_COLUMNS)
-    _run(
-        cited.path, f"INSERT INTO pubmed_citation (pubmed_citation, rowid, {columns}) VALUES ('delete', 12, '', '', '')"
-    )
-    assert "indexed of 5 of 6 articles here: drug therapy" in answer(cited, "esearch", params).body
-    assert "Subheadings" not in answer(cited, "esearch", params | {"term": "asthma[mesh]"}).body
-
-
-def test_a_store_of_before_is_searched_without_them_and_imported_into(cited: GatewayStore) -> None:
-    """It has no such table: the heading counts alone, which the reply says; an import creates the table."""
-    _run(cited.path, "DROP TABLE pubmed_citation")
-    reply = answer(cited, "esearch", {"db": "pubmed", "term": "asthma/drug therapy[mh]", "retmode": "json"})
-    result = json.loads(reply.body)["esearchresult"]
-    assert result["count"] == "2"
-    assert result["warninglist"]["outputmessages"] == [
-        "Subheadings and affiliations are not indexed here: drug therapy"
-    ]
-    assert "not indexed here: geneve" in answer(cited, "esearch", {"db": "pubmed", "term": "geneve[ad]"}).body
-
-    _put(cited.path, article(11, "One again", xml=CITED, mesh=("Asthma",)), Removal("pubmed", "12"))
-    assert found(cited, "pubmed", "asthma/drug therapy[mh]") == ["11"]
-
-
-def _run(path: Path, statement: str) -> None:
-    connection = sqlite3.connect(path)
-    with connection:
-        connection.execute(statement)
-        # Counts are kept until an import ends.
-        connection.execute("INSERT INTO imported SELECT 'x', hex(randomblob(8)), '', '', 0, 0, 0, ''")
-    connection.close()
 
 
 @pytest.mark.parametrize("tag", ["vi", "pg", "ir"])

@@ -134,5 +134,5 @@ def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE meta (key TEXT, value TEXT)")
         connection.execute("INSERT INTO meta VALUES ('schema', '0')")
     connection.close()
-    with pytest.raises(GatewayDataError, match="schema 0"):
+    with pytest.raises(GatewayDataError, match="schema 0, 4 needed: delete it and import"):
         GatewayStore(path)

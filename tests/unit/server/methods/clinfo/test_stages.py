@@ -1,4 +1,4 @@
-"""Stages end in time with what is finished, and events are told while a review works."""
+"""Stages end in time, and events are told while a review works."""
 
 from __future__ import annotations
 
@@ -8,25 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from server.methods.base import Event, Step
-from server.methods.clinfo.stages import Deadline, as_they_come, finished
-
-
-async def _after(seconds: float, value: str) -> str:
-    await asyncio.sleep(seconds)
-    return value
-
-
-async def _failing() -> str:
-    raise ValueError("no")
-
-
-async def test_what_is_finished_in_time_is_kept() -> None:
-    """In the order of the works; what is late is cancelled, and an error is raised."""
-    late = asyncio.ensure_future(_after(60, "late"))
-    assert await finished([_after(0.01, "a"), late, _after(0, "b")], 0.2) == ["a", None, "b"]
-    assert late.cancelled() and await finished([], 1) == []
-    with pytest.raises(ValueError, match="no"):
-        await finished([_failing()], 1)
+from server.methods.clinfo.stages import Deadline, as_they_come
 
 
 async def test_a_stage_has_its_share_of_the_time() -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from graph_doubles import GENES, PSORIASIS, STATEMENTS, ExactLinker, MemoryGraph, make_node, make_statement
 from lexical_verifier import LexicalJudge
+from passage_bench import steps
 
 from models.card import ModelCard
 from models.engines.base import EngineOptions
@@ -17,7 +18,7 @@ from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionar
 from retrieval.graph.linking.linker import Linker as GraphLinker
 from retrieval.graph.types import GraphStore, Linked, Mention
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, Message, Step
+from server.methods.base import AnswerRequest, Done, Event, Message
 from server.methods.kg_rag.entities import Linker
 from server.methods.kg_rag.method import KgRag, Readers
 
@@ -59,10 +60,6 @@ class Bench:
             return [event async for event in method.answer(ask)]
         finally:
             await self.engine.close()
-
-
-def steps(events: Sequence[Event]) -> list[str]:
-    return [event.text for event in events if isinstance(event, Step)]
 
 
 def details(events: Sequence[Event]) -> Any:

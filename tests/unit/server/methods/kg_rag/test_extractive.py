@@ -18,13 +18,14 @@ from graph_doubles import (
     make_statement,
 )
 from lexical_verifier import LexicalJudge
+from passage_bench import done, shown
 
 from models.card import ModelCard
 from models.encoders.relation_head import ALL, NOTHING, OTHER, SECOND, AskedRelation
 from models.engines.base import EngineOptions
 from models.engines.scripted_engine import ByteTokenizer, ScriptedEngine
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, Done, Event, Evidence, EvidenceRead, Message, OptionInvalid, TextDelta
+from server.methods.base import AnswerRequest, Event, Evidence, EvidenceRead, Message, OptionInvalid
 from server.methods.kg_rag.method import KgRag, Readers
 from server.methods.shared.conversation.follow_ups import about
 
@@ -63,15 +64,6 @@ async def asked(
         await engine.close()
     assert engine.requests == []
     return events
-
-
-def done(events: list[Event]) -> Done:
-    assert isinstance(events[-1], Done)
-    return events[-1]
-
-
-def shown(events: list[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.channel == "answer")
 
 
 async def test_true_rests_on_a_statement_that_is_quoted() -> None:

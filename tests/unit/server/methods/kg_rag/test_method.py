@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from graph_doubles import PSORIASIS, ExactLinker, MemoryGraph, make_node, make_statement
 from lexical_verifier import LexicalJudge
+from passage_bench import done, shown
 
 from models.card import ModelCard
 from models.engines.base import EngineOptions
@@ -19,14 +20,12 @@ from retrieval.graph.types import Linked, Mention, Neighbourhood, Node
 from server.engine.lifecycle import EngineLifecycle
 from server.methods.base import (
     AnswerRequest,
-    Done,
     Event,
     Evidence,
     Message,
     OptionInvalid,
     Sampling,
     Step,
-    TextDelta,
     TranscriptDelta,
 )
 from server.methods.kg_rag.entities import Linker
@@ -77,15 +76,6 @@ class Bench:
 
 def says(text: str) -> Script:
     return lambda prompt: text
-
-
-def done(events: list[Event]) -> Done:
-    assert isinstance(events[-1], Done)
-    return events[-1]
-
-
-def shown(events: list[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.channel == "answer")
 
 
 async def test_an_answer_comes_from_the_graphs_statements_with_its_sources() -> None:

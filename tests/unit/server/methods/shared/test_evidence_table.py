@@ -55,12 +55,6 @@ def test_a_trace_of_another_method_has_no_review() -> None:
     assert review_of({}) is None
 
 
-def test_rows_of_another_version_are_read_as_far_as_they_are_known() -> None:
-    review = review_of({TABLE: [{"uid": "7", "new": 1, "design": {"value": "cohort", "grade": "low"}}, "no row"]})
-    assert review is not None
-    assert [(row.uid, row.design.value, row.number) for row in review.rows] == [("7", "cohort", 0)]
-
-
 def test_the_cells_of_a_row_come_in_the_order_of_the_columns() -> None:
     assert list(ROW.findings) == list(FINDINGS)
     assert ROW.findings["result"].quote == "482 patients (22.9%)"

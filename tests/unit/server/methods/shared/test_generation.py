@@ -1,6 +1,8 @@
-"""The client's system prompt stands after a method's own instruction, where the model chats."""
+"""The client's system prompt stands after a method's own instruction, where the model chats; works end in time."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
@@ -11,7 +13,7 @@ from server.methods.genegpt.prompt import MASKS
 from server.methods.genegpt.prompt import Prompt as GeneGptPrompt
 from server.methods.kg_rag.prompts import KgRagOptions, read_question
 from server.methods.kg_rag.prompts import Prompts as KgRagPrompts
-from server.methods.shared.generation import PromptFormatter, with_instruction
+from server.methods.shared.generation import PromptFormatter, finished, with_instruction
 
 WISH = "Answer in German."
 
@@ -50,3 +52,21 @@ async def test_a_prompt_is_rendered_beside_the_event_loop() -> None:
     assert "Q?" in engine.tokenizer.decode(await formatter.prompt("Cite.", "Q?"))
     with pytest.raises(AssertionError, match="event loop"):
         formatter.ids("Cite.", "Q?")
+
+
+async def _after(seconds: float, value: str) -> str:
+    await asyncio.sleep(seconds)
+    return value
+
+
+async def _failing() -> str:
+    raise ValueError("no")
+
+
+async def test_what_is_finished_in_time_is_kept() -> None:
+    """In the order of the works; what is late is cancelled, and an error is raised."""
+    late = asyncio.ensure_future(_after(60, "late"))
+    assert await finished([_after(0.01, "a"), late, _after(0, "b")], 0.2) == ["a", None, "b"]
+    assert late.cancelled() and await finished([], 1) == []
+    with pytest.raises(ValueError, match="no"):
+        await finished([_failing()], 1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from passage_bench import done, shown
 
 from models.decoding.types import LoopUsage
 from server.methods.base import (
@@ -74,16 +75,6 @@ class Doubting:
 async def labelled(*events: Event, mode: str = "label", **more: Any) -> list[Event]:
     method = SupportedMethod(Recited(events), READER, **more)
     return [event async for event in method.answer(replace(ASK, options={"grounded": mode}))]
-
-
-def shown(events: Sequence[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.channel == "answer")
-
-
-def done(events: Sequence[Event]) -> Done:
-    last = events[-1]
-    assert isinstance(last, Done)
-    return last
 
 
 async def test_an_answer_that_corresponds_is_shown_alone() -> None:
