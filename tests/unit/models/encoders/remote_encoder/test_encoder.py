@@ -232,16 +232,17 @@ def test_a_busy_server_is_asked_again(server: PoolingServer, remote: Callable[..
 
 
 @pytest.mark.parametrize(
-    ("failing", "tries"), [(Failing(statuses=[503] * 9), 4), (Failing(drops=True), 4), (Failing(silent_s=1.0), 1)]
+    ("failing", "reply_s", "tries"),
+    [(Failing(statuses=[503] * 9), 30.0, 4), (Failing(drops=True), 30.0, 4), (Failing(silent_s=1.0), 0.2, 1)],
 )
 def test_a_server_that_does_not_answer_is_named(
-    server: PoolingServer, remote: Callable[..., RemoteEncoder], failing: Failing, tries: int
+    server: PoolingServer, remote: Callable[..., RemoteEncoder], failing: Failing, reply_s: float, tries: int
 ) -> None:
     """A slow one costs its time once, not at each try."""
     server.failing = failing
 
     with pytest.raises(ModelError, match=server.url, check=ENCODER_UNAVAILABLE.is_of):
-        remote(server.url, reply_s=0.2).encode_queries(["aspirin"])
+        remote(server.url, reply_s=reply_s).encode_queries(["aspirin"])
 
     assert len(server.bodies) == tries
 
