@@ -99,7 +99,7 @@ def test_a_chat_of_two_thousand_turns_opens_at_once(scripted: Any, page: Any) ->
 
 def test_the_keyboard_alone_is_enough(scripted: Any, page: Any) -> None:
     """Skip link first, then the header; a question, its answer's details and their end without a mouse."""
-    page.add_init_script("localStorage.setItem('method', 'scripted:genegpt')")
+    page.add_init_script('localStorage.setItem("method", JSON.stringify({model: "scripted:genegpt"}))')
     page.goto(scripted.url)
     page.wait_for_selector(".empty")
     page.locator("#skip").focus()
