@@ -40,7 +40,7 @@ GOALS: Final = {
 }
 BOUNDS: Final = {
     "product, lines": 111_760,
-    "methods, lines": 15_270,
+    "methods, lines": 15_280,
     "scripts, lines": 16_750,
     "tests, lines": 89_960,
     "Markdown, words": 52_800,

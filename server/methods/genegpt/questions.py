@@ -8,7 +8,7 @@ disease, in English, German, Spanish or French; everything else is asked as it s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
@@ -116,7 +116,7 @@ class QuestionReader:
         """Return the question in a form that the model was trained on, its own words where none fits."""
         parsed = self._read(self.asking_part(_APART.sub("rs", question)))
         asking = self.known - _words(parsed.subject) - _STAND_INS
-        named = _organisms(re.sub("|".join(map(re.escape, _symbols(question))) or "$", " ", question))
+        named = _organisms(_without(question, _symbols(question)))
         organism = named.pop() if len(named) == 1 else ""
         return replace(parsed, asking=asking.intersection(_words(parsed.text)), organism=organism)
 
@@ -126,7 +126,7 @@ class QuestionReader:
         named = self._names(text)
         if not named:
             return self._read_in_words(text)
-        bare = re.sub("|".join(map(re.escape, named)), " ", text.replace(ABOUT, "("))
+        bare = _without(text.replace(ABOUT, "("), named)
         unread = self._unread(bare)
         if len(named) > 1 or len(_organisms(bare)) > 1:
             asked = [one for one in _SENTENCE.split(text) if one.endswith("?")]
@@ -221,6 +221,10 @@ class QuestionReader:
 def _words(text: str) -> Set[str]:
     # Not the "s" of "what's".
     return {word.casefold() for word in _WORD.findall(text)} - {"s"}
+
+
+def _without(text: str, names: Sequence[str]) -> str:
+    return re.sub("|".join(map(re.escape, names)), " ", text) if names else text
 
 
 def _organisms(text: str) -> set[str]:
