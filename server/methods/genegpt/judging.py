@@ -34,7 +34,11 @@ _OF_CLONE: Final = (
     "No record is named “{}”, which is a name after the clone {}. The human genes that NCBI finds by it ({}) are on "
     "{}, and so is the clone."
 )
-_NO_SUMMARY: Final = "NCBI's record has no summary of what the gene does; all that it says of it is the type, {}."
+# Of other types, as ncRNA, the type is what the gene does.
+_CODING_TYPE: Final = "protein-coding"
+_NO_SUMMARY: Final = (
+    "NCBI's record has no summary of what the gene does; all that it says of it is that it codes for a protein."
+)
 # What full names of genes have and people leave out.
 _NAME_FILLING: Final = frozenset(("subunit", "chain", "protein", "molecule", "signaling", "gene"))
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
@@ -79,8 +83,8 @@ class ReadingLedger(Ledger):
         return [*before, *self._ended(ended)]
 
     def _verdict(self, answer: str, finish: LoopFinish, stop_reason: str | int | None) -> Verdict:
-        if answer.endswith(NO_SUMMARY):
-            return Verdict("not_found", _NO_SUMMARY.format(answer.removesuffix(NO_SUMMARY)), is_shown=False)
+        if answer == f"{_CODING_TYPE}{NO_SUMMARY}":
+            return Verdict("not_found", _NO_SUMMARY, is_shown=False)
         parsed = self._parsed
         made_from = replace(self._transcript, asking=parsed.asking, is_in_scope=parsed.is_in_scope)
         verdict = judge(answer, finish, made_from, stop_reason=stop_reason)
