@@ -33,8 +33,8 @@ _GRAM_SIZES: Final = range(2, 6)
 _WORD_GRAM_SIZES: Final = range(1, 3)
 _PIECE: Final = re.compile(r"\w+|[^\w\s]")
 _SIGN_BIT: Final = 31
-# Greetings in four languages reach it; of 1,155 questions of BioASQ and 108 as people put them none does, though the
-# likeliest kind of some of them ("What is Nextflow?") is a greeting.
+# Greetings in four languages reach it; of 1,641 questions, 1,155 of BioASQ among them, four do, none of which asks for
+# evidence, though the likeliest kind of 39 ("What is Nextflow?") is a greeting.
 _SURE: Final = 0.97
 _Trained = TypeVar("_Trained")
 

@@ -82,7 +82,7 @@ def verify(
     settings = load_settings(None, config)
     with _namespaces(settings, evidence or (), namespace or (), config) as (retrieval, names):
         passages = find_passages(retrieval, names, claims, k)
-        service = verifier_service(settings.verifier, settings.retrieval.device)
+        service = verifier_service(settings)
         checked = asyncio.run(check(service, claims, passages))
     if as_json:
         print(for_json(json.dumps(_as_object(service.name, checked), ensure_ascii=False)))

@@ -24,7 +24,7 @@ from models.errors import ArrowheadError, ModelNotFound
 from models.verifiers.base import Judgement, OperatingPoints, Pair, Verifier
 from retrieval.observer import NullObserver, RetrievalObserver
 from server.errors import SERVER_FULL, SERVER_STOPPING, VERIFIER_UNAVAILABLE, RequestError
-from server.settings.verifier import VerifierSettings
+from server.settings.schema import Settings
 
 log = logging.getLogger(__name__)
 SHIPPED: Final = "arrowhead-verifier"
@@ -234,11 +234,9 @@ def load_shipped(device: str = "auto") -> Verifier:
     return verifier
 
 
-def verifier_service(
-    settings: VerifierSettings, device: str, observer: RetrievalObserver | None = None
-) -> VerifierService:
+def verifier_service(settings: Settings, observer: RetrievalObserver | None = None) -> VerifierService:
     """Return the service over the model of the settings, or the one that ships; loads nothing."""
-    source = settings.model
+    source, device, bar = settings.verifier.model, settings.retrieval.device, settings.verifier.bar
     if source is None:
         return VerifierService(SHIPPED, lambda: load_shipped(device), observer)
     name = Path(source).name
@@ -248,6 +246,6 @@ def verifier_service(
         folder = locate(source, revision=None, allow_download=False)
         from models.verifiers.hub_model import DEFAULT_BAR, HubVerifier
 
-        return HubVerifier(folder, name, EncoderOptions(device=device), settings.bar or DEFAULT_BAR)
+        return HubVerifier(folder, name, EncoderOptions(device=device), bar or DEFAULT_BAR)
 
     return VerifierService(name, load, observer)

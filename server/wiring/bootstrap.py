@@ -203,7 +203,7 @@ def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, open
         names,
         article_finder(settings, retrieval.encoders, retrieval.card),
         message_kinds(settings.retrieval),
-        verifier_service(settings.verifier, settings.retrieval.device, observer),
+        verifier_service(settings, observer),
         observer,
         site_tools(settings.mcp, ncbi.egress),
     )

@@ -138,9 +138,7 @@ class Services:
         self.rates = components.rates
         self.access = NamespaceAccess(namespaces)
         self.observability, self.observer = components.observability, components.observability.observer
-        self.verifier = components.verifier or verifier_service(
-            self.settings.verifier, self.settings.retrieval.device, self.observer
-        )
+        self.verifier = components.verifier or verifier_service(self.settings, self.observer)
         self._served = _served(components)
         self.adapters = frozenset(components.adapters)
         self._closers = components.closers

@@ -114,7 +114,9 @@ def test_an_answer_of_quotes_is_said_to_be_one(shipped: Any, page: Any, method: 
     """Where nothing in a quote is a number or an identifier, too."""
     page.goto(shipped.url)
     page_screens.choose(page, method)
-    page.get_by_role("button", name=TEXTS[f"example.{method}.{2 if method == 'clinfo' else 1}"], exact=True).click()
+    # The page offers no example of the notes where a test before this one has left a collection.
+    page.locator("#question").fill(TEXTS[f"example.{method}.{2 if method == 'clinfo' else 1}"])
+    page.locator("#question").press("Enter")
     page.locator(".answer[aria-busy=false] .tools").wait_for(timeout=90_000)
 
     # The page looks quotes up in the trace, which it fetches behind the answer.

@@ -491,6 +491,10 @@ def species_of_title(title: str) -> str:
 
 
 def organism_in(question: str) -> str:
-    """Return the common name of the organism in a question ("… in mouse?", "of Danio rerio"), "" if there is none."""
-    text = f" {' '.join(re.findall(r'[a-z]+', question.lower()))} "
+    """Return the common name of the organism in a question ("… in mouse?", "of Danio rerio"), "" if there is none.
+
+    A word in capitals is a symbol, as that of the gene CAT.
+    """
+    words = [word.lower() for word in re.findall(r"[A-Za-z]+", question) if not word.isupper() or question.isupper()]
+    text = f" {' '.join(words)} "
     return next((name for names in _COMMON.items() for name in names[1:] if any(f" {n} " in text for n in names)), "")

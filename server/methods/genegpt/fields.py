@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from retrieval.ncbi.replies.condense import NO_SUMMARY
 from server.methods.genegpt.questions import ParsedQuestion
 
 _LINE: Final = re.compile(r"^\d+\. (?P<record>.+)$", re.MULTILINE)
@@ -23,6 +24,8 @@ GENE_TYPE: Final = re.compile(
 _BEFORE_GENE: Final = re.compile(rf"(?P<first>.+?); \S+ {GENE_TYPE.pattern}")
 _GENE: Final = re.compile(rf"(?P<symbol>\S+) {GENE_TYPE.pattern}")
 NO_FIELD: Final = "not found"
+# What a record says of a gene without a summary. Of another type, as ncRNA, the type is what the gene does.
+_CODES_ALONE: Final = f"protein-coding{NO_SUMMARY}"
 # A gene that is named after a clone of the genome, by its accession and a number.
 _OF_CLONE: Final = re.compile(r"(?P<clone>[A-Z]\d{5}|[A-Z]{2}\d{6})\.\d{1,2}", re.IGNORECASE)
 _CHROMOSOME: Final = re.compile(r"\bchr[\dXYM]\w*")
@@ -67,7 +70,7 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     first = _first_field(record).strip()
     if not first.startswith(answer.strip()):
         return answer
-    return NO_FIELD if GENE_TYPE.search(first) else first.rstrip(";")
+    return NO_FIELD if GENE_TYPE.search(first) or first == _CODES_ALONE else first.rstrip(";")
 
 
 def _symbol_of(answer: str, read: str) -> str:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from models.decoding.types import LoopDone, LoopFinish
-from retrieval.ncbi.replies.condense import NO_SUMMARY
 from server.methods.base import Event, TextDelta
 from server.methods.genegpt.fields import GENE_TYPE, HUMAN_GENE, field_of, place_of_clone
 from server.methods.genegpt.lookups import Lookup, Transcript, Verdict, looked_up
@@ -33,11 +32,6 @@ _OUT_OF_SCOPE: Final = (
 _OF_CLONE: Final = (
     "No record is named “{}”, which is a name after the clone {}. The human genes that NCBI finds by it ({}) are on "
     "{}, and so is the clone."
-)
-# Of other types, as ncRNA, the type is what the gene does.
-_CODING_TYPE: Final = "protein-coding"
-_NO_SUMMARY: Final = (
-    "NCBI's record has no summary of what the gene does; all that it says of it is that it codes for a protein."
 )
 # What full names of genes have and people leave out.
 _NAME_FILLING: Final = frozenset(("subunit", "chain", "protein", "molecule", "signaling", "gene"))
@@ -83,8 +77,6 @@ class ReadingLedger(Ledger):
         return [*before, *self._ended(ended)]
 
     def _verdict(self, answer: str, finish: LoopFinish, stop_reason: str | int | None) -> Verdict:
-        if answer == f"{_CODING_TYPE}{NO_SUMMARY}":
-            return Verdict("not_found", _NO_SUMMARY, is_shown=False)
         parsed = self._parsed
         made_from = replace(self._transcript, asking=parsed.asking, is_in_scope=parsed.is_in_scope)
         verdict = judge(answer, finish, made_from, stop_reason=stop_reason)
@@ -146,7 +138,7 @@ def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason
     if not _is_copied(answer, made_from.read):
         reason = f"The model read {_counted(made_from.lookups)}, but wrote no answer that stands in them."
         return Verdict("abstained", reason, is_shown=False)
-    if _is_asked(answer, made_from.question):
+    if _restates_place(answer, made_from.question):
         reason = f"The model wrote {answer}, which does not say which of the genes that the question names is meant."
         return Verdict("abstained", reason, is_shown=False)
     if reason := _namesakes(made_from):
@@ -307,7 +299,7 @@ def _of_organism(organism: str, read: str) -> str:
     return "\n".join(one for place, one in enumerate(records) if genes.get(place, organism) == organism)
 
 
-def _is_asked(answer: str, question: str) -> bool:
+def _restates_place(answer: str, question: str) -> bool:
     """Return whether an answer is a place that stands in a question on several genes: one of these is asked for."""
     places = [one for one in identifiers_in(answer) if one.kind in ("position", "band")]
     genes = {one.text for one in identifiers_in(question) if one.kind == "symbol"}

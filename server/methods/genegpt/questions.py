@@ -8,7 +8,7 @@ disease, in English, German, Spanish or French; everything else is asked as it s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
@@ -31,7 +31,7 @@ _SEQUENCE: Final = re.compile(r"(?<![A-Za-z])[ACGTN]{20,}(?![A-Za-z])", re.IGNOR
 _WORD: Final = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _ENSEMBL: Final = re.compile(r"\bENSG\d{11}\b", re.IGNORECASE)
 _RS: Final = re.compile(r"rs\d+", re.IGNORECASE)
-# The number of a variant, apart from its letters.
+# The letters of an rs number that stand apart from its digits.
 _APART: Final = re.compile(r"\brs[ -](?=\d{3,12}\b)", re.IGNORECASE)
 _ORGANISMS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("mouse", "mice", "maus", "ratón", "raton", "souris"), "mouse"),
@@ -114,10 +114,10 @@ class QuestionReader:
 
     def read(self, question: str) -> ParsedQuestion:
         """Return the question in a form that the model was trained on, its own words where none fits."""
-        parsed = self._read(self.asking_part(_APART.sub("rs", question)))
+        asked = self.asking_part(_APART.sub("rs", question))
+        parsed, organisms = self._read(asked), _organisms(asked)
         asking = self.known - _words(parsed.subject) - _STAND_INS
-        named = _organisms(_without(question, _symbols(question)))
-        organism = named.pop() if len(named) == 1 else ""
+        organism = organisms.pop() if len(organisms) == 1 else ""
         return replace(parsed, asking=asking.intersection(_words(parsed.text)), organism=organism)
 
     def _read(self, text: str) -> ParsedQuestion:
@@ -126,7 +126,7 @@ class QuestionReader:
         named = self._names(text)
         if not named:
             return self._read_in_words(text)
-        bare = _without(text.replace(ABOUT, "("), named)
+        bare = re.sub("|".join(map(re.escape, named)), " ", text.replace(ABOUT, "("))
         unread = self._unread(bare)
         if len(named) > 1 or len(_organisms(bare)) > 1:
             asked = [one for one in _SENTENCE.split(text) if one.endswith("?")]
@@ -221,10 +221,6 @@ class QuestionReader:
 def _words(text: str) -> Set[str]:
     # Not the "s" of "what's".
     return {word.casefold() for word in _WORD.findall(text)} - {"s"}
-
-
-def _without(text: str, names: Sequence[str]) -> str:
-    return re.sub("|".join(map(re.escape, names)), " ", text) if names else text
 
 
 def _organisms(text: str) -> set[str]:

@@ -17,6 +17,7 @@ from models.verifiers.base import Judgement, Pair, Verifier
 from server.errors import SERVER_FULL, SERVER_STOPPING, VERIFIER_UNAVAILABLE, RequestError
 from server.evidence.verifier import VerifierLimits, VerifierService, verifier_service
 from server.observability.metrics import Metrics
+from server.settings.schema import Settings
 from server.settings.verifier import VerifierSettings
 
 POISON = "poison"
@@ -223,17 +224,17 @@ async def test_pairs_are_counted_and_timed() -> None:
 
 async def test_the_settings_name_the_model(tmp_path: Path) -> None:
     """By the last part of its path or id; what is no model is told when it is first asked."""
-    service = verifier_service(VerifierSettings(model=str(tmp_path / "my-nli")), "cpu")
+    service = verifier_service(Settings(verifier=VerifierSettings(model=str(tmp_path / "my-nli"))))
     assert service.name == "my-nli"
     with pytest.raises(RequestError, match="my-nli cannot be loaded", check=VERIFIER_UNAVAILABLE.is_of):
         await service.judge(pairs(1))
-    assert verifier_service(VerifierSettings(), "cpu").name == "arrowhead-verifier"
+    assert verifier_service(Settings(verifier=VerifierSettings())).name == "arrowhead-verifier"
     await service.close()
 
 
 async def test_a_hub_id_is_not_fetched_unless_that_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
     """The log has the remedy."""
-    service = verifier_service(VerifierSettings(model="nobody/has-this"), "cpu")
+    service = verifier_service(Settings(verifier=VerifierSettings(model="nobody/has-this")))
     with caplog.at_level(logging.WARNING), pytest.raises(RequestError, check=VERIFIER_UNAVAILABLE.is_of):
         await service.judge(pairs(1))
     assert "nobody/has-this (main) is not on this machine" in caplog.text

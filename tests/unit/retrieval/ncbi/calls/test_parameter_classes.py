@@ -225,6 +225,8 @@ def test_species_are_recognised_in_titles_and_questions() -> None:
     assert organism_in("What is the official symbol of Lmp10 in mouse?") == "mouse"
     assert organism_in("Which gene of Danio rerio is it?") == "zebrafish"
     assert organism_in("What is the official symbol of LMP10?") == ""
+    assert organism_in("What does the gene CAT do?") == ""
+    assert organism_in("WHERE IS ACTN3 IN THE MOUSE?") == "mouse"
 
 
 def test_a_webenv_is_an_id_in_the_form_of_ncbi_alone() -> None:

@@ -153,7 +153,7 @@ def test_an_ensembl_number_is_converted_unless_more_is_asked(question: str, text
 @pytest.mark.parametrize(
     ("question", "organism"),
     [("On which chromosome is VKORC1 in sheep?", "sheep"), ("Wo liegt ACTN3 bei der Maus?", "mouse"),
-     ("Where is CAT?", ""), ("Where is CAT in humans?", "")],
+     ("Where is CAT?", ""), ("Where is CAT in humans?", ""), ("I breed mice. Where is BRCA1?", "")],
 )  # fmt: skip
 def test_the_organism_is_read_and_a_symbol_is_none(question: str, organism: str) -> None:
     assert READER.read(question).organism == organism
