@@ -24,8 +24,8 @@ GENE_TYPE: Final = re.compile(
 _BEFORE_GENE: Final = re.compile(rf"(?P<first>.+?); \S+ {GENE_TYPE.pattern}")
 _GENE: Final = re.compile(rf"(?P<symbol>\S+) {GENE_TYPE.pattern}")
 NO_FIELD: Final = "not found"
-# What a record says of a gene without a summary. Of another type, as ncRNA, the type is what the gene does.
-_CODES_ALONE: Final = f"protein-coding{NO_SUMMARY}"
+# That a gene codes for a protein does not say what it does; that it is an ncRNA does.
+_CODING: Final = "protein-coding"
 # A gene that is named after a clone of the genome, by its accession and a number.
 _OF_CLONE: Final = re.compile(r"(?P<clone>[A-Z]\d{5}|[A-Z]{2}\d{6})\.\d{1,2}", re.IGNORECASE)
 _CHROMOSOME: Final = re.compile(r"\bchr[\dXYM]\w*")
@@ -68,9 +68,8 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
         return found[1].strip() if found and "replaced by" not in record else NO_FIELD
     # A summary stands first; without one, the names do.
     first = _first_field(record).strip()
-    if not first.startswith(answer.strip()):
-        return answer
-    return NO_FIELD if GENE_TYPE.search(first) or first == _CODES_ALONE else first.rstrip(";")
+    said = first.rstrip(";") if first.startswith(answer.strip()) else answer
+    return NO_FIELD if GENE_TYPE.search(said) or said.strip().removesuffix(NO_SUMMARY) == _CODING else said
 
 
 def _symbol_of(answer: str, read: str) -> str:

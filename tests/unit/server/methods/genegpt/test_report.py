@@ -136,13 +136,14 @@ def test_a_record_of_another_organism_is_no_answer(organism: str, outcome: str) 
     assert ending(ledger, "chr11")[1].outcome == outcome
 
 
+@pytest.mark.parametrize("behind", ["", ", no summary"])
 @pytest.mark.parametrize(("kind", "outcome"), [("protein-coding", "abstained"), ("ncRNA", "answered")])
-def test_that_a_gene_codes_does_not_say_what_it_does(kind: str, outcome: str) -> None:
+def test_that_a_gene_codes_does_not_say_what_it_does(kind: str, outcome: str, behind: str) -> None:
     ledger = ReadingLedger(ParsedQuestion("What does the gene OR4F5 do?", "function", "OR4F5"))
     read = f"[1 gene record, 1 human named OR4F5\n1. {kind}, no summary; OR4F5 (human) chr1; id 79501]"
     ledger.add(CallFinished(Call(URL, 0), CallReply(read, "ok", RECORD), read, 20, 0.1))
-    ledger.shown(TextDelta(f"{kind}, no summary"))
-    text, done, _ = ending(ledger, f"{kind}, no summary")
+    ledger.shown(TextDelta(written := f"{kind}{behind}"))
+    text, done, _ = ending(ledger, written)
     assert done.outcome == outcome
     assert ("found no answer" in text) == (outcome == "abstained")
 
