@@ -298,3 +298,4 @@ class Corpus:
     omim: tuple[OmimEntry, ...]
     segments: tuple[SequenceSegment, ...]
     articles: tuple[Article, ...] = ()
+    links: tuple[Link, ...] = ()

@@ -63,7 +63,7 @@ def page(context: Any) -> Any:
     return opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server_process.Running]:
     """The server as it ships: embedded model, sample data, nothing leaves."""
     environment = page_server.home_environment(tmp_path_factory.mktemp("shipped"))
@@ -82,7 +82,7 @@ def scripted_environment(tmp_path_factory: pytest.TempPathFactory, ncbi: str) ->
     return page_server.scripted_environment(tmp_path_factory.mktemp("scripted"), ncbi)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def scripted(scripted_environment: dict[str, str]) -> Iterator[server_process.Running]:
     """A server over a scripted model and a hostile NCBI."""
     with server_process.serve(scripted_environment) as server:

@@ -161,7 +161,7 @@ def embedded_settings() -> dict[str, str | None]:
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def embedded_model(
     host_with: Callable[[dict[str, str | None]], AbstractContextManager[Served]],
     embedded_settings: dict[str, str | None],
@@ -171,7 +171,7 @@ def embedded_model(
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def default_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The README's serve line, a process in an empty home, for all who look at what a fresh installation does."""
     if not has_weights(EMBEDDED_DIR):

@@ -6,14 +6,15 @@ The README of ftp.ncbi.nlm.nih.gov/gene describes both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from retrieval.formats.items import NO_OPTIONS, Item, MalformedRecord, ReadOptions
+from retrieval.formats.items import NO_OPTIONS, Good, Item, MalformedRecord, ReadOptions
 from retrieval.formats.records import Gene, Link, Organism
 from retrieval.formats.sources import Source
-from retrieval.formats.tables import Shape, Table, given, identifier, many, one_per_row, open_table, whole
-from retrieval.gateway.store.writer import organism
+from retrieval.formats.tables import Shape, Table, given, identifier, is_number, many, one_per_row, open_table, whole
+from retrieval.gateway.store.writer import entry_of, organism
 
 GENE_INFO: Final = Shape(
     "gene_info",
@@ -30,11 +31,20 @@ GENE2PUBMED: Final = Shape("gene2pubmed", ("tax_id", "GeneID", "PubMed_ID"))
 def read_gene_info(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> Iterator[Item]:
     """Yield a Gene for each row except placeholders (NEWENTRY) and organisms outside ``options.tax_ids``.
 
-    The name is the nomenclature authority's full name, else the description; a locus tag is the first alias, as in
-    NCBI's summaries; identifiers of dbXrefs other than MIM and the first of Ensembl are keywords.
+    Its OMIM entries follow, as far as the row tells them. The name is the nomenclature authority's full name, else the
+    description; a locus tag is the first alias, as in NCBI's summaries; identifiers of dbXrefs other than MIM and the
+    first of Ensembl are keywords.
     """
     table = open_table(source, GENE_INFO)
-    yield from one_per_row(table.rows, skip, _row_filter(table, options), _parser(table, options))
+    genes = one_per_row(table.rows, 0, _row_filter(table, options), _parser(table, options))
+    return islice(_with_entries(genes), skip, None)
+
+
+def _with_entries(items: Iterator[Item]) -> Iterator[Item]:
+    for item in items:
+        yield item
+        if isinstance(item, Good) and isinstance(item.entry, Gene):
+            yield from [Good(item.line, entry_of(item.entry, mim)) for mim in item.entry.mim if is_number(mim)]
 
 
 def _row_filter(table: Table, options: ReadOptions) -> Callable[[str], bool]:

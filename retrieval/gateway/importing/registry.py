@@ -49,7 +49,7 @@ class FileKind:
 
 _KINDS: Final = (
     FileKind("gene_info", "genes of all organisms", "gene_info.gz, or Homo_sapiens.gene_info.gz and the like",
-             _FTP + "gene/DATA/gene_info.gz", ("gene",), genes.read_gene_info,
+             _FTP + "gene/DATA/gene_info.gz", ("gene", "omim"), genes.read_gene_info,
              r".*gene_info(\.txt)?", r"#(Format: )?tax_id\sGeneID\sSymbol\s", options=("tax_ids",)),
     FileKind("gene2pubmed", "articles on genes", "gene2pubmed.gz",
              _FTP + "gene/DATA/gene2pubmed.gz", ("gene", "pubmed"), genes.read_gene2pubmed,

@@ -105,6 +105,9 @@ def search(store: GatewayStore, db: Database, tree: Node, page: Page, extra: Con
     if not count and db == "omim" and isinstance(tree, Run):
         found, count = _most_words(store, tree, conditions)
         loosened = bool(count)
+    if count and db == "omim" and not any(term.tag for term in terms):
+        found = combine(db, "OR", found, _entries_of_genes(found))
+        count = _count(store, db, found)
     hits = Hits(count, [], counts, [t for t in terms if not counts[t]], _unknown_tags(db, terms), loosened)
     if count and page.size:
         hits.uids = _page(store, db, _Found(found, count, terms), page)
@@ -153,6 +156,21 @@ def _most_words(store: GatewayStore, run: Run, conditions: Mapping[Term, Conditi
         return MatchNone(), 0
     best = [uid for uid, count in votes.items() if count == most]
     return UidSelect(f"SELECT uid FROM omim WHERE uid IN ({','.join(map(str, best))})"), len(best)
+
+
+def _entries_of_genes(found: Condition) -> UidSelect:
+    """Return a condition on the entries of the genes that the found entries are linked to.
+
+    NCBI searches the whole text of entries, and that of a gene names its diseases; this store holds titles.
+    """
+    rows = rows_of("omim", found)
+    sql = (
+        f"SELECT own.target_uid AS uid FROM ({rows.sql}) AS hit "
+        "JOIN link AS of_gene ON of_gene.source = 'omim' AND of_gene.uid = hit.uid AND of_gene.target = 'gene' "
+        "JOIN link AS own ON own.source = 'gene' AND own.uid = of_gene.target_uid AND own.target = 'omim' AND own.own "
+        "JOIN omim ON omim.uid = own.target_uid"
+    )
+    return UidSelect(sql, rows.parameters)
 
 
 # --- order -------------------------------------------------------------------------------------------------------

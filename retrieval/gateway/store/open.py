@@ -18,7 +18,18 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from retrieval.errors import GatewayDataError
 from retrieval.formats.pubmed_xml import article_of
-from retrieval.formats.records import Article, Corpus, Database, Gene, OmimEntry, Organism, Record, SequenceSegment, Snp
+from retrieval.formats.records import (
+    Article,
+    Corpus,
+    Database,
+    Gene,
+    Link,
+    OmimEntry,
+    Organism,
+    Record,
+    SequenceSegment,
+    Snp,
+)
 from retrieval.gateway.store.indexing import uid_of
 from retrieval.gateway.store.reader import SAMPLE, SCHEMA_VERSION, SITE, GatewayStore, create_tables
 from retrieval.gateway.store.writer import StoreWriter, entry_of
@@ -123,6 +134,8 @@ def _write_sample(corpus: Corpus, path: Path) -> None:
                 writer.put(record)
             for entry in _entries_of_genes(corpus):
                 writer.put(entry)
+            for link in corpus.links:
+                writer.link(link)
         # The file stores this mode: to set it at the first import would mean to wait until there are no readers.
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
@@ -175,6 +188,7 @@ def load_corpus(directory: Path = SAMPLE_DIR) -> Corpus:
             genes=tuple(_gene(row, organisms) for row in _rows(directory / "genes.tsv")),
             snps=tuple(map(_snp, _rows(directory / "snps.tsv"))),
             omim=tuple(map(_omim, _rows(directory / "omim.tsv"))),
+            links=tuple(link for row in _rows(directory / "omim.tsv") for link in _links_of_entry(row)),
             segments=tuple(map(_segment, _rows(directory / "sequences.tsv"))),
             articles=tuple(map(sample_article, _rows(directory / "articles.tsv"))),
         )
@@ -257,6 +271,12 @@ def _snp(row: Mapping[str, str]) -> Snp:
 
 def _omim(row: Mapping[str, str]) -> OmimEntry:
     return OmimEntry(int(row["mim_number"]), row["prefix"], row["title"], row["alternative_titles"], row["locus"])
+
+
+def _links_of_entry(row: Mapping[str, str]) -> list[Link]:
+    """Return links to the genes that cause a disease; the one of a gene's entry is that gene's own."""
+    is_gene = row["prefix"] == "*"
+    return [Link("gene", gene, "omim", row["mim_number"], own=is_gene) for gene in _many(row["gene_ids"])]
 
 
 def _segment(row: Mapping[str, str]) -> SequenceSegment:

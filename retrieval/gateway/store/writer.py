@@ -84,20 +84,31 @@ def entry_of(gene: Gene, mim: str) -> OmimEntry:
 
 
 def merge_omim(old: OmimEntry, new: OmimEntry) -> OmimEntry:
-    """Merge two parts of one entry (mimTitles, genemap2, MedGen's names); an empty field is unknown.
+    """Merge two parts of one entry (mimTitles, genemap2, MedGen's names, genes); an empty field is unknown.
 
-    OMIM prints its titles in capitals; such a title is not replaced by MedGen's name for the entry.
+    OMIM's own title stands before that of the gene's record, and this one before MedGen's name for the entry.
     """
     if old.mim_number != new.mim_number:
         raise ValueError(f"entries {old.mim_number} and {new.mim_number} are not one")
-    keep_old_title = old.title and (not new.title or (old.title.isupper() and not new.title.isupper()))
+    titled = old if _title_rank(old) > _title_rank(new) else new
+    first, second = (old, new) if new.is_of_gene and not old.is_of_gene else (new, old)
     return OmimEntry(
         old.mim_number,
-        new.prefix or old.prefix,
-        old.title if keep_old_title else new.title,
-        new.alternative_titles or old.alternative_titles,
-        new.locus or old.locus,
+        first.prefix or second.prefix,
+        titled.title,
+        first.alternative_titles or second.alternative_titles,
+        first.locus or second.locus,
+        titled.is_of_gene,
     )
+
+
+def _title_rank(entry: OmimEntry) -> int:
+    """Return 3 for OMIM's own title, of which most are in capitals, 2 for a gene's, 1 for MedGen's name, 0 for none."""
+    if not entry.title:
+        return 0
+    if entry.is_of_gene:
+        return 2
+    return 3 if entry.prefix or entry.title.isupper() else 1
 
 
 # Other common names of some of them.

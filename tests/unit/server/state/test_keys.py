@@ -70,8 +70,9 @@ def test_no_key_outlives_the_contact_to_the_database(server: PostgresKeyStore, u
         with pytest.raises(KeyStoreError, match="does not answer"):
             operator.create(NewKey(name="carl"))
     operator.revoke("anna")
+    # Between the database's return and this revocation the server may have read the keys once.
+    assert until(lambda: not accepts(ring, secrets[0]))
     assert until(lambda: accepts(ring, secrets[1]))
-    assert not accepts(ring, secrets[0])
 
 
 def test_a_server_without_keys_needs_none_when_the_database_is_back(

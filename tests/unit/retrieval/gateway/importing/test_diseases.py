@@ -153,3 +153,14 @@ def test_the_pieces_of_an_omim_entry_meet_in_any_order() -> None:
     assert merge_omim(merge_omim(own, name), place) == whole
     assert merge_omim(merge_omim(place, name), own) == whole
     assert merge_omim(name, OmimEntry(1, "", "Better name", "", "")).title == "Better name"
+
+
+def test_the_title_of_a_genes_record_stands_between_omims_and_medgens() -> None:
+    """In any order; it says of itself whose it is."""
+    own = OmimEntry(1, "*", "FIBRILLIN 1; FBN1", "", "15q21.1")
+    of_gene = OmimEntry(1, "*", "fibrillin 1; FBN1", "", "15q21", is_of_gene=True)
+    name = OmimEntry(1, "", "Marfan syndrome", "", "")
+    for parts in ((own, of_gene), (of_gene, own)):
+        assert merge_omim(*parts) == own
+    for parts in ((name, of_gene), (of_gene, name)):
+        assert merge_omim(*parts) == of_gene

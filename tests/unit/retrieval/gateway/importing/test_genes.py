@@ -9,7 +9,7 @@ from ncbi_files import GENE_INFO_HEADER, entries, gene_row, items, reasons, save
 
 from retrieval.errors import ImportFileError
 from retrieval.formats.items import Bad, Good, ReadOptions
-from retrieval.formats.records import Gene, Link, Organism
+from retrieval.formats.records import Gene, Link, OmimEntry, Organism
 from scripts.samples import genes
 from scripts.samples.world import World
 
@@ -23,11 +23,10 @@ def test_genes_come_back_as_they_were_written(tmp_path: Path) -> None:
     """Every field of gene_info that a gene record has; placeholders are no genes."""
     world = World(genes=600)
     genes.write_gene_info(tmp_path / "gene_info.gz", world)
-    found = entries("gene_info", tmp_path / "gene_info.gz")
+    found = [one for one in entries("gene_info", tmp_path / "gene_info.gz") if isinstance(one, Gene)]
     facts = list(genes.genes(world))
     assert len(found) == 600
     for gene, fact in zip(found, facts, strict=True):
-        assert isinstance(gene, Gene)
         assert (gene.gene_id, gene.symbol, gene.organism.tax_id) == (fact.gene_id, fact.symbol, fact.tax_id)
         assert gene.name == fact.full_name or fact.description
         assert gene.aliases == (*((fact.locus_tag,) if fact.locus_tag else ()), *fact.synonyms)
@@ -37,6 +36,14 @@ def test_genes_come_back_as_they_were_written(tmp_path: Path) -> None:
         assert (gene.map_location, gene.gene_type, gene.designations) == (fact.location, fact.kind, fact.designations)
         assert gene.nomenclature == {"O": "Official", "I": "Interim", "": ""}[fact.status]
         assert gene.official_symbol == (fact.official if fact.official != fact.symbol else "")
+
+
+def test_a_gene_has_an_entry_of_omim(tmp_path: Path) -> None:
+    """Titled by the gene's record, as OMIM's own titles need a licence."""
+    row = gene_row("2200", "FBN1", dbXrefs="MIM:134797|HGNC:HGNC:3603", description="fibrillin 1", map_location="15q21")
+    gene, entry = entries("gene_info", saved(tmp_path / "file", GENE_INFO_HEADER + row))
+    assert isinstance(gene, Gene)
+    assert entry == OmimEntry(134797, "*", "fibrillin 1; FBN1", "", "15q21", is_of_gene=True)
 
 
 def test_the_line_of_a_gene_is_its_line_in_the_file(tmp_path: Path) -> None:

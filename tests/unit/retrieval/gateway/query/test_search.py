@@ -173,6 +173,25 @@ def test_records_are_found_by_name_number_place_and_organism(find: Find, db: str
     assert find(db, term) == found
 
 
+def test_a_disease_finds_the_entries_of_its_genes(tmp_path: Path) -> None:
+    """As in OMIM, where the text of a gene's entry names its diseases; a search of titles, or of a place, does not."""
+    path = tmp_path / "gateway.sqlite"
+    with write(path) as writer:
+        writer.put(gene(2200, "FBN1", mim=("134797",)))
+        writer.put(OmimEntry(134797, "*", "FIBRILLIN 1; FBN1", "", "15q21.1"))
+        writer.put(OmimEntry(154700, "#", "MARFAN SYNDROME; MFS", "", "15q21.1"))
+        writer.put(OmimEntry(608328, "#", "WEILL-MARCHESANI SYNDROME 2; WMS2", "", "15q21.1"))
+        for disease in ("154700", "608328"):
+            writer.put(Link("omim", disease, "gene", "2200"))
+    store = GatewayStore(path)
+    terms = ("marfan syndrome", "marfan[title]", "fibrillin", "FBN1 OR nothing")
+    trees = [parse_query(term).tree for term in terms]
+    found = [search(store, "omim", tree, Page(sort="relevance")) for tree in trees if tree]
+    assert [hits.uids for hits in found] == [["154700", "134797"], ["154700"], ["134797"], ["134797"]]
+    assert [hits.count for hits in found] == [2, 1, 1, 1]
+    store.close()
+
+
 def test_relevance_puts_what_is_named_so_before_what_mentions_it(find: Find) -> None:
     """Of genes, the symbol before an alias's part; of articles, the title before the abstract."""
     assert find("gene", "hb*", sort="relevance")[0] in {"3043", "3040"}
