@@ -40,7 +40,8 @@ class OperatingPoints:
     ``quote`` is of relevance, for a sentence that is quoted; ``answer`` of relevance, for what counts as answered;
     ``verdict`` of supports or contradicts, for yes or no; ``label`` of supports, below which a sentence of an answer is
     labelled as not supported; ``screen`` of relevance, for an article that is kept; ``choice`` of a choice's share
-    among the choices.
+    among the choices. ``answer_of_several`` is ``answer`` where several sources are searched at once, each of which
+    may have what only looks like an answer.
     """
 
     quote: float
@@ -49,6 +50,7 @@ class OperatingPoints:
     label: float
     screen: float
     choice: float = 0.6
+    answer_of_several: float = 0.0
 
 
 class Verifier(Protocol):

@@ -34,7 +34,23 @@ from scripts.verifier.scoring import Judged, best_right, claims_right, given, ju
 from scripts.verifier.training import Plan
 
 NAME: Final = "arrowhead-verifier"
+_SETS: Final[Mapping[str, Callable[[Path], list[Group]]]] = {
+    "trials": dev_sets.trial_groups,
+    "articles": dev_sets.article_groups,
+    "spans": dev_sets.span_groups,
+    "entries": dev_sets.entry_groups,
+    "choices": dev_sets.choice_groups,
+    "snippets": dev_sets.snippet_groups,
+    "written": dev_sets.written_groups,
+}
 _UNSET: Final = {name: {"bar": 0.5} for name in OperatingPoints.__annotations__}
+# Sources of texts that Auto searches at once: passages and articles.
+_SEVERAL: Final = 2
+_WRONG: Final = {
+    "quote": calibration.QUOTED_WRONGLY,
+    "answer": calibration.ANSWERED_WRONGLY,
+    "answer_of_several": calibration.ANSWERED_WRONGLY / _SEVERAL,
+}
 _NOTHING: Final = "the questions whose answer is not there, or was taken out, have a sentence that reaches it"
 _VERDICT: Final = "the yes and no that reach it are wrong, on questions of BioASQ, PubMedQA and our own"
 _LABEL: Final = "the claims that are supported fail it"
@@ -94,16 +110,7 @@ def _mean(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 def _calibrated(verifier: CrossEncoderVerifier, data: Path) -> dict[str, Any]:
     """Return temperatures, points and figures for the card."""
-    readers: dict[str, Callable[[Path], list[Group]]] = {
-        "trials": dev_sets.trial_groups,
-        "articles": dev_sets.article_groups,
-        "spans": dev_sets.span_groups,
-        "entries": dev_sets.entry_groups,
-        "choices": dev_sets.choice_groups,
-        "snippets": dev_sets.snippet_groups,
-        "written": dev_sets.written_groups,
-    }
-    sets = {name: read(data) for name, read in readers.items()}
+    sets = {name: read(data) for name, read in _SETS.items()}
     asked = read_asked(data / "trust", create_encoder(options=EncoderOptions()))
     groups = [group for each in sets.values() for group in each]
     pairs = list(dict.fromkeys([*(p for g in groups for p in g.pairs), *(p for one in asked for p in one.pairs)]))
@@ -114,14 +121,12 @@ def _calibrated(verifier: CrossEncoderVerifier, data: Path) -> dict[str, Any]:
     sided = [*found["snippets"], *found["written"], *found["articles"]]
     searched, claimed = [*found["spans"], *found["choices"]], [*found["trials"], *found["written"]]
     points = {
-        "quote": (
-            calibration.relevance_bar(asked, found["choices"], judge, calibration.QUOTED_WRONGLY),
-            f"at most {calibration.QUOTED_WRONGLY:.0%} of {_NOTHING}",
-        ),
-        "answer": (
-            calibration.relevance_bar(asked, found["choices"], judge),
-            f"at most {calibration.ANSWERED_WRONGLY:.0%} of {_NOTHING}",
-        ),
+        name: (
+            calibration.relevance_bar(asked, found["choices"], judge, share),
+            f"at most {share:.0%} of {_NOTHING}",
+        )
+        for name, share in _WRONG.items()
+    } | {
         "verdict": (calibration.verdict_bar(sided), f"at most {calibration.WRONG_VERDICTS:.0%} of {_VERDICT}"),
         "label": (calibration.label_bar(claimed), f"at most {calibration.FALSELY_LABELLED:.0%} of {_LABEL}"),
         "screen": (calibration.screen_bar(searched), f"at most {calibration.MISSED:.0%} of {_SCREEN}"),

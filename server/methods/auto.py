@@ -1,10 +1,11 @@
 """Answer by the method whose evidence answers the question.
 
 1. where GeneGPT has a look-up plan for the question and finds records, these are the evidence     ``_choice``
+   genes of a disease are read to the answer, behind the graph and before texts
 2. else graph, passages and articles are searched side by side, each by its own method, up to what
    it would answer from: the graph up to its statements of what is asked, articles to their quotes  ``Candidate``
 3. the verifier judges them, and the likeliest to answer is the evidence; articles are not waited
-   for where graph or passages are sure                                                             ``_searched``
+   for where graph or passages likely do                                                            ``_searched``
    what only may answer stands behind statements that fit in part, and where the model cannot chat
    behind a graph or a record that has what is named and not what is asked                          ``_before_doubtful``
 4. that method goes on to its answer; the others are closed, and offered with what they found
@@ -44,7 +45,7 @@ from server.methods.shared.choices import listed_choices, one_line
 from server.methods.shared.conversation.notes import MessageReader
 from server.methods.shared.identifiers import Identifier, IdentifierIndex, identifiers_in, is_common
 from server.methods.shared.reading.evidence import EvidenceText
-from server.methods.shared.reading.gate import Gate, remember
+from server.methods.shared.reading.gate import Gate, several_sources
 from server.methods.shared.synthesis import served_syntheses
 
 # What each method answers from.
@@ -97,6 +98,12 @@ class Candidate:
             if self.found:
                 self.answering = "sure"
                 return
+
+    async def read_out(self) -> None:
+        """Advance GeneGPT to its end; what it answered is an answer."""
+        async for event in self._until_fault():
+            if isinstance(event, Done) and event.outcome == "answered":
+                self.found, self.answering = True, "sure"
 
     async def judge(self, gate: Gate, question: str) -> None:
         """Advance to the evidence, and let the verifier judge it."""
@@ -246,7 +253,6 @@ class Auto:
             raise next(fault for fault in reversed(faults) if fault)
 
     async def answer(self, ask: AnswerRequest) -> AsyncGenerator[Event, None]:
-        remember()
         ask = _restricted(ask)
         candidates = {
             name: Candidate(
@@ -256,17 +262,18 @@ class Auto:
             if self._fault(name, ask) is None
         }
         try:
-            choice = await self._choice(ask, candidates)
-            for one in candidates.values():
-                if one is not choice.candidate:
-                    await one.close()
-            yield Step(choice.why)
-            chosen = choice.candidate
-            stream = self._methods[DIRECT].answer(_ask_of(DIRECT, ask)) if chosen is None else chosen.answer()
-            others = [one for one in candidates.values() if one is not chosen]
-            async with aclosing(stream) as events:
-                async for event in events:
-                    yield _with_record(event, choice, others)
+            with several_sources():
+                choice = await self._choice(ask, candidates)
+                for one in candidates.values():
+                    if one is not choice.candidate:
+                        await one.close()
+                yield Step(choice.why)
+                chosen = choice.candidate
+                stream = self._methods[DIRECT].answer(_ask_of(DIRECT, ask)) if chosen is None else chosen.answer()
+                others = [one for one in candidates.values() if one is not chosen]
+                async with aclosing(stream) as events:
+                    async for event in events:
+                        yield _with_record(event, choice, others)
         finally:
             for one in candidates.values():
                 await one.close()
@@ -305,7 +312,11 @@ class Auto:
         rest = [one for one in candidates.values() if one is not genes]
         names = _asked_names(parsed, has_plan, _stem(ask))
         best = await self._searched(ask, rest, names)
-        if best is not None and best.answering == "maybe":
+        if genes is not None and parsed.is_of_disease and not (best is not None and best.is_exact):
+            await genes.read_out()
+            if genes.found:
+                return Choice(genes.name, "answered by genegpt: NCBI's records name genes of what is asked", genes)
+        if best is not None and not self._is_likely(best):
             better = _before_doubtful(candidates, parsed, can_chat=can_chat)
             if better is not None:
                 return Choice(better.name, f"answered by {better.name}: nothing that was found surely answers", better)
@@ -341,7 +352,7 @@ class Auto:
             for one, task in zip(candidates, tasks, strict=True):
                 await task
                 if one.is_exact or (
-                    one.name != "kg-rag" and any(other.answering == "sure" and fits(other) for other in candidates)
+                    one.name != "kg-rag" and any(self._is_likely(other) and fits(other) for other in candidates)
                 ):
                     break
         finally:
@@ -350,6 +361,10 @@ class Auto:
             await asyncio.gather(*tasks, return_exceptions=True)
         best = max(filter(fits, candidates), key=_likelihood, default=None)
         return None if best is None or best.answering == "no" else best
+
+    def _is_likely(self, one: Candidate) -> bool:
+        """Return whether its evidence would count as an answer, were it the only source."""
+        return one.answering == "sure" or self._gate.is_likely(one.probability or 0.0)
 
 
 def _before_doubtful(

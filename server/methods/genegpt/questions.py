@@ -71,7 +71,7 @@ class ParsedQuestion:
     ``unread`` are words of a question on a name that stand in no question that the head of relations was trained on:
     the model answers as if they were not there. ``asking`` are its words that name nothing. ``is_in_scope``: it has a
     sequence or an identifier, or asks what is looked up of a gene or a disease. ``organism``: the one that is asked
-    about, by its common name, "" where the question has none.
+    about, by its common name, "" where the question has none. ``is_of_disease``: it asks for the genes of a disease.
     """
 
     text: str
@@ -82,6 +82,7 @@ class ParsedQuestion:
     asking: frozenset[str] = frozenset()
     is_in_scope: bool = True
     organism: str = ""
+    is_of_disease: bool = False
 
     @property
     def database(self) -> str:
@@ -235,7 +236,7 @@ def _formed(relation: Relation, subject: str, organisms: Set[str]) -> ParsedQues
     text = _FORMS[relation].format(subject)
     if relation == "genes_of":
         # The model was trained to search for the name by itself.
-        return ParsedQuestion(text)
+        return ParsedQuestion(text, is_of_disease=True)
     for organism in organisms:
         text = f"{text.rstrip('?').replace(' on human genome', '')} in {organism}?"
     return ParsedQuestion(text, relation, subject)

@@ -8,9 +8,10 @@ reaches it, those from ``quote`` on are quoted as unsure; yes or no is said from
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from models.verifiers.base import Judgement, OperatingPoints, Pair
@@ -33,9 +34,14 @@ _OF_A_CHOICE: Final = 6
 _judged: ContextVar[dict[Pair, Judgement] | None] = ContextVar("judged", default=None)
 
 
-def remember() -> None:
-    """Let the gates of this task judge each pair once."""
+@contextmanager
+def several_sources() -> Iterator[None]:
+    """Let the gates of this task judge each pair once, at the bars of several sources that are searched at once."""
     _judged.set({})
+    try:
+        yield
+    finally:
+        _judged.set(None)
 
 
 class Judge(Protocol):
@@ -133,6 +139,18 @@ class Gate:
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
 
+    @property
+    def points(self) -> OperatingPoints:
+        """Return the bars of the task at hand."""
+        points = self._judge.points
+        if _judged.get() is None:
+            return points
+        return replace(points, answer=max(points.answer, points.answer_of_several))
+
+    def is_likely(self, probability: float) -> bool:
+        """Return whether evidence of this probability would count as an answer, were it of the one source searched."""
+        return probability >= self._judge.points.answer
+
     async def read(self, question: str, texts: Sequence[EvidenceText]) -> Reading:
         """Return the sentences of the texts by their relevance to the question.
 
@@ -146,12 +164,12 @@ class Gate:
         if not near:
             return Reading((), 0, _NEVER)
         ranked = await self._ranked(question, near)
-        if ranked[0].relevance < self._judge.points.answer:
+        if not self.is_likely(ranked[0].relevance):
             best = [one.evidence for one in ranked[:_WIDENED]]
             best += [one for one in near if one.source < _FIRST_TEXTS and one not in best]
             ranked += await self._ranked(question, widened(sentences, best, texts))
             ranked.sort(key=lambda one: one.relevance, reverse=True)
-        return Reading(tuple(ranked), len(sentences), self._judge.points)
+        return Reading(tuple(ranked), len(sentences), self.points)
 
     async def _ranked(self, question: str, sentences: Sequence[EvidenceSentence]) -> list[JudgedSentence]:
         found = await self._found([Pair(question, one.in_context) for one in sentences])

@@ -218,6 +218,20 @@ async def test_a_look_up_with_records_answers() -> None:
     assert (done.details["answered_by"], done.outcome) == ("genegpt", "not_found")
 
 
+@pytest.mark.parametrize(
+    ("graph", "records", "answers"),
+    [("answered", "answered", "kg-rag"), ("not_found", "answered", "genegpt"), ("not_found", "abstained", "medrag")],
+)
+async def test_genes_of_a_disease_are_read_behind_the_graph_and_before_texts(
+    graph: AnswerOutcome, records: AnswerOutcome, answers: str
+) -> None:
+    """To the answer: the record of a disease may name no gene."""
+    methods = _methods(kg_rag=Small("kg-rag", OTHER, graph), genegpt=Small("genegpt", "record", records))
+    methods["medrag"] = Small("medrag", "Genes that cause Marfan syndrome: FBN1 causes Marfan syndrome.")
+    _, done = await _answered(methods, "Which gene causes Marfan syndrome?")
+    assert done.details["answered_by"] == answers
+
+
 async def test_the_nearest_method_says_that_nothing_answers() -> None:
     events, done = await _answered(_methods(medrag=Small("medrag", OTHER, "not_found")))
     assert done.outcome == "not_found"

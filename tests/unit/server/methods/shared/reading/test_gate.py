@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from lexical_verifier import lexical_gate
 
 from models.verifiers.base import Judgement, OperatingPoints, Pair
 from server.methods.shared.reading.evidence import EvidenceText
-from server.methods.shared.reading.gate import Gate
+from server.methods.shared.reading.gate import Gate, several_sources
 
 POINTS = OperatingPoints(quote=0.5, answer=0.7, verdict=0.8, label=0.5, screen=0.3)
 
@@ -43,6 +44,19 @@ async def test_sentences_are_ranked_and_quoted_above_the_bar() -> None:
     assert [one.evidence.line for one in reading.ranked] == [SECOND, FIRST, THIRD]
     assert [one.evidence.line for one in reading.quotes(3)] == [SECOND] and reading.is_answered
     assert [pair.evidence for pair in told.pairs] == [f"Drugs. {FIRST}", f"Drugs. {SECOND}", THIRD]
+
+
+async def test_of_several_sources_that_are_searched_at_once_more_is_wanted() -> None:
+    """Each may have what only looks like an answer, which is quoted as unsure. Pairs are judged once."""
+    told = Told({FIRST: judged(relevance=0.8)})
+    told.points = replace(POINTS, answer_of_several=0.9)
+    gates = (Gate(told), Gate(told))
+    with several_sources():
+        readings = [await gate.read("What is aspirin?", [EvidenceText("", FIRST)]) for gate in gates]
+    alone = await Gate(told).read("What is aspirin?", [EvidenceText("", FIRST)])
+    assert alone.is_answered and not any(one.is_answered for one in readings)
+    assert len(readings[0].quotes(3)) == 1 and gates[0].is_likely(0.8)
+    assert len(told.pairs) == 2
 
 
 async def test_a_sentence_that_repeats_a_better_one_is_not_quoted() -> None:

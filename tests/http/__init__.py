@@ -1,0 +1,1 @@
+"""Tests of this folder share servers, which end with its last test."""
