@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, Protocol
 
 import numpy as np
@@ -98,7 +99,7 @@ class KeywordService:
             counting = _Counting(opened, distinct, search.matching, self._genes)
             tables = [counting.table(namespace, _joined_filter([namespace], search.where)) for namespace in opened]
             ranking = _ranking_of(tables, distinct, search)
-            rows = tuple(_rows(ranking, opened, counting.spellings))[: search.k]
+            rows = tuple(islice(_rows(ranking, opened, counting.spellings), search.k))
             counted = tuple(replace(one, written=_written(rows, at)) for at, one in enumerate(counting.counted()))
         return KeywordsRanked(
             namespaces=tuple(names),

@@ -59,7 +59,11 @@ def phrase_tokens(text: str) -> list[str]:
 def _right_mark(atom: Atom, after: Atom) -> str:
     if after.gap == GLUED and SIGN not in (atom.kind, after.kind):
         return _GLUED
-    return _LINKED if after.gap <= LINKED and atom.kind in _LETTERS and after.kind in _LETTERS else ""
+    return _LINKED if are_linked_words(atom, after) else ""
+
+
+def are_linked_words(atom: Atom, after: Atom) -> bool:
+    return after.gap <= LINKED and atom.kind in _LETTERS and after.kind in _LETTERS
 
 
 def keyword_forms(keyword: str) -> tuple[Form, ...]:

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Final, Literal, Protocol
 
 from retrieval.formats.edits import single_edits
-from retrieval.lexical.keyword_frequency.phrases import Form, keyword_forms
-from retrieval.lexical.tokens import GLUED, HARD, LINKED, SIGN, WORD, Atom, atoms_of
+from retrieval.lexical.keyword_frequency.phrases import Form, are_linked_words, keyword_forms
+from retrieval.lexical.tokens import GLUED, HARD, SIGN, WORD, Atom, atoms_of
 
 Kind = Literal["spelling", "slip", "synonym"]
 MAX_SYNONYMS: Final = 24
@@ -118,9 +118,9 @@ def _mentions(text: str, starting: Mapping[str, Sequence[tuple[Form, int]]]) -> 
 
 
 def _readings(atoms: Sequence[Atom], at: int) -> list[tuple[str, int]]:
-    """Return the terms that begin at an atom, its own and its join with the next, with the position behind each."""
+    """Return the terms that begin at an atom, its own and two linked words as one, with the position behind each."""
     found = [(atoms[at].term, at + 1)]
-    if at + 1 < len(atoms) and atoms[at + 1].gap <= LINKED:
+    if at + 1 < len(atoms) and are_linked_words(atoms[at], atoms[at + 1]):
         found.append((atoms[at].term + atoms[at + 1].term, at + 2))
     return found
 

@@ -64,6 +64,7 @@ def index(tmp_path: Path) -> TantivyIndex:
         ("knowledge graph. Graph of knowledge; knowledge. graph", "knowledge graph", ["knowledge graph"]),
         ("Haemoglobin or hemoglobin", "hemoglobin", ["Haemoglobin", "hemoglobin"]),
         ("genes and a gene's", "gene", []),
+        ("121 of 12-1", "121", ["121"]),
         ("proteins of a protein", "protein", ["proteins", "protein"]),
     ],
 )
