@@ -35,8 +35,8 @@ _LOCK: Final = "writer.lock"
 class Phrases(Protocol):
     """Count phrases, which are tokens of ``phrase_tokens`` in a row, in one commit of an index."""
 
-    def known(self, tokens: Iterable[str]) -> set[str]:
-        """Return the tokens that passages have, or had of late."""
+    def known(self, tokens: Iterable[str]) -> dict[str, int]:
+        """Return in how many passages each of the tokens is that any has; those deleted of late may be among them."""
         ...
 
     def has(self, phrase: tuple[str, ...]) -> bool:

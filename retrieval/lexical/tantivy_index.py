@@ -295,9 +295,9 @@ class TantivyPhrases:
         self._schema = schema
         self._searcher = searcher
 
-    def known(self, tokens: Iterable[str]) -> set[str]:
+    def known(self, tokens: Iterable[str]) -> dict[str, int]:
         with _reading(self._folder):
-            return {token for token in tokens if self._searcher.doc_freq(_TOKENS, token)}
+            return {token: number for token in tokens if (number := self._searcher.doc_freq(_TOKENS, token))}
 
     def has(self, phrase: Phrase) -> bool:
         if len(phrase) == 1:

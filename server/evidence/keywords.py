@@ -224,14 +224,14 @@ class _Counting:
 
 @dataclass(frozen=True, slots=True)
 class _Vocabulary:
-    """Count the words of several namespaces."""
+    """Count the passages of several namespaces that have a word."""
 
     counts: Sequence[KeywordCounts]
 
-    def occurrences(self, terms: Iterable[str]) -> Counter[str]:
+    def num_with(self, terms: Iterable[str]) -> Counter[str]:
         wanted, found = list(terms), Counter[str]()
         for one in self.counts:
-            found.update(one.occurrences(wanted))
+            found.update(one.num_with(wanted))
         return found
 
 

@@ -126,12 +126,12 @@ class KeywordCounts:
         self._has = cache(self._phrases.has)
         self._counts = cache(lambda phrase: self._phrases.counts(phrase, where))
 
-    def occurrences(self, terms: Iterable[str]) -> dict[str, int]:
-        """Return how often the passages have each of the terms that they have, alone or at the beginning of a name."""
+    def num_with(self, terms: Iterable[str]) -> Counter[str]:
+        """Return how many passages have each of the terms that any has, alone or at the beginning of a name."""
         tokens = {term + right: term for term in terms for right in _RIGHT}
         found = Counter[str]()
-        for token in self._phrases.known(tokens):
-            found[tokens[token]] += int(self._counts((token,))[1].sum())
+        for token, number in self._phrases.known(tokens).items():
+            found[tokens[token]] += number
         return found
 
     def total(self, forms: Sequence[Form]) -> int:

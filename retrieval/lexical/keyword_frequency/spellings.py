@@ -27,10 +27,10 @@ _RARE: Final = 50  # a slip is at least so many times rarer than the right word
 
 
 class Vocabulary(Protocol):
-    """Count the words of a namespace."""
+    """Count the passages of a namespace that have a word."""
 
-    def occurrences(self, terms: Iterable[str]) -> Mapping[str, int]:
-        """Return how often the namespace has each of the terms of ``tokens.atoms_of`` that it has."""
+    def num_with(self, terms: Iterable[str]) -> Mapping[str, int]:
+        """Return how many passages have each of the terms of ``tokens.atoms_of`` that any has."""
         ...
 
 
@@ -67,12 +67,12 @@ def _respelled(keyword: str, vocabulary: Vocabulary) -> Iterator[Spelling]:
 def _slips(term: str, vocabulary: Vocabulary) -> list[str]:
     if not (term.isascii() and term.isalpha()):
         return []
-    count = vocabulary.occurrences([term]).get(term, 0)
+    count = vocabulary.num_with([term]).get(term, 0)
     if len(term) < (_MIN_KNOWN if count else _MIN_UNKNOWN):
         return []
     most = max(count / _RARE, 1) if count else float("inf")
-    found = vocabulary.occurrences(_one_letter_off(term, with_changed=not count))
-    slips = sorted(((number, other) for other, number in found.items() if 0 < number <= most), reverse=True)
+    found = vocabulary.num_with(_one_letter_off(term, with_changed=not count))
+    slips = sorted(((number, other) for other, number in found.items() if number <= most), reverse=True)
     return [other for _, other in slips[:_MAX_SLIPS]]
 
 

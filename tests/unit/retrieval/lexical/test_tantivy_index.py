@@ -43,6 +43,6 @@ def test_phrases_are_counted(index: TantivyIndex) -> None:
     ids, counts = phrases.counts(("zinc", "finger"))
     assert (ids.tolist(), counts.tolist()) == ([1], [2])
     assert phrases.has(("zinc", "finger")) and not phrases.has(("finger", "zinc"))
-    assert phrases.known(("copper", "tin")) == {"copper"}
+    assert phrases.known(("copper", "tin")) == {"copper": 1}
     for where in (RowFilter(date_from=2), RowFilter(ids=np.zeros(0, dtype=np.int64))):
         assert phrases.counts(("zinc", "finger"), where)[0].tolist() == []

@@ -19,7 +19,7 @@ WORDS = {
 
 
 class Words:
-    def occurrences(self, terms: Iterable[str]) -> dict[str, int]:
+    def num_with(self, terms: Iterable[str]) -> dict[str, int]:
         return {term: WORDS[term] for term in terms if term in WORDS}
 
 
