@@ -18,22 +18,38 @@ from retrieval.errors import (
     IndexDamaged,
     IndexFault,
 )
-from retrieval.index.base import RowFilter
+from retrieval.index.base import Ids, RowFilter
 from retrieval.lexical.tokens import TOKENIZER_VERSION
 from retrieval.passages import Hit, Passage
 from retrieval.storage import files
 from retrieval.storage.files import FileLock, sync
 from retrieval.types import NameInText
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 TITLE_WEIGHT: Final = 2
 _MAX_ID: Final = 2**63 - 1
 MANIFEST: Final = "manifest.json"
 _LOCK: Final = "writer.lock"
 
 
+class Phrases(Protocol):
+    """Count phrases, which are tokens of ``phrase_tokens`` in a row, in one commit of an index."""
+
+    def known(self, tokens: Iterable[str]) -> dict[str, int]:
+        """Return in how many passages each of the tokens is that any has; those deleted of late may be among them."""
+        ...
+
+    def has(self, phrase: tuple[str, ...]) -> bool:
+        """Return whether a passage has a phrase, or had a token of late."""
+        ...
+
+    def counts(self, phrase: tuple[str, ...], where: RowFilter | None = None) -> tuple[Ids, Ids]:
+        """Return the passages that have a phrase, in no order, and how often each has it."""
+        ...
+
+
 class LexicalIndex(Protocol):
-    """Index the words of one collection of passages.
+    """Index the words and the keywords of one collection of passages.
 
     Thread-safe. ``add`` and ``delete`` become visible and durable with ``commit``; ``close`` without it, or a crash,
     leaves the last commit. The first change takes the writer lock, ``commit`` releases it.
@@ -67,6 +83,14 @@ class LexicalIndex(Protocol):
         Any text is words, never query syntax, whatever its punctuation. A passage is credited with the best of a name
         of the query and its synonyms; a synonym counts half of the name, however rare it is.
         """
+        ...
+
+    def phrases(self) -> Phrases:
+        """Return what counts phrases in the last commit."""
+        ...
+
+    def with_words(self, words: Sequence[Sequence[str]], where: RowFilter | None = None) -> Ids:
+        """Return the passages whose title or text has every term of one of ``words``, in no order."""
         ...
 
     def __len__(self) -> int: ...

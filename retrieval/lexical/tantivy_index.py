@@ -1,32 +1,28 @@
-"""Rank by BM25 with a tantivy folder, as the only module that imports tantivy and PyStemmer.
+"""Rank by BM25, and count phrases, with a tantivy folder, as the only module that imports tantivy.
 
 tantivy accepts no tokenizer written in Python, so passages are passed as terms separated by blanks and split at blanks;
 terms are searched for as they are, through query objects: its query parser is never used. k1 is 1.2, b 0.75; lengths
 are stored in one byte, so scores differ a little from exact ones, and of passages with equal scores at rank k, storage
 order may decide which are returned. A filter by ids costs about a microsecond for each. Integers are signed (i64): ids
 have 63 bits.
-
-Snowball's English stemmer makes one term of "inhibitor" and "inhibitors", "mutated" and "mutations". Names are not
-stemmed, nor the words whose stem means something else to a biologist. Keyword frequency (PES2) and answers keep whole
-words.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
-import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+import numpy as np
 import tantivy
 
 from retrieval.errors import INDEX_NOT_WRITTEN, IndexDamaged, IndexFault
-from retrieval.index.base import RowFilter
+from retrieval.index.base import Ids, RowFilter
 from retrieval.lexical.base import (
     TITLE_WEIGHT,
     WriterLock,
@@ -36,48 +32,17 @@ from retrieval.lexical.base import (
     read_manifest,
     write_manifest,
 )
+from retrieval.lexical.keyword_frequency.phrases import Phrase, phrase_tokens
+from retrieval.lexical.stems import stem
 from retrieval.lexical.tantivy_files import KIND, META, IntactFiles, record_commit, verify_files
 from retrieval.lexical.tokens import index_terms, query_groups
 from retrieval.passages import Hit, Passage, type_bits
 from retrieval.types import NameInText
 
-_SHORTEST_STEMMED: Final = 4
-# Words that Snowball gives the stem of another one.
-_UNSTEMMED: Final = frozenset(
-    re.findall(
-        r"\w+",
-        "organic organism organization universal university general generic generation generate experiment experience "
-        "international internal policy police animal animation arsenic arsenal author authority physics physical "
-        "physician physiology import important importance operate operation operative lateral national natural nature "
-        "immune immunity community marker market iron ironic ionic ester esterase",
-    )
-)
-_of_thread: Final = threading.local()
 # Credit of a synonym against that of the name itself, chosen on half of BioASQ's questions.
 _SYNONYM_SHARE: Final = 0.5
 _NO_LIMIT: Final = 2**31 - 1
-
-
-class _Stems(Protocol):
-    def stemWord(self, word: str) -> str: ...  # noqa: N802 (PyStemmer's name)
-
-
-@lru_cache(maxsize=2**16)
-def stem(term: str) -> str:
-    """Return the stem of a term of small ASCII letters, any other term unchanged."""
-    if len(term) < _SHORTEST_STEMMED or not (term.isascii() and term.isalpha()) or term in _UNSTEMMED:
-        return term
-    return str(_stemmer().stemWord(term))
-
-
-def _stemmer() -> _Stems:
-    """Return the stemmer of this thread, since its state is not safe to share."""
-    found: _Stems | None = getattr(_of_thread, "stemmer", None)
-    if found is None:
-        import Stemmer
-
-        found = _of_thread.stemmer = Stemmer.Stemmer("english")
-    return found
+_TOKENS: Final = "phrases.text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +60,11 @@ class LexicalOptions:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Hold what is indexed of a passage: its terms, separated by blanks, and the columns for filters."""
+    """Hold what is indexed of a passage: terms, and tokens of phrases, separated by blanks; the columns for filters."""
 
     passage_id: int
     terms: str
+    tokens: str
     date: int
     types: int
 
@@ -106,13 +72,15 @@ class Row:
 def row_of(passage: Passage) -> Row:
     """Return the row of a passage.
 
-    The title's terms count ``TITLE_WEIGHT`` times, as if it stood that often before the text (simple BM25F).
+    The title's terms count ``TITLE_WEIGHT`` times, as if it stood that often before the text (simple BM25F). Keywords
+    do not count in it, since it is not part of what is shown as evidence.
 
     Raises:
         IndexFault: the id is not 1 to 2**63 - 1.
     """
     terms = index_terms(passage.title) * TITLE_WEIGHT + index_terms(passage.text)
-    return Row(checked_id(passage), " ".join(map(stem, terms)), passage.date, type_bits(passage.types))
+    tokens = " ".join(phrase_tokens(passage.text))
+    return Row(checked_id(passage), " ".join(map(stem, terms)), tokens, passage.date, type_bits(passage.types))
 
 
 def open_tantivy(
@@ -165,6 +133,7 @@ class TantivyIndex:
                 for bit in _bits_of(row.types):
                     document.add_integer("type", bit)
                 document.add_text("terms", row.terms)
+                document.add_json("phrases", {"text": row.tokens})
                 self._writer.delete_documents_by_term("passage_id", row.passage_id)
                 self._writer.add_document(document)
                 count += 1
@@ -211,6 +180,17 @@ class TantivyIndex:
         hits = [Hit(int(number or 0), float(score)) for (score, _), number in zip(found, ids, strict=True)]
         return sorted(hits, key=lambda hit: (-hit.score, hit.passage_id))
 
+    def phrases(self) -> TantivyPhrases:
+        return TantivyPhrases(self._folder, self._schema, self._searcher())
+
+    def with_words(self, words: Sequence[Sequence[str]], where: RowFilter | None = None) -> Ids:
+        searcher = self._searcher()
+        ways = [self._joint(tantivy.Occur.Must, [[stem(term)] for term in terms]) for terms in words]
+        query = tantivy.Query.boolean_query([(tantivy.Occur.Should, way) for way in ways])
+        with _reading(self._folder):
+            found = _matching(searcher, _filtered(self._schema, query, where), searcher.num_docs)
+            return _ids_of(searcher, found)
+
     def __len__(self) -> int:
         return int(self._searcher().num_docs)
 
@@ -236,8 +216,7 @@ class TantivyIndex:
         rest = [group for group in groups if not named.intersection(group)]
         parts = [*map(self._best_of, rest), *map(self._best_name, concepts)]
         one = tantivy.Query.boolean_query([(tantivy.Occur.Should, part) for part in parts])
-        conditions = list(_conditions(self._schema, where)) if where else []
-        return tantivy.Query.boolean_query([(tantivy.Occur.Must, one), *conditions]) if conditions else one
+        return _filtered(self._schema, one, where)
 
     def _best_of(self, terms: Sequence[str]) -> tantivy.Query:
         """Return a query whose score is that of the best term."""
@@ -303,6 +282,43 @@ class TantivyIndex:
                 writer.rollback()
                 writer.wait_merging_threads()
         self._right.release()
+
+
+class TantivyPhrases:
+    """Implement ``Phrases`` with tantivy, for the commit at which it was opened.
+
+    Scores give the counts; those beyond some five hundred are not exact, as scores are 32 bits wide.
+    """
+
+    def __init__(self, folder: Path, schema: tantivy.Schema, searcher: tantivy.Searcher) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._searcher = searcher
+
+    def known(self, tokens: Iterable[str]) -> dict[str, int]:
+        with _reading(self._folder):
+            return {token: number for token in tokens if (number := self._searcher.doc_freq(_TOKENS, token))}
+
+    def has(self, phrase: Phrase) -> bool:
+        if len(phrase) == 1:
+            return bool(self.known(phrase))
+        with _reading(self._folder):
+            return bool(_matching(self._searcher, self._query(phrase), 1))
+
+    def counts(self, phrase: Phrase, where: RowFilter | None = None) -> tuple[Ids, Ids]:
+        query = self._query(phrase)
+        with _reading(self._folder):
+            most = min(self._searcher.doc_freq(_TOKENS, token) for token in phrase)
+            found = _matching(self._searcher, _filtered(self._schema, query, where), most)
+            weight, saturation = _scoring(query, self._searcher, found[0][1]) if found else (1.0, 0.0)
+            ids = _ids_of(self._searcher, found)
+        scores = np.array([score for score, _ in found], dtype=np.float64)
+        return ids, np.rint(saturation * scores / (weight - scores)).astype(np.int64)
+
+    def _query(self, phrase: Phrase) -> tantivy.Query:
+        if len(phrase) == 1:
+            return tantivy.Query.term_query(self._schema, _TOKENS, phrase[0])
+        return tantivy.Query.phrase_query(self._schema, _TOKENS, list(phrase))
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +390,20 @@ def _admits_none(where: RowFilter | None) -> bool:
     return (where.namespaces is not None and not where.namespaces) or (where.ids is not None and not len(where.ids))
 
 
+def _scoring(query: tantivy.Query, searcher: tantivy.Searcher, address: tantivy.DocAddress) -> tuple[float, float]:
+    """Return weight w and saturation s of a term's or a phrase's score, which is w · count / (count + s)."""
+    steps = _steps(json.loads(query.explain(searcher, address).to_json()))
+    facts = {step["description"].split(",")[0]: step["value"] for step in steps}
+    length = 1 - facts["b"] + facts["b"] * facts["dl"] / facts["avgdl"]
+    return facts["(K1+1)"] * facts["idf"], facts["k1"] * length
+
+
+def _steps(explained: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield explained
+    for step in explained.get("details", ()):
+        yield from _steps(step)
+
+
 def _bits_of(types: int) -> list[int]:
     """Return the positions of the set bits."""
     return [bit for bit in range(types.bit_length()) if types >> bit & 1]
@@ -386,11 +416,28 @@ def _schema() -> tantivy.Schema:
     builder.add_integer_field("namespace", indexed=True)
     builder.add_integer_field("type", indexed=True)
     builder.add_text_field("terms", tokenizer_name="terms", index_option="freq")
+    # A JSON field has no lengths, so that a score tells the number of occurrences.
+    builder.add_json_field("phrases", tokenizer_name="terms", index_option="position")
     return builder.build()
 
 
 def _at_blanks() -> tantivy.TextAnalyzer:
     return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+
+
+def _matching(searcher: tantivy.Searcher, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
+    return searcher.search(query, limit, count=False).hits if limit else []
+
+
+def _ids_of(searcher: tantivy.Searcher, found: Sequence[tuple[float, tantivy.DocAddress]]) -> Ids:
+    return np.array(searcher.fast_field_values("passage_id", [address for _, address in found]), dtype=np.int64)
+
+
+def _filtered(schema: tantivy.Schema, query: tantivy.Query, where: RowFilter | None) -> tantivy.Query:
+    if _admits_none(where):
+        return tantivy.Query.empty_query()
+    conditions = list(_conditions(schema, where)) if where else []
+    return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), *conditions]) if conditions else query
 
 
 def _conditions(schema: tantivy.Schema, where: RowFilter) -> Iterator[tuple[tantivy.Occur, tantivy.Query]]:

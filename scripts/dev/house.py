@@ -39,12 +39,12 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 111_760,
+    "product, lines": 111_200,
     "methods, lines": 15_280,
     "scripts, lines": 16_750,
-    "tests, lines": 89_960,
+    "tests, lines": 89_830,
     "Markdown, words": 52_800,
-    "closure of MedRAG, lines": 7_440,
+    "closure of MedRAG, lines": 7_300,
     "settings": 110,
     "method options": 60,
     "error classes": 25,

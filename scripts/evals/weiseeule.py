@@ -84,7 +84,7 @@ async def measure(rows: Sequence[Row], questions: Sequence[Question], encoder: s
     settings = RetrievalSettings(encoders=(encoder or "minilm",))
     retrieval = build_retrieval(settings, folder)
     if _NAME not in retrieval.namespaces.names():
-        retrieval.namespaces.create(_NAME, NamespaceSettings(encoder=encoder, words="tantivy", keywords=True))
+        retrieval.namespaces.create(_NAME, NamespaceSettings(encoder=encoder, words="tantivy"))
         add_items(retrieval.namespaces, _NAME, documents(rows))
     service = KeywordService(retrieval, PassageService(retrieval, settings), NoGenes())
     library = service.open(AnswerRequest(request_id="eval"))

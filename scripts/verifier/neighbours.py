@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from retrieval.lexical.tantivy_index import TantivyIndex, open_tantivy, stem
+from retrieval.lexical.stems import stem
+from retrieval.lexical.tantivy_index import TantivyIndex, open_tantivy
 from retrieval.lexical.tokens import query_terms
 from retrieval.passages import Passage
 

@@ -106,10 +106,7 @@ def create(
     encoder: Annotated[
         str | None, typer.Option(help="default: the first of retrieval.encoders; 'none' for words alone")
     ] = None,
-    words: Annotated[Words, typer.Option(help="index of words (BM25)")] = "tantivy",
-    no_keywords: Annotated[
-        bool, typer.Option("--no-keywords", help="without the index for keyword frequency (PES2)")
-    ] = False,
+    words: Annotated[Words, typer.Option(help="index of words (BM25) and keywords (PES2)")] = "tantivy",
     no_tokens: Annotated[
         bool, typer.Option("--no-tokens", help="without token vectors, which order the best hits")
     ] = False,
@@ -129,7 +126,6 @@ def create(
         namespace_settings = NamespaceSettings(
             encoder="" if encoder == "none" else encoder,
             words=words,
-            keywords=not no_keywords,
             tokens=not no_tokens,
             chunking=chunking,
         )

@@ -226,7 +226,6 @@ class Target(StrEnum):
 
     VECTORS = "vectors"
     WORDS = "words"
-    KEYWORDS = "keywords"
 
 
 @index_app.command(help="types, rows and bytes of a namespace's indices")

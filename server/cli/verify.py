@@ -242,9 +242,7 @@ def add_evidence(settings: Settings, retrieval: Retrieval, files: Sequence[Path]
     from retrieval.corpus.items import ReadOptions
     from retrieval.corpus.namespaces.settings import NamespaceSettings
 
-    chosen = NamespaceSettings(
-        encoder=settings.retrieval.encoder, keywords=False, tokens=False, chunking=Chunking(size=_PASSAGE_CHARS)
-    )
+    chosen = NamespaceSettings(encoder=settings.retrieval.encoder, tokens=False, chunking=Chunking(size=_PASSAGE_CHARS))
     retrieval.namespaces.create(_EVIDENCE, chosen)
     for path in files:
         result = try_file(retrieval.namespaces, _EVIDENCE, path, ReadOptions())

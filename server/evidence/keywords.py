@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from retrieval.corpus.namespaces.namespace import Namespace
+from retrieval.corpus.namespaces.namespace import WORDS, Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.search.ranking import RankedPassage, Retriever
 from retrieval.corpus.search.searcher import SearchOptions
-from retrieval.corpus.store.base import PassageFilter, PassageStore
+from retrieval.corpus.store.base import PassageFilter
 from retrieval.errors import (
     INDEX_TOO_LARGE,
     IndexDamaged,
@@ -26,8 +25,7 @@ from retrieval.errors import (
     NamespaceInvalid,
     RetrievalError,
 )
-from retrieval.index.base import Ids
-from retrieval.lexical.keyword_frequency.index import KeywordIndex, Spelling, mentions_in, spellings_of
+from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.keyword_frequency.pes2 import (
     KeywordRanking,
     KeywordTable,
@@ -35,7 +33,8 @@ from retrieval.lexical.keyword_frequency.pes2 import (
     rank_by_keywords,
     words_of,
 )
-from retrieval.lexical.keyword_frequency.segment import keyword_forms
+from retrieval.lexical.keyword_frequency.phrases import KeywordCounts, keyword_forms
+from retrieval.lexical.keyword_frequency.spellings import Spelling, mentions_in, spellings_of
 from retrieval.lexical.question_keywords import Keyword, distinct_keywords, proposed_keywords
 from retrieval.passages import Hit, Passage
 from server.evidence.passages import PassageService, Retrieval
@@ -81,7 +80,6 @@ class KeywordService:
         self._retrieval = retrieval
         self._passages = passages
         self._genes = genes
-        self._orders = _Orders()
 
     def open(self, ask: AnswerRequest) -> AllowedLibrary:
         return AllowedLibrary(self, self._passages, ask.namespaces)
@@ -98,10 +96,10 @@ class KeywordService:
         distinct = (distinct_keywords if search.matching == "variants" else _as_written)(search.keywords)
         with ExitStack() as stack:
             opened = [stack.enter_context(namespaces.using(name)) for name in names]
-            counting = _Counting(opened, distinct, search.matching, self._orders, self._genes)
+            counting = _Counting(opened, distinct, search.matching, self._genes)
             tables = [counting.table(namespace, _joined_filter([namespace], search.where)) for namespace in opened]
             ranking = _ranking_of(tables, distinct, search)
-            rows = tuple(_rows(ranking, opened, counting.spellings))[: search.k]
+            rows = tuple(islice(_rows(ranking, opened, counting.spellings), search.k))
             counted = tuple(replace(one, written=_written(rows, at)) for at, one in enumerate(counting.counted()))
         return KeywordsRanked(
             namespaces=tuple(names),
@@ -145,7 +143,7 @@ class KeywordService:
 
             def counts(keywords: Sequence[str]) -> list[int]:
                 forms = [keyword_forms(keyword) for keyword in keywords]
-                tables = [_index_table(namespace, keywords, forms, None) for namespace in opened]
+                tables = [KeywordCounts(index).table(keywords, forms) for index in _words_indices(opened)]
                 return [sum(int((one.counts[:, at] > 0).sum()) for one in tables) for at in range(len(keywords))]
 
             return proposed_keywords(question, counts, total, self._genes.is_gene)
@@ -159,17 +157,15 @@ class _Counting:
         opened: Sequence[Namespace],
         keywords: Sequence[Keyword],
         matching: Matching,
-        orders: _Orders,
         genes: GeneNames,
     ) -> None:
-        self._orders = orders
         self._keywords = [one.text for one in keywords]
         self._fixed = [one.fixed for one in keywords]
         self._matching = matching
         self._totals: list[dict[tuple[str, str], int]] = [{} for _ in keywords]
         self.spellings: list[tuple[Spelling, ...]] = []
         if matching == "variants":
-            vocabulary = _Vocabulary([index for one in opened if (index := _keyword_index(one)) is not None])
+            vocabulary = _Vocabulary([KeywordCounts(index) for index in _words_indices(opened)])
             self.spellings = [spellings_of(one, vocabulary, genes.synonyms(one)) for one in self._keywords]
 
     def table(self, namespace: Namespace, where: PassageFilter) -> KeywordTable:
@@ -179,14 +175,16 @@ class _Counting:
             for at, name in enumerate(self._keywords):
                 self._add(at, (name, "spelling"), int(found.counts[:, at].sum()))
             return found
+        if (index := _words_index(namespace)) is None:
+            return _no_counts(self._keywords)
+        counts = KeywordCounts(index, namespace.store.row_filter(where))
         for at, ways in enumerate(self.spellings):
-            one = _index_table(namespace, [way.text for way in ways], [way.forms for way in ways], where)
-            for place, way in enumerate(ways):
-                self._add(at, (way.text, way.kind), int(one.counts[:, place].sum()))
+            for way in ways:
+                self._add(at, (way.text, way.kind), counts.total(way.forms))
         forms = [[form for way in ways for form in way.forms] for ways in self.spellings]
-        found = _index_table(namespace, self._keywords, forms, where)
-        # An index has its passages in the order in which they reached it; equal ones are ranked in that of the texts.
-        order = np.argsort(self._orders.places(namespace.store, found.ids), kind="stable")
+        found = counts.table(self._keywords, forms)
+        # Equal passages are ranked in the order of the texts.
+        order = np.argsort(namespace.order.places(found.ids), kind="stable")
         return KeywordTable(found.keywords, found.ids[order], found.counts[order])
 
     def _candidates(self, namespace: Namespace, where: PassageFilter) -> Iterator[Passage]:
@@ -196,12 +194,12 @@ class _Counting:
             IndexFault: they are more than one question reads.
         """
         store, words = namespace.store, [words_of(keyword) for keyword in self._keywords]
-        index = _keyword_index(namespace) if all(words) and "keywords" in namespace.settings.targets else None
+        index = _words_index(namespace) if all(words) and WORDS in namespace.settings.targets else None
         if index is None:
             yield from _bounded(store.passages(where))
             return
-        ids = index.holding(words, store.row_filter(where))
-        ordered = ids[np.argsort(self._orders.places(store, ids), kind="stable")].tolist()
+        ids = index.with_words(words, store.row_filter(where))
+        ordered = ids[np.argsort(namespace.order.places(ids), kind="stable")].tolist()
         parts = (store.get(ordered[at : at + _AT_ONCE]) for at in range(0, len(ordered), _AT_ONCE))
         yield from _bounded(passage for part in parts for passage, _ in part)
 
@@ -226,38 +224,15 @@ class _Counting:
 
 @dataclass(frozen=True, slots=True)
 class _Vocabulary:
-    """Count the words of several namespaces."""
+    """Count the passages of several namespaces that have a word."""
 
-    indices: Sequence[KeywordIndex]
+    counts: Sequence[KeywordCounts]
 
-    def occurrences(self, term: str) -> int:
-        return sum(index.occurrences(term) for index in self.indices)
-
-
-class _Orders:
-    """Know the order of a store's passages, read once in each generation.
-
-    Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: WeakKeyDictionary[PassageStore, tuple[int, Ids, Ids]] = WeakKeyDictionary()
-
-    def places(self, store: PassageStore, ids: Ids) -> Ids:
-        """Return the place of each passage; those that the store no longer has come last."""
-        with self._lock:
-            generation = store.generation()
-            known = self._known.get(store)
-            if known is None or known[0] != generation:
-                every = store.passage_ids()
-                by_id = np.argsort(every)
-                known = self._known[store] = (generation, every[by_id], by_id)
-        _, ordered, places = known
-        at = np.minimum(np.searchsorted(ordered, ids), max(len(ordered) - 1, 0))
-        if not len(ordered):
-            return np.zeros(len(ids), dtype=np.int64)
-        return np.where(ordered[at] == ids, places[at], len(ordered)).astype(np.int64)
+    def num_with(self, terms: Iterable[str]) -> Counter[str]:
+        wanted, found = list(terms), Counter[str]()
+        for one in self.counts:
+            found.update(one.num_with(wanted))
+        return found
 
 
 def _bounded(passages: Iterable[Passage]) -> Iterator[Passage]:
@@ -278,42 +253,39 @@ def _as_written(keywords: Sequence[Keyword]) -> tuple[Keyword, ...]:
     return tuple(found.values())
 
 
-def _keyword_index(namespace: Namespace) -> KeywordIndex | None:
-    """Return the index of keywords, None where there is no passage yet.
+def _words_index(namespace: Namespace) -> LexicalIndex | None:
+    """Return the index of words, None where there is no passage yet.
 
     Raises:
         NamespaceInvalid: the namespace was made without one.
     """
-    if "keywords" not in namespace.settings.targets:
+    if WORDS not in namespace.settings.targets:
         raise NamespaceInvalid(
-            f"namespace {namespace.name} has no index of keywords: ask with matching exact, or another retriever",
+            f"namespace {namespace.name} has no index of words: ask with matching exact, or another retriever",
             param="arrowhead.namespaces",
         )
     if not namespace.store.counts().passages:
         return None
     try:
-        index = namespace.keywords
+        return namespace.words
     except (NamespaceDamaged, IndexDamaged):
-        if namespace.store.waiting("keywords", 1):
+        if namespace.store.waiting(WORDS, 1):
             return None  # it is being built at this moment
         raise
-    return index if isinstance(index, KeywordIndex) else None
 
 
-def _index_table(
-    namespace: Namespace, names: Sequence[str], forms: Sequence[Sequence[tuple[str, ...]]], where: PassageFilter | None
-) -> KeywordTable:
-    index = _keyword_index(namespace)
-    if index is None or not names:
-        return KeywordTable(tuple(names), np.zeros(0, np.int64), np.zeros((0, len(names)), np.int64))
-    return index.count_forms(names, forms, namespace.store.row_filter(where) if where else None)
+def _words_indices(opened: Sequence[Namespace]) -> list[LexicalIndex]:
+    return [index for one in opened if (index := _words_index(one)) is not None]
+
+
+def _no_counts(names: Sequence[str]) -> KeywordTable:
+    return KeywordTable(tuple(names), np.zeros(0, np.int64), np.zeros((0, len(names)), np.int64))
 
 
 def _ranking_of(tables: Sequence[KeywordTable], keywords: Sequence[Keyword], search: KeywordSearch) -> KeywordRanking:
     """Rank the passages of all namespaces together: counts are on one scale."""
     names = tuple(one.text for one in keywords)
-    none = KeywordTable(names, np.zeros(0, np.int64), np.zeros((0, len(names)), np.int64))
-    every = [none, *tables]
+    every = [_no_counts(names), *tables]
     ids, counts = np.concatenate([one.ids for one in every]), np.concatenate([one.counts for one in every])
     fixed = [one.fixed for one in keywords]
     return rank_by_keywords(KeywordTable(names, ids, counts), fixed, search.k + _MARGIN, search.only_fixed)

@@ -29,7 +29,6 @@ from server.settings.retrieval import RetrievalSettings
 if TYPE_CHECKING:
     from retrieval.index.backends.card import Card
     from retrieval.index.segments.snapshot import IndexSnapshot
-    from retrieval.lexical.keyword_frequency.index import KeywordIndex
     from retrieval.storage.database import SharedDatabase
 
 _DRIVER: Final = Path("/proc/driver/nvidia/version")
@@ -52,7 +51,6 @@ def build_namespaces(
         encoders=encoder,
         vectors=opener.vectors,
         words=_WordsOpener().words,
-        keywords=lambda folder, _: _keywords(folder),
         vector_rows=_vector_rows,
         vector_recall=_vector_recall,
         check_files=_check_files,
@@ -167,12 +165,6 @@ class _WordsOpener:
         raise NamespaceInvalid(f"there is no lexical back end {name!r}: tantivy or none", param="words")
 
 
-def _keywords(folder: Path) -> KeywordIndex:
-    from retrieval.lexical.keyword_frequency.index import open_keyword_index
-
-    return open_keyword_index(folder)
-
-
 def _vector_rows(folder: Path) -> int:
     from retrieval.index.open import committed_rows
 
@@ -188,10 +180,6 @@ def _vector_recall(folder: Path) -> float | None:
 def _check_files(folder: Path, target: Target) -> None:
     if target == "words":
         return verify_words(folder)
-    if target == "keywords":
-        from retrieval.lexical.keyword_frequency.index import verify_files as verify_keywords
-
-        return verify_keywords(folder)
     if target == TOKENS:
         return verify_tokens(folder)
     from retrieval.index.open import verify_files as verify_vectors

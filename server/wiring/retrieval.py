@@ -23,16 +23,12 @@ from models.errors import ArrowheadError
 from retrieval.corpus.ingest.sample import SampleNotes
 from retrieval.corpus.namespaces.dense import fingerprint_key
 from retrieval.corpus.namespaces.registry import Namespaces
+from retrieval.corpus.search.keyword_counts import keyword_search
 from retrieval.corpus.search.searcher import Rankers, Searcher
 from retrieval.corpus.store.base import log_name
 from retrieval.errors import CorpusError
-from retrieval.index.base import RowFilter
 from retrieval.index.spec import GIB, estimate
-from retrieval.lexical.keyword_frequency.index import KeywordIndex
-from retrieval.lexical.keyword_frequency.pes2 import keyword_search
-from retrieval.lexical.question_keywords import searched_keywords
 from retrieval.observer import RetrievalObserver
-from retrieval.passages import Hit
 from retrieval.storage.database import SharedDatabase
 from retrieval.storage.records import Records, SqliteDatabase
 from server.evidence.encoders import EncoderPool
@@ -75,7 +71,7 @@ def build_retrieval(
     namespaces = build_namespaces(settings, data_dir, pool.encoder, database, card)
     namespaces.sample = SampleNotes(namespaces.root / _BUILT_IN, namespaces.backends, settings.encoder)
     cross_encoder = _CrossEncoder(pool) if settings.cross_encoder else None
-    searcher = Searcher(namespaces, Rankers(keywords=search_keywords, cross_encoder=cross_encoder), observer)
+    searcher = Searcher(namespaces, Rankers(keywords=keyword_search, cross_encoder=cross_encoder), observer)
     limits = JobLimits()
     uploads = Uploads(data_dir, max_bytes=settings.max_upload_bytes, at_once=limits.waiting)
     readers = ThreadPoolExecutor(_SEARCHES, thread_name_prefix="search")
@@ -170,11 +166,6 @@ def _encoder_bytes(chosen: RetrievalSettings) -> int:
             # Not among what is loaded before the engine.
             total += cross_encoder_memory(chosen.cross_encoder, options).total
     return total
-
-
-def search_keywords(index: KeywordIndex, query: str, k: int, where: RowFilter | None) -> list[Hit]:
-    """Search by PES2 for the marked keywords of a query or, without marks, for its content words."""
-    return keyword_search(index, searched_keywords(query), k, where).hits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,6 @@ class SharedBackends:
             encoders=self._files.encoders,
             vectors=self._vectors,
             words=self._files.words,
-            keywords=self._files.keywords,
             vector_rows=self._rows,
             vector_recall=self._recall,
             check_files=self._check_files,

@@ -241,7 +241,7 @@ def test_the_journal_is_read_in_pages(store: PassageStore, writer: PassageWriter
         after = entries[-1].place
     assert [len(page) for page in pages] == [3, 3, 1]
     assert [number for page in pages for number in page] == sorted(passage.passage_id for passage in store.passages())
-    assert (store.waiting("vectors", 100), store.waiting("vectors", 2), store.waiting("keywords", 9)) == (7, 2, 0)
+    assert (store.waiting("vectors", 100), store.waiting("vectors", 2), store.waiting("vectors:other", 9)) == (7, 2, 0)
 
 
 def test_every_passage_can_be_indexed_again(store: PassageStore, writer: PassageWriter) -> None:

@@ -16,7 +16,8 @@ from models.encoders.token_codes import pack, rotation
 from retrieval.corpus.namespaces.settings import Backends
 from retrieval.corpus.store.sqlite_stores import SqlitePassageStores
 from retrieval.errors import INDEX_BUSY, INDEX_INPUT_INVALID, IndexDamaged, IndexFault
-from retrieval.index.base import NO_ID, IndexStats, Neighbours, RowFilter, Rows
+from retrieval.index.base import NO_ID, Ids, IndexStats, Neighbours, RowFilter, Rows
+from retrieval.lexical.base import LexicalIndex, Phrases
 from retrieval.passages import Hit, Passage, type_bits
 from retrieval.types import NameInText
 
@@ -181,7 +182,7 @@ class FolderVectors:
 
 
 class FolderWords:
-    """A ``LexicalIndex`` that counts words; also the index of keywords."""
+    """A ``LexicalIndex`` that counts words; it has no phrases."""
 
     def __init__(self, folder: Path, write: bool) -> None:
         self._folder = _Folder(folder, write)
@@ -215,6 +216,12 @@ class FolderWords:
         ]
         return sorted((hit for hit in hits if hit.score), key=lambda hit: -hit.score)[:k]
 
+    def phrases(self) -> Phrases:
+        raise NotImplementedError
+
+    def with_words(self, words: Sequence[Sequence[str]], where: RowFilter | None = None) -> Ids:
+        return np.zeros(0, dtype=np.int64)
+
     def __len__(self) -> int:
         return len(self._folder.rows)
 
@@ -222,8 +229,7 @@ class FolderWords:
         pass
 
 
-def keyword_search(index: Any, query: str, k: int, where: RowFilter | None) -> list[Hit]:
-    assert isinstance(index, FolderWords)
+def keyword_search(index: LexicalIndex, query: str, k: int, where: RowFilter | None) -> list[Hit]:
     return index.search(query, k, where)
 
 
@@ -234,5 +240,4 @@ def backends(encoder: WordEncoder | None = None) -> Backends:
         encoders=lambda _: made,
         vectors=lambda folder, opened, write: FolderVectors(folder, opened.dim, write),
         words=lambda folder, _, write: FolderWords(folder, write),
-        keywords=FolderWords,
     )

@@ -57,12 +57,11 @@ def test_a_file_that_cannot_be_read_is_told_without_places(site: Site, caplog: p
         ({"name": "../x"}, 422, "name"),
         ({"name": "wrong", "encoder": "gpt"}, 404, "encoder"),
         ({"name": "wrong", "words": "lucene"}, 422, "words"),
-        ({"name": "wrong", "keywords": "yes"}, 422, "keywords"),
         ({"name": "wrong", "chunk_size": 3}, 422, "chunk_size"),
         ({"name": "wrong", "chunk_overlap": 1900}, 422, "chunk_overlap"),
         ({"name": "wrong", "by_section": 1}, 422, "by_section"),
         ({"name": "wrong", "colour": 1}, 422, "colour"),
-        ({"name": "wrong", "encoder": "none", "words": "none", "keywords": False}, 422, "encoder"),
+        ({"name": "wrong", "encoder": "none", "words": "none"}, 422, "encoder"),
     ],
 )
 def test_a_wrong_namespace_names_its_field(site: Site, body: dict[str, Any], status: int, param: str) -> None:

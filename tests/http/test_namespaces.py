@@ -69,7 +69,7 @@ def test_a_namespace_from_its_making_to_its_end(site: Site, data_dir: Path) -> N
 
     _, told = site.call("GET", "/v1/namespaces/life")
     assert (told["documents"], told["encoder"], told["chunk_size"]) == (3, "hashing", 500)
-    assert told["waiting"] == {"vectors": 0, "words": 0, "keywords": 0}
+    assert told["waiting"] == {"vectors": 0, "words": 0}
     site.done(site.call("POST", "/v1/namespaces/life/update", {}))
     report = site.done(site.call("POST", "/v1/namespaces/life/verify?wait=30", {}))["result"]
     assert (report["whole"], report["documents"]) == (True, 3)
@@ -215,7 +215,7 @@ def test_two_uploads_at_once_are_both_there(site: Site) -> None:
     for answer in answers:
         site.done(answer)
     _, told = site.call("GET", "/v1/namespaces/pair")
-    assert (told["documents"], told["waiting"]) == (1200, {"vectors": 0, "words": 0, "keywords": 0})
+    assert (told["documents"], told["waiting"]) == (1200, {"vectors": 0, "words": 0})
 
 
 def test_a_title_in_any_script_makes_the_name(site: Site) -> None:

@@ -16,6 +16,7 @@ from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
 from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceDamaged
+from retrieval.lexical.base import SCHEMA_VERSION
 from retrieval.lexical.tokens import TOKENIZER_VERSION
 from retrieval.passages import Document
 
@@ -104,7 +105,7 @@ class SampleNotes:
 def notes_namespaces(root: Path, backends: Backends, encoder: str) -> Namespaces:
     """Return namespaces that include the notes, which the first call creates.
 
-    ``encoder`` "" leaves vectors out. Each encoder and each version of the notes and of the tokenizer has a folder
+    ``encoder`` "" leaves vectors out. Each encoder and each version of the notes and of their index has a folder
     below ``root``. Blocks during the creation; the next call completes one that was killed.
 
     Raises:
@@ -113,7 +114,7 @@ def notes_namespaces(root: Path, backends: Backends, encoder: str) -> Namespaces
         ModelError, IndexFault: the encoder or an index failed.
     """
     text = NOTES_FILE.read_text(encoding="utf-8")
-    version = hashlib.sha256(f"{encoder}\0{TOKENIZER_VERSION}\0{text}".encode()).hexdigest()[:16]
+    version = hashlib.sha256(f"{encoder}\0{TOKENIZER_VERSION}\0{SCHEMA_VERSION}\0{text}".encode()).hexdigest()[:16]
     namespaces = Namespaces(root / version, backends)
     deadline = time.monotonic() + _WAIT_S
     try:

@@ -15,10 +15,10 @@ from models.encoders.base import Encoder, PassageText, RemoteVectors, TokenEncod
 from models.errors import ENCODER_UNAVAILABLE, ModelError
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.namespaces.dense import DenseIndex, folder_name, is_dense, require_tokens
+from retrieval.corpus.namespaces.order import PassageOrder
 from retrieval.corpus.namespaces.settings import (
     VECTORS,
     Backends,
-    TextIndex,
     settings_of,
 )
 from retrieval.corpus.store.base import JournalEntry, PassageStore, PassageWriter, Target, log_name
@@ -34,8 +34,8 @@ BATCH: Final = 4096
 # index into more segments.
 COMMIT: Final = 8 * BATCH
 TOKENS: Final = "tokens"
-# Indices that the passages give again without an encoder.
-TEXTS: Final[tuple[Target, ...]] = ("words", "keywords")
+# The index that the passages give again without an encoder.
+WORDS: Final[Target] = "words"
 Done = Callable[[int], bool]
 
 
@@ -62,7 +62,7 @@ class Namespace:
         self._dense: dict[Target, DenseIndex] = {}
         self._tokens: TokenCodes | None = None
         self._words: LexicalIndex | None = None
-        self._keywords: TextIndex | None = None
+        self.order = PassageOrder(store)
         try:
             self._indexed = self.store.meta("indexed")
             self.settings = settings_of(self.store.meta("settings"))
@@ -129,15 +129,8 @@ class Namespace:
     def words(self) -> LexicalIndex:
         with self._lock:
             if self._words is None:
-                self._words = self._backends.words(self._folder("words"), self.settings.words, self._write)
+                self._words = self._backends.words(self._folder(WORDS), self.settings.words, self._write)
             return self._words
-
-    @property
-    def keywords(self) -> TextIndex:
-        with self._lock:
-            if self._keywords is None:
-                self._keywords = self._backends.keywords(self._folder("keywords"), self._write)
-            return self._keywords
 
     def _folder(self, target: Target) -> Path:
         """Return the folder of an index.
@@ -160,7 +153,7 @@ class Namespace:
         """Return how many passages an index holds."""
         if not self.has(target):
             return 0
-        return self.dense(target).vectors.stats().rows if is_dense(target) else len(self._texts(target))
+        return self.dense(target).vectors.stats().rows if is_dense(target) else len(self.words)
 
     def committed_rows(self, target: Target) -> int:
         """Return how many passages the files of an index hold.
@@ -186,9 +179,6 @@ class Namespace:
         """Return ``recall`` of the vectors of each encoder, by its id."""
         return {one: self.recall(self.settings.target_of(one)) for one in self.settings.encoder_ids}
 
-    def _texts(self, target: Target) -> TextIndex:
-        return self.words if target == "words" else self.keywords
-
     def is_stale(self) -> bool:
         """Return whether the indices changed since they were opened, or another namespace replaced this one."""
         try:
@@ -198,46 +188,45 @@ class Namespace:
 
     def close(self) -> None:
         with self._lock:
-            for index in (*self._dense.values(), self._tokens, self._words, self._keywords):
+            for index in (*self._dense.values(), self._tokens, self._words):
                 if index is not None:
                     index.close()
             self._dense = {}
-            self._tokens = self._words = self._keywords = None
+            self._tokens = self._words = None
             self.store.close()
 
     def writer(self) -> PassageWriter:
         """Return a writer of the store; requires the namespace's lock."""
         return self.store.writer(Chunker(self.settings.chunking), self.settings.targets)
 
-    def discard(self, writer: PassageWriter, target: Target) -> None:
-        """Remove a damaged index that the passages give again, and mark it for a rebuild.
+    def discard_words(self, writer: PassageWriter) -> None:
+        """Remove a damaged index of words, which the passages give again, and mark it for a rebuild.
 
         What tells the fault goes last, so that a killed process leaves the rest to the next one.
 
         Raises:
             NamespaceDamaged: the index cannot be removed.
         """
-        message = "namespace=%s: damage was found in its index of %s, which is built again: passages=%d"
-        log.warning(message, log_name(self.name), target, self.store.counts().passages)
+        message = "namespace=%s: damage was found in its index of words, which is built again: passages=%d"
+        log.warning(message, log_name(self.name), self.store.counts().passages)
         with writer.transaction():
-            writer.mark_all_pending(target)
+            writer.mark_all_pending(WORDS)
         try:
-            shutil.rmtree(self.folder / target)
+            shutil.rmtree(self.folder / WORDS)
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise NamespaceDamaged(f"{self.folder / target}: cannot be removed: {error.strerror}") from error
+            raise NamespaceDamaged(f"{self.folder / WORDS}: cannot be removed: {error.strerror}") from error
 
-    def damaged_texts(self) -> tuple[Target, ...]:
-        """Return the indices of words and keywords that are missing or not what was written; reads all their files."""
-        return tuple(target for target in TEXTS if target in self.settings.targets and self._is_damaged(target))
-
-    def _is_damaged(self, target: Target) -> bool:
-        if not self.has(target):
+    def has_damaged_words(self) -> bool:
+        """Return whether the index of words is missing or not what was written; reads all its files."""
+        if WORDS not in self.settings.targets:
+            return False
+        if not self.has(WORDS):
             counts = self.store.counts()
-            return counts.passages > counts.pending[target] - counts.gone[target]
+            return counts.passages > counts.pending[WORDS] - counts.gone[WORDS]
         try:
-            self.check_files(target)
+            self.check_files(WORDS)
         except IndexDamaged:
             return True
         return False
@@ -313,7 +302,7 @@ class Namespace:
                 self._tokens.commit()
             self.dense(target).vectors.commit()
         else:
-            self._texts(target).commit()
+            self.words.commit()
         with writer.transaction():
             writer.indexed(target, entries)
 
@@ -329,9 +318,9 @@ class Namespace:
                 self._add_vectors(target, passages, writer)
             return len(passages)
         if deleted:
-            self._texts(target).delete(deleted)
+            self.words.delete(deleted)
         if passages:
-            self._texts(target).add(passages)
+            self.words.add(passages)
         return len(passages)
 
     def _add_vectors(self, target: Target, passages: list[Passage], writer: PassageWriter) -> None:

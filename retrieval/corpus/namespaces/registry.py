@@ -1,7 +1,7 @@
 """Create, list, open and delete the namespaces of a data folder, with one writer at a time.
 
-A namespace is a store of passages, the system of record, and a folder ``NAME/`` with ``vectors/``, ``words/`` and
-``keywords/``, which can be rebuilt from it at any time.
+A namespace is a store of passages, the system of record, and a folder ``NAME/`` with ``vectors/`` and ``words/``,
+which can be rebuilt from it at any time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.namespaces.dense import FURTHER, fingerprint_key, folder_name, require_tokens
 from retrieval.corpus.namespaces.follower import Follower
-from retrieval.corpus.namespaces.namespace import TEXTS, TOKENS, Namespace
+from retrieval.corpus.namespaces.namespace import TOKENS, WORDS, Namespace
 from retrieval.corpus.namespaces.originals import FOLDER as ORIGINALS
 from retrieval.corpus.namespaces.settings import (
     VECTORS,
@@ -117,7 +117,8 @@ class Namespaces:
         self.stores = backends.stores(root)
         self._lock = threading.Lock()
         self._leases: dict[str, _Lease] = {}
-        self._damaged: dict[str, tuple[Target, ...]] = {}
+        # Namespaces whose index of words is damaged.
+        self._damaged: set[str] = set()
         self._follower = Follower(self.stores, self._open)
 
     def create(
@@ -180,7 +181,7 @@ class Namespaces:
     def using(self, name: str) -> Iterator[Namespace]:
         """Open a namespace for reading and searching, including changes of other processes since its last use.
 
-        An index of words or keywords whose damage ended the use before is built again first. This server's own indices
+        An index of words whose damage ended the use before is built again first. This server's own indices
         of a shared namespace follow its changes: a few of them first, many in the background.
 
         Raises:
@@ -205,23 +206,22 @@ class Namespaces:
 
     def _note_damage(self, namespace: Namespace) -> None:
         with contextlib.suppress(NamespaceDamaged):
-            if targets := namespace.damaged_texts():
+            if namespace.has_damaged_words():
                 with self._lock:
-                    self._damaged[namespace.name] = targets
+                    self._damaged.add(namespace.name)
 
     def _rebuild(self, name: str) -> None:
-        """Build the damaged indices again, unless the namespace cannot be changed now."""
+        """Build the damaged index of words again, unless the namespace cannot be changed now."""
         with self._lock:
-            damaged = self._damaged.pop(name, ())
+            self._damaged.discard(name)
         try:
             with (
                 self.writer_lock(name),
                 contextlib.closing(self._open(name, write=True)) as namespace,
                 contextlib.closing(namespace.writer()) as writer,
             ):
-                for target in damaged:
-                    namespace.discard(writer, target)
-                    namespace.catch_up_index(writer, target, lambda _: False)
+                namespace.discard_words(writer)
+                namespace.catch_up_index(writer, WORDS, lambda _: False)
             with self._lock:
                 self._retire(name)
         except (NamespaceBusy, NamespaceDamaged, IndexFault) as error:
@@ -252,7 +252,7 @@ class Namespaces:
         """Open a namespace for changes; concurrent searches see each change when it is complete.
 
         An index that lost rows which the journal counts as indexed is marked for a rebuild, as is a damaged one of
-        words or keywords.
+        words.
 
         Raises:
             NamespaceBusy: another process, or another thread, changes it.
@@ -441,9 +441,9 @@ def _rows_of(namespace: Namespace, target: Target, writer: PassageWriter) -> int
     try:
         return namespace.committed_rows(target)
     except IndexDamaged:
-        if target not in TEXTS:
+        if target != WORDS:
             raise
-        namespace.discard(writer, target)
+        namespace.discard_words(writer)
         return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -17,7 +17,6 @@ from retrieval.errors import NamespaceInvalid
 from retrieval.index.base import VectorIndex
 from retrieval.index.token_store import TokenCodes, open_token_store
 from retrieval.lexical.base import LexicalIndex
-from retrieval.passages import Passage
 
 VECTORS: Final[Target] = "vectors"
 _BACKEND: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
@@ -31,9 +30,8 @@ class NamespaceSettings:
     """Choose the encoder, the indices and the chunking of a namespace.
 
     ``encoder``: the id of the encoder of its vectors, "" for none; ``encoders``: those of further ones, each with an
-    index of its own. ``words``: the lexical back end, or "none".
-    ``keywords``: whether it can rank by keyword frequency (PES2). ``tokens``: whether token vectors are stored beside
-    the vectors, for late interaction, where the encoder has them.
+    index of its own. ``words``: the lexical back end, which also counts keywords (PES2), or "none". ``tokens``: whether
+    token vectors are stored beside the vectors, for late interaction, where the encoder has them.
 
     Raises:
         NamespaceInvalid: an invalid value.
@@ -42,7 +40,6 @@ class NamespaceSettings:
     encoder: str = ""
     encoders: tuple[str, ...] = ()
     words: str = "tantivy"
-    keywords: bool = True
     tokens: bool = True
     chunking: Chunking = field(default_factory=Chunking)
 
@@ -59,7 +56,7 @@ class NamespaceSettings:
     @property
     def targets(self) -> tuple[Target, ...]:
         """Return the indices that the namespace has."""
-        has = {VECTORS: bool(self.encoder), "words": self.words != NO_WORDS, "keywords": self.keywords}
+        has = {VECTORS: bool(self.encoder), "words": self.words != NO_WORDS}
         further = tuple(self.target_of(encoder) for encoder in self.encoders)
         return (*(target for target in TARGETS if has[target]), *further)
 
@@ -78,20 +75,6 @@ class NamespaceSettings:
 
     def as_text(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
-
-
-class TextIndex(Protocol):
-    """Fill an index of words or of keywords, under the contract of ``LexicalIndex``."""
-
-    def add(self, passages: Iterable[Passage]) -> int: ...
-
-    def delete(self, ids: Sequence[int]) -> None: ...
-
-    def commit(self) -> None: ...
-
-    def __len__(self) -> int: ...
-
-    def close(self) -> None: ...
 
 
 class IndexStorage(Protocol):
@@ -141,7 +124,6 @@ class Backends:
     encoders: Callable[[str], Encoder]
     vectors: Callable[[Path, Encoder, bool], VectorIndex]
     words: Callable[[Path, str, bool], LexicalIndex]
-    keywords: Callable[[Path, bool], TextIndex]
     vector_rows: Callable[[Path], int] | None = None
     vector_recall: Callable[[Path], float | None] | None = None
     check_files: Callable[[Path, Target], None] | None = None
@@ -160,14 +142,13 @@ def settings_of(text: str) -> NamespaceSettings:
         chunking = fields["chunking"]
         sizes = {name: chunking[name] for name in ("size", "overlap")}
         tokens = fields["tokens"]
-        flags = (chunking["by_section"], fields["keywords"], tokens)
+        flags = (chunking["by_section"], tokens)
         if not all(type(value) is int for value in sizes.values()) or not all(type(flag) is bool for flag in flags):
             raise TypeError("chunking")
         return NamespaceSettings(
             encoder=str(fields["encoder"]),
             encoders=tuple(map(str, fields["encoders"])),
             words=str(fields["words"]),
-            keywords=fields["keywords"],
             tokens=tokens,
             chunking=Chunking(size=sizes["size"], overlap=sizes["overlap"], by_section=chunking["by_section"]),
         )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final
 
 from retrieval.errors import NamespaceInvalid
-from retrieval.index.base import RowFilter
 from retrieval.lexical.fusion import (
     EVEN,
     MEDRAG_RRF_K,
@@ -42,17 +41,6 @@ _SINGLE: Final = (DENSE, "bm25", "pes2")
 _JOINT: Final = re.compile(r"\+(?=(?:bm25|pes2|dense)(?:[:+]|$))")
 _MAX_LISTED: Final = 10
 MAX_K: Final = 1000
-
-
-class KeywordSearch(Protocol):
-    """Rank the passages of a keyword index by how often a query's keywords occur in them (PES2)."""
-
-    def __call__(self, index: Any, query: str, k: int, where: RowFilter | None, /) -> list[Hit]:
-        """Return at most k hits, best first, only of passages with a keyword.
-
-        ``index`` is what ``Backends.keywords`` opened.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

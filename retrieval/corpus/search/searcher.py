@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from models.encoders.base import CrossEncoder, Encoder, Floats, PassageText, TokenEncoder, lacks_tokens
 from models.encoders.token_codes import max_sim
-from retrieval.corpus.namespaces.dense import DenseIndex, fingerprint_text
+from retrieval.corpus.namespaces.dense import DenseIndex, fingerprint_text, is_dense
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import VECTORS
@@ -21,7 +21,6 @@ from retrieval.corpus.search.ranking import (
     HYBRID,
     MAX_K,
     RRF_4,
-    KeywordSearch,
     RankedPassage,
     Ranker,
     Retriever,
@@ -36,6 +35,7 @@ from retrieval.corpus.store.base import MATCH_ALL, PassageFilter, Target
 from retrieval.errors import BACKEND_UNAVAILABLE, IndexDamaged, IndexFault, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import NO_ID, RowFilter
 from retrieval.index.token_store import TokenCodes
+from retrieval.lexical.base import LexicalIndex
 from retrieval.lexical.fusion import feedback_seeds, late_interaction, share_of_words
 from retrieval.observer import NullObserver, RetrievalObserver, TraceSpan
 from retrieval.passages import Hit
@@ -47,7 +47,7 @@ _FUSION_DEPTH: Final = 200
 # Hits of a hybrid search that late interaction orders again.
 LATE: Final = 50
 LATE_INTERACTION: Final = "late-interaction"
-_TARGETS: Final[dict[Ranker, Target]] = {DENSE: VECTORS, "bm25": "words", "pes2": "keywords"}
+_TARGETS: Final[dict[Ranker, Target]] = {DENSE: VECTORS, "bm25": "words", "pes2": "words"}
 
 
 # In order of preference: the first whose indices every namespace has is the default.
@@ -55,7 +55,6 @@ _USUAL: Final[tuple[tuple[Retriever, frozenset[Target]], ...]] = (
     ("hybrid", frozenset(("words", "vectors"))),
     ("dense", frozenset(("vectors",))),
     ("bm25", frozenset(("words",))),
-    ("pes2", frozenset(("keywords",))),
 )
 
 
@@ -103,6 +102,13 @@ class SearchOptions:
                 raise NamespaceInvalid(f"{name} must be from {lowest} to {MAX_K}", param=name)
 
 
+class KeywordSearch(Protocol):
+    """Rank the passages of an index of words by how often a query's keywords occur in them (PES2)."""
+
+    def __call__(self, index: LexicalIndex, query: str, k: int, where: RowFilter | None, /) -> list[Hit]:
+        """Return at most k hits, best first, only of passages with a keyword."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rankers:
     """Hold the rankers that are not indices; a search cannot request one that is None."""
@@ -148,7 +154,7 @@ class Searcher:
         Queries are encoded together, once for each encoder. Over several namespaces, dense rankings of one encoder are
         merged by score; all others, whose scores are not comparable, are interleaved. Every hit is checked against the
         filter once more by its own document. A search that meets a damaged index is made once more, since opening the
-        namespace again derives words and keywords from its passages.
+        namespace again derives words from its passages.
 
         Raises:
             NamespaceInvalid, NamespaceUnknown, NamespaceDamaged
@@ -358,10 +364,9 @@ class _Rankings:
                 names = self._options.names
                 found = [namespace.words.search(query, k, where, names.get(query, ())) for query in self._queries]
             case "pes2":
-                index, keywords = namespace.keywords, self._rankers.keywords
-                if keywords is None:
+                if (keywords := self._rankers.keywords) is None:
                     raise IndexFault("there is no ranking by keywords", BACKEND_UNAVAILABLE, param="retriever")
-                found = [keywords(index, query, k, where) for query in self._queries]
+                found = [keywords(namespace.words, query, k, where) for query in self._queries]
             case _:
                 found = self._nearest(_dense_of(namespace, name), k, where)
         return found
@@ -416,7 +421,8 @@ def checked_rankers(opened: Sequence[Namespace], retriever: Retriever) -> tuple[
             "rrf-4 fuses words with vectors, and these namespaces share no encoder", param="retriever"
         )
     for namespace in opened:
-        if len({target_of(namespace, name) for name in names}) < len(names):
+        vectors = [target for name in names if is_dense(target := target_of(namespace, name))]
+        if len(set(vectors)) < len(vectors):
             first = namespace.settings.encoder
             raise NamespaceInvalid(
                 f"retriever: dense is dense:{first} in {namespace.name}, so one of them is enough", param="retriever"

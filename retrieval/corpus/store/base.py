@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # An index of a namespace: one of ``TARGETS``, or "vectors:ENCODER" for the vectors of a further encoder.
 Target = str
 FILE_ID: Final = "sha256:"  # begins the ids of files, with the digest of their content behind it
-TARGETS: Final[tuple[Target, ...]] = ("vectors", "words", "keywords")
+TARGETS: Final[tuple[Target, ...]] = ("vectors", "words")
 Change = Literal["added", "changed", "noted", "unchanged"]
 
 

@@ -33,7 +33,7 @@ class PostgresPassageStores:
     the database, as part of the transaction that deletes it. A lock of a name is waited for ``wait_s``.
     """
 
-    own_targets: Final[frozenset[Target]] = frozenset(("words", "keywords"))
+    own_targets: Final[frozenset[Target]] = frozenset(("words",))
 
     def __init__(
         self,

@@ -4,9 +4,9 @@ The order of the paper (Fig. 6): passages are sorted by the number of distinct k
 all counts. Where some keywords are *fixed*, the passages that have every fixed one come before all others. Equal ones
 keep their order, passages without any keyword are left out.
 
-Counting differs from the original on purpose: ``KeywordIndex`` finds other spellings, keywords that begin or end with a
-sign (AROM+), and counts a keyword given twice once. ``count_by_pattern`` counts as the original does, in the passages
-that have the words of a keyword at all (``words_of``).
+Counting differs from the original on purpose: ``KeywordCounts`` finds other spellings, keywords that begin or end
+with a sign (AROM+), and counts a keyword given twice once. ``count_by_pattern`` counts as the original does, in the
+passages that have the words of a keyword at all (``words_of``).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.index.base import Ids, RowFilter
-from retrieval.lexical.question_keywords import Keyword, KeywordQuery, distinct_keywords
+from retrieval.index.base import Ids
+from retrieval.lexical.question_keywords import Keyword
 from retrieval.lexical.tokens import WORD, atoms_of
 from retrieval.passages import Hit, Passage
 
@@ -31,7 +31,7 @@ DEFAULT_K: Final = 10
 class KeywordTable:
     """Hold the counts of keywords in passages.
 
-    ``counts`` int64 [n, len(keywords)], row i for passage ``ids[i]``; rows in passage order.
+    ``counts`` int64 [n, len(keywords)], row i for passage ``ids[i]``.
     """
 
     keywords: tuple[str, ...]
@@ -76,12 +76,6 @@ class KeywordRanking:
         return [Hit(int(number), float(score)) for number, score in zip(self.ids, scores, strict=True)]
 
 
-class CountsKeywords(Protocol):
-    """Provide what ``keyword_search`` needs of a keyword index."""
-
-    def count(self, keywords: Sequence[str], where: RowFilter | None = None) -> KeywordTable: ...
-
-
 def rank_by_keywords(
     table: KeywordTable, fixed: Sequence[bool], k: int = DEFAULT_K, only_fixed: bool = False
 ) -> KeywordRanking:
@@ -116,15 +110,6 @@ def _largest(keys: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     if 0 < k < len(keys):
         positions = np.flatnonzero(keys >= np.partition(keys, len(keys) - k)[len(keys) - k])
     return positions[np.argsort(-keys[positions], kind="stable")][:k]
-
-
-def keyword_search(
-    index: CountsKeywords, query: KeywordQuery, k: int = DEFAULT_K, where: RowFilter | None = None
-) -> KeywordRanking:
-    """Rank all passages of an index that pass ``where`` by PES2, and return the k best."""
-    keywords = distinct_keywords(query.keywords)
-    table = index.count([keyword.text for keyword in keywords], where)
-    return rank_by_keywords(table, [keyword.fixed for keyword in keywords], k, query.only_fixed)
 
 
 def words_of(keyword: str) -> tuple[str, ...]:

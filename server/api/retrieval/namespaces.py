@@ -245,13 +245,11 @@ def _settings_of(services: Services, body: NamespaceBody) -> NamespaceSettings:
             raise RequestError(error.message, error.fault, param="encoder") from error
         if body.tokens:
             services.encoders.check_tokens(encoder, '"tokens": false')
-    if not (encoder or body.keywords or body.words != NO_WORDS):
-        raise RequestError("encoder: without vectors, words and keywords nothing could be found", param="encoder")
+    if not (encoder or body.words != NO_WORDS):
+        raise RequestError("encoder: without vectors and words nothing could be found", param="encoder")
     try:
         chunking = Chunking(size=body.chunk_size, overlap=body.chunk_overlap, by_section=body.by_section)
-        return NamespaceSettings(
-            encoder=encoder, words=body.words, keywords=body.keywords, tokens=body.tokens, chunking=chunking
-        )
+        return NamespaceSettings(encoder=encoder, words=body.words, tokens=body.tokens, chunking=chunking)
     except NamespaceInvalid as error:
         param = _FIELDS.get(error.param or "", error.param)
         raise RequestError(f"{param}: {error.message}", param=param) from error
@@ -322,7 +320,11 @@ def _namespace_object(retrieval: Retrieval, found: Description, busy: frozenset[
         "changing": found.name in busy,
     }
     if settings := found.settings:
-        fields |= {"encoder": settings.encoder or "none", "words": settings.words, "keywords": settings.keywords}
+        fields |= {
+            "encoder": settings.encoder or "none",
+            "words": settings.words,
+            "keywords": "words" in settings.targets,
+        }
         fields |= {"tokens": settings.tokens, "recall": found.recall}
         fields["encoders"] = [{"encoder": one, "recall": found.recalls.get(one)} for one in settings.encoder_ids]
         chunking = settings.chunking

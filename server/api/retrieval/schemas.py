@@ -166,7 +166,6 @@ class NamespaceBody(Body):
     title: Title = ""
     encoder: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     words: Literal["tantivy", "none"] = "tantivy"
-    keywords: bool = True
     tokens: bool = True
     chunk_size: int = 2000
     chunk_overlap: int = 0

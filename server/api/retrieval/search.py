@@ -63,7 +63,7 @@ class Hits(Reply):
     """List the passages found for one query.
 
     ``keywords``: those of ``count``, else those by which PES2 ranked, else none. Where there are any, each passage has
-    its ``counts`` in their order, null where its namespace has no index of keywords.
+    its ``counts`` in their order.
     """
 
     data: list[dict[str, Any]]
@@ -167,7 +167,7 @@ def _search(
     hits = []
     for query, ranking in zip(queries, found, strict=True):
         keywords = _counted(body.count, query if "pes2" in lists.rankers else "")
-        hits.append(_hits(retrieval.namespaces, ranking, keywords, body))
+        hits.append(_hits(ranking, keywords, body))
     reply: dict[str, Any] = hits[0] if body.query is not None else {"object": "list", "results": hits}
     record: dict[str, Any] = {"retriever": retriever, "rankers": list(lists.rankers)}
     record["missing"] = list(lists.missing)
@@ -183,15 +183,13 @@ def _counted(asked: Sequence[str] | None, query: str) -> Sequence[Keyword]:
     return searched_keywords(query).keywords[:MAX_COUNTED] if query else ()
 
 
-def _hits(
-    namespaces: Namespaces, found: Sequence[RankedPassage], keywords: Sequence[Keyword], body: SearchBody
-) -> dict[str, Any]:
+def _hits(found: Sequence[RankedPassage], keywords: Sequence[Keyword], body: SearchBody) -> dict[str, Any]:
     data = [_item(one, body.include_text) for one in found]
     if not keywords:
         return {"object": "list", "data": data, "keywords": []}
-    counts = keyword_counts(namespaces, found, [one.text for one in keywords])
+    counts = keyword_counts(found, [one.text for one in keywords])
     for item, one in zip(data, found, strict=True):
-        item["counts"] = counts.get((one.namespace, one.passage.passage_id))
+        item["counts"] = counts[one.namespace, one.passage.passage_id]
     shown = [{"text": one.text, "fixed": one.fixed} for one in keywords]
     return {"object": "list", "data": data, "keywords": shown}
 

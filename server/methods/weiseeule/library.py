@@ -144,7 +144,7 @@ class Library(Passages, Protocol):
         """Rank passages by PES2.
 
         Raises:
-            RetrievalError: a namespace has no index of keywords, or the search failed.
+            RetrievalError: a namespace has no index of words, or the search failed.
         """
         ...
 

@@ -1,23 +1,48 @@
-"""Stems of words, and what has none."""
+"""What an index of words tells of phrases and of the passages that have some words."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from pathlib import Path
 
-from retrieval.lexical.tantivy_index import stem
+import numpy as np
+import pytest
+
+from retrieval.index.base import RowFilter
+from retrieval.lexical.tantivy_index import TantivyIndex, open_tantivy
+from retrieval.passages import Passage
+
+TEXTS = ("Zinc finger; zinc finger.", "a finger of zinc", "copper", "zinc", "zinc finger")
 
 
-def test_forms_of_a_word_meet_and_names_stay() -> None:
-    """Short words, names with digits and words of another meaning are left alone."""
-    assert stem("mutations") == stem("mutated") == "mutat"
-    assert stem("organ") != stem("organism") != stem("organic")
-    assert [stem(term) for term in ("tp53", "il6", "das", "β-blocker", "15.01")] == [
-        "tp53", "il6", "das", "β-blocker", "15.01"
-    ]  # fmt: skip
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[TantivyIndex]:
+    made = open_tantivy(tmp_path / "index")
+    made.add(
+        Passage(passage_id=at, document_id="d", title="iron" if at == 4 else "", text=text, date=at)
+        for at, text in enumerate(TEXTS, 1)
+    )
+    made.commit()
+    made.delete([5])
+    made.commit()
+    yield made
+    made.close()
 
 
-def test_threads_do_not_disturb_each_other() -> None:
-    """Each has a stemmer of its own."""
-    words = [f"{word}ing" for word in ("inhibit", "bind", "express", "regulat", "activat")] * 200
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(stem.__wrapped__, words)) == [stem(word) for word in words]
+def test_passages_with_the_words_of_one_keyword_are_found(index: TantivyIndex) -> None:
+    """All words of one of the keywords, in the title too; a deleted passage is none."""
+    assert sorted(index.with_words([("zinc", "finger"), ("copper",)]).tolist()) == [1, 2, 3]
+    assert index.with_words([("iron",)]).tolist() == [4]
+    assert index.with_words([("tin",)]).tolist() == [] and index.with_words([]).tolist() == []
+    assert index.with_words([("zinc",)], RowFilter(date_from=2)).tolist() != []
+
+
+def test_phrases_are_counted(index: TantivyIndex) -> None:
+    """Those of deleted passages are not; a filter may admit none."""
+    phrases = index.phrases()
+    ids, counts = phrases.counts(("zinc", "finger"))
+    assert (ids.tolist(), counts.tolist()) == ([1], [2])
+    assert phrases.has(("zinc", "finger")) and not phrases.has(("finger", "zinc"))
+    assert phrases.known(("copper", "tin")) == {"copper": 1}
+    for where in (RowFilter(date_from=2), RowFilter(ids=np.zeros(0, dtype=np.int64))):
+        assert phrases.counts(("zinc", "finger"), where)[0].tolist() == []

@@ -105,7 +105,7 @@ def encoder() -> WordEncoder:
 @pytest.fixture
 def namespaces(tmp_path: Path, encoder: WordEncoder) -> Namespaces:
     found = Namespaces(tmp_path / "namespaces", backends(encoder))
-    found.create("ns", NamespaceSettings(encoder="words", words="none", keywords=False))
+    found.create("ns", NamespaceSettings(encoder="words", words="none"))
     return found
 
 

@@ -7,18 +7,17 @@ import json
 import logging
 import shutil
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from corpus_doubles import TokenWordEncoder, backends, keyword_search
+from corpus_doubles import TokenWordEncoder
 from corpus_files import pdf, reading
 
 from retrieval.corpus.ingest.add import add_file, add_items
 from retrieval.corpus.namespaces.registry import Namespaces
-from retrieval.corpus.namespaces.settings import Backends, NamespaceSettings
+from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.namespaces.verify import verify
-from retrieval.corpus.search.searcher import Rankers, Searcher, SearchOptions
+from retrieval.corpus.search.searcher import Searcher, SearchOptions
 from retrieval.errors import IndexDamaged
 from server.settings.retrieval import RetrievalSettings
 from server.wiring.namespaces import build_namespaces
@@ -96,10 +95,9 @@ def test_words_that_are_gone_are_derived_anew(made: Namespaces) -> None:
         assert len(Searcher(made).search("asthma mice", ["ns"], SearchOptions(retriever="bm25", k=50))) == 29
 
 
-def test_a_change_derives_damaged_words_and_keywords_anew(made: Namespaces) -> None:
+def test_a_change_derives_damaged_words_anew(made: Namespaces) -> None:
     """The change is not refused, and what was there before can be found beside what it adds."""
-    for target, pattern in (("words", "*.term"), ("keywords", "*.terms.npy")):
-        harm(one_of(made.root / "ns" / target, pattern))
+    harm(one_of(made.root / "ns" / "words", "*.term"))
     with contextlib.closing(made):
         add_items(made, "ns", [reading("PMID:90", "asthma of rats")])
         report = verify(made, "ns")
@@ -107,35 +105,12 @@ def test_a_change_derives_damaged_words_and_keywords_anew(made: Namespaces) -> N
     assert set(report.rows.values()) == {31}
 
 
-def test_keywords_are_derived_anew_by_the_search_that_meets_them(tmp_path: Path) -> None:
-    """As words are."""
-    files = backends(TokenWordEncoder())
-
-    def check(folder: Path, target: str) -> None:
-        if target == "keywords" and (folder / "harm").exists():
-            raise IndexDamaged("changed")
-
-    def keywords(folder: Path, write: bool) -> object:
-        check(folder, "keywords")
-        return files.keywords(folder, write)
-
-    harmed: Backends = replace(files, keywords=keywords, check_files=check)  # type: ignore[arg-type]
-    namespaces = Namespaces(tmp_path, harmed)
-    namespaces.create("ns", NamespaceSettings(encoder="words"), created="2026-11-28")
-    add_items(namespaces, "ns", [reading("PMID:1", "asthma")])
-    (tmp_path / "ns" / "keywords" / "harm").touch()
-    searcher = Searcher(namespaces, Rankers(keywords=keyword_search))
-    assert len(searcher.search("asthma", ["ns"], SearchOptions(retriever="pes2"))) == 1
-    assert not (tmp_path / "ns" / "keywords" / "harm").exists()
-
-
 @pytest.mark.parametrize(
     ("pattern", "named"),
     [
         ("words/*.term", "words: "),
         ("words/*.store", "words: "),
-        ("keywords/*.terms.npy", "keywords: "),
-        ("keywords/*.occurrences.npy", "keywords: "),
+        ("words/*.pos", "words: "),
         ("vectors/segments/*/vectors.npy", "vectors: "),
         ("vectors/manifest.json", "vectors: "),
         ("originals/*.pdf", "originals: "),

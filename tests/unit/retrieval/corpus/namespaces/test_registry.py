@@ -87,7 +87,7 @@ def test_settings_that_cannot_be_are_refused(fields: dict[str, str]) -> None:
 
 def test_a_namespace_is_made_listed_described_and_deleted(namespaces: Namespaces) -> None:
     """Another of the same name is refused, one that is not there is unknown."""
-    namespaces.create("other-2", NamespaceSettings(words="none", keywords=False, chunking=Chunking(size=500)))
+    namespaces.create("other-2", NamespaceSettings(words="none", chunking=Chunking(size=500)))
     assert namespaces.names() == ["ns", "other-2"]
     with pytest.raises(CorpusError, check=NAMESPACE_EXISTS.is_of):
         namespaces.create("ns", SETTINGS)
@@ -125,7 +125,7 @@ def test_documents_reach_every_index(namespaces: Namespaces, encoder: WordEncode
     added = add_items(
         namespaces, "ns", [reading("PMID:1", "One.", "Two."), SkippedRecord("f", 3, "bad"), Withdrawn("PMID:9")]
     )
-    assert (added.added, added.passed, added.withdrawn, added.indexed) == (1, 1, 0, 6)
+    assert (added.added, added.passed, added.withdrawn, added.indexed) == (1, 1, 0, 4)
     assert added.first_passed == (SkippedRecord("f", 3, "bad"),)
     assert encoder.encoded == 2
     _whole(namespaces)
@@ -317,7 +317,7 @@ def test_another_encoder_under_the_same_name_is_refused(tmp_path: Path, namespac
 def test_a_namespace_without_indices_is_a_store(tmp_path: Path) -> None:
     """Nothing waits for an index that there is not."""
     namespaces = Namespaces(tmp_path, backends())
-    namespaces.create("plain", NamespaceSettings(words="none", keywords=False))
+    namespaces.create("plain", NamespaceSettings(words="none"))
     assert add_items(namespaces, "plain", documents()[:3]).indexed == 0
     _report = verify(namespaces, "plain")
     assert (_report.passages, _report.rows, _report.whole) == (6, {}, True)

@@ -173,11 +173,13 @@ def test_searches_go_on_while_documents_are_added(namespaces: Namespaces, search
 
 def test_what_cannot_be_searched_is_said(tmp_path: Path, namespaces: Namespaces) -> None:
     """No vectors, an index that was taken away, no keywords, no cross-encoder, no namespace."""
-    namespaces.create("plain", NamespaceSettings(words="none", keywords=False))
-    searcher = Searcher(namespaces, Rankers())
+    namespaces.create("plain", NamespaceSettings(words="none"))
     for retriever in ("dense", "bm25", "pes2", "hybrid"):
         with pytest.raises(NamespaceInvalid):
-            searcher.search("x", ["plain"], SearchOptions(retriever=retriever))
+            Searcher(namespaces, Rankers(keywords=keyword_search)).search(
+                "x", ["plain"], SearchOptions(retriever=retriever)
+            )
+    searcher = Searcher(namespaces, Rankers())
     with pytest.raises(IndexFault, check=BACKEND_UNAVAILABLE.is_of):
         searcher.search("asthma", ["one"], SearchOptions(retriever="pes2"))
     with pytest.raises(NamespaceInvalid, match=r"retrieval\.cross_encoder"):

@@ -133,7 +133,7 @@ def test_an_encoder_is_removed_with_its_files_and_its_journal(namespaces: Namesp
     namespaces.remove_encoder("ns", "other/one")
     assert not folder.exists()
     report = verify(namespaces, "ns")
-    assert (report.faults, set(report.rows)) == ((), {"vectors", "words", "keywords"})
+    assert (report.faults, set(report.rows)) == ((), {"vectors", "words"})
     with pytest.raises(NamespaceInvalid):
         _searcher(namespaces).search("asthma", ["ns"], SearchOptions(retriever="dense:other/one"))
     _with_another(namespaces)
@@ -161,7 +161,7 @@ def test_a_namespace_keeps_something_to_find_by(namespaces: Namespaces) -> None:
     namespaces.add_encoder("ns", "medcpt")
     catch_up(namespaces, "ns")
     assert _searcher(namespaces).search("asthma", ["ns"], SearchOptions(retriever="dense"))
-    namespaces.create("bare", NamespaceSettings(encoder="words", words="none", keywords=False))
+    namespaces.create("bare", NamespaceSettings(encoder="words", words="none"))
     with pytest.raises(NamespaceInvalid, match="only index"):
         namespaces.remove_encoder("bare", "words")
 

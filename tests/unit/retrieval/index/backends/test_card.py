@@ -176,7 +176,7 @@ class Site:
         plain = RetrievalSettings(encoders=("hashing",), backend="faiss", device="cpu")
         self.served = build_namespaces(on_card, root, _encoder, card=self.card)
         self.plain = build_namespaces(plain, root, _encoder)
-        self.served.create(NAME, NamespaceSettings(encoder="hashing", words="none", keywords=False))
+        self.served.create(NAME, NamespaceSettings(encoder="hashing", words="none"))
 
     def grow(self, passages: int, seed: int) -> None:
         rng = np.random.default_rng(seed)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.lexical.keyword_frequency.index import open_keyword_index
 from retrieval.lexical.keyword_frequency.pes2 import count_by_pattern, rank_by_keywords, words_of
+from retrieval.lexical.tantivy_index import open_tantivy
 from retrieval.lexical.tokens import atoms_of
 from retrieval.passages import Passage
 
@@ -60,18 +60,6 @@ def test_a_passage_with_a_keyword_has_its_words(text: str, keyword: str) -> None
         assert set(words_of(keyword)) <= {atom.term for atom in atoms_of(text)}
 
 
-def test_passages_that_hold_the_words_of_a_keyword_are_found(tmp_path: Path) -> None:
-    """All words of one of the keywords; a deleted passage is none."""
-    index = open_keyword_index(tmp_path / "index")
-    index.add(passages(("Zinc finger", "a finger of zinc", "copper", "zinc", "zinc finger")))
-    index.commit()
-    index.delete([5])
-    index.commit()
-    assert index.holding([("zinc", "finger"), ("copper",)]).tolist() == [1, 2, 3]
-    assert index.holding([("iron",)]).tolist() == [] and index.holding([]).tolist() == []
-    index.close()
-
-
 @pytest.mark.shared_data
 @pytest.mark.skipif(not NAMESPACE.exists(), reason="the evaluation data is not beside this checkout")
 def test_the_order_is_the_originals_on_a_published_namespace(tmp_path: Path) -> None:
@@ -80,7 +68,7 @@ def test_the_order_is_the_originals_on_a_published_namespace(tmp_path: Path) -> 
         rows = [json.loads(line) for line in lines]
     texts = [text for row in rows for text in (row["abstract"], *re.findall(r"(?s).{1,2000}", row["body"]))]
     found = passages(texts)
-    draw, index = random.Random(5), open_keyword_index(tmp_path / "index")
+    draw, index = random.Random(5), open_tantivy(tmp_path / "index")
     index.add(found)
     index.commit()
     drawn = re.findall(r"\S+", " ".join(texts[::50]))
@@ -90,7 +78,7 @@ def test_the_order_is_the_originals_on_a_published_namespace(tmp_path: Path) -> 
         fixed = [draw.random() < 0.5 for _ in keywords]
         expected = rank_by_keywords(count_by_pattern(found, keywords), fixed, len(found))
         words = [words_of(keyword) for keyword in keywords]
-        kept = [found[n - 1] for n in index.holding(words).tolist()] if all(words) else found
+        kept = [found[n - 1] for n in sorted(index.with_words(words).tolist())] if all(words) else found
         ranked = rank_by_keywords(count_by_pattern(kept, keywords), fixed, len(found))
         assert ranked.ids.tolist() == expected.ids.tolist()
     index.close()

@@ -200,8 +200,8 @@ async def test_an_engine_that_refuses_one_sub_answer_is_told(bench: Any) -> None
 async def test_what_can_never_be_searched_for_is_an_error(bench: Any) -> None:
     """No model is asked round after round for nothing."""
     async with bench(Model(*TWO_ROUNDS), documents=()) as made:
-        fill(made.retrieval, "words", DRUGS, encoder="", keywords=False)
-        fill(made.retrieval, "vectors", DRUGS, words="none", keywords=False)
+        fill(made.retrieval, "words", DRUGS, encoder="")
+        fill(made.retrieval, "vectors", DRUGS, words="none")
         with pytest.raises(NamespaceInvalid, match="no index in common"):
             await made.ask(QUESTION)
 

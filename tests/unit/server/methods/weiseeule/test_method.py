@@ -57,7 +57,7 @@ def titles(events: Any) -> list[str]:
 
 
 async def test_a_collection_without_documents_keeps_nobody_from_an_answer(bench: Any) -> None:
-    """It has no index of keywords yet."""
+    """It has no index of words yet."""
     async with bench() as made:
         before = await made.ask(MARKED)
         fill(made.retrieval, "empty", [])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from retrieval.lexical.keyword_frequency.index import KeywordIndex, mentions_in, open_keyword_index, spellings_of
+from retrieval.lexical.keyword_frequency.phrases import KeywordCounts
+from retrieval.lexical.keyword_frequency.spellings import mentions_in, spellings_of
+from retrieval.lexical.tantivy_index import TantivyIndex, open_tantivy
 from retrieval.passages import Passage
 
 WORDS = {
@@ -16,8 +19,8 @@ WORDS = {
 
 
 class Words:
-    def occurrences(self, term: str) -> int:
-        return WORDS.get(term, 0)
+    def num_with(self, terms: Iterable[str]) -> dict[str, int]:
+        return {term: WORDS[term] for term in terms if term in WORDS}
 
 
 def ways(keyword: str, *synonyms: str) -> list[tuple[str, str]]:
@@ -40,15 +43,15 @@ def test_spellings_that_the_namespace_has_are_added(keyword: str, expected: list
     assert ways(keyword) == expected
 
 
-def test_synonyms_count_where_the_namespace_has_them() -> None:
-    """Others are left out, and so is the keyword's own name."""
-    assert ways("H2A.Z", "Htz1", "H2AFZ") == [("Htz1", "synonym")]
+def test_synonyms_are_added() -> None:
+    """But not the keyword's own name, and none without letters."""
+    assert ways("H2A.Z", "Htz1", "H2AFZ", "?") == [("Htz1", "synonym"), ("H2AFZ", "synonym")]
     assert ways("IL-6", "il6") == []
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> KeywordIndex:
-    return open_keyword_index(tmp_path / "keywords")
+def index(tmp_path: Path) -> TantivyIndex:
+    return open_tantivy(tmp_path / "words")
 
 
 @pytest.mark.parametrize(
@@ -61,15 +64,17 @@ def index(tmp_path: Path) -> KeywordIndex:
         ("knowledge graph. Graph of knowledge; knowledge. graph", "knowledge graph", ["knowledge graph"]),
         ("Haemoglobin or hemoglobin", "hemoglobin", ["Haemoglobin", "hemoglobin"]),
         ("genes and a gene's", "gene", []),
+        ("121 of 12-1", "121", ["121"]),
         ("proteins of a protein", "protein", ["proteins", "protein"]),
     ],
 )
-def test_mentions_are_where_the_index_counts(index: KeywordIndex, text: str, keyword: str, found: list[str]) -> None:
+def test_mentions_are_where_the_index_counts(index: TantivyIndex, text: str, keyword: str, found: list[str]) -> None:
     """As many, and each with the characters that stand there."""
     index.add([Passage(passage_id=1, document_id="d", title="", text=text)])
     index.commit()
-    spellings = spellings_of(keyword, index)
-    counted = index.count_forms([keyword], [[form for one in spellings for form in one.forms]]).counts.sum()
+    counts = KeywordCounts(index)
+    spellings = spellings_of(keyword, counts)
+    counted = counts.table([keyword], [[form for one in spellings for form in one.forms]]).counts.sum()
     mentions = [text[one.start : one.end] for one in mentions_in(text, [spellings])]
     assert len(mentions) == counted
     if found:
