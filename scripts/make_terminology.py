@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.formats.english import is_ordinary
-from retrieval.graph.linking.dictionary_lookup.ambiguity import name_flags
+from retrieval.graph.linking.dictionary_lookup.names import name_flags
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 from retrieval.terminology.concepts import CLASS, COLUMNS, TABLE, Kind
 

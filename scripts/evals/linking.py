@@ -171,8 +171,7 @@ def published_questions(folder: Path) -> Iterator[Asked]:
 
 
 def _names(row: Row) -> list[str]:
-    columns = ("node_hits", "disease_1", "disease_2", "disease_name")
-    return [str(row[column]).casefold() for column in columns if column in row]
+    return [str(row[key]).casefold() for key in ("node_hits", "disease_1", "disease_2", "disease_name") if key in row]
 
 
 def store_of(names: Path | None, nodes: Path | None) -> NodeStore:
@@ -223,14 +222,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begun = time.perf_counter()
     linker = Linker(build_dictionary(store, names=names))
     print(f"built in {time.perf_counter() - begun:.1f} s")
-    options = LinkOptions(method="dictionary", max_entities=16)
     asked = natural_questions()
     known = store.known
     if given.questions or given.natural:
         asked = published_questions(given.questions) if given.questions else labelled_questions(given.natural)
     if given.natural and names is not None:
         known = known | {name.casefold() for term in names.terminology.terms() for name in term.names}
-    scores = asyncio.run(measure(linker, known, asked, options))
+    scores = asyncio.run(measure(linker, known, asked, LinkOptions(method="dictionary", max_entities=16)))
     columns = ("set", "questions", "first", "entities found", "right links", "false links", "not told", "ms")
     rows = [(name, *score.cells()) for name, score in scores.items()]
     print(f"{len(store.nodes)} nodes\n\n{markdown_table(columns, rows)}")
