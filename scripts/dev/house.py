@@ -39,10 +39,10 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 110_860,
+    "product, lines": 110_880,
     "methods, lines": 15_280,
     "scripts, lines": 16_750,
-    "tests, lines": 89_900,
+    "tests, lines": 89_890,
     "Markdown, words": 52_800,
     "closure of MedRAG, lines": 7_440,
     "settings": 110,

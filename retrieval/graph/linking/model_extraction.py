@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -129,18 +130,9 @@ def locate(question: str, entities: Iterable[tuple[str, str]]) -> Extraction:
     found: dict[tuple[int, int], Entity] = {}
     invented = 0
     for name, kind in entities:
-        span = _find(question, name) if name else None
-        if span is None:
+        place = re.search(re.escape(name), question, re.IGNORECASE) if name else None
+        if place is None:
             invented += 1
         else:
-            found.setdefault(span, Entity(name=name, kind=kind, start=span[0], end=span[1]))
+            found.setdefault(place.span(), Entity(name=name, kind=kind, start=place.start(), end=place.end()))
     return Extraction(entities=tuple(found.values()), invented=invented)
-
-
-def _find(question: str, name: str) -> tuple[int, int] | None:
-    start = question.find(name)
-    if start < 0:
-        lowered = question.lower()
-        # A few capital letters change length in lower case, which would shift positions.
-        start = lowered.find(name.lower()) if len(lowered) == len(question) else -1
-    return None if start < 0 else (start, start + len(name))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from retrieval.formats.english import is_ordinary
-from retrieval.graph.linking.dictionary_lookup.names import ALIAS, SYMBOL, is_english, is_indexable
+from retrieval.graph.linking.dictionary_lookup.names import SYMBOL, is_english, is_indexable
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold, gap_before
 
 
@@ -36,7 +36,6 @@ _DEGREES: Final = frozenset(
         """
     )
 )
-_ARTICLES: Final = ("a", "an")
 _CONTRARIES: Final = ("non", "pre", "pseudo")
 _HYPHENS: Final = frozenset("-‐‑–")
 _WORD_BEFORE: Final = re.compile(r"(\w+)[-\s]$")
@@ -124,8 +123,6 @@ def is_meant(stretch: TokenSpan, flags: int, same_case: bool) -> bool:
     # "Rest" and "SELL": only capitals make an English word a symbol.
     if raw.isalpha() and is_english(raw):
         return by_capitals and sum(c.isupper() for c in raw) > 1
-    if flags & ALIAS:
-        return same_case or len(raw) > _LEAST_SYMBOL or any(c.isdigit() for c in raw)
     return by_capitals or len(raw) >= _LEAST_SYMBOL
 
 
@@ -150,9 +147,9 @@ def is_false_friend(stretch: TokenSpan) -> bool:
 def is_abbreviation_meant(stretch: TokenSpan) -> bool:
     """Return True if letters that abbreviate a disease's name do so in their text.
 
-    Not in small letters behind an article or a number ("an ad", "20 ms"), nor two capitals outside questions.
+    Not in small letters behind a number ("20 ms"), nor two capitals outside questions.
     """
-    raw, before = stretch.raw, stretch.before()
+    raw = stretch.raw
     if raw.islower():
-        return before not in _ARTICLES and not before.isdigit() and not is_ordinary(raw) and not _is_foreign(stretch)
+        return not stretch.before().isdigit() and not is_ordinary(raw) and not _is_foreign(stretch)
     return len(raw) >= _LEAST_SYMBOL or "?" in stretch.text[stretch.end :] or len(stretch.tokens) <= _SHORT_QUESTION

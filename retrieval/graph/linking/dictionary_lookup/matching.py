@@ -101,9 +101,8 @@ def _by_beginning(text: str, tokens: Sequence[Token], end: int, begin: int) -> I
     if text[tokens[begin].start].isupper() != text[tokens[start].start].isupper():
         return  # the second "a" of "hepatitis B or a cold" is an article
     for last in range(begin + 1, min(len(tokens), begin + _MOST_ITEM) + 1):
-        for middle in range(start, min(start + 2, end)):
-            for first in range(middle - 1, max(-1, middle - 1 - _MOST_SHARED), -1):
-                yield _span(text, tokens, (begin, last), (*tokens[first:middle], *tokens[begin:last]))
+        for first in range(start - 1, max(-1, start - 1 - _MOST_SHARED), -1):
+            yield _span(text, tokens, (begin, last), (*tokens[first:start], *tokens[begin:last]))
 
 
 def _is_marker(token: Token) -> bool:

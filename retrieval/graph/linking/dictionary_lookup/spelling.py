@@ -15,8 +15,8 @@ from retrieval.formats.edits import single_edits
 from retrieval.formats.english import ordinary_words
 from retrieval.graph.linking.dictionary_lookup.ambiguity import is_generic
 from retrieval.graph.linking.dictionary_lookup.matching import SUBSTANCES, Candidate, Kinds, Matcher
-from retrieval.graph.linking.dictionary_lookup.names import ALIAS, CLAIM, SYMBOL, SYNONYM, is_indexable
-from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold, gap_before, numeral
+from retrieval.graph.linking.dictionary_lookup.names import SYMBOL, is_indexable
+from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold, gap_before
 
 _MAX_UNKNOWN: Final = 16
 _MAX_READINGS: Final = 12
@@ -133,9 +133,6 @@ class Speller:
         stretch, posting = candidate.stretch, candidate.posting
         if posting.flags & SYMBOL or sum(map(len, stretch.words)) < _LEAST_ALONE or is_generic(stretch.words):
             return 0
-        # Another name of many is near most words.
-        if posting.flags & ALIAS and posting.flags & (SYNONYM | CLAIM) and len(stretch.words) == 1:
-            return 0
         own = [token for token in stretch.tokens[stretch.first : stretch.last] if not token.text.isdigit()]
         changed = [token for token in own if written.get((token.start, token.end)) != token.text]
         if any(token not in changed and is_indexable(token.text) for token in own):
@@ -168,12 +165,4 @@ def _respelled(tokens: list[Token], place: int, words: Sequence[str]) -> Iterato
 
 
 def _with(tokens: list[Token], place: int, word: str) -> list[Token]:
-    """Replace one token, and convert the roman numeral after it if the new word requires a number.
-
-    "comlpex I" becomes "complex 1".
-    """
-    changed = list(tokens)
-    changed[place] = tokens[place]._replace(text=word)
-    if place + 1 < len(tokens):
-        changed[place + 1] = tokens[place + 1]._replace(text=numeral(tokens[place + 1].text, word))
-    return changed
+    return [*tokens[:place], tokens[place]._replace(text=word), *tokens[place + 1 :]]

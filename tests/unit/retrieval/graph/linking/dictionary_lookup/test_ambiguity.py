@@ -35,7 +35,6 @@ def dictionary() -> Dictionary:
         ("Is this lump a sign of cancer?", "cancer"),
         ("an MS degree", ""),
         ("It took 20 ms in patients.", ""),
-        ("an ad for drugs", ""),
         ("The MS of the bank resigned.", ""),
         ("a stroke of luck", ""),
         ("drugs for parkinsons", "Parkinson's disease"),

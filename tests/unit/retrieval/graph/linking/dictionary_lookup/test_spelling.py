@@ -80,8 +80,6 @@ def named(linked: Linked) -> list[str]:
         ("type II diabetse mellitus", "type 2 diabetes mellitus"),
         ("psoriaisis", "psoriasis"),
         ("Alzhiemer's disease", "Alzheimer's disease"),
-        ("methylmalonic acidemia comlpex I deficiency", "methylmalonic acidemia complex I deficiency"),
-        ("methylmalonic acidemia cmplex I deficiency", "methylmalonic acidemia complex I deficiency"),
         ("chromosome 22q11.2 duplicatoin syndrome", "chromosome 22q11.2 duplication syndrome"),
         ("metfromin", "metformin"),
     ],
