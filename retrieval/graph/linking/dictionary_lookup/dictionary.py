@@ -21,7 +21,7 @@ from retrieval.graph.linking.dictionary_lookup.ambiguity import (
     is_modified,
 )
 from retrieval.graph.linking.dictionary_lookup.identifiers import IdentifierFinder
-from retrieval.graph.linking.dictionary_lookup.matching import Candidate, Matcher, are_joined
+from retrieval.graph.linking.dictionary_lookup.matching import SUBSTANCES, Candidate, Matcher, are_joined
 from retrieval.graph.linking.dictionary_lookup.names import (
     ALIAS,
     CLASS,
@@ -29,7 +29,7 @@ from retrieval.graph.linking.dictionary_lookup.names import (
     SYNONYM,
     NameTable,
     TableBuilder,
-    is_indexable,
+    is_english,
     name_flags,
 )
 from retrieval.graph.linking.dictionary_lookup.normalize import fold, hash_tokens, tokens_of
@@ -42,7 +42,6 @@ _LEAST_COMPLEX: Final = 4
 # Characters of a gene's name that is a symbol, however its letters are written.
 _MOST_SYMBOL: Final = 5
 MAX_TOKENS: Final = 4_000
-_COMPOUNDS: Final = ("compound", "drug", "chemical", "molecule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class Dictionary:
 
     def is_ordinary(self, word: str) -> bool:
         """Return True for an English word, or a number, as ``fold`` normalizes its parts."""
-        return all(part in self.speller.english or not is_indexable(part) for part in fold(word))
+        return all(map(is_english, fold(word)))
 
     def find(self, text: str, kinds: frozenset[str] | None = None) -> tuple[Mention, ...]:
         """Return the mentions of ``read``."""
@@ -137,7 +136,7 @@ class Dictionary:
         return ""
 
     def _is_substance(self, candidate: Candidate) -> bool:
-        return self.matcher.is_of(candidate.posting, _COMPOUNDS) and not candidate.posting.flags & SYMBOL
+        return self.matcher.is_of(candidate.posting, SUBSTANCES) and not candidate.posting.flags & SYMBOL
 
     def _classes_beside(self, chosen: list[Candidate]) -> list[Candidate]:
         """Return the classes of diseases beside another disease: what is asked is asked of that one.
@@ -164,7 +163,7 @@ class Dictionary:
         tokens = tokens_of(part)
         inner = [
             candidate
-            for candidate in self.matcher.candidates(part, tokens, frozenset({mention.node.kind}))
+            for candidate in self.matcher.within(part, tokens, range(len(tokens)), frozenset({mention.node.kind}))
             if (candidate.stretch.first == 0) != (candidate.stretch.last == len(tokens))
             and not is_generic(candidate.stretch.words)
             and not candidate.posting.flags & ALIAS

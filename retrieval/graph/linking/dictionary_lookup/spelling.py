@@ -7,15 +7,14 @@ not match arthritis alone. If two names are equally near, neither is accepted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from retrieval.formats.edits import single_edits
-from retrieval.formats.english import ordinary_words
 from retrieval.graph.linking.dictionary_lookup.ambiguity import is_generic
 from retrieval.graph.linking.dictionary_lookup.matching import SUBSTANCES, Candidate, Kinds, Matcher
-from retrieval.graph.linking.dictionary_lookup.names import SYMBOL, is_indexable
+from retrieval.graph.linking.dictionary_lookup.names import SYMBOL, is_english, is_indexable
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold, gap_before
 
 _MAX_UNKNOWN: Final = 16
@@ -49,7 +48,6 @@ class Speller:
     """Correct spelling by the words of all names."""
 
     matcher: Matcher
-    english: frozenset[str] = field(default_factory=ordinary_words, repr=False)
 
     def read(self, text: str, tokens: list[Token], used_spans: Sequence[tuple[int, int]], kinds: Kinds) -> Corrections:
         """Read words outside ``used_spans`` otherwise: at most 16 unknown ones, and two that may be one."""
@@ -76,7 +74,7 @@ class Speller:
     def _unknown(self, text: str, tokens: Sequence[Token]) -> Iterator[int]:
         known = self.matcher.table.words.has([token.text for token in tokens])
         for place, token in enumerate(tokens):
-            if not known[place] and token.text not in self.english and not _is_symbol(text, token):
+            if not known[place] and not is_english(token.text) and not _is_symbol(text, token):
                 yield place
 
     def _near(self, word: str) -> list[str]:
@@ -104,12 +102,11 @@ class Speller:
     def _joined(self, text: str, tokens: list[Token]) -> Iterator[Reading]:
         """Yield two tokens as one: "hypo thyroidism" is hypothyroidism."""
         for place, (one, other) in enumerate(pairwise(tokens)):
-            if gap_before(text, tokens, place + 1) not in (" ", "-") or {one.text, other.text} <= self.english:
-                continue
-            if not (is_indexable(one.text) and is_indexable(other.text)):
+            pieces = one.text, other.text
+            if all(map(is_english, pieces)) or min(map(len, pieces)) < _LEAST_PIECE:
                 continue
             words = fold(text[one.start : one.end] + text[other.start : other.end])
-            if len(words) == 1 and self._of_names(words):
+            if gap_before(text, tokens, place + 1) in (" ", "-") and len(words) == 1 and self._of_names(words):
                 whole = Token(words[0], one.start, other.end)
                 yield Reading([*tokens[:place], whole, *tokens[place + 2 :]], place, place + 1)
 
