@@ -39,7 +39,7 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 110_880,
+    "product, lines": 110_870,
     "methods, lines": 15_280,
     "scripts, lines": 16_750,
     "tests, lines": 89_890,

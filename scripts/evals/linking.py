@@ -6,12 +6,11 @@
 
 scripts/evals/questions/linking.tsv has natural questions, each with the names of the nodes that it names ("a|b":
 either; "*a": may be linked, need not), and texts that name none. Half ("build") were at hand when rules were made; the
-others ("held") were written before and run after. The graph is that of the package (``--sample``: the small one of the
-tests), the nodes of scripts/evals/questions/linking_nodes.tsv, and those of ``--names`` (columns disease_name,
-disease_id), with the names of the shipped terminology (``--plain``: without). ``--questions``: KG-RAG's question sets
-as JSON Lines instead, with the nodes of ``--names`` as the graph. A name that the graph lacks is not asked for; what
-is linked in its place is wrong. ``--natural``: questions as JSON Lines (id, question) whose names are in
-scripts/evals/questions/trust_names.tsv; concepts that the graph lacks count as well.
+others ("held") were written before and run after. The graph is that of the package (``--sample``: the tests' small
+one), the nodes of linking_nodes.tsv, and those of ``--names`` (columns disease_name, disease_id), with the names of the
+shipped terminology (``--plain``: without). ``--questions``: KG-RAG's question sets as JSON Lines instead, with the
+nodes of ``--names`` as the graph. A name that the graph lacks is not asked for; what is linked in its place is wrong.
+``--natural``: JSON Lines (id, question) whose names are in trust_names.tsv, those of concepts that the graph lacks too.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from retrieval.formats.english import is_ordinary
-from retrieval.graph.linking.dictionary_lookup.names import SYMBOL, is_english, is_indexable
+from retrieval.graph.linking.dictionary_lookup.names import CLAIM, SYMBOL, SYNONYM, is_english, is_indexable
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold, gap_before
 
 
@@ -104,10 +104,11 @@ def is_modified(text: str, start: int) -> bool:
     return word is not None and not is_english(word[1])
 
 
-def is_meant(stretch: TokenSpan, flags: int, same_case: bool) -> bool:
+def is_meant(stretch: TokenSpan, flags: int, same_case: bool, is_clinical: bool) -> bool:
     """Return True if the window means a name with these ``flags``.
 
-    ``same_case``: the window is spelled exactly as the name, letter case included.
+    ``same_case``: the window is spelled exactly as the name, letter case included. ``is_clinical``: the name is that of
+    a disease or the like, whose chief abbreviation may be in small letters.
     """
     raw = stretch.raw
     if len(raw) == 1 or raw.isdigit():
@@ -116,9 +117,12 @@ def is_meant(stretch: TokenSpan, flags: int, same_case: bool) -> bool:
         return True
     if len(raw) <= _MOST_SPACED and len(raw.split()) > 1:
         return False
-    # "gibt" in a German sentence is a word of it.
-    if raw.islower() and raw.isalpha() and _is_foreign(stretch):
-        return False
+    if raw.islower() and raw.isalpha():
+        if is_clinical and not flags & (SYNONYM | CLAIM):
+            return is_abbreviation_meant(stretch)
+        # "gibt" in a German sentence is a word of it.
+        if _is_foreign(stretch):
+            return False
     by_capitals = same_case and not stretch.text.isupper()
     # "Rest" and "SELL": only capitals make an English word a symbol.
     if raw.isalpha() and is_english(raw):

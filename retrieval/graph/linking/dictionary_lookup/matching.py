@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from retrieval.graph.linking.dictionary_lookup.ambiguity import TokenSpan, is_abbreviation_meant, is_meant
+from retrieval.graph.linking.dictionary_lookup.ambiguity import TokenSpan, is_meant
 from retrieval.graph.linking.dictionary_lookup.names import (
     ALIAS,
     CLAIM,
@@ -161,7 +161,7 @@ class Matcher:
             if (kinds is not None and kind not in kinds) or is_disease:
                 continue
             as_written = posting.written == hashes[is_symbol]
-            if anything or is_meant(stretch, posting.flags, as_written) or self._is_small(stretch, posting):
+            if anything or is_meant(stretch, posting.flags, as_written, self.is_clinical(posting)):
                 rank = (
                     posting.node >= self.table.nodes_known,
                     kind.casefold() != before,
@@ -184,10 +184,3 @@ class Matcher:
         """Return True if the kind's name contains one of ``kinds``, in small letters."""
         name = self.table.kind(posting.node).casefold()
         return any(kind in name for kind in kinds)
-
-    def _is_small(self, stretch: TokenSpan, posting: Posting) -> bool:
-        """Return True for the chief abbreviation of a disease that is written in small letters."""
-        if not posting.flags & SYMBOL or posting.flags & (SYNONYM | CLAIM):
-            return False
-        raw = stretch.raw
-        return raw.isalpha() and raw.islower() and self.is_clinical(posting) and is_abbreviation_meant(stretch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -22,12 +22,12 @@ _LEAST_WORD: Final = 3
 _MOST_WORD: Final = 32
 _MOST_SYMBOL: Final = 10
 SYNONYM: Final = 1
-SYMBOL: Final = 4
-ALIAS: Final = 8
+SYMBOL: Final = 2
+ALIAS: Final = 4
 # A name that means another concept first.
-CLAIM: Final = 32
+CLAIM: Final = 8
 # Any name of a class of diseases.
-CLASS: Final = 64
+CLASS: Final = 16
 _PACKED: Final = struct.Struct("<QiB")
 ROW: Final = np.dtype([("written", "<u8"), ("node", "<i4"), ("flags", "u1")])
 Rows = NDArray[Any]
@@ -61,10 +61,6 @@ class Vocabulary:
     def joined(self, other: Vocabulary) -> Vocabulary:
         """Return the words of both."""
         return Vocabulary(np.union1d(self.words, other.words))
-
-
-def build_vocabulary(words: Iterable[str]) -> Vocabulary:
-    return Vocabulary(np.array(sorted({word.encode() for word in words}), f"S{_MOST_WORD}"))
 
 
 def is_indexable(word: str) -> bool:
@@ -118,11 +114,6 @@ class NameTable:
         """Return the first row, and the last row + 1, of each hash."""
         return np.searchsorted(self.keys, hashes, "left"), np.searchsorted(self.keys, hashes, "right")
 
-    def has_any(self, names: Iterable[Sequence[str]]) -> bool:
-        """Return whether one of the token sequences is a name."""
-        firsts, lasts = self.ranges(np.array([hash_tokens(name) for name in names], np.uint64))
-        return bool((lasts > firsts).any())
-
     def postings(self, first: int, last: int) -> Iterator[Posting]:
         return map(Posting._make, self.rows[first:last].tolist())
 
@@ -171,7 +162,7 @@ class TableBuilder:
             kinds=np.array(self._node_kinds, np.uint16),
             kind_names=tuple(self._kind_codes),
             longest=self._longest,
-            words=build_vocabulary(self._words),
+            words=Vocabulary(np.array(sorted(word.encode() for word in self._words), f"S{_MOST_WORD}")),
             node_ids=bytes(self._node_ids),
             offsets=np.array(self._offsets, np.int64),
         )
