@@ -38,10 +38,10 @@ _DEGREES: Final = frozenset(
 )
 _CONTRARIES: Final = ("non", "pre", "pseudo")
 _HYPHENS: Final = frozenset("-‐‑–")
-_WORD_BEFORE: Final = re.compile(r"(\w+)[-\s]$")
+_WORD_BEFORE: Final = re.compile(r"(\w+)(?:['’]s)?[-\s]$")
 _LEAST_SYMBOL: Final = 3
-# Characters that two words have and are no symbol: "in 1".
-_MOST_SPACED: Final = 6
+# Letters and digits that two words have and are no symbol: "in 1".
+_MOST_SPACED: Final = 5
 _LEAST_SENTENCE: Final = 4
 _SHORT_QUESTION: Final = 4
 
@@ -111,15 +111,15 @@ def is_meant(stretch: TokenSpan, flags: int, same_case: bool, is_clinical: bool)
     a disease or the like, whose chief abbreviation may be in small letters.
     """
     raw = stretch.raw
-    if len(raw) == 1 or raw.isdigit():
+    if len(raw) == 1 or all(map(str.isdigit, stretch.words)):
         return False
     if not flags & SYMBOL:
         return True
-    if len(raw) <= _MOST_SPACED and len(raw.split()) > 1:
+    if stretch.letters <= _MOST_SPACED and len(raw.split()) > 1:
         return False
     if raw.islower() and raw.isalpha():
-        if is_clinical and not flags & (SYNONYM | CLAIM):
-            return is_abbreviation_meant(stretch)
+        if is_clinical:
+            return not flags & (SYNONYM | CLAIM) and is_abbreviation_meant(stretch)
         # "gibt" in a German sentence is a word of it.
         if _is_foreign(stretch):
             return False

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from retrieval.formats.edits import single_edits
 from retrieval.graph.linking.dictionary_lookup.ambiguity import is_generic
 from retrieval.graph.linking.dictionary_lookup.matching import SUBSTANCES, Candidate, Kinds, Matcher
-from retrieval.graph.linking.dictionary_lookup.names import SYMBOL, is_english, is_indexable
+from retrieval.graph.linking.dictionary_lookup.names import ALIAS, CLAIM, SYMBOL, SYNONYM, is_english, is_indexable
 from retrieval.graph.linking.dictionary_lookup.normalize import Token, fold, gap_before
 
 _MAX_UNKNOWN: Final = 16
@@ -130,6 +130,9 @@ class Speller:
         stretch, posting = candidate.stretch, candidate.posting
         if posting.flags & SYMBOL or sum(map(len, stretch.words)) < _LEAST_ALONE or is_generic(stretch.words):
             return 0
+        # Another name of many is near most words.
+        if posting.flags & ALIAS and posting.flags & (SYNONYM | CLAIM) and len(stretch.words) == 1:
+            return 0
         own = [token for token in stretch.tokens[stretch.first : stretch.last] if not token.text.isdigit()]
         changed = [token for token in own if written.get((token.start, token.end)) != token.text]
         if any(token not in changed and is_indexable(token.text) for token in own):
@@ -150,10 +153,11 @@ def _is_other_letter(word: str, written: str) -> bool:
 
 
 def _is_symbol(text: str, token: Token) -> bool:
-    """Return True for a token beside a digit, or a short one in capitals while the text is not."""
+    """Return True for a token beside a digit, or a short one with a capital within while the text has small letters."""
     sides = text[max(0, token.start - 1) : token.start] + text[token.end : token.end + 1]
     raw = text[token.start : token.end]
-    return any(c.isdigit() for c in sides) or (len(raw) <= _MOST_SYMBOL and raw.isupper() and not text.isupper())
+    has_capital = len(raw) <= _MOST_SYMBOL and any(c.isupper() for c in raw[1:])
+    return any(c.isdigit() for c in sides) or (has_capital and not text.isupper())
 
 
 def _respelled(tokens: list[Token], place: int, words: Sequence[str]) -> Iterator[Reading]:

@@ -191,6 +191,7 @@ def test_generic_nodes_count_only_where_nothing_else_is_named(dictionary: Dictio
     """ "Cancer" beside breast cancer says nothing more."""
     assert names(dictionary, "Is breast cancer a cancer?") == ["breast cancer"]
     assert names(dictionary, "Which genes are associated with cancer?") == ["cancer"]
+    assert names(dictionary, "Which genes are associated with Vornholt's disease?") == []
 
 
 @pytest.mark.parametrize(

@@ -94,10 +94,9 @@ def test_a_class_of_diseases_is_found_only_beside_no_other_disease(
     assert bool(read.classes) == ("DOID:10" not in identifiers)
 
 
-def test_another_letter_makes_another_substance(dictionary: Dictionary) -> None:
-    """A letter too few is a slip, also in another name than the chief one."""
-    assert dictionary.read("Is argentun rare?").concepts == ()
-    assert [mention.node.name for mention in dictionary.read("Is argntum rare?").concepts] == ["Silver"]
+def test_a_slip_is_no_other_name_of_one_word(dictionary: Dictionary) -> None:
+    """Only chief names and the graph's own are near enough for that."""
+    assert dictionary.read("Is argntum rare?").concepts == ()
 
 
 def test_substances_in_one_phrase_are_another_substance(dictionary: Dictionary) -> None:
